@@ -1,9 +1,9 @@
-//! Letters that cannot be seen, or that are taken for others.
+//! Unicode characters that are invisible, or that look like others.
 //!
-//! Whoever shows foreign text leaves them out or writes them out, and whoever judges it doubts it for them. One list, so that
-//! nothing is hidden from the one that the other finds.
+//! Code that displays untrusted text removes or escapes them, and the risk assessment treats text with them as
+//! suspicious. Both use this one list, so that they agree.
 
-/// Tells whether a letter shows nothing, or turns the direction of those that do.
+/// Returns whether a character is invisible or changes the text direction.
 pub const fn is_unseen(letter: char) -> bool {
     matches!(letter,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
@@ -13,7 +13,7 @@ pub const fn is_unseen(letter: char) -> bool {
         | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Tells whether a letter looks like a space and is none.
+/// Returns whether a character looks like a space and is not the ASCII one.
 pub fn is_odd_blank(letter: char) -> bool {
     (letter.is_whitespace() && !letter.is_ascii()) || letter == '\u{2800}'
 }

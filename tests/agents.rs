@@ -1,4 +1,4 @@
-//! Models at work: a real daemon, real tools in a real repository, and a model's server of our own.
+//! End-to-end tests of model runs: a real daemon, real tools in a real repository, and a scripted model server.
 #![cfg(unix)]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 

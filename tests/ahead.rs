@@ -1,4 +1,4 @@
-//! What is shown before it is committed: it is there after a kill, and waits for a database that somebody else uses.
+//! Events that are shown before they are committed: they survive a kill, and wait for a locked database.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ use nix::unistd::mkfifo;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-/// A run whose step says what it is told.
+/// A run whose step prints what the test writes to it.
 struct Talk {
     client: Client,
     session: String,
@@ -36,12 +36,12 @@ impl Talk {
         let told = File::options().write(true).open(&pipe).unwrap();
         let mut talk = Self { client, session, told };
         talk.tell("ready");
-        // It is answered behind whatever is on its way to the journal.
+        // The reply comes after everything that is on its way to the journal.
         talk.client.get("get_session_snapshot", json!({"sessionId": talk.session}));
         talk
     }
 
-    /// Has the step say something, and returns the event of it.
+    /// Makes the step print a word, and returns its event.
     fn tell(&mut self, word: &str) -> Value {
         writeln!(self.told, "{word}").unwrap();
         let event = self.client.event_of("tool_output");
@@ -50,7 +50,7 @@ impl Talk {
     }
 }
 
-/// Keeps the journal from writing, as a program beside it would that looks after the database.
+/// Keeps the journal from writing, as another program that maintains the database would.
 fn lock(daemon: &Daemon) -> Connection {
     let database = Connection::open(daemon.home.path().join(".push/state/pushd.db")).unwrap();
     wait_until("the database can be locked", || database.execute_batch("BEGIN IMMEDIATE").is_ok());
@@ -72,7 +72,7 @@ fn what_is_shown_before_it_is_committed_is_there_after_a_kill() {
     daemon.kill();
     drop(locked);
     daemon.revive();
-    // Whether the step was done is asked now; somebody ends the run.
+    // The daemon asks whether the step completed; the test ends the run.
     let mut client = daemon.connect();
     client.get("cancel_run", json!({"sessionId": talk.session}));
     let events = history(&daemon, &talk.session);
@@ -88,9 +88,9 @@ fn what_is_shown_is_committed_when_somebody_else_lets_go_of_the_database() {
     let refused = || {
         let logs = fs::read_dir(daemon.home.path().join(".push/logs")).unwrap();
         let texts = logs.map(|log| fs::read_to_string(log.unwrap().path()).unwrap_or_default());
-        texts.collect::<String>().contains("it is handed in again")
+        texts.collect::<String>().contains("submitting them again")
     };
-    wait_until("the journal is tired of waiting", refused);
+    wait_until("the journal has refused the batch", refused);
     drop(locked);
     talk.tell("and more");
     drop(talk.told);

@@ -1,4 +1,4 @@
-//! Approvals: who settles one, when it settles itself, and what a crash leaves of it.
+//! Approvals: who decides one, when it expires, and what survives a crash.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -283,7 +283,7 @@ fn the_question_about_a_cut_step_survives_further_crashes() {
     assert_eq!(read(&daemon, "count"), "x\n");
 }
 
-/// A daemon that was killed in the middle of a step, a client after its return, and what that client is asked.
+/// A daemon that was killed in the middle of a step, a client after the restart, and the approval it is asked for.
 fn crashed() -> (Daemon, Client, Value) {
     let mut daemon = Daemon::start();
     let (mut client, session) = daemon.session();
@@ -318,7 +318,7 @@ fn verdict(asked: &Value, decision: &str, choice: Option<&str>) -> Value {
         "approvalId": asked["payload"]["approvalId"], "environment": environment})
 }
 
-/// Waits for the end of the run and returns what it says.
+/// Waits for the end of the run and returns its event.
 fn ends(client: &mut Client, outcome: &str, hint: u32) -> Value {
     let complete = client.event_of("run_complete")["payload"].clone();
     assert_eq!(

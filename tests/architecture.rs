@@ -1,6 +1,7 @@
-//! Holds the shape of the crate: who may name whom, what is pure, which words the kernel knows, how long things get.
+//! Checks the architecture of the crate: dependencies between modules, purity, the words of the kernel, and the
+//! length of files and functions.
 //!
-//! It reads `src` as text, so it sees what is written and not what a macro makes of it. Test code is free: a unit test
+//! It reads `src` as text, so it sees the source and not the expansion of macros. Test code is exempt: a unit test
 //! may name whatever it needs.
 #![allow(clippy::expect_used, reason = "a source tree that cannot be read is a failed test")]
 
@@ -18,7 +19,7 @@ use rules::{
     wire_words,
 };
 
-/// Which module may name which; `docs/architecture.md` shows the same table, and widening it is a commit of its own.
+/// Which module may name which; `docs/architecture.md` has the same table, and widening it is a commit of its own.
 const TABLE: &[(&str, &[&str])] = &[
     ("kernel", &[]),
     // A line of a Pi session file is as untrusted as a client's line and is checked by the same code.
@@ -83,7 +84,7 @@ const TABLE: &[(&str, &[&str])] = &[
 /// Files that may name one thing more, each with its reason.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[];
 
-/// What pure modules may not name: each is a way to learn the time, to roll dice, or to touch the world.
+/// What pure modules may not name: every way to read the time, to get random numbers, or to do I/O.
 const IMPURE: &[&str] = &[
     "std::fs",
     "std::net",
@@ -112,7 +113,7 @@ const IMPURE: &[&str] = &[
     "tracing_subscriber",
 ];
 
-/// What exists on one family of systems alone.
+/// Names that exist on one family of systems only.
 const UNIX_ONLY: &[&str] = &[
     "std::os::unix",
     "std::os::linux",
@@ -133,7 +134,7 @@ const WINDOWS_ONLY: &[&str] = &[
     "interprocess::os::windows",
 ];
 
-/// Words of protocols that the kernel spells nowhere, neither as a name nor in a text.
+/// Protocol words that the kernel must not contain, neither as a name nor in a text.
 const WIRE_WORDS: &[&str] = &[
     "push.runtime",
     "sessionId",
@@ -171,7 +172,7 @@ const WIRE_WORDS: &[&str] = &[
     "UNSUPPORTED_",
 ];
 
-/// Words that are harmless as names of ours and a protocol's as texts; whole texts are compared.
+/// Words that are fine as names of ours and belong to a protocol as texts; whole texts are compared.
 const WIRE_TEXTS: &[&str] = &[
     "pvp",
     "pi",

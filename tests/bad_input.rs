@@ -1,4 +1,4 @@
-//! Input that no client should send: each line is answered by its code, and costs that line alone.
+//! Invalid input: each line is answered with its error code, and affects that line alone.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -278,7 +278,7 @@ fn blank_lines_and_other_line_ends_do_no_harm() {
     assert_eq!(client.answer("a")["ok"], true);
     client.send_raw(b"  {\t\"v\" : \"push.runtime.v1\" ,\"kind\":\"request\",\r \"requestId\":\"b\",\"type\":\"ping\"}  \r\n");
     assert_eq!(client.answer("b")["ok"], true);
-    // A request in pieces of one byte, and two in one piece.
+    // A request in chunks of one byte, and two requests in one chunk.
     for byte in b"{\"v\":\"push.runtime.v1\",\"kind\":\"request\",\"requestId\":\"c\",\"type\":\"ping\"}\n" {
         client.send_raw(&[*byte]);
     }
@@ -307,7 +307,7 @@ fn a_line_that_its_sender_never_finished_is_not_a_request() {
     }
     assert_eq!(beside.run(&session, "$ true\n")["outcome"], "success");
     assert!(!daemon.cwd().join("half").exists(), "half a line was obeyed");
-    // Whoever has said everything is still answered.
+    // A client that has closed its sending side still gets the reply.
     let mut client = daemon.connect();
     client.send_raw(format!("{line}\n").as_bytes());
     client.hang_up();
@@ -346,7 +346,7 @@ fn hostile_text_arrives_in_one_line_as_it_was_sent() {
     let message = renamed.iter().find(|event| event["type"] == "user_message").unwrap();
     assert_eq!(message["payload"]["text"], hostile);
     assert_eq!(renamed.last().unwrap()["payload"]["name"], hostile[..60]);
-    // The same through a tool, whose output may be anything.
+    // The same through a tool, whose output may contain anything.
     std::fs::write(daemon.cwd().join("hostile"), &hostile).unwrap();
     client.prompt(&session, "$ cat hostile\n");
     let events = second.events_until("run_complete");

@@ -1,4 +1,4 @@
-//! The rules of the book of commands, one by one.
+//! Rules of the command log, one scenario each.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "book_rules/scene.rs"]

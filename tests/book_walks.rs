@@ -1,4 +1,4 @@
-//! Seeded random walks over the book of commands, held against a second book that is written as plainly as possible.
+//! Seeded random walks over the command log, compared with a reference model that is written as simply as possible.
 //!
 //! `PUSH_WALKS` sets the number of seeds, `PUSH_WALK_SEED` walks one of them alone.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -26,7 +26,7 @@ use random::Random;
 
 const WALKS: u64 = 3_000;
 const STEPS: u64 = 120;
-/// Seeds that once found something; they are walked for ever.
+/// Seeds that once found a bug, kept as regression tests.
 const KEPT_SEEDS: [u64; 2] = [2_089, 7_847];
 
 const IDS: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "l", "m"];
@@ -75,15 +75,15 @@ fn walk(seed: u64) -> (u64, u64) {
     (walk.model.ran, walk.model.replayed)
 }
 
-/// What is written some time later.
+/// A write that reaches the disk some time later.
 enum Behind {
     Settle(Settlement),
     Forget(u64),
 }
 
-/// The book, its shadow, and a driver with a disk that answers when it likes.
+/// The command log, its reference model, and a driver with a disk that completes writes at random times.
 struct Walk {
-    /// Whether there are many names and lanes and most commands depend on others; else names meet more often.
+    /// Whether there are many names and lanes and most commands depend on others; otherwise names collide more often.
     dense: bool,
     random: Random,
     now: Now,
@@ -92,7 +92,7 @@ struct Walk {
     model: Model,
     disk: BTreeMap<u64, Stored>,
     behind: Vec<Behind>,
-    /// What is on its way to the disk; what is deleted on the way is answered all the same.
+    /// Writes in flight; a write whose record is deleted meanwhile (`None`) is confirmed all the same.
     keeping: Vec<(Ticket, Option<Arc<Record>>)>,
     settling: Vec<(Ticket, Option<Settlement>)>,
     running: Vec<Ticket>,
@@ -136,7 +136,7 @@ impl Walk {
         }
     }
 
-    /// Lets everything end that can, and sees that nothing waits for ever.
+    /// Drains all work, and checks that nothing waits forever.
     fn come_to_rest(&mut self) {
         for _ in 0..500 {
             if self.book.counts().in_flight == 0 {
@@ -194,7 +194,7 @@ impl Walk {
         self.apply(Input::Finished(ticket, outcome));
     }
 
-    /// What nobody waits for any more, and what never was, reports.
+    /// Reports for an abandoned or unknown ticket, which must have no effect.
     fn report_in_vain(&mut self) {
         let ticket = self.abandoned.pop().unwrap_or(Ticket(self.tickets + 1_000_000));
         let input = match self.random.below(3) {
@@ -295,7 +295,7 @@ impl Walk {
     }
 
     fn restart(&mut self) {
-        // Some of what was on its way reached the disk, in its order.
+        // A prefix of the writes in flight has reached the disk.
         let kept = self.random.below(self.keeping.len() as u64 + 1) as usize;
         for (_, record) in self.keeping.drain(..kept).collect::<Vec<_>>() {
             self.write_admission(record);

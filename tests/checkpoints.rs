@@ -1,4 +1,4 @@
-//! Checkpoints that an earlier version wrote are read, and those of a later one are not.
+//! Checkpoints of an earlier version are read, and those of a later version are not.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use pushd::kernel::command::{Caller, Command, Prompt, Rights};

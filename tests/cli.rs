@@ -1,4 +1,4 @@
-//! The programs as people and scripts use them: real binaries, each test with a home of its own.
+//! The programs as people and scripts use them: real binaries, each test with its own home.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(unix)]
 

@@ -1,4 +1,5 @@
-//! Many clients, and bad ones: whoever is slow, silent, greedy or gone costs a bounded amount, and nobody else anything.
+//! Many clients, and bad ones: a slow, silent, greedy or vanished client costs a bounded amount, and does not affect
+//! others.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(unix)]
 
@@ -38,7 +39,7 @@ fn a_stuck_reader_among_fifty_changes_nothing_for_the_others() {
     let mut driver = Listener::attach(&daemon, &session);
     let others: Vec<_> = (0..48).map(|_| Listener::attach(&daemon, &session)).collect();
     let before = memory(&mut watcher);
-    // Far more than the daemon may hold for anybody, in words and in the output of a step.
+    // Far more than the daemon may buffer for any client, in text and in the output of a step.
     let prose = "many words that are said one after the other ".repeat(1_000);
     let step = "$ yes 'a line of output that is neither short nor long' | head -c 48000000\n";
     let listening: Vec<_> = others.into_iter().map(|other| thread::spawn(move || other.story())).collect();
@@ -49,10 +50,11 @@ fn a_stuck_reader_among_fifty_changes_nothing_for_the_others() {
         assert_eq!(listening.join().expect("a listener"), driven, "the same story for everybody");
     }
     assert!(driven.bytes > 48_000_000, "{driven:?}");
-    // It grows as far for twice as much output; held for the stuck one, the output alone would be twice the bound.
+    // Memory grows no further for twice as much output; buffered for the stuck client, the output alone would be
+    // twice the limit.
     let grown = memory(&mut watcher).max(peak(&daemon)).saturating_sub(before);
     assert!(grown < 24 * MIB, "grown by {} KiB at its peak", grown / 1024);
-    // It was not forgotten either: its events wait for it in the journal.
+    // Its events are not lost: they wait in the journal.
     assert_eq!(stuck.story(), driven, "the late one misses nothing");
 }
 
@@ -70,9 +72,9 @@ fn ten_thousand_dropped_connections_leave_nothing_behind() {
                 0 => {}
                 1 => say(stream, b"{\"v\":\"push.runtime.v1\",\"kind\":\"req"),
                 2 => say(stream, request("hello", &json!({})).as_bytes()),
-                // Found to be gone by the first answer, while its session still has the second request.
+                // The first reply finds it gone, while its session still has the second request.
                 3 => say(stream, (request("hello", &json!({})) + &attach).as_bytes()),
-                // Attached for certain, and gone in the middle of what it is told.
+                // It is attached for certain, and disconnects in the middle of the events.
                 _ => {
                     say(stream, attach.as_bytes());
                     let mut some = [0; 16];
@@ -104,7 +106,7 @@ fn a_flood_that_nobody_reads_is_held_back_and_answered_in_the_end() {
     flooder.set_nonblocking(true).expect("a flood does not wait");
     let mut sent = 0;
     let mut held_back = 0;
-    // Held back is who gets nothing more in while somebody else is served a hundred times.
+    // A client is held back when its writes block while another client is served a hundred times.
     while held_back < 100 && sent < flood.len() {
         match flooder.write(&flood[sent..]) {
             Ok(more) => (sent, held_back) = (sent + more, 0),

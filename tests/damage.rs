@@ -1,4 +1,4 @@
-//! Damage on disk, seen by the clients of a real daemon: what is left is served, and what is missing is said.
+//! Damage on disk, seen by the clients of a real daemon: it serves what is left and reports what is missing.
 #![cfg(unix)]
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -37,7 +37,7 @@ fn a_damaged_block_is_missing_and_everything_around_it_is_there() {
     let numbers: Vec<_> = events.iter().map(seq).collect();
     let expected: Vec<_> = (1..first as u64).chain(last as u64..=*numbers.last().expect("events")).collect();
     assert_eq!(numbers, expected, "what precedes the damage and what follows it");
-    // Everybody is told the same, and the session goes on.
+    // Every client gets the same, and the session continues.
     assert_eq!(replayed(&daemon, &session), events);
     let inside = first as u64;
     let mut client = daemon.connect();
@@ -105,12 +105,12 @@ fn a_run_whose_events_are_lost_is_not_continued() {
 fn with_history() -> (Daemon, String) {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
-    // What a step prints lies in blocks that are too large to be merged.
+    // The output of a step lies in blocks that are too large to be merged.
     client.run(&session, "$ seq 1 60000\n");
     (daemon, session)
 }
 
-/// Everything that a client gets which attaches from the beginning.
+/// Everything that a client gets when it attaches from the beginning.
 fn replayed(daemon: &Daemon, session: &str) -> Vec<Value> {
     let mut client = daemon.connect();
     let answer = client.attach(session, 0);

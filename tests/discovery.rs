@@ -1,4 +1,4 @@
-//! Commands and skills on a real disk: what is found, whose it is, and what is left out.
+//! Commands and skills on a real disk: what is found, its source, and what is skipped.
 #![cfg(unix)]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -42,7 +42,7 @@ impl World {
         skills(&self.at("project"), &self.at("home"))
     }
 
-    /// The files that were left out, from the world on, and why.
+    /// The skipped files, relative to the fixture, with the reason.
     fn left_out(&self, skipped: &[Skipped]) -> Vec<(String, String)> {
         let base = format!("{}/", self.dir.path().display());
         let mut all: Vec<_> = skipped
@@ -184,7 +184,7 @@ fn no_link_leads_out_of_the_project_or_the_home() {
     symlink("../shared", world.at("project/.claude/skills")).unwrap();
     let Found { found, skipped } = world.commands();
     let names: Vec<_> = found.iter().map(|command| command.name.as_str()).collect();
-    // Links that stay inside are followed where the system can promise that they do.
+    // Links that stay inside are followed where the system can guarantee that they do.
     let inside: &[&str] = if cfg!(target_os = "linux") { &["fine"] } else { &[] };
     assert_eq!(names, inside);
     assert!(skipped.iter().any(|skipped| skipped.path.ends_with("leak.md")
@@ -226,7 +226,7 @@ fn nothing_is_found_where_nothing_is() {
     }
     let relative = commands("project".as_ref(), "".as_ref());
     assert_eq!(relative.found, []);
-    // A home that is worked in counts once, as the user's.
+    // A home that is the project counts once, as the user's.
     world.put("home/.claude/commands/a.md", &text("x"));
     let found = commands(&world.at("home"), &world.at("home"));
     assert_eq!((found.found.len(), found.found[0].source, found.skipped.len()), (1, Source::User, 0));

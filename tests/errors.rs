@@ -97,7 +97,7 @@ fn a_wrong_token_is_forbidden() {
         assert_eq!(other.refused("attach_session", payload), "ATTACH_FORBIDDEN", "{wrong}");
     }
     other.get("attach_session", json!({"sessionId": session, "attachToken": token}));
-    // The owner of the socket needs none.
+    // The owner of the socket needs no token.
     daemon.connect().get("attach_session", json!({"sessionId": session}));
 }
 
@@ -121,7 +121,7 @@ fn a_watcher_may_only_watch() {
     }
     assert_eq!(client.decide(&asked, "approve")["ok"], true);
     assert_eq!(watcher.event_of("run_complete")["payload"]["outcome"], "success");
-    // Who attaches again without that restriction may do everything.
+    // A client that attaches again without that restriction may do everything.
     watcher.get("attach_session", json!({"sessionId": session, "lastSeenSeq": 0}));
     watcher.prompt(&session, "$ true\n");
 }
@@ -254,14 +254,12 @@ fn a_run_whose_journal_failed_comes_back_to_those_who_listen() {
     let (mut client, session) = daemon.session();
     client.prompt(&session, "$ echo x >> count; echo begun; until [ -e go ]; do sleep 0.01; done\n");
     let mut heard = client.events_until("tool_output");
-    // It is answered behind whatever is on its way to the journal.
+    // The reply comes after everything that is on its way to the journal.
     client.get("get_session_snapshot", json!({"sessionId": session}));
     let lock = hold(&daemon);
     std::fs::write(daemon.cwd().join("go"), "").unwrap();
-    // It cannot be stored that the step ended, so that the session breaks and is brought back.
-    wait_until("the daemon gives up on the journal", || {
-        daemon.log().contains("the journal did not take a batch")
-    });
+    // The end of the step cannot be stored, so the session fails and is restored.
+    wait_until("the daemon gives up on the journal", || daemon.log().contains("the journal refused a batch"));
     lock.execute_batch("ROLLBACK").unwrap();
     heard.extend(client.events_until("approval_required"));
     let back: Vec<_> = types(&heard).into_iter().filter(|kind| kind == "run_recovered").collect();
@@ -277,7 +275,7 @@ fn a_run_whose_journal_failed_comes_back_to_those_who_listen() {
     assert_eq!(everything(&daemon, &session, "run_complete", 1), heard);
 }
 
-/// Keeps the journal from being written for longer than the daemon waits.
+/// Keeps the journal locked for longer than the daemon waits.
 fn hold(daemon: &Daemon) -> Connection {
     let lock = Connection::open(daemon.database()).unwrap();
     lock.busy_timeout(daemon::PATIENCE).unwrap();
@@ -285,7 +283,7 @@ fn hold(daemon: &Daemon) -> Connection {
     lock
 }
 
-/// What a new client is told, up to the given number of events of a type.
+/// The events a new client receives, up to the given number of events of a type.
 fn everything(daemon: &Daemon, session: &str, kind: &str, count: usize) -> Vec<Value> {
     let mut client = daemon.connect();
     client.attach(session, 0);

@@ -1,4 +1,4 @@
-//! The rules of the kernel, one scenario each: what a command is answered, and which events follow.
+//! Rules of the kernel, one scenario each: the reply to a command, and the events that follow.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "a scenario looks at what it checks and at nothing else")]
 
@@ -106,7 +106,7 @@ fn a_run_that_began_with_an_answer_waits_for_nobody() {
             assert_eq!(scene.ended(), (Outcome::Denied, 3));
         }
     }
-    // Nobody can say yes beforehand for two.
+    // A blanket approval does not satisfy a quorum of two.
     let mut scene = Scene::open();
     let prompt = Prompt { rules: vec![gate::APPROVE_ALL.into()], ..scene.message("one") };
     scene.ask(Command::Prompt(Box::new(prompt))).unwrap();
@@ -135,7 +135,7 @@ fn a_denial_by_the_policy_of_the_run_is_told_to_a_provider_that_can_go_on() {
             assert_eq!(scene.ended(), (Outcome::Denied, 3));
         }
     }
-    // A yes needs no comment.
+    // An approval ignores the comment.
     let mut scene = Scene::open();
     let prompt = Prompt { rules: vec![gate::APPROVE_ALL.into()], ..scene.message("one") };
     scene.ask(Command::Prompt(Box::new(prompt))).unwrap();
@@ -166,7 +166,7 @@ fn a_no_with_a_reason_is_told_to_the_provider_where_that_was_said() {
     assert_eq!((scene.phase(), scene.turns, scene.executed), (Phase::Running, turns + 1, 0));
     let told = scene.session.state().run.as_ref().unwrap().last.clone().unwrap().fault.unwrap();
     assert_eq!((told.kind.as_str(), told.message.as_str()), ("DENIED", "denied by ann: use make"));
-    // Without a reason, or with an empty one, no is no.
+    // Without a reason, or with an empty one, a denial ends the run.
     scene.call(Some(1));
     scene.vote_with(Decision::Deny, Some(" "), Lasting::Once).unwrap();
     scene.stopped();
@@ -397,6 +397,26 @@ fn a_tool_that_the_stopping_daemon_ended_is_settled_and_not_asked_about_afterwar
         _ => None,
     });
     assert_eq!(found, Found::Working, "the provider is told in the next life");
+}
+
+#[test]
+fn a_run_that_its_provider_ends_at_the_stop_is_over_and_the_next_one_waits_for_the_restart() {
+    let mut scene = Scene::open();
+    scene.prompt("a").unwrap();
+    let queued = Command::Queue(Box::new(scene.message("two")));
+    scene.ask(queued).unwrap();
+    scene.call(None);
+    let finish =
+        Finish { outcome: Outcome::Failed, reason: Some("stopped".into()), summary: "s".into(), fault: None };
+    // While a tool is in use the run is not the provider's to end.
+    scene.give(Input::FinishedAtStop(finish.clone()));
+    assert_eq!(scene.phase(), Phase::Running);
+    scene.give(Input::Halted { left: None });
+    scene.give(Input::FinishedAtStop(finish));
+    assert_eq!(scene.phase(), Phase::Failed);
+    assert_eq!(scene.ended(), (Outcome::Failed, 1));
+    scene.crash();
+    assert_eq!(scene.phase(), Phase::Running, "the message that waits begins its run");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Seeded random walks over the kernel: after every input, all of its promises hold.
+//! Seeded random walks over the kernel: after every input, all of its invariants hold.
 //!
 //! `PUSH_WALKS` sets the number of seeds, `PUSH_WALK_SEED` walks one of them alone.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
@@ -33,9 +33,9 @@ use world::{finish, settlement, taken};
 
 const WALKS: u64 = 10_000;
 const STEPS: u64 = 60;
-/// Every so many walks, the codecs are walked too: they cost more than the kernel.
+/// Every so many walks also check the codecs, which cost more than the kernel.
 const CODED: u64 = 5;
-/// Seeds that once found something; they are walked for ever.
+/// Seeds that once found a bug, kept as regression tests.
 const KEPT_SEEDS: [u64; 4] = [7, 321, 4_242, 31_337];
 
 const LIMITS: Limits = Limits {
@@ -80,26 +80,26 @@ struct Walk {
     live: Session,
     /// What has been persisted.
     journal: Vec<Event>,
-    /// The journal folded event by event: the state a restart would find.
+    /// The journal folded event by event: the state after a restart.
     shadow: State,
     /// Checkpoints with the length of the journal they stand for.
     checkpoints: Vec<(usize, State)>,
     reserved: Seq,
-    /// The last number that was given to anybody.
+    /// The last seq that was issued.
     newest: Seq,
-    /// What the driver owes the session.
+    /// The inputs that the driver has yet to deliver.
     owed: Vec<Input>,
     runs: Vec<RunId>,
     gates: Vec<GateId>,
     ended: BTreeSet<RunId>,
-    /// How often each call may be executed, and was.
+    /// How often each call may be executed.
     allowed: BTreeMap<CallId, u32>,
-    /// What was asked about each call.
+    /// The digest in the gate of each call.
     bound: BTreeMap<CallId, Option<String>>,
     executed: BTreeMap<CallId, u32>,
-    /// Calls that are questions to be filled in.
+    /// Calls that are questions with a form.
     forms: BTreeSet<CallId>,
-    /// How much of the journal has been through the codec.
+    /// The number of journaled events that the codec check has covered.
     coded: usize,
 }
 
@@ -150,7 +150,7 @@ impl Walk {
         self.bring_to_an_end();
     }
 
-    /// Whatever happened, a cancel and the driver's answers end every run.
+    /// After any history, a cancel and the driver's reports end every run.
     fn bring_to_an_end(mut self) {
         for _ in 0..200 {
             let state = self.live.state();
@@ -219,7 +219,7 @@ impl Walk {
         }
         let at = self.random.below(self.owed.len() as u64) as usize;
         let input = self.owed.remove(at);
-        // Providers and tools talk before they are done.
+        // Providers and tools produce output before they finish.
         if let Input::Report { run, report } = &input {
             match report {
                 Report::TurnDone | Report::Finished(_) => {
@@ -241,7 +241,7 @@ impl Walk {
         self.give(input);
     }
 
-    /// A provider of another run, or one that does not know when to stop.
+    /// A report for another run, or a late one.
     fn say_something_foreign(&mut self) {
         let run = self.some_run().unwrap_or_else(|| RunId::new("run-unknown"));
         let report = match self.random.below(5) {
@@ -263,7 +263,7 @@ impl Walk {
         }
     }
 
-    /// The daemon dies and comes back: only what was persisted and reserved is left.
+    /// The daemon crashes and restarts: only persisted events and the reservation survive.
     fn crash(&mut self) {
         let unsettled: Vec<_> = match &self.shadow.run {
             Some(run) => run.calls.values().map(|call| call.intention.call.clone()).collect(),
@@ -313,7 +313,7 @@ impl Walk {
         }
     }
 
-    /// What is written is what was lived: the state as a checkpoint, and each event of this life as a line.
+    /// The state round-trips as a checkpoint, and each new event as a line.
     fn check_codecs(&mut self) {
         let state = self.live.state();
         let read = checkpoint::decode(&checkpoint::encode(state)).expect("a checkpoint is readable");

@@ -1,8 +1,8 @@
-//! Kills the real daemon at random points while real clients work with it, and holds what it says afterwards to what
-//! the clients saw and were told.
+//! Kills the real daemon at random points while real clients use it, and compares its history afterwards with
+//! everything the clients saw.
 //!
-//! `PUSH_KILLS` sets the number of kills, `PUSH_LONG=1` the long form, `PUSH_KILL_SEED` the seed. A seed makes the same
-//! clients, messages and kill points again; when each of them meets which instruction is the machine's to choose.
+//! `PUSH_KILLS` sets the number of kills, `PUSH_LONG=1` the long form, `PUSH_KILL_SEED` the seed. A seed reproduces
+//! the clients, messages and kill points, but not the interleaving of their threads.
 #![cfg(target_os = "linux")]
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -48,7 +48,7 @@ use stage::{Act, Moment, PATIENCE, Stage};
 use wire::Wire;
 use witness::{Granted, Lines};
 
-/// How many kills one home sees before it is judged.
+/// The number of kills per home before it is verified.
 const KILLS_A_HOME: u64 = 50;
 const WORKERS: usize = 4;
 const WATCHERS: usize = 2;
@@ -80,7 +80,7 @@ fn a_step_whose_run_is_cancelled_on_its_way_to_its_start_is_not_started() {
     let mut wire = Wire::connect(&stage.socket()).expect("a daemon");
     let mark = stage.home.path().display().to_string();
     let environment = json!({"PATH": std::env::var("PATH").unwrap_or_default(), "PUSH_KILL_MARK": mark});
-    // A session each, because the next run of a session would tidy up after the one before.
+    // One session each, because the next run of a session would remove leftovers of the run before.
     for _ in 0..20 {
         let start = json!({"cwd": stage.cwd(), "environment": environment});
         wire.send("start_session", &start).expect("a daemon");
@@ -102,7 +102,7 @@ fn fresh_seed() -> u64 {
     now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or_default())
 }
 
-/// One home of a daemon, from its first life to its judgement.
+/// One home of a daemon, from its first start to its verification.
 struct Home {
     seed: u64,
     random: Random,
@@ -114,9 +114,9 @@ struct Home {
 enum Point {
     /// While the daemon starts.
     Starting(Duration),
-    /// So long after it said that it is ready.
+    /// This long after it reported that it is ready.
     Ready(Duration),
-    /// When clients have seen something so many times.
+    /// When clients have seen the moment this many times.
     At(Moment, u64),
 }
 
@@ -139,7 +139,7 @@ impl Home {
         self.stage.start();
         self.stage.open();
         if !self.stage.all_rest(WORKERS) {
-            self.stage.witness.finding("not every session comes to rest".to_owned());
+            self.stage.witness.finding("not every session becomes idle".to_owned());
         }
         self.report_left(&marks, "after all runs");
         let keepers = self.stage.pid().map(|pid| leftover::wait_for_no_child(pid, PATIENCE / 4));
@@ -216,16 +216,16 @@ impl Home {
         }
         if self.random.one_in(8) {
             let life = self.stage.life();
-            self.report_left(&[mark(&self.stage, life)], "after its life");
+            self.report_left(&[mark(&self.stage, life)], "after its generation");
         }
     }
 
-    /// Tells what is left over that should not be.
+    /// Reports processes that should have ended.
     fn report_left(&self, marks: &[String], when: &str) {
         let left = leftover::wait_for_none(marks, self.stage.pid(), PATIENCE / 4);
         if !left.is_empty() {
             let life = self.stage.life();
-            self.stage.witness.finding(format!("life {life}: left over {when}: {left:?}"));
+            self.stage.witness.finding(format!("generation {life}: left over {when}: {left:?}"));
         }
     }
 
@@ -266,13 +266,13 @@ impl Home {
         }
         let steps: Vec<_> = seen.messages.values().flat_map(|message| &message.steps).collect();
         for name in ledger.keys().filter(|name| !steps.contains(name)) {
-            findings.push(format!("{name:?} was done and nobody asked for it"));
+            findings.push(format!("{name:?} was executed without a request"));
         }
         seen.findings = findings;
         tally
     }
 
-    /// Fails with everything that was found.
+    /// Fails with all findings.
     fn conclude(self) {
         let mut findings = std::mem::take(&mut self.stage.witness.lock().findings);
         findings.extend(complaints(&self.stage));
@@ -283,7 +283,7 @@ impl Home {
         let count = findings.len();
         findings.truncate(20);
         let seed = self.seed;
-        // The home is copied, because it goes with its handle.
+        // The home is copied, because it is removed with its handle.
         let kept = format!("{home}.kept");
         let _ = std::process::Command::new("cp").args(["-a", &home.to_string(), &kept]).status();
         panic!("{count} findings, PUSH_KILL_SEED={seed}, home kept at {kept}:\n  {}", findings.join("\n  "));
@@ -299,13 +299,13 @@ fn session_of(granted: &Granted) -> &str {
     }
 }
 
-/// What the daemon itself found wrong.
+/// Errors in the daemon's own logs.
 fn complaints(stage: &Stage) -> Vec<String> {
     let mut files = vec![stage.home.path().join("stderr")];
     let logs = fs::read_dir(stage.home.path().join(".push/logs")).into_iter().flatten().flatten();
     files.extend(logs.map(|entry| entry.path()));
     let texts = files.into_iter().map(|path| fs::read_to_string(path).unwrap_or_default());
-    // That the place is still taken for a moment is said, and tried again.
+    // A lock that is still held for a moment is reported, and retried.
     let is_bad = |line: &&str| {
         line.contains("panicked") || (line.contains("ERROR") && !line.contains("another pushd is running"))
     };
@@ -316,7 +316,7 @@ fn complaints(stage: &Stage) -> Vec<String> {
         .collect()
 }
 
-/// Lets a stretch of time pass; the scheduler is too coarse for the shortest.
+/// Waits; a sleep is too coarse for the shortest times.
 fn pass(time: Duration) {
     let until = Instant::now() + time;
     if time > Duration::from_millis(1) {

@@ -1,10 +1,10 @@
-//! Real projects, built and tested by confined commands: Rust, Node and Python with dependencies from their registries, Go
-//! without.
+//! Real projects, built and tested by confined commands: Rust, Node and Python with dependencies from their
+//! registries, Go without.
 //!
-//! Each is built three times: with empty caches and the network, again without the network from what the first build has
-//! left in the private cache, and in another workspace without the network from what is in the user's own cache.
-//! Registries are reached through the settings of whoever runs the test. Where a toolchain or a registry is missing, the
-//! test says so and shows nothing.
+//! Each project is built three times: with empty caches and the network; again without the network, from the private
+//! cache of the first build; and in another workspace without the network, from the user's own cache. Registries are
+//! reached with the settings of the user who runs the test. Where a toolchain or a registry is missing, the test is
+//! skipped.
 #![cfg(target_os = "linux")]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -26,14 +26,14 @@ use tokio::sync::mpsc;
 
 /// A project, and how it is built.
 struct Project {
-    /// What must be installed.
+    /// The programs that must be installed.
     programs: &'static [&'static str],
     files: &'static [(&'static str, &'static str)],
     /// Fetches, builds and tests; with the network.
     cold: &'static str,
-    /// Removes what was built in the workspace and does the same, from caches alone.
+    /// Removes the build output in the workspace and builds again, from caches alone.
     warm: &'static str,
-    /// Whether the tool can do without its registry when its cache is warm.
+    /// Whether the tool works without its registry when its cache is warm.
     offline: bool,
 }
 
@@ -79,7 +79,7 @@ const PYTHON: Project = Project {
     )],
     cold: "python3 -m venv venv && venv/bin/pip install docopt && venv/bin/python -m unittest",
     warm: "rm -rf venv && python3 -m venv venv && venv/bin/pip install docopt > log 2>&1; cat log; grep -q 'Using cached' log && venv/bin/python -m unittest",
-    // It asks its registry which version is the newest, and then takes what it has built from the cache.
+    // pip asks its registry for the newest version, and then takes the built package from its cache.
     offline: false,
 };
 
@@ -155,7 +155,7 @@ fn built(project: &Project) {
     }
 }
 
-/// A home with caches of its own, and the settings of the real one.
+/// A home with its own caches, and the settings of the real one.
 struct Stage {
     dir: TempDir,
     runtime: Runtime,
@@ -204,9 +204,9 @@ impl Stage {
         found.is_ok_and(|found| found.status.success())
     }
 
-    /// The environment of whoever runs the test, with a home of its own.
+    /// The environment of the user who runs the test, with another home.
     fn environment(&self) -> Vec<(OsString, OsString)> {
-        // What cargo sets for its tests, and what would lead past the caches or to other ones.
+        // Variables that cargo sets for its tests, and variables that lead past the caches or to other ones.
         let own =
             ["HOME", "CARGO_HOME", "XDG_CACHE_HOME", "PIP_FIND_LINKS", "PIP_CACHE_DIR", "GOPATH", "GOCACHE"];
         let leave_out = |name: &str| {
@@ -284,7 +284,7 @@ impl Stage {
         })
     }
 
-    /// The caches that the user has.
+    /// The user's caches.
     fn caches(&self) -> Vec<PathBuf> {
         let caches = toolchain::caches(&self.at("home"), &|_| None).into_iter().map(|cache| cache.path);
         caches.filter(|path| path.exists()).collect()
@@ -292,7 +292,7 @@ impl Stage {
 
     fn forget_caches(&self) {
         for cache in self.caches() {
-            // Go closes the directories of its modules.
+            // Go makes the directories of its modules read-only.
             let opened = Command::new("chmod").args(["-R", "u+w"]).arg(&cache).status();
             assert!(opened.unwrap().success());
             fs::remove_dir_all(cache).unwrap();
@@ -300,7 +300,7 @@ impl Stage {
     }
 }
 
-/// With the target, or where that lies in the machine's `/tmp`, which a confined command does not see, elsewhere.
+/// The target directory; where that lies in the machine's `/tmp`, which a confined command does not see, another one.
 fn place() -> &'static str {
     let target = env!("CARGO_TARGET_TMPDIR");
     if Path::new(target).starts_with("/tmp") { "/var/tmp" } else { target }

@@ -1,6 +1,6 @@
-//! The bodies of the fuzz targets, run over the committed corpus and over changes of it made from a seed.
+//! The bodies of the fuzz targets, run over the committed corpus and over seeded mutations of it.
 //!
-//! `PUSH_FUZZ_RUNS` says how many changed inputs there are for each body, `PUSH_FUZZ_SEED` from which seed on.
+//! `PUSH_FUZZ_RUNS` sets the number of mutated inputs per body, `PUSH_FUZZ_SEED` the first seed.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "properties/bodies.rs"]
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 
 use bodies::random::Random;
 
-/// How many changed inputs are tried for a body.
+/// The number of mutated inputs per body.
 const RUNS: u64 = 3_000;
 
-/// How long a changed input is at most.
+/// The maximum length of a mutated input.
 const LONGEST: usize = 2_048;
 
 #[test]
@@ -41,7 +41,7 @@ fn an_event_that_can_be_read_is_written_so_that_it_reads_the_same() {
 
 #[test]
 fn whatever_happened_to_its_files_the_journal_serves_what_was_written() {
-    // Each input is a journal that is opened twice.
+    // Each input opens a journal twice.
     holds_for_some("recovery", RUNS / 30);
 }
 
@@ -67,12 +67,12 @@ fn every_folder_of_the_corpus_has_its_body() {
     assert_eq!(folders, names);
 }
 
-/// Feeds a body with the files of its corpus, then with changes of them.
+/// Runs a body over the files of its corpus, then over mutations of them.
 fn holds_for_all(name: &str) {
     holds_for_some(name, RUNS);
 }
 
-/// The same, with another number of changes where the environment names none.
+/// The same, with another default number of mutations.
 fn holds_for_some(name: &str, runs: u64) {
     let body = bodies::ALL.iter().find(|(known, _)| *known == name).expect("a body").1;
     let mut inputs: Vec<(PathBuf, Vec<u8>)> = fs::read_dir(corpus().join(name))
@@ -94,7 +94,7 @@ fn holds_for_some(name: &str, runs: u64) {
     }
 }
 
-/// Runs a body, and says which input it was when it fails.
+/// Runs a body, and reports the input when it fails.
 fn told(which: &str, input: &[u8], body: bodies::Body) {
     if let Err(failure) = catch_unwind(AssertUnwindSafe(|| body(input))) {
         println!("failed for {which}: {}", input.escape_ascii());
@@ -102,7 +102,7 @@ fn told(which: &str, input: &[u8], body: bodies::Body) {
     }
 }
 
-/// Makes an input of those that are there: parts repeated, dropped, overwritten and joined with others.
+/// Mutates an input: parts are repeated, dropped, overwritten and joined with other inputs.
 fn changed(inputs: &[(PathBuf, Vec<u8>)], random: &mut Random) -> Vec<u8> {
     let some = |random: &mut Random| random.pick(inputs).expect("an input").1.clone();
     let mut input = some(random);
@@ -123,7 +123,7 @@ fn changed(inputs: &[(PathBuf, Vec<u8>)], random: &mut Random) -> Vec<u8> {
     input
 }
 
-/// What means something to one reader or another.
+/// Tokens that are meaningful to one of the parsers.
 const WORDS: &[&str] = &[
     "\n",
     "\r",

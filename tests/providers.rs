@@ -1,5 +1,5 @@
-//! Every provider goes through the same suite: over real connections to a server of the project's own that speaks all
-//! three dialects and fails in every way.
+//! One suite for all providers, over real connections to a scripted server with all three dialects and every kind of
+//! failure.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "support/model/mod.rs"]
@@ -23,7 +23,7 @@ mod world;
 use pushd::provider::dialect::Dialect;
 use pushd::provider::error::Kind;
 
-/// Declares one test a case and dialect.
+/// Declares one test per case and dialect.
 macro_rules! suite {
     ($($file:ident: $($case:ident)+;)+) => {
         suite!(@dialect ollama Ollama $($file: $($case)+;)+);

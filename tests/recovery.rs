@@ -1,4 +1,4 @@
-//! What must not survive: secrets nowhere but in memory, and no process that outlives its run.
+//! What must not survive: secrets outside of memory, and processes that outlive their run.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,15 +15,15 @@ use daemon::{Client, Daemon, wait_until};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A value that only its variable's name gives away.
+/// A value that only the name of its variable marks as a secret.
 const VALUE: &str = "correct-horse-battery-staple";
-/// A value that looks like what it is.
+/// A value that has the form of a secret.
 const TOKEN: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
 
 #[test]
 fn a_secret_is_used_and_never_shown_or_kept() {
     let mut daemon = Daemon::start_with(&[("PUSH_LOG", "trace")]);
-    // Steps may write what they like where they work, so they work elsewhere.
+    // Steps may write anything into their directory, so they use another one.
     let place = TempDir::new().unwrap();
     let mut client = daemon.connect();
     let session = start(&mut client, place.path(), &[("MY_API_TOKEN", VALUE)]);
@@ -200,7 +200,7 @@ fn a_daemon_starts_beside_leftovers_deeper_than_any_stack_and_removes_them() {
     let mut daemon = Daemon::start_in(home, &[], &[]);
     daemon.connect().ping();
     let left = || fs::read_dir(daemon.home.path().join(".push/tmp")).unwrap().count();
-    // Nobody is in a hurry to remove them: on a busy machine it takes its time.
+    // The removal has low priority: on a busy machine it takes its time.
     let deadline = Instant::now() + Duration::from_secs(180);
     while left() > 1 {
         assert!(Instant::now() < deadline, "what can be removed is not removed");
@@ -212,7 +212,7 @@ fn a_daemon_starts_beside_leftovers_deeper_than_any_stack_and_removes_them() {
     daemon.stop();
 }
 
-/// Makes directories in each other; no path leads to the last of them.
+/// Creates nested directories; no path reaches the deepest one.
 fn nest(place: &Path, levels: usize) {
     use nix::fcntl::{OFlag, open, openat};
     use nix::sys::stat::{Mode, mkdirat};
@@ -223,7 +223,7 @@ fn nest(place: &Path, levels: usize) {
     }
 }
 
-/// Begins a step with processes that hide in every known way, and waits until all are there.
+/// Starts a step with processes that hide in every known way, and waits until all are running.
 fn crowd(daemon: &Daemon, name: &str) -> (Client, String, String) {
     let mark = format!("push-mark-{}-{name}", std::process::id());
     let mut client = daemon.connect();
@@ -267,7 +267,7 @@ fn start(client: &mut Client, cwd: &Path, variables: &[(&str, &str)]) -> String 
     started["sessionId"].as_str().unwrap().to_owned()
 }
 
-/// Sees that no secret is in what was told.
+/// Checks that no event contains a secret.
 fn clean(told: &[Value]) {
     for value in told {
         let text = value.to_string();
@@ -275,7 +275,8 @@ fn clean(told: &[Value]) {
     }
 }
 
-/// Sees that no file under a directory holds a secret. What is removed meanwhile (a run's temporary files) holds none.
+/// Checks that no file below a directory contains a secret. Files removed meanwhile (temporary files of a run)
+/// contain none.
 fn nowhere_under(directory: &Path) {
     for entry in there(fs::read_dir(directory)).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -291,7 +292,7 @@ fn nowhere_under(directory: &Path) {
     }
 }
 
-/// What was read, or nothing if it is not there any more.
+/// The result, or `None` if the file does not exist any more.
 fn there<T>(read: std::io::Result<T>) -> Option<T> {
     match read {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,

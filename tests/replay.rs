@@ -1,4 +1,5 @@
-//! What a client that comes, comes back or falls behind is told: everything once, in order, and never another history.
+//! What a client receives that attaches, reattaches or falls behind: everything once, in order, and never another
+//! history.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -106,7 +107,7 @@ fn a_restart_changes_nothing_of_what_was_shown_and_reuses_no_number() {
         for seen in 0..=seq(heard.last().unwrap()) {
             client.attach(&session, seen);
             expect(&mut client, heard.iter().filter(|event| seq(event) > seen));
-            // After a crash a block of numbers is skipped, and every place in it is like the one before.
+            // After a crash a block of positions is skipped, and every position in it equals the one before.
             if seen > 40 {
                 break;
             }
@@ -245,7 +246,7 @@ fn clients_that_leave_in_the_middle_of_asking_keep_no_session_in_memory() {
     });
 }
 
-/// Attaches where nothing ever was, checks what is told, and returns the number of the snapshot.
+/// Attaches at a position that was never issued, checks the reply, and returns the position of the snapshot.
 fn gap(client: &mut Client, session: &str, newest: u64, strange: u64) -> u64 {
     let answer = client.attach(session, strange);
     assert_eq!(answer["replay"]["gap"], true, "{strange} {answer}");
@@ -260,7 +261,7 @@ fn gap(client: &mut Client, session: &str, newest: u64, strange: u64) -> u64 {
     seq(&snapshot)
 }
 
-/// Sees that a client is told exactly these events.
+/// Checks that a client receives exactly these events.
 fn expect<'a>(client: &mut Client, events: impl Iterator<Item = &'a Value>) {
     for event in events {
         assert_eq!(client.event(), *event);
@@ -269,7 +270,7 @@ fn expect<'a>(client: &mut Client, events: impl Iterator<Item = &'a Value>) {
     assert!(client.events.is_empty(), "told twice: {:?}", client.events);
 }
 
-/// What a new client is told, up to the end of a number of runs.
+/// The events a new client receives, up to the end of a number of runs.
 fn everything(daemon: &Daemon, session: &str, runs: usize) -> Vec<Value> {
     let mut client = daemon.connect();
     client.attach(session, 0);

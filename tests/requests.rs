@@ -276,7 +276,7 @@ fn a_message_is_taken_once_however_often_it_is_sent() {
         let mut stricter = message.clone();
         stricter["acceptanceCriteria"] = criteria.clone();
         assert_eq!(client.refused("send_user_message", stricter), "INVALID_REQUEST");
-        // Another session knows nothing of it.
+        // The id is unknown in another session.
         let elsewhere = client.start(daemon.cwd());
         let mut message = message.clone();
         message["sessionId"] = json!(elsewhere);
@@ -406,7 +406,7 @@ fn a_cancel_is_heard_through_a_flood_of_other_requests() {
     });
 }
 
-/// Asks without waiting for answers, which are checked all the same.
+/// Sends requests without waiting for the replies, which are checked all the same.
 fn flood(mut client: Client, session: &str, over: &AtomicBool) {
     let ask = json!({"sessionId": session});
     while !over.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! What leaves the journal, and what is said of it: deletion, limits of age and size, and the check of everything.
+//! What leaves the journal, and what clients are told: deletion, limits of age and size, and the integrity check.
 #![cfg(unix)]
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -80,7 +80,7 @@ fn a_session_in_which_something_runs_or_waits_is_not_deleted() {
 fn a_listener_that_reads_late_gets_what_there_was_and_then_the_last_line() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
-    // Far more than a socket holds, and far more than a session keeps in memory.
+    // Far more than a socket buffers, and far more than a session keeps in memory.
     for (lines, whole) in [(100_000, true), (1_000_000, false)] {
         let mut late = daemon.connect();
         let session = if whole { session.clone() } else { client.start(daemon.cwd()) };
@@ -122,9 +122,9 @@ fn whoever_asks_while_a_session_is_deleted_does_not_bring_it_back() {
             let run = json!({"sessionId": session, "text": "$ true\n", "clientMessageId": "once"});
             ask("queue_message", run);
             begin.wait();
-            // Also when something below fails: the others would ask for ever.
+            // Also when an assertion below fails: the other threads would ask for ever.
             let _over = Over(&gone);
-            // A run that was just begun keeps the session; then it goes in the next moment.
+            // A run that has just started prevents the deletion; retry.
             wait_until("it is deleted", || {
                 client.ask("delete_session", of(&session))["error"]["code"] != "RUN_IN_PROGRESS"
             });
@@ -156,7 +156,7 @@ fn sessions_that_nobody_touches_go_when_their_time_is_over() {
     client.get("detach_session", of(&waiting));
     let watched = client.start(daemon.cwd());
     client.run(&watched, "$ echo watched\n");
-    // The youngest of them: the others have had their time when it has.
+    // The youngest of them: when it has expired, the others have too.
     let left = client.start(daemon.cwd());
     client.run(&left, "$ echo left\n");
     client.get("detach_session", of(&left));
@@ -174,7 +174,7 @@ fn sessions_that_nobody_touches_go_when_their_time_is_over() {
     wait_until("it is logged", || {
         let log = daemon.log();
         let line = log.lines().find(|line| line.contains("session removed")).unwrap_or_default();
-        line.contains(&left) && line.contains("not touched for too long")
+        line.contains(&left) && line.contains("idle for longer than the limit")
     });
 }
 
@@ -204,7 +204,7 @@ fn the_oldest_sessions_go_when_the_journal_is_too_large() {
     left.reverse();
     assert!(!left.is_empty() && left.len() < 6, "{left:?} of {sessions:?}");
     assert_eq!(left, sessions[sessions.len() - left.len()..], "the newest are the ones that stay");
-    assert!(daemon.log().contains("the journal was too large"));
+    assert!(daemon.log().contains("the journal exceeded its size limit"));
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn a_session_that_is_too_large_loses_its_oldest_events_and_goes_on() {
     });
     wait_until("that is logged", || daemon.log().contains("oldest events removed"));
     for life in ["the same", "the next"] {
-        // The live session is told in the background.
+        // The live session is notified in the background.
         wait_until("who comes from the beginning is told of the gap", || {
             let mut late = daemon.connect();
             late.attach(&session, 0)["replay"]["gap"] == true
@@ -353,14 +353,14 @@ fn named(session: &str, name: &str) -> Value {
     json!({"sessionId": session, "name": name})
 }
 
-/// The sessions that are listed, the newest first.
+/// The listed sessions, newest first.
 fn names(client: &mut Client) -> Vec<String> {
     let listed = client.get("list_sessions", json!({}));
     let sessions = listed["sessions"].as_array().expect("a list");
     sessions.iter().map(|item| item["sessionId"].as_str().expect("a name").to_owned()).collect()
 }
 
-/// Whether a file in a directory holds a word.
+/// Tells whether a file in a directory contains a word.
 fn holds(directory: &Path, word: &str) -> bool {
     let places = fs::read_dir(directory).expect("a directory").flatten().filter_map(|entry| {
         let bytes = fs::read(entry.path()).unwrap_or_default();
@@ -373,7 +373,7 @@ fn holds(directory: &Path, word: &str) -> bool {
     !places.is_empty()
 }
 
-/// Says that it is over, however it ends.
+/// Sets the flag when dropped.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {

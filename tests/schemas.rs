@@ -1,4 +1,4 @@
-//! The schemas hold for everything that is sent, refuse what is not the protocol, and an event survives its line.
+//! The schemas accept everything that is sent, refuse everything else, and an event round-trips through its line.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "support/events.rs"]
@@ -287,7 +287,7 @@ fn a_transcript_has_whole_messages_alone() {
 /// A section, the names in a heading, and the blocks below it.
 type Part<'a> = (&'a str, Vec<&'a str>, Vec<Vec<&'a str>>);
 
-/// Takes the blocks of a page: each with its section and the names in its heading.
+/// Extracts the code blocks of a page, each with its section and the names in its heading.
 fn examples(page: &str) -> Vec<Part<'_>> {
     let mut found = Vec::new();
     for section in page.split("\n## ").skip(1) {

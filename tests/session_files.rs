@@ -1,4 +1,4 @@
-//! Session files on a real disk: what is read, written and listed, and everything that is refused.
+//! Session files on a real disk: reading, writing, listing, and refusals.
 #![cfg(unix)]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,7 +21,7 @@ use pushd::protocol::pi::session_file::{Change, Content, Entry, Header, Limits, 
 use pushd::runtime::session_files::store::{Store, StoreError, TornLine};
 use tempfile::TempDir;
 
-/// A home of its own, and a project beside it.
+/// A temporary home, and a project next to it.
 struct World {
     dir: TempDir,
     store: Store,
@@ -30,7 +30,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        // Temporary directories may themselves lie behind a link.
+        // Temporary directories may themselves be behind a link.
         let real = dir.path().canonicalize().unwrap();
         for folder in ["home", "project/.pi/sessions", "outside"] {
             fs::create_dir_all(real.join(folder)).unwrap();
@@ -58,7 +58,7 @@ impl World {
         fs::write(path, session(id)).unwrap();
     }
 
-    /// Reads what is refused, and says why.
+    /// Reads a file that must be refused, and returns the reason.
     fn refused(&self, path: impl AsRef<Path>) -> String {
         let path = path.as_ref();
         let read = self.store.read(path).expect_err("it is not read").to_string();

@@ -1,4 +1,4 @@
-//! Holds that a skipped test is counted: a suite that skips in silence proves nothing.
+//! Checks that a skipped test is counted: a suite that skips silently proves nothing.
 
 #[path = "support/skip.rs"]
 mod skip;

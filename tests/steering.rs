@@ -1,4 +1,5 @@
-//! What is said into a run takes its place before everything that has not begun, whatever the provider was about to do.
+//! A message steered into a run is handled before everything that has not started, whatever the provider was about to
+//! do.
 
 use pushd::kernel::command::{Caller, Command, Prompt, Rights, Steer};
 use pushd::kernel::effect::{Before, CallRequest, Effect, Report, Ticket, Turn};
@@ -39,7 +40,7 @@ fn a_text_that_had_begun_when_a_message_came_is_said_to_its_end() {
     assert_eq!((turn.done, turn.steers[0].0), (1, 1));
 }
 
-/// A session whose provider has its first turn.
+/// A session whose provider is in its first turn.
 struct Running(Session);
 
 impl Running {

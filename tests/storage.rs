@@ -1,5 +1,5 @@
-//! A disk that is full and a disk that fails, under a real daemon: nothing acknowledged is lost, what must end can end,
-//! and everybody is told.
+//! A full disk and a failing disk under a real daemon: no acknowledged event is lost, runs can be ended, and every
+//! client is told.
 #![cfg(target_os = "linux")]
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -42,14 +42,14 @@ fn a_full_disk_is_survived() {
     assert_eq!(idle.refused("start_session", json!({"cwd": daemon.cwd()})), "STORAGE_FULL");
     assert_eq!(idle.refused("rename_session", json!({"sessionId": session, "name": "x"})), "STORAGE_FULL");
     assert_eq!(waiting.decide(&asked, "approve")["error"]["code"], "STORAGE_FULL");
-    // Whatever only reads goes on, also in a session whose run waits for room.
+    // Reads keep working, also in a session whose run waits for disk space.
     idle.ping();
     assert_eq!(idle.get("get_session_snapshot", json!({"sessionId": run}))["state"], "running");
     let mut watcher = daemon.connect();
     assert_eq!(watcher.attach(&run, 0)["replay"]["gap"], false);
     assert_eq!(seq(&watcher.event()), 1);
     assert_eq!(idle.get("list_sessions", json!({}))["sessions"].as_array().map(Vec::len), Some(3));
-    // What ends something does so, out of the room that is kept for it.
+    // Requests that end something use the reserve.
     assert_eq!(waiting.decide(&asked, "deny")["ok"], true);
     assert_eq!(waiting.event_of("run_complete")["payload"]["outcome"], "denied");
     running.get("cancel_run", json!({"sessionId": run}));
@@ -121,7 +121,7 @@ fn a_daemon_on_a_full_disk_can_be_stopped_and_comes_back() {
     fill(&daemon);
     wait_until("a message is refused", || refusal(&mut client, &session).as_deref() == Some("STORAGE_FULL"));
     let copy = daemon.home.path().join("copy");
-    // The small disk goes with the daemon, so that its files are looked at while it is there.
+    // The small disk disappears with the daemon, so its files are copied while it runs.
     make_room(&daemon);
     fill(&daemon);
     copy_state(&daemon, &copy);
@@ -155,7 +155,7 @@ fn after_a_failed_sync_nothing_is_taken_until_a_restart() {
     disk.recover();
     assert_eq!(refusal(&mut idle, &session).as_deref(), Some("STORAGE_FAILED"), "it was tried again in hope");
     assert_eq!(idle.refused("start_session", json!({"cwd": daemon.cwd()})), "STORAGE_FAILED");
-    // The run that was at work is ended, and says why; the one that waits can be denied, and not approved.
+    // The active run ends with the reason; the waiting approval can be denied, and not approved.
     let ended = running.events_until("run_complete");
     assert!(ended.iter().any(|event| event["payload"]["code"] == "STORAGE_FAILED"), "{ended:?}");
     assert_eq!(ended.last().map(|event| event["payload"]["reason"].clone()), Some(json!("storage_failed")));
@@ -170,10 +170,10 @@ fn after_a_failed_sync_nothing_is_taken_until_a_restart() {
     daemon.kill();
     daemon.revive();
     let mut client = daemon.connect();
-    // What was shown and could not be kept is a hole for whoever saw it.
+    // Published events that could not be stored are a gap for the clients that saw them.
     let seen = ended.last().map(seq).expect("an event");
     assert_eq!(client.attach(&run, seen)["replay"]["gap"], true);
-    // The message that met the failure may have been kept: then its run is over before the next begins.
+    // The message during the failure may have been stored: then its run ends before the next one starts.
     client.attach(&session, 0);
     wait_until("a message is taken again", || refusal(&mut client, &session).is_none());
     assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
@@ -214,7 +214,7 @@ fn an_abort_works_when_nothing_can_be_written() {
     let aborted = pi.ask(&json!({"id": "3", "type": "abort", "sessionId": "s1"}));
     assert_eq!(aborted["success"], true, "{aborted}");
     wait_until("the process is gone", || !Path::new(&format!("/proc/{}", pid())).exists());
-    // What stops a user's own command, a wait or a summary works, too, if there is one or not.
+    // Aborting a user command, a retry wait or a compaction works too, whether there is one or not.
     for (id, kind) in [("4", "abort_bash"), ("5", "abort_retry"), ("6", "abort_compaction")] {
         let aborted = pi.ask(&json!({"id": id, "type": kind, "sessionId": "s1"}));
         assert_eq!(aborted["success"], true, "{aborted}");
@@ -223,10 +223,74 @@ fn an_abort_works_when_nothing_can_be_written() {
     assert_eq!(refused["success"], false, "{refused}");
 }
 
+#[test]
+fn on_a_full_disk_pi_aborts_and_dismisses_and_grants_nothing() {
+    let Some(daemon) = on_a_small_disk_with(&["--pi=127.0.0.1:0"]) else { return };
+    let (mut push, other) = daemon.session();
+    let mut pi = PiClient::connect(&daemon);
+    let step = "$ echo $$ > pid; exec sleep 1000\n";
+    for (session, message) in [("running", step), ("asking", "$? touch granted\n")] {
+        let create =
+            json!({"id": session, "type": "create_session", "sessionId": session, "cwd": daemon.cwd()});
+        assert_eq!(pi.ask(&create)["success"], true);
+        let prompt = json!({"id": message, "type": "prompt", "sessionId": session, "message": message});
+        assert_eq!(pi.ask(&prompt)["success"], true);
+    }
+    let request = pi.event("asking", "extension_ui_request")["requestId"].clone();
+    let pid = || fs::read_to_string(daemon.cwd().join("pid")).unwrap_or_default().trim().to_owned();
+    wait_until("the step runs", || !pid().is_empty());
+    fill(&daemon);
+    let rename = json!({"sessionId": other, "name": "x"});
+    wait_until("the disk is seen to be full", || {
+        push.ask("rename_session", rename.clone())["error"]["code"] == "STORAGE_FULL"
+    });
+    let answer = |id: &str, response: Value| {
+        json!({"id": id, "type": "extension_ui_response", "sessionId": "asking", "requestId": request,
+            "response": response})
+    };
+    let refused = pi.ask(&answer("grant", json!({"method": "confirm", "confirmed": true})));
+    assert_eq!(refused["success"], false, "{refused}");
+    assert!(refused["error"].as_str().is_some_and(|error| error.contains("the disk is full")), "{refused}");
+    // A full disk alone ends no step: the step runs until it is aborted.
+    let process = PathBuf::from(format!("/proc/{}", pid()));
+    assert!(process.exists(), "the step has ended");
+    let aborted = pi.ask(&json!({"id": "abort", "type": "abort", "sessionId": "running"}));
+    assert_eq!(aborted["success"], true, "{aborted}");
+    wait_until("the process is gone", || !process.exists());
+    let dismissed = pi.ask(&answer("dismiss", json!({"method": "cancelled"})));
+    assert_eq!(dismissed["success"], true, "{dismissed}");
+    pi.event("asking", "agent_end");
+    assert!(!daemon.cwd().join("granted").exists());
+}
+
+#[test]
+fn a_pi_abort_is_done_while_a_sync_is_held() {
+    let Some((daemon, disk)) = on_a_failing_disk_with(&["--pi=127.0.0.1:0"]) else { return };
+    let (mut push, other) = daemon.session();
+    let mut pi = PiClient::connect(&daemon);
+    let create = json!({"id": "1", "type": "create_session", "sessionId": "s1", "cwd": daemon.cwd()});
+    assert_eq!(pi.ask(&create)["success"], true);
+    let message = "$ echo $$ > pid; exec sleep 1000\n";
+    let prompt = json!({"id": "2", "type": "prompt", "sessionId": "s1", "message": message});
+    assert_eq!(pi.ask(&prompt)["success"], true);
+    let pid = || fs::read_to_string(daemon.cwd().join("pid")).unwrap_or_default().trim().to_owned();
+    wait_until("the step runs", || !pid().is_empty());
+    let process = PathBuf::from(format!("/proc/{}", pid()));
+    disk.hold();
+    push.send("rename_session", json!({"sessionId": other, "name": "held"}));
+    wait_until("a sync is held", || disk.is_held());
+    pi.send(&json!({"id": "3", "type": "abort", "sessionId": "s1"}));
+    wait_until("the process is gone", || !process.exists());
+    disk.release();
+    assert_eq!(pi.answer("3")["success"], true);
+}
+
 /// A client of the Pi protocol.
 struct PiClient {
     mouth: websocket::Mouth,
     ear: websocket::Ear,
+    /// Events that arrived while the client waited for a reply.
+    events: Vec<Value>,
 }
 
 impl PiClient {
@@ -234,20 +298,48 @@ impl PiClient {
         let at = daemon.connect().get("get_metrics", json!({}))["pi"].clone();
         let at = at.as_str().and_then(|at| at.parse().ok()).expect("an address");
         let (mouth, ear) = websocket::open(at).expect("a connection");
-        Self { mouth, ear }
+        Self { mouth, ear, events: Vec::new() }
     }
 
-    /// Sends a command and returns its answer.
+    /// Sends a command and returns its reply.
     fn ask(&mut self, command: &Value) -> Value {
+        self.send(command);
+        self.answer(command["id"].as_str().expect("an id"))
+    }
+
+    fn send(&mut self, command: &Value) {
         self.mouth.say(&command.to_string()).expect("the daemon reads");
-        let mut message = Vec::new();
+    }
+
+    /// Returns the reply to a command.
+    fn answer(&mut self, id: &str) -> Value {
         loop {
-            assert!(self.ear.hear(&mut message).expect("an answer"), "the connection is over");
-            let heard: Value = serde_json::from_slice(&message).expect("JSON");
-            if heard["type"] == "response" && heard["id"] == command["id"] {
+            let heard = self.read();
+            if heard["type"] == "response" && heard["id"] == id {
                 return heard;
             }
+            self.events.push(heard);
         }
+    }
+
+    /// Returns the next event of a type in a session.
+    fn event(&mut self, session: &str, kind: &str) -> Value {
+        let is_it = |line: &Value| line["sessionId"] == session && line["event"]["type"] == kind;
+        if let Some(at) = self.events.iter().position(is_it) {
+            return self.events.remove(at)["event"].clone();
+        }
+        loop {
+            let heard = self.read();
+            if is_it(&heard) {
+                return heard["event"].clone();
+            }
+        }
+    }
+
+    fn read(&mut self) -> Value {
+        let mut message = Vec::new();
+        assert!(self.ear.hear(&mut message).expect("a message"), "the connection is over");
+        serde_json::from_slice(&message).expect("JSON")
     }
 }
 
@@ -255,7 +347,7 @@ impl PiClient {
 fn refusal(client: &mut Client, session: &str) -> Option<String> {
     let answer = client.ask("send_user_message", json!({"sessionId": session, "text": "$ true\n"}));
     match answer["error"]["code"].as_str() {
-        // Taken: it ends before the next is sent.
+        // Accepted: its run ends before the next message is sent.
         None => {
             if answer["ok"] == true {
                 client.events.clear();
@@ -267,8 +359,13 @@ fn refusal(client: &mut Client, session: &str) -> Option<String> {
     }
 }
 
-/// A daemon whose state lies on a file system of a few megabytes, in a name space of its own.
+/// A daemon whose state lies on a file system of a few megabytes, in its own mount namespace.
 fn on_a_small_disk() -> Option<Daemon> {
+    on_a_small_disk_with(&[])
+}
+
+/// The same, with arguments for the daemon.
+fn on_a_small_disk_with(arguments: &[&str]) -> Option<Daemon> {
     let root = nix::unistd::geteuid().is_root();
     let flags = if root { "-m" } else { "-Urm" };
     let able = Command::new("unshare").args([flags, "true"]).output().is_ok_and(|out| out.status.success());
@@ -278,7 +375,8 @@ fn on_a_small_disk() -> Option<Daemon> {
     }
     let script = "mkdir -p -m 700 \"$HOME/.push\" \"$HOME/.push/state\" && \
                   mount -t tmpfs -o size=8m,mode=700 tmpfs \"$HOME/.push/state\" && exec \"$@\"";
-    Some(Daemon::start_under(&["unshare", flags, "sh", "-c", script, "sh"]))
+    let script = format!("{script} {}", arguments.join(" "));
+    Some(Daemon::start_under(&["unshare", flags, "sh", "-c", &script, "sh"]))
 }
 
 /// The state directory as the daemon sees it.
@@ -287,7 +385,7 @@ fn state(daemon: &Daemon) -> PathBuf {
     Path::new("/proc").join(daemon.pid().to_string()).join("root").join(home).join(".push/state")
 }
 
-/// Leaves no room on the small disk.
+/// Fills the small disk.
 fn fill(daemon: &Daemon) {
     let mut file = fs::File::create(state(daemon).join("filler")).expect("a file");
     let mut chunk = vec![7; 64 * 1024];
@@ -325,6 +423,21 @@ impl FailingDisk {
         fs::write(self.switch(), "").expect("the disk fails");
     }
 
+    /// Makes every later sync block.
+    fn hold(&self) {
+        fs::write(self.place.path().join("fail.hold"), "").expect("syncs wait");
+    }
+
+    /// Tells whether a sync blocks or has blocked.
+    fn is_held(&self) -> bool {
+        self.place.path().join("fail.held").exists()
+    }
+
+    /// Unblocks every sync.
+    fn release(&self) {
+        fs::remove_file(self.place.path().join("fail.hold")).expect("syncs go on");
+    }
+
     fn recover(&self) {
         fs::remove_file(self.switch()).expect("the disk is well again");
     }
@@ -348,7 +461,7 @@ fn on_a_failing_disk_with(arguments: &[&str]) -> Option<(Daemon, FailingDisk)> {
     Some((daemon, disk))
 }
 
-/// Builds what makes `fdatasync` fail on demand.
+/// Builds the library that makes `fdatasync` fail on demand.
 fn failing_sync(place: &Path) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/failing_sync.c");
     let library = place.join("failing_sync.so");

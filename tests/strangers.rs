@@ -1,6 +1,7 @@
-//! Other users, and other daemons, against the real one: nobody is let in, nothing of ours is taken or given away.
+//! Other users, and other daemons, against the real one: no other user gets access, and no file of ours is taken or
+//! exposed.
 //!
-//! Whoever plays another user is this test program again, under another user id; that takes root.
+//! The other user is this test program again, under another user id; that takes root.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(unix)]
 
@@ -33,20 +34,20 @@ fn another_user_gets_no_word_out_of_the_daemon_with_any_two_defences_removed() {
     for (directory, file, heard) in [
         (0o700, 0o666, "no connection: permission denied"),
         (0o755, 0o600, "no connection: permission denied"),
-        // The credentials alone: it may connect and speak, and is not answered.
+        // With the credential check alone, it may connect and send, and gets no reply.
         (0o755, 0o666, "no answer"),
     ] {
         for (path, mode) in [(home, 0o755), (&*push, 0o755), (&*run, directory), (&*socket, file)] {
             open(path, mode);
         }
         assert_eq!(stage.stranger(&socket), heard, "{directory:o} {file:o}");
-        // The client of that user says so in words, and starts nothing of its own there.
+        // The client of that user reports the error, and starts nothing of its own.
         let said = stage.push_as(NOBODY, &socket, &["daemon", "status"]);
         assert!(!said.status.success(), "{}", String::from_utf8_lossy(&said.stdout));
         daemon.connect().ping();
     }
     let log = daemon.log();
-    assert!(log.contains(&format!("another user (uid {NOBODY}) was turned away")), "{log}");
+    assert!(log.contains(&format!("another user (uid {NOBODY}) was rejected")), "{log}");
 }
 
 #[test]
@@ -89,7 +90,7 @@ fn nothing_that_another_user_prepared_is_used_or_touched() {
         assert_eq!(looks(&path), (kind, owner), "{name} was touched");
         assert_eq!(listing(&theirs), before, "{name}: what it leads to was touched");
     }
-    // A pid file is replaced as a name; what it leads to is left alone.
+    // The daemon replaces a pid file by name and does not touch the target of a link.
     let mut daemon = Daemon::start();
     daemon.stop();
     let pid = daemon.home.path().join(".push/run/pushd.pid");
@@ -167,7 +168,7 @@ fn a_displaced_daemon_leaves_its_successors_socket_alone() {
     let at = [("PUSHD_SOCKET", socket.to_str().unwrap())];
     let mut old = Daemon::start_with(&at);
     let mut watching = Client::connect(&socket);
-    // Somebody clears the directory out, the lock too; another daemon, with another home, takes the place.
+    // Somebody removes the directory, lock included; another daemon, with another home, takes its place.
     for file in ["p.sock", "p.lock", "p.pid"] {
         fs::remove_file(socket.with_file_name(file)).unwrap();
     }
@@ -206,7 +207,7 @@ fn after_ten_wrong_tokens_none_is_looked_at_for_a_while_and_the_owner_needs_none
     for _ in 0..50 {
         assert_eq!(attach(&mut daemon.connect(), &token), Value::Null, "a right one costs nothing");
     }
-    // From one connection or from many, it is the session that counts.
+    // From one connection or from many, the session counts.
     let mut guesser = daemon.connect();
     for round in 0..10 {
         let answer =
@@ -239,7 +240,7 @@ fn a_token_is_looked_at_again_after_the_pause() {
     });
 }
 
-/// The other process: speaks as a careless client would, and says what it heard.
+/// The other process: sends like a careless client, and prints the reply.
 #[test]
 fn another_process_plays_its_part() {
     let Some(socket) = std::env::var_os(SOCKET) else { return };
@@ -249,7 +250,7 @@ fn another_process_plays_its_part() {
             let ping = json!({"v": "push.runtime.v1", "kind": "request", "requestId": "r", "type": "ping", "payload": {}});
             let spoken = stream.write_all(format!("{ping}\n").as_bytes());
             let mut heard = String::new();
-            // However the daemon hangs up: before the words, or after.
+            // The daemon may close the connection before or after the request.
             match stream.read_to_string(&mut heard) {
                 Ok(0) | Err(_) => "no answer".to_owned(),
                 Ok(_) => format!("{spoken:?} {heard}"),
@@ -259,11 +260,11 @@ fn another_process_plays_its_part() {
     println!("\n{SAYS}{said}");
 }
 
-/// A place that another user can reach, with our programs in it.
+/// A directory that another user can reach, with our programs in it.
 struct Stage(TempDir);
 
 impl Stage {
-    /// `None`, said aloud, where the tests do not run as root.
+    /// `None`, with a reported skip, where the tests do not run as root.
     fn new() -> Option<Self> {
         if !geteuid().is_root() {
             skip::skip("strangers: only root can act as another user");
@@ -284,7 +285,7 @@ impl Stage {
         self.0.path().join(name)
     }
 
-    /// What another user hears who connects to a socket.
+    /// The reply that another user gets from a socket.
     fn stranger(&self, socket: &Path) -> String {
         let mut command = Command::new(self.path("stranger"));
         command.args(["--exact", "another_process_plays_its_part", "--nocapture"]).env(SOCKET, socket);
@@ -301,7 +302,7 @@ impl Stage {
     }
 }
 
-/// Starts a daemon that must refuse, and returns its words.
+/// Starts a daemon that must refuse, and returns its error text.
 fn daemon_in(home: &Path, variables: &[(&str, &Path)]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_push"));
     command.args(["daemon", "run"]).env_clear().env("HOME", home).envs(variables.iter().copied());
@@ -314,7 +315,7 @@ fn daemon_in(home: &Path, variables: &[(&str, &Path)]) -> String {
     words
 }
 
-/// A process that ends with its test.
+/// A process that is killed at the end of its test.
 struct Started(Child);
 
 impl Drop for Started {
@@ -344,14 +345,14 @@ fn open(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// What is at a path, without following it: a word for its kind, and its owner.
+/// The kind of a path, without following links, and its owner.
 fn looks(path: &Path) -> (String, u32) {
     let there = path.symlink_metadata().unwrap();
     let kind = there.file_type();
     (format!("link {} socket {} mode {:o}", kind.is_symlink(), kind.is_socket(), there.mode()), there.uid())
 }
 
-/// What is in a directory, with the content of files.
+/// The entries of a directory, with the contents of files.
 fn listing(directory: &Path) -> Vec<(String, String, String)> {
     let mut found: Vec<_> = fs::read_dir(directory)
         .unwrap()

@@ -1,6 +1,6 @@
-//! The client at a real terminal: questions, keys and signals as a person meets them.
+//! The client at a real terminal: prompts, keys and signals.
 //!
-//! The terminal is tmux's; without it these tests say so and show nothing.
+//! The terminal is tmux; without it these tests are skipped.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(unix)]
 
@@ -25,9 +25,9 @@ use serde_json::json;
 fn a_question_is_answered_at_the_prompt() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.type_line("push run '$? echo went'");
-    terminal.until("go ahead? [y/n]");
+    terminal.until("approve? [y/n]");
     terminal.type_line("perhaps");
-    terminal.until("[y/n] perhaps\ngo ahead? [y/n]");
+    terminal.until("[y/n] perhaps\napprove? [y/n]");
     terminal.type_line("y");
     terminal.until("success: 1 step done");
     let screen = terminal.until("done 0");
@@ -39,7 +39,7 @@ fn stopping_asks_after_the_grace_whether_a_run_is_waited_for() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.home.detached("$ until test -e go; do sleep 0.01; done; touch went");
     terminal.type_line("push daemon stop --grace 0.2");
-    terminal.until("end what runs now? (n waits for it) [y/n]");
+    terminal.until("stop active runs now? (n waits for them) [y/n]");
     terminal.type_line("n");
     terminal.home.write("go", "");
     terminal.until("done 0");
@@ -47,7 +47,7 @@ fn stopping_asks_after_the_grace_whether_a_run_is_waited_for() {
     let session = terminal.home.detached("$ echo $$ > step; sleep 1000");
     terminal.home.until_written("step", "\n");
     terminal.type_line("clear; push daemon stop --grace 0.2");
-    terminal.until("end what runs now? (n waits for it) [y/n]");
+    terminal.until("stop active runs now? (n waits for them) [y/n]");
     terminal.type_line("y");
     terminal.until("done 0");
     assert_eq!(terminal.home.push(&["wait", &session]).code, Some(1));
@@ -65,9 +65,9 @@ fn stopping_asks_after_the_grace_of_the_daemon_and_not_of_the_client() {
     let mut screen = String::new();
     until("progress is shown a second time", || {
         screen = terminal.screen(&[]);
-        screen.matches("waiting for a run to finish").count() > 1
+        screen.matches("waiting for 1 run to finish").count() > 1
     });
-    assert!(!screen.contains("end what runs now?"), "{screen}");
+    assert!(!screen.contains("stop active runs now?"), "{screen}");
     terminal.home.write("go", "");
     terminal.until("done 0");
     assert!(terminal.home.path().join("went").exists(), "it was waited for");
@@ -78,9 +78,9 @@ fn the_end_of_input_at_the_question_of_stop_ends_no_run() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.home.detached("$ until test -e go; do sleep 0.01; done; touch went");
     terminal.type_line("push daemon stop --grace 0.2");
-    terminal.until("end what runs now? (n waits for it) [y/n]");
+    terminal.until("stop active runs now? (n waits for them) [y/n]");
     terminal.press("C-d");
-    terminal.until("no answer: what still runs is ended 60 s after the question");
+    terminal.until("no answer: active runs are stopped 60 s after the prompt");
     terminal.home.write("go", "");
     terminal.until("done 0");
     assert!(terminal.home.path().join("went").exists(), "it was waited for");
@@ -90,7 +90,7 @@ fn the_end_of_input_at_the_question_of_stop_ends_no_run() {
 fn a_no_at_the_prompt_denies() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.type_line("push run '$? echo went'");
-    terminal.until("go ahead? [y/n]");
+    terminal.until("approve? [y/n]");
     terminal.type_line("n");
     let screen = terminal.until("done 3");
     assert!(screen.contains("denied by cli") && !screen.contains("  went"), "{screen}");
@@ -103,7 +103,7 @@ fn what_was_typed_before_a_question_does_not_answer_it() {
     terminal.until("  begun");
     terminal.type_line("y");
     terminal.home.write("go", "");
-    terminal.until("go ahead? [y/n]");
+    terminal.until("approve? [y/n]");
     assert_eq!(terminal.home.json(&["approvals", "--json"])["approvals"].as_array().unwrap().len(), 1);
     terminal.type_line("n");
     terminal.until("done 3");
@@ -116,7 +116,7 @@ fn ctrl_c_cancels_and_reports() {
     terminal.until("  begun");
     terminal.press("C-c");
     let screen = terminal.until("done 2");
-    assert!(screen.contains("cancelling; once more leaves at once"), "{screen}");
+    assert!(screen.contains("cancelling the run; press Ctrl-C again to exit at once"), "{screen}");
     assert!(screen.contains("\ncancelled by cli\n"), "{screen}");
 }
 
@@ -127,13 +127,13 @@ fn ctrl_d_leaves_the_run_alone_and_says_how_to_come_back() {
     terminal.until("  begun");
     terminal.press("C-d");
     let screen = terminal.until("done 0");
-    let handle = screen.split("push wait ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
-    assert!(screen.contains(&format!("the run goes on: push attach {handle} comes back")), "{screen}");
+    let handle = screen.split("push wait ").nth(1).unwrap().split('`').next().unwrap().to_owned();
+    assert!(screen.contains(&format!("the run continues: `push attach {handle}` attaches")), "{screen}");
     terminal.home.write("go", "");
     assert_eq!(terminal.home.push(&["wait", &handle]).code, Some(1));
     terminal.wipe();
     terminal.type_line("push run '?$ echo went'");
-    terminal.until("go ahead? [y/n]");
+    terminal.until("approve? [y/n]");
     terminal.press("C-d");
     terminal.until("done 0");
     terminal.home.ok(&["approve"]);
@@ -141,10 +141,50 @@ fn ctrl_d_leaves_the_run_alone_and_says_how_to_come_back() {
 }
 
 #[test]
+fn the_loss_of_the_terminal_leaves_the_run_alone() {
+    let Some(terminal) = Terminal::open() else { return };
+    terminal.type_line("push run '$ echo begun; until test -e go; do sleep 0.01; done; exit 3'");
+    terminal.until("  begun");
+    terminal.tmux(&["kill-server"]);
+    until("the client is gone", || {
+        let clients = Command::new("pgrep").args(["-f", "push run "]).output().expect("pgrep").stdout;
+        let is_ours = |pid: &str| {
+            let place = std::fs::read_link(format!("/proc/{pid}/cwd"));
+            place.is_ok_and(|place| place == terminal.home.path().canonicalize().unwrap())
+        };
+        !String::from_utf8(clients).unwrap().lines().any(is_ours)
+    });
+    let session = terminal.home.json(&["show", "@last", "--json"]);
+    assert_eq!(session["state"], "running", "{session}");
+    terminal.home.write("go", "");
+    assert_eq!(terminal.home.push(&["wait", "@last"]).code, Some(1));
+}
+
+#[test]
+fn a_suspended_client_comes_back_and_follows_the_run_to_its_end() {
+    let Some(terminal) = Terminal::open() else { return };
+    terminal.type_line(
+        "push run '$ echo begun; until test -e go; do sleep 0.01; done; echo went\n$? echo asked'",
+    );
+    terminal.until("  begun");
+    terminal.press("C-z");
+    terminal.until("done ");
+    terminal.home.write("go", "");
+    terminal.home.until_asked();
+    assert!(!terminal.screen(&[]).contains("  went"), "a suspended client shows nothing");
+    terminal.wipe();
+    terminal.type_line("fg; echo back $?");
+    terminal.until("approve? [y/n]");
+    terminal.type_line("y");
+    let screen = terminal.until("back 0");
+    assert!(screen.contains("  went") && screen.contains("success: 2 steps done"), "{screen}");
+}
+
+#[test]
 fn quiet_at_a_terminal_shows_the_answer_and_still_asks() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.type_line("push run -q 'Words.\n\n?$ echo went'");
-    let screen = terminal.until("go ahead? [y/n]");
+    let screen = terminal.until("approve? [y/n]");
     assert!(screen.contains("? Approve command"), "{screen}");
     terminal.type_line("y");
     let screen = terminal.until("done 0");
@@ -155,7 +195,7 @@ fn quiet_at_a_terminal_shows_the_answer_and_still_asks() {
 fn ctrl_c_at_a_question_cancels_too() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.type_line("push run '$? echo went'");
-    terminal.until("go ahead? [y/n]");
+    terminal.until("approve? [y/n]");
     terminal.press("C-c");
     let screen = terminal.until("done 2");
     assert!(!screen.contains("  went"), "{screen}");
@@ -170,7 +210,7 @@ fn in_an_attached_session_a_line_is_a_message_and_an_answer() {
     terminal.type_line("$ echo two; echo three");
     terminal.until("  two\n  three\n");
     terminal.type_line("$? echo four");
-    terminal.until("go ahead? [y/n]");
+    terminal.until("approve? [y/n]");
     terminal.type_line("y");
     terminal.until("  four\n");
     terminal.type_line("$ echo five; sleep 1000");
@@ -189,11 +229,11 @@ fn a_killed_daemon_is_told_and_the_step_asked_about() {
     terminal.type_line("push run '$ echo begun; test -e go || sleep 1000; echo ended'");
     terminal.until("  begun");
     terminal.home.kill_daemon();
-    terminal.until("which one? [run_again/skip/stop]");
+    terminal.until("choose one: [run_again/skip/stop]");
     terminal.home.write("go", "");
     terminal.type_line("run");
     let screen = terminal.until("done 0");
-    assert!(screen.contains("connected again") && screen.contains("  ended\n"), "{screen}");
+    assert!(screen.contains("reconnected to pushd") && screen.contains("  ended\n"), "{screen}");
 }
 
 #[test]
@@ -202,7 +242,7 @@ fn stopping_says_what_it_waits_for() {
     terminal.home.detached("$ echo begun > begun; until test -e go; do sleep 0.01; done");
     terminal.home.until_written("begun", "begun");
     terminal.type_line("push daemon stop");
-    terminal.until("waiting for a run to finish (0 s)");
+    terminal.until("waiting for 1 run to finish (0 s)");
     terminal.home.write("go", "");
     terminal.until("pushd has stopped");
     terminal.until("done 0");
@@ -230,7 +270,7 @@ fn hostile_output_does_not_act_on_the_terminal() {
     assert!(!terminal.tmux(&["display-message", "-p", "#{pane_title}"]).contains("stolen"));
 }
 
-/// How tmux writes what is green at the end of the run.
+/// The escape sequence with which tmux captures green text.
 const GREEN: &str = "\u{1b}[32m";
 
 #[test]
@@ -239,7 +279,7 @@ fn what_is_to_be_deleted_is_shown_and_asked_about() {
     terminal.home.ok(&["run", "--name", "first", "$ echo one"]);
     terminal.home.ok(&["run", "--name", "second", "$ echo two"]);
     terminal.type_line("push delete --older-than 0m");
-    let screen = terminal.until("for good? [y/n]");
+    let screen = terminal.until("permanently? [y/n]");
     assert!(screen.contains("  first\n") && screen.contains("  second\n"), "{screen}");
     assert!(screen.contains("delete 2 sessions, "), "{screen}");
     terminal.type_line("n");
@@ -247,9 +287,9 @@ fn what_is_to_be_deleted_is_shown_and_asked_about() {
     assert_eq!(terminal.home.ok(&["sessions"]).lines().count(), 2);
     terminal.wipe();
     terminal.type_line("push delete @last");
-    terminal.until("delete one session, ");
+    terminal.until("delete 1 session, ");
     terminal.type_line("y");
-    assert!(terminal.until("done 0").contains("deleted one session, "));
+    assert!(terminal.until("done 0").contains("deleted 1 session, "));
     assert!(terminal.home.ok(&["sessions"]).contains("  first  "));
 }
 
@@ -258,16 +298,18 @@ fn a_purge_shows_sizes_and_asks() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.home.ok(&["run", "$ echo one"]);
     terminal.type_line("push purge");
-    let screen = terminal.until("remove all of it, for good? [y/n]");
+    let screen = terminal.until("remove all of it, permanently? [y/n]");
     assert!(screen.contains("iB  all sessions (") && screen.contains("  logs (1 file in "), "{screen}");
     terminal.type_line("no");
     assert!(terminal.until("done 2").contains("nothing was removed"));
     assert_eq!(terminal.home.ok(&["sessions"]).lines().count(), 1);
     terminal.wipe();
     terminal.type_line("push purge");
-    terminal.until("for good? [y/n]");
+    let screen = terminal.until("permanently? [y/n]");
+    let sum = screen.split("  total").next().unwrap().rsplit("  ").next().unwrap().to_owned();
     terminal.type_line("yes");
-    terminal.until("done 0");
+    let screen = terminal.until("done 0");
+    assert!(screen.contains(&format!("removed {sum}\n")), "{sum:?}: {screen}");
     assert_eq!(terminal.home.ok(&["sessions"]), "");
 }
 
@@ -280,12 +322,12 @@ fn a_first_set_up_finds_ollama_and_keeps_other_settings() {
     terminal.home.write(".config/push/config.toml", "# mine\n[limits]\nmax_turns = 3\n");
     terminal.type_line(&format!("OLLAMA_HOST={} push config", server.url()));
     let screen = terminal.until("provider [ollama]:");
-    assert!(screen.contains("1  ollama       runs here, with 2 models\n"), "{screen}");
+    assert!(screen.contains("1  ollama       running here, with 2 models\n"), "{screen}");
     terminal.type_line("");
     terminal.until("model [one:7b]:");
     terminal.type_line("2");
     let screen = terminal.until("done 0");
-    assert!(screen.contains("\nwrote ") && screen.contains("now try: push run "), "{screen}");
+    assert!(screen.contains("\nwrote ") && screen.contains("try it with: push run "), "{screen}");
     let text = terminal.home.read(".config/push/config.toml");
     assert_eq!(text, "provider = \"ollama\"\nmodel = \"two:7b\"\n# mine\n[limits]\nmax_turns = 3\n");
 }
@@ -296,7 +338,7 @@ fn a_set_up_that_is_left_writes_nothing() {
     terminal.type_line("OLLAMA_HOST=127.0.0.1:1 push config");
     terminal.until("provider:");
     terminal.type_line("anthropic");
-    let screen = terminal.until("place [file]:");
+    let screen = terminal.until("key storage [file]:");
     assert!(screen.contains("you export ANTHROPIC_API_KEY"), "{screen}");
     terminal.press("C-d");
     assert!(terminal.until("done 2").contains("nothing was written"));
@@ -311,11 +353,11 @@ fn a_key_is_typed_unseen_and_a_run_uses_it() {
     terminal.type_line("OLLAMA_HOST=127.0.0.1:1 push config");
     terminal.until("provider:");
     terminal.type_line("openai");
-    terminal.until("own:");
+    terminal.until("not OpenAI:");
     terminal.type_line(&server.base_url(Speaks::OpenAi));
-    terminal.until("place [none]:");
+    terminal.until("key storage [none]:");
     terminal.type_line("file");
-    terminal.until("(it is not shown):");
+    terminal.until("(not shown):");
     terminal.type_line(KEY);
     let screen = terminal.until("model [test-model]:");
     assert!(screen.contains("  1  test-model\n"), "{screen}");
@@ -347,9 +389,9 @@ fn leaving_an_unseen_question_lets_the_terminal_show_again() {
     for (provider, key) in [("openai", "C-c"), ("anthropic", "C-d")] {
         terminal.wipe();
         terminal.type_line(&format!("push config key {provider}"));
-        terminal.until(&format!("the key of {provider} (it is not shown):"));
+        terminal.until(&format!("key of {provider} (not shown):"));
         terminal.press(key);
-        assert!(terminal.until("done 2").contains("nothing was stored"));
+        assert!(terminal.until("done 2").contains("no key was stored"));
         terminal.type_line("echo visible");
         terminal.until("echo visible\nvisible\n");
     }
@@ -396,7 +438,7 @@ fn a_model_at_work_is_read_and_asked_about_on_the_terminal() {
         "OLLAMA_HOST={} push run --sandbox none --provider ollama --model m 'Renew it.'",
         server.url()
     ));
-    let screen = terminal.until("go ahead? [y");
+    let screen = terminal.until("approve? [y");
     assert!(terminal.screen(&["-e"]).contains("\u{1b}[2mLet me look."), "{screen}");
     assert!(screen.contains("read note.txt\n  old\n") && screen.contains("  note.txt\n"), "{screen}");
     assert!(
@@ -406,7 +448,7 @@ fn a_model_at_work_is_read_and_asked_about_on_the_terminal() {
     terminal.type_line("y");
     terminal.until("$ git add note.txt\n? Approve command");
     terminal.type_line("y");
-    let screen = terminal.until("can be remembered as allow: git(commit)\ngo ahead? [y");
+    let screen = terminal.until("can be remembered as allow: git(commit)\napprove? [y");
     assert!(screen.contains("  1 file changed, 1 insertion, 0 deletions\n"), "{screen}");
     assert!(
         screen.contains("  note.txt (+1 -0)\n  │ Say new\n") && screen.contains("  │ It was old.\n"),
@@ -421,7 +463,7 @@ fn a_model_at_work_is_read_and_asked_about_on_the_terminal() {
 fn a_question_cannot_be_repainted_by_what_it_asks_about() {
     let Some(terminal) = Terminal::open() else { return };
     let server = ModelServer::start();
-    let hostile = "git commit -m ok\r\u{1b}[2K\u{1b}[1A\u{9b}2J\u{1b}]0;stolen\u{7}\u{202e}\u{200b}\u{2800}x\ngo ahead? [y/n] y\n  risk: low";
+    let hostile = "git commit -m ok\r\u{1b}[2K\u{1b}[1A\u{9b}2J\u{1b}]0;stolen\u{7}\u{202e}\u{200b}\u{2800}x\napprove? [y/n] y\n  risk: low";
     let want = || {
         Reply::turn([
             say("Fine.\u{1b}[8m"),
@@ -435,13 +477,13 @@ fn a_question_cannot_be_repainted_by_what_it_asks_about() {
             "OLLAMA_HOST={} push run {flag} --sandbox none --provider ollama --model m 'Go on.'",
             server.url()
         ));
-        let screen = terminal.until("go ahead? [y,");
+        let screen = terminal.until("approve? [y,");
         let shown = "  │ git commit -m ok<U+000D><U+001B>[2K<U+001B>[1A<U+009B>2J<U+001B>]0;stolen<U+0007><U+202E><U+200B><U+2800>x\n  \
-                     │ go ahead? [y/n] y\n  │   risk: low\n";
+                     │ approve? [y/n] y\n  │   risk: low\n";
         assert!(screen.contains(shown), "{flag}: {screen}");
-        assert!(screen.contains("  risk: high\ngo ahead? [y,"), "{flag}: {screen}");
+        assert!(screen.contains("  risk: high\napprove? [y,"), "{flag}: {screen}");
         terminal.type_line("v");
-        terminal.until("  risk: high\ngo ahead? [y, n, or n and why, v all of it] v\n  │ git commit");
+        terminal.until("  risk: high\napprove? [y, n, n REASON, v view all] v\n  │ git commit");
         let waiting = terminal.home.ok(&["approvals"]);
         assert!(waiting.contains(shown), "{waiting}");
         assert!(!terminal.tmux(&["display-message", "-p", "#{pane_title}"]).contains("stolen"));
@@ -460,17 +502,17 @@ fn a_budget_is_raised_and_stopped_from_another_terminal() {
         server.url()
     ));
     terminal.until("the run has taken 1 of 1 turns");
-    terminal.until("which one? [raise/stop]");
+    terminal.until("choose one: [raise/stop]");
     terminal.home.ok(&["approve"]);
     terminal.until("the run has taken 2 of 2 turns");
     terminal.home.ok(&["deny"]);
     assert!(terminal.until("done 1").contains("failed (budget)"));
 }
 
-/// A key that must be seen nowhere.
+/// A key that must appear nowhere.
 const KEY: &str = "sk-unseen-0123456789abcdef";
 
-/// A shell in a terminal of its own, in a home of its own; it says `done CODE` after every command.
+/// A shell in its own terminal and home; it prints `done CODE` after every command.
 struct Terminal {
     home: Home,
     socket: String,
@@ -518,7 +560,7 @@ impl Terminal {
         self.press("Enter");
     }
 
-    /// Empties the screen at once, so that nothing on it is taken for what comes.
+    /// Clears the screen, so that old text does not match.
     fn wipe(&self) {
         self.tmux(&["send-keys", "-R"]);
     }

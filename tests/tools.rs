@@ -382,7 +382,7 @@ fn kind(outcome: &Outcome) -> Option<FaultKind> {
     outcome.fault.as_ref().map(|fault| fault.kind)
 }
 
-/// The filters of a repository inside are its author's, and a commit may change the outer one.
+/// The filters of a nested repository belong to its author, and a commit may change the outer one.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_commit_runs_nothing_of_a_repository_inside() {
@@ -409,7 +409,7 @@ async fn a_commit_runs_nothing_of_a_repository_inside() {
     .into_iter()
     .enumerate()
     {
-        // As long as before, and newer: only the content could tell.
+        // The same length and a newer time: only the content differs.
         std::fs::write(stage.path("inner/f"), format!("{number}\n")).unwrap();
         if number < 2 {
             std::fs::write(stage.path("new"), format!("{number}\n")).unwrap();
@@ -424,7 +424,7 @@ async fn a_commit_runs_nothing_of_a_repository_inside() {
     }
 }
 
-/// A filter of the user's own runs while a commit is made, and what others run or believe stays closed to it.
+/// A filter of the user runs during a commit, and files that git executes or trusts stay closed to it.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn what_a_repository_runs_or_believes_is_closed_to_a_commit() {
@@ -439,13 +439,13 @@ async fn what_a_repository_runs_or_believes_is_closed_to_a_commit() {
     assert!(stage.path(".git/ran").exists());
     assert!(!stage.path(".git/hooks/pre-push").exists());
     assert_eq!(std::fs::read(stage.path(".git/config")).unwrap(), config);
-    // What is not there cannot be closed, but is seen.
+    // A missing file cannot be closed, but its creation is detected.
     stage.git(&["config", "filter.x.clean", &format!("echo /tmp > {git}/commondir; cat")]);
     std::fs::write(stage.path("filtered"), "2\n").unwrap();
     let done = stage.run("sandbox_git_commit", json!({ "message": "m", "all": true })).await;
     let fault = done.fault.unwrap();
     assert_eq!(fault.kind, FaultKind::ProtectedPath);
-    assert!(fault.message.contains("commondir; that was undone"), "{}", fault.message);
+    assert!(fault.message.contains("commondir; the change was reverted"), "{}", fault.message);
     assert!(!stage.path(".git/commondir").exists());
 }
 
@@ -461,7 +461,7 @@ async fn git_works_behind_walls_and_changes_the_repository_only_to_commit() {
     let done = stage.json("sandbox_git_commit", json!({ "message": "behind walls", "all": true })).await;
     assert_eq!((&done["branch"], &done["filesChanged"]), (&json!("main"), &json!(1)));
     assert!(stage.git(&["log", "-1", "--format=%s"]).starts_with("behind walls"));
-    // A program that the repository brings along runs behind walls too, and reaches nothing.
+    // A program that the repository contains runs in confinement, too, and reaches nothing.
     let filter =
         format!("echo ran > {0}; echo ran > .git/hooks/ran; cat", stage.path("../home/escaped").display());
     stage.git(&["config", "filter.evil.clean", &filter]);

@@ -1,5 +1,5 @@
-//! Programs that come in by WebSocket: who is let in, who is refused and how, and what becomes of bad messages; a real
-//! daemon, real connections, and a client that is not ours.
+//! Connections by WebSocket: who is admitted, who is refused and how, and the handling of bad messages; a real daemon,
+//! real connections, and a third-party client.
 #![cfg(unix)]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 

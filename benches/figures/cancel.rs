@@ -1,4 +1,4 @@
-//! How long a cancelled run goes on: from the request to the end of everything it had under way.
+//! Cancellation latency: from the request to the end of all processes and requests of the run.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use super::table::{Table, median};
 
 const ROUNDS: usize = 15;
 
-/// A step with descendants that try to get away, and an answer that is being spoken.
+/// Cancels a step whose descendants try to escape, and a streaming answer.
 pub(crate) fn measure(table: &mut Table) {
     let home = Home::with_daemon();
     let mut client = home.connect();
@@ -29,7 +29,7 @@ fn report(table: &mut Table, what: &str, took: Vec<f64>) {
     table.alone(format!("{what}, slowest of {ROUNDS}"), "ms", slowest);
 }
 
-/// Cancels a step that left processes in a session of their own; when the run is over, they are gone.
+/// Cancels a step with a process in a session of its own, and checks that all its processes are dead.
 fn step(home: &Home, client: &mut Client) -> f64 {
     let session = home.session(client);
     let words = "$ setsid sh -c 'trap \"\" TERM; sleep 1000' & sleep 1000 & echo $! $$; sleep 1000";
@@ -51,7 +51,7 @@ fn answer(home: &Home, client: &mut Client, speaker: &Speaker) -> f64 {
     cancel(client, &session)
 }
 
-/// Starts a run and waits until it is in the middle of something.
+/// Starts a run and waits for an event of the kind `middle`.
 fn begin(client: &mut Client, session: &str, words: &str, middle: &str) -> Value {
     client.attach(session);
     client.send("send_user_message", json!({"sessionId": session, "text": words}));

@@ -1,4 +1,4 @@
-//! Many connections, and bad neighbours.
+//! Many connections, and latency under load from other clients.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -20,7 +20,7 @@ const LISTENERS: usize = 1_000;
 const IDLE: usize = 10_000;
 const KIB: f64 = 1024.0;
 
-/// A small request, alone and beside everything that may disturb it.
+/// The latency of a small request, without and with load from other clients.
 pub(crate) fn neighbours(table: &mut Table) {
     let home = Home::with_daemon();
     let mut client = home.connect();
@@ -62,7 +62,7 @@ fn pings(client: &mut Client) -> Vec<f64> {
     (0..PINGS).map(ping).collect()
 }
 
-/// A session that is never quiet, with one listener that reads and one that does not.
+/// A session that sends events continuously, with one subscriber that reads and one that does not.
 fn run_for_ever(home: &Home, over: &Arc<AtomicBool>) -> thread::JoinHandle<()> {
     let session = home.session(&mut home.connect());
     let mut stuck = home.connect();
@@ -77,7 +77,7 @@ fn run_for_ever(home: &Home, over: &Arc<AtomicBool>) -> thread::JoinHandle<()> {
     })
 }
 
-/// A client that asks without a pause.
+/// A client that sends requests without a pause.
 fn flood(home: &Home, over: &Arc<AtomicBool>) -> thread::JoinHandle<()> {
     let (mut client, over) = (home.connect(), Arc::clone(over));
     let mut answers = client.stream.try_clone().expect("another handle");
@@ -95,7 +95,7 @@ fn flood(home: &Home, over: &Arc<AtomicBool>) -> thread::JoinHandle<()> {
     })
 }
 
-/// A thousand listeners of one session, and ten thousand connections that do nothing.
+/// A thousand subscribers of one session, and ten thousand idle connections.
 pub(crate) fn many(table: &mut Table) {
     let descriptors = all_descriptors();
     let home = Home::with_daemon();
@@ -131,7 +131,7 @@ fn hello(stream: &mut UnixStream) {
     }
 }
 
-/// Takes all descriptors that the system allows, for this program and the daemons that it starts.
+/// Raises the descriptor limit to the maximum, for this program and the daemons that it starts.
 fn all_descriptors() -> usize {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
     setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("as many as are allowed");

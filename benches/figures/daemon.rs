@@ -1,4 +1,4 @@
-//! A real daemon in a directory of its own, and the simplest client that can talk to it.
+//! A real daemon in a temporary home, and a minimal client.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -12,29 +12,29 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long anything may take before the measurement is given up.
+/// How long any operation may take before the benchmark fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A home for daemons, and at most one in it.
+/// A temporary home with at most one daemon.
 pub(crate) struct Home {
     pub(crate) place: TempDir,
-    /// For what is to lie in memory: a daemon that is killed cannot put away what it has there.
+    /// The directory for files in memory; a killed daemon cannot remove them, so the bench does.
     memory: TempDir,
-    /// After how many seconds a session leaves memory.
+    /// After how many seconds an idle session is evicted from memory.
     pub(crate) park: &'static str,
-    /// Whether Pi is spoken on a port, without a limit of its rate that a measurement could reach.
+    /// Whether the daemon serves Pi on a port, with a rate limit that no measurement reaches.
     pub(crate) pi: bool,
     child: Option<Child>,
 }
 
 impl Home {
-    /// Makes a home without a daemon.
+    /// Creates a home without a daemon.
     pub(crate) fn new() -> Self {
         let memory = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory in memory");
         Self { place: TempDir::new().expect("a directory"), memory, park: "600", pi: false, child: None }
     }
 
-    /// Makes a home and starts a daemon in it.
+    /// Creates a home and starts a daemon in it.
     pub(crate) fn with_daemon() -> Self {
         let mut home = Self::new();
         home.start();
@@ -55,7 +55,7 @@ impl Home {
         self.child = Some(child);
     }
 
-    /// Ends the daemon in good order.
+    /// Stops the daemon in order.
     pub(crate) fn stop(&mut self) {
         if let Some(mut child) = self.child.take() {
             self.connect().get("drain", json!({"graceMs": 0}));
@@ -63,7 +63,7 @@ impl Home {
         }
     }
 
-    /// The client, in surroundings that depend on nothing outside.
+    /// Returns a command of the client with a clean environment.
     pub(crate) fn push(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_push"));
         command
@@ -87,7 +87,7 @@ impl Home {
         Client { stream, lines }
     }
 
-    /// Starts a session to which nobody listens.
+    /// Starts a session without subscribers.
     pub(crate) fn session(&self, client: &mut Client) -> String {
         let path = std::env::var("PATH").unwrap_or_default();
         let start = json!({"cwd": self.place.path(), "environment": {"PATH": path}});
@@ -96,17 +96,17 @@ impl Home {
         session
     }
 
-    /// The memory of the daemon as the system counts it, in bytes.
+    /// The resident memory of the daemon, in bytes.
     pub(crate) fn memory(&self) -> f64 {
         figure(&self.proc("status"), "VmRSS:") * 1024.0
     }
 
-    /// The most memory that the daemon ever had, in bytes.
+    /// The peak resident memory of the daemon, in bytes.
     pub(crate) fn peak(&self) -> f64 {
         figure(&self.proc("status"), "VmHWM:") * 1024.0
     }
 
-    /// How often a thread of the daemon was given a processor.
+    /// The number of voluntary context switches of all threads of the daemon.
     pub(crate) fn wake_ups(&self) -> f64 {
         let threads = fs::read_dir(self.proc("task")).expect("its threads");
         let statuses = threads.map(|thread| thread.expect("a thread").path().join("status"));
@@ -114,7 +114,7 @@ impl Home {
         statuses.map(switches).sum()
     }
 
-    /// The processor time that the daemon has used, in seconds.
+    /// The CPU time of the daemon, in seconds.
     pub(crate) fn processor(&self) -> f64 {
         let pid = self.child.as_ref().expect("a daemon").id();
         let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(pid).expect("a process id")));
@@ -132,7 +132,7 @@ impl Home {
     }
 }
 
-/// Reads a figure from a file of lines with names.
+/// Reads a number from a `/proc` file with named lines.
 fn figure(path: &Path, name: &str) -> f64 {
     let status = fs::read_to_string(path).expect("a state");
     let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a figure");
@@ -155,14 +155,14 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Sends a request and does not wait for its answer.
+    /// Sends a request without waiting for its reply.
     pub(crate) fn send(&mut self, kind: &str, payload: Value) {
         let line = json!({"v": "push.runtime.v1", "kind": "request", "requestId": "req_1", "type": kind,
             "payload": payload});
         self.stream.write_all(format!("{line}\n").as_bytes()).expect("the daemon reads");
     }
 
-    /// Asks for something and returns the payload of the answer.
+    /// Sends a request and returns the payload of the reply.
     pub(crate) fn get(&mut self, kind: &str, payload: Value) -> Value {
         self.send(kind, payload);
         loop {
@@ -189,12 +189,12 @@ impl Client {
         }
     }
 
-    /// Leaves nothing but the connection.
+    /// Returns the bare connection.
     pub(crate) fn into_stream(self) -> UnixStream {
         self.stream
     }
 
-    /// Attaches; what is to be replayed follows the answer.
+    /// Attaches without waiting; the replay follows the reply.
     pub(crate) fn attach(&mut self, session: &str) {
         self.send("attach_session", json!({"sessionId": session}));
     }

@@ -1,4 +1,4 @@
-//! How fast events reach their listeners while they happen.
+//! Throughput of live events to subscribers.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,12 +11,12 @@ use super::reading;
 use super::replay;
 use super::table::{Table, median};
 
-/// What the last event of a run holds.
+/// The marker of the last event of a run.
 pub(crate) const RUN_COMPLETE: &[u8] = b"\"type\":\"run_complete\"";
 /// How often each measurement is taken.
 const ROUNDS: usize = 3;
 
-/// Live events: words that are said, and the output of a step.
+/// Measures live events: assistant tokens, and the output of a step.
 pub(crate) fn measure(table: &mut Table) {
     for (listeners, words, output) in [(1, 200_000, 64_000_000), (50, 40_000, 8_000_000)] {
         let each = if listeners == 1 { "one client".into() } else { format!("{listeners} clients in all") };
@@ -40,14 +40,14 @@ pub(crate) fn measure(table: &mut Table) {
     }
 }
 
-/// What a run was like for its listeners, and the same lines for bare sockets.
+/// The measurements of a run, and of the same lines over bare sockets.
 struct Live {
     lines: usize,
     bytes: usize,
     listeners: usize,
     took: Duration,
     raw: Duration,
-    /// The processor time of the daemon for each line, in microseconds.
+    /// The CPU time of the daemon per line, in microseconds.
     cost: f64,
 }
 
@@ -69,7 +69,7 @@ impl Live {
     }
 }
 
-/// What listeners were sent, and how long that took.
+/// The number of lines per subscriber, and the duration.
 pub(crate) struct Ran {
     pub(crate) lines: usize,
     pub(crate) took: Duration,
@@ -96,7 +96,7 @@ fn live(message: &str, listeners: usize) -> Live {
     Live { lines, bytes: kept.len(), listeners, took, raw, cost: median(costs) }
 }
 
-/// Runs a message before listeners, and tells how long it took until all of them had everything.
+/// Runs a message with subscribers and returns how long it took until all of them had received everything.
 pub(crate) fn run(home: &Home, session: &str, message: &str, listeners: usize) -> Ran {
     let mut clients: Vec<_> = (0..listeners).map(|_| home.connect()).collect();
     for client in &mut clients {
@@ -108,7 +108,7 @@ pub(crate) fn run(home: &Home, session: &str, message: &str, listeners: usize) -
         .collect();
     let mut driver = home.connect();
     let begun = Instant::now();
-    // Who prompts listens too; this one leaves again, so that the listeners are those that are counted.
+    // The sender of a message is subscribed too; it detaches, so that only counted subscribers remain.
     driver.send("send_user_message", json!({"sessionId": session, "text": message}));
     driver.send("detach_session", json!({"sessionId": session}));
     let counts: Vec<_> = reading.into_iter().map(|thread| thread.join().expect("a listener")).collect();
@@ -120,7 +120,7 @@ pub(crate) fn run(home: &Home, session: &str, message: &str, listeners: usize) -
     Ran { lines: counts[0], took }
 }
 
-/// A message of that many words and one step.
+/// Returns a message of so many words and one step.
 pub(crate) fn prose(words: usize) -> String {
     let words = ["some ", "words ", "that ", "are ", "said, ", "one ", "after ", "another\n"]
         .iter()

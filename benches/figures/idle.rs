@@ -1,4 +1,4 @@
-//! What the daemon costs when little happens: starting, small requests, memory, and waking up.
+//! Costs of an idle daemon: start-up, small requests, memory and wake-ups.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,12 +17,12 @@ const STARTS: usize = 15;
 const ROUNDS: usize = 2_000;
 const COMMITS: usize = 300;
 const SESSIONS: usize = 1_000;
-/// Enough to fill the caches of the database.
+/// Enough sessions to fill the caches of the database.
 const WARM: usize = 3_000;
 const STORED: u32 = 100_000;
 const KIB: f64 = 1024.0;
 
-/// From the start of the program to the moment when clients can connect.
+/// The time from the start of the process until clients can connect.
 pub(crate) fn start(table: &mut Table) {
     let program = median((0..STARTS).map(|_| version()).collect());
     let fresh = (0..STARTS).map(|_| {
@@ -40,7 +40,7 @@ pub(crate) fn start(table: &mut Table) {
     table.beside("to ready, again", "ms", median(again.collect()), ("push --version", program));
 }
 
-/// The same with as many sessions as years of work may leave.
+/// The start-up time with a very large number of stored sessions.
 pub(crate) fn start_with_many(table: &mut Table) {
     let mut home = Home::with_daemon();
     let session = home.session(&mut home.connect());
@@ -65,7 +65,7 @@ fn started(home: &mut Home) -> f64 {
     begun.elapsed().as_secs_f64() * 1e3
 }
 
-/// Runs the program for next to nothing and returns how long it took, in milliseconds.
+/// Runs `push --version` and returns the duration in milliseconds.
 fn version() -> f64 {
     let begun = Instant::now();
     let mut command = Command::new(env!("CARGO_BIN_EXE_push"));
@@ -73,7 +73,7 @@ fn version() -> f64 {
     begun.elapsed().as_secs_f64() * 1e3
 }
 
-/// Small requests, one after the other.
+/// The latency of small requests, one at a time.
 pub(crate) fn requests(table: &mut Table) {
     let home = Home::with_daemon();
     let mut client = home.connect();
@@ -106,12 +106,12 @@ fn synced_writes(home: &Home) -> f64 {
     median(times.collect())
 }
 
-/// The memory of a daemon that has nothing to do.
+/// The memory of an idle daemon.
 pub(crate) fn memory(table: &mut Table) {
     let home = Home::with_daemon();
     table.alone("a fresh daemon", "KiB", home.memory() / KIB);
     let mut client = home.connect();
-    // The first ones fill caches that all share.
+    // The first sessions fill shared caches.
     for _ in 0..WARM {
         home.session(&mut client);
     }
@@ -123,7 +123,7 @@ pub(crate) fn memory(table: &mut Table) {
     table.alone("each parked session", "KiB", parked());
 }
 
-/// What a session leaves behind in memory that has been there.
+/// The memory that remains per evicted session.
 fn parked() -> f64 {
     let mut home = Home::new();
     home.park = "0.05";
@@ -138,20 +138,20 @@ fn parked() -> f64 {
         }
         home.memory()
     };
-    // What the first rounds leave is room that the later ones use again.
+    // Later rounds reuse memory that the first rounds have allocated.
     let before = (0..4).map(|_| round()).fold(0.0, f64::max);
     let after = (0..2).map(|_| round()).fold(0.0, f64::max);
     (after - before) / (2 * SESSIONS) as f64 / KIB
 }
 
-/// How often the threads of a daemon wake up that has nothing to do.
+/// The wake-ups of the threads of an idle daemon.
 pub(crate) fn wake_ups(table: &mut Table) {
     let fresh = Home::with_daemon();
     let used = Home::with_daemon();
     let mut client = used.connect();
     let session = used.session(&mut client);
     client.get("attach_session", json!({"sessionId": session}));
-    // A thread that has waited for the disk waits ten seconds for more of that, and ends.
+    // A blocking thread of the pool exits after ten idle seconds.
     thread::sleep(Duration::from_secs(12));
     let before = (fresh.wake_ups(), used.wake_ups());
     thread::sleep(Duration::from_secs(5));

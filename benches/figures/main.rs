@@ -1,7 +1,7 @@
-//! The figures of the daemon, each beside what the machine allows in the same run: `cargo bench`.
+//! Benchmarks of the daemon, each with a baseline of the machine from the same run: `cargo bench`.
 //!
-//! The real programs are started, and talked to over the real socket. `cargo bench -- --json FILE` (or the variable
-//! `PUSH_BENCH_JSON`) writes the figures down as JSON as well; any other word after `--` picks the rows that hold it.
+//! They start the real programs and use the real socket. `cargo bench -- --json FILE` (or the variable
+//! `PUSH_BENCH_JSON`) also writes the results as JSON; any other word after `--` selects the groups that contain it.
 #![cfg(unix)]
 #![allow(clippy::expect_used, clippy::panic, reason = "a measurement that cannot be taken ends the program")]
 #![allow(missing_docs, reason = "a program has no users of its items")]
@@ -38,7 +38,7 @@ fn main() {
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
-            // Given by cargo to every bench.
+            // Passed by cargo to every benchmark.
             "--bench" => {}
             "--json" => json = Some(words.next().expect("--json needs a file").into()),
             _ => wanted = Some(word),

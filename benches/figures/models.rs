@@ -1,4 +1,4 @@
-//! What a model says, through the daemon to the output of `push run --jsonl`.
+//! Throughput and latency of model output, from the server through the daemon to `push run --jsonl`.
 
 use std::io::Read;
 use std::process::Command;
@@ -11,9 +11,9 @@ use super::model::Speaks;
 use super::speaker::{Pace, Speaker, TOKEN};
 use super::table::{Table, median};
 
-/// How many tokens make a long answer.
+/// The number of tokens of a long answer.
 const TOKENS: usize = 20_000;
-/// How many are listened to at fifty a second.
+/// The number of tokens of a slow answer, at 50 per second.
 const SLOW: usize = 150;
 const ROUNDS: usize = 7;
 const STARTS: usize = 40;
@@ -21,7 +21,7 @@ const MIB: f64 = 1024.0 * 1024.0;
 const ALL: [(Speaks, &str); 3] =
     [(Speaks::OpenAi, "openai"), (Speaks::Ollama, "ollama"), (Speaks::Anthropic, "anthropic")];
 
-/// Long answers, and short ones.
+/// Measures long and short answers.
 pub(crate) fn measure(table: &mut Table) {
     for (speaks, name) in ALL {
         long(table, speaks, name);
@@ -29,7 +29,7 @@ pub(crate) fn measure(table: &mut Table) {
     short(table);
 }
 
-/// Answers that come slowly.
+/// Measures slow answers.
 pub(crate) fn pace(table: &mut Table) {
     for (speaks, name) in ALL {
         slow(table, speaks, name);
@@ -96,17 +96,17 @@ fn short(table: &mut Table) {
     table.beside("a run of one token, daemon running", "ms", median(runs.collect()), raw);
 }
 
-/// What came out of a run.
+/// The output of a run with timestamps.
 struct Heard {
-    /// How many bytes the model had said with each event, and when that was read.
+    /// The number of answer bytes up to each event, and when the event was read.
     ends: Vec<usize>,
     times: Vec<Instant>,
-    /// When the run was over.
+    /// When the run ended.
     over: Instant,
 }
 
 impl Heard {
-    /// When so many bytes were there.
+    /// Returns when so many bytes had arrived.
     fn when(&self, bytes: usize) -> Instant {
         self.times[self.ends.partition_point(|end| *end < bytes)]
     }
@@ -123,7 +123,7 @@ fn run(home: &Home, speaks: Speaks, name: &str, speaker: &Speaker) -> Command {
     command
 }
 
-/// Runs a command to its end and notes when each of its lines came; what they say is looked at afterwards.
+/// Runs a command to its end and records when each line arrived; the lines are parsed afterwards.
 fn listen(command: &mut Command) -> Heard {
     let mut child = command.spawn().expect("the client");
     let mut out = child.stdout.take().expect("its output");
@@ -152,7 +152,7 @@ fn listen(command: &mut Command) -> Heard {
     Heard { ends, times, over: read.last().expect("a line").1 }
 }
 
-/// How long after it was said each token was there, in milliseconds.
+/// The latency of each token, in milliseconds.
 fn late(said: &[Instant], there: &[Instant]) -> Vec<f64> {
     assert_eq!(said.len(), there.len());
     there.iter().zip(said).map(|(there, said)| (*there - *said).as_secs_f64() * 1e3).collect()

@@ -1,7 +1,7 @@
-//! Reads over the Pi protocol, beside an echo over the same WebSocket code in this process.
+//! Read commands over the Pi protocol, compared with an echo over the same WebSocket code in this process.
 //!
-//! A read is answered by four messages: that it was accepted, that it began, that it ended, and its answer. The echo
-//! sends one message back for one, and is what the ratio is to; another sends four of the same sizes.
+//! The daemon sends four messages for a read: accepted, started, finished, and the response. One echo baseline sends
+//! one message per request, the other one four messages of the same sizes.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -19,13 +19,13 @@ use super::table::{Table, median};
 use super::wire::{self, Ear, Mouth, frame};
 
 const ROUNDS: usize = 7;
-/// How many are asked one after the other, and how many with others under way.
+/// The number of requests, one at a time and pipelined.
 const SINGLE: usize = 3_000;
 const MANY: usize = 20_000;
-/// How many are under way then.
+/// The number of requests in flight when pipelined.
 const AT_ONCE: usize = 64;
 
-/// Reads a second on one connection.
+/// Measures reads per second on one connection.
 pub(crate) fn measure(table: &mut Table) {
     let mut home = Home::new();
     home.pi = true;
@@ -56,7 +56,7 @@ pub(crate) fn measure(table: &mut Table) {
     }
 }
 
-/// A client that counts answers.
+/// A client that counts responses.
 struct Asker {
     mouth: Mouth,
     ear: Ear,
@@ -75,11 +75,11 @@ impl Asker {
         self.answered(1);
     }
 
-    /// Waits for so many answers.
+    /// Waits for so many responses.
     fn answered(&mut self, mut count: usize) {
         while count > 0 {
             assert!(self.ear.hear(&mut self.line).expect("an answer"), "the connection ended");
-            // Everything else begins with its type; an answer has its id before that.
+            // A response starts with its id or with its type; other messages start with another type.
             let is_answer =
                 self.line.starts_with(b"{\"id\":") || self.line.starts_with(b"{\"type\":\"response\"");
             count -= usize::from(is_answer);
@@ -92,7 +92,7 @@ impl Asker {
         format!("{{\"id\":\"{id}\",\"type\":\"{kind}\",\"sessionId\":\"measured\"}}")
     }
 
-    /// What one read is answered with.
+    /// Returns the messages that the daemon sends for one read.
     fn messages(&mut self, kind: &str) -> Vec<Bytes> {
         let request = self.request(kind);
         self.mouth.say(&request).expect("the daemon reads");
@@ -110,10 +110,10 @@ impl Asker {
         }
     }
 
-    /// Asks so often, with so many under way, and returns how many were answered a second.
+    /// Sends `count` requests with at most `at_once` in flight and returns the responses per second.
     fn rate(&mut self, kind: &str, count: usize, at_once: usize) -> f64 {
         let begun = Instant::now();
-        // Half of what may be under way is asked for at a time: the other half keeps the daemon busy meanwhile.
+        // Half of the window is sent at a time, so that the other half keeps the daemon busy.
         let step = at_once.div_ceil(2);
         let mut waiting = 0;
         let mut left = count;
@@ -131,7 +131,7 @@ impl Asker {
     }
 }
 
-/// Serves an echo and returns where; it answers with `messages` if there are any, else with what it was sent.
+/// Starts an echo server and returns its address; it replies with `messages` if there are any, else with the request.
 fn echo(messages: Vec<Bytes>) -> SocketAddr {
     let (tell, told) = std::sync::mpsc::channel();
     thread::spawn(move || {
@@ -140,7 +140,7 @@ fn echo(messages: Vec<Bytes>) -> SocketAddr {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
             tell.send(listener.local_addr().expect("an address")).expect("somebody measures");
             let (stream, _) = listener.accept().await.expect("a connection");
-            // As the daemon has it: a task of its own for the connection.
+            // Like the daemon: one task per connection.
             tokio::spawn(serve(stream, messages)).await.expect("an echo");
         });
     });

@@ -1,4 +1,4 @@
-//! What the machine allows: the same bytes through bare sockets, from a thread to a thread for each reader.
+//! Baseline: the same bytes over bare socket pairs, with one thread per end.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use super::reading;
 
-/// How much is handed to the system at once, as the daemon does it.
+/// The size of a write, as in the daemon.
 const WRITE: usize = 256 * 1024;
 
-/// Sends `lines` to `readers` at once and returns how long it took until all had the last.
+/// Sends `lines` to `readers` in parallel and returns how long it took until all had received the last line.
 pub(crate) fn pump(lines: &[u8], readers: usize) -> Duration {
     let lines: Arc<[u8]> = lines.into();
     let ready = Arc::new(Barrier::new(2 * readers + 1));
@@ -44,7 +44,7 @@ pub(crate) fn pump(lines: &[u8], readers: usize) -> Duration {
     took
 }
 
-/// Sends a line there and back and returns how long each round took.
+/// Echoes a line and returns the duration of each round trip, in microseconds.
 pub(crate) fn round_trips(line: &[u8], rounds: usize) -> Vec<f64> {
     let (mut here, mut there) = UnixStream::pair().expect("a pair of sockets");
     let length = line.len();

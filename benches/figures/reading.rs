@@ -1,9 +1,9 @@
-//! Reading as cheaply as it can be done, so that it is not the reader who is measured.
+//! A line reader with minimal overhead, so that the benchmark does not measure the reader.
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 
-/// Reads lines until the last one read holds `mark`, and returns how many there were; all bytes go to `keep`, if any.
+/// Reads until the last line contains `mark` and returns the number of lines; all bytes are appended to `keep`.
 pub(crate) fn until(stream: &mut UnixStream, mark: &[u8], mut keep: Option<&mut Vec<u8>>) -> usize {
     let mut buffer = vec![0; 64 * 1024];
     let mut lines = 0;
@@ -20,7 +20,7 @@ pub(crate) fn until(stream: &mut UnixStream, mark: &[u8], mut keep: Option<&mut 
         if let Some(keep) = keep.as_deref_mut() {
             keep.extend_from_slice(bytes);
         }
-        // Only the last line can hold the mark: what is before it need not be looked at.
+        // Only the last line can contain the mark.
         match memchr::memrchr(b'\n', &bytes[..read - 1]) {
             Some(at) => {
                 tail.clear();

@@ -1,8 +1,8 @@
-//! The least that the way of a token can cost here: the same stations, and nothing done at them.
+//! Baseline for the path of a token: the same hops without processing.
 //!
-//! A token passes a process that keeps it and one that prints it. Here threads stand for them: one writes what the
-//! journal writes for a small block (two pages with their heads) and passes the bytes on over a local socket, the other
-//! passes them on over a pipe.
+//! A token passes through the daemon, which stores it, and the client, which prints it. Here a thread takes the place
+//! of each: the first one writes as much as the journal does for a small block (two pages with headers) and forwards
+//! the bytes over a local socket, the second one forwards them over a pipe.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-/// Puts the stations behind a connection and returns where they end.
+/// Connects the relays to a connection and returns the reading end.
 pub(crate) fn behind(mut stream: TcpStream) -> impl Read {
     let file = tempfile::tempfile().expect("a file");
     let (mut keeper, mut kept) = UnixStream::pair().expect("a pair of sockets");

@@ -1,4 +1,4 @@
-//! How fast a history is read again: a whole one, one that came in drops, and the end of a long one.
+//! Replay of histories: a complete one, one stored in single-event blocks, and the end of a long one.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ const ROUNDS: usize = 9;
 const RESTARTS: usize = 5;
 const RAW: &str = "the same lines through a bare socket";
 
-/// Twenty thousand events that are asked for afterwards.
+/// Replays a history of twenty thousand events.
 pub(crate) fn whole(table: &mut Table) {
     let mut home = Home::with_daemon();
     let session = home.session(&mut home.connect());
@@ -63,7 +63,7 @@ fn restarted(home: &mut Home, session: &str) -> f64 {
     median(rounds.collect())
 }
 
-/// The cost of an event in a session that grows, and how soon one is back who has missed ten events.
+/// The cost per event in a growing session, and the time to replay the last ten events.
 pub(crate) fn growth(table: &mut Table) {
     const RUN: usize = 20_000;
     const RUNS: usize = 3;
@@ -99,7 +99,7 @@ pub(crate) fn growth(table: &mut Table) {
     table.beside(name, "µs", near_long, ("of a hundred", near_short));
 }
 
-/// Has that many words said to whoever asks for them, and returns how many lines came.
+/// Runs a message of so many words and returns the number of lines received.
 fn say(home: &Home, session: &str, words: usize) -> usize {
     let mut client = home.connect();
     client.send("send_user_message", json!({"sessionId": session, "text": prose(words)}));
@@ -110,7 +110,7 @@ fn missed(home: &Home, session: &str) -> f64 {
     median((0..50).map(|_| missed_ten(home, session)).collect())
 }
 
-/// Attaches ten events before the end and returns how long it takes until they are there, in microseconds.
+/// Attaches ten events before the end and returns the time until they have arrived, in microseconds.
 fn missed_ten(home: &Home, session: &str) -> f64 {
     let mut client = home.connect();
     let begun = Instant::now();

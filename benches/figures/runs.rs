@@ -1,4 +1,4 @@
-//! What a one-step run costs over its step.
+//! Overhead of a run with one step.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -9,7 +9,7 @@ use super::table::{Table, median};
 const WARM: usize = 40;
 const COLD: usize = 15;
 
-/// `push run` with and without a daemon, beside the bare step.
+/// `push run` with and without a running daemon, compared with the bare command.
 pub(crate) fn measure(table: &mut Table) {
     let bare = median((0..WARM).map(|_| time(Command::new("sh").args(["-c", "true"]))).collect());
     let home = Home::with_daemon();

@@ -1,4 +1,4 @@
-//! What walls around a trivial command cost over running it without.
+//! Overhead of confinement for a trivial command.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::table::{Table, median};
 
 const TIMES: usize = 60;
 
-/// `true` behind the walls of bubblewrap and behind our own, beside the same command without walls.
+/// `true` confined by bubblewrap and by our own namespaces, compared with the unconfined command.
 pub(crate) fn measure(table: &mut Table) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let place = tempfile::tempdir_in("/var/tmp").expect("a directory");
@@ -42,7 +42,7 @@ pub(crate) fn measure(table: &mut Table) {
     }
 }
 
-/// A home with toolchains and caches, as people have them, and the stores of credentials in it.
+/// A confinement with a typical home: toolchains, caches and credential stores.
 fn confinement(place: &Path, workspace: &Path) -> Confinement {
     let home = place.join("home");
     for name in [

@@ -1,6 +1,6 @@
-//! A model's server that is never what is measured: what it says is prepared, and it notes when it says it.
+//! A model server with minimal overhead: its answers are prepared, and it records when it sends each token.
 //!
-//! It says the same to everybody and ends with the program.
+//! It sends the same answer to every request and ends with the program.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,20 +18,20 @@ pub(crate) struct Speaker {
     said: Receiver<Vec<Instant>>,
 }
 
-/// How the parts of an answer are sent.
+/// The pace of an answer.
 #[derive(Clone, Copy)]
 pub(crate) enum Pace {
-    /// As fast as the client takes them.
+    /// As fast as the client reads.
     Fast,
-    /// One after another, this long apart.
+    /// One part at a time with this pause.
     Every(Duration),
 }
 
-/// What every token says.
+/// The text of every token.
 pub(crate) const TOKEN: &str = "words ";
 
 impl Speaker {
-    /// Starts a server that answers with so many tokens.
+    /// Starts a server whose answers have so many tokens.
     pub(crate) fn start(speaks: Speaks, tokens: usize, pace: Pace) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("its address");
@@ -50,7 +50,7 @@ impl Speaker {
         Self { address, parts, said }
     }
 
-    /// Where it is, for the provider that speaks so.
+    /// Returns its base URL for a provider.
     pub(crate) fn base_url(&self, speaks: Speaks) -> String {
         match speaks {
             Speaks::Ollama | Speaks::Anthropic => format!("http://{}", self.address),
@@ -58,7 +58,7 @@ impl Speaker {
         }
     }
 
-    /// When the tokens of the next answer were said; of a fast one, when it began.
+    /// Returns when the tokens of the next answer were sent; of a fast answer, when it started.
     pub(crate) fn said(&self) -> Vec<Instant> {
         let times = self.said.recv().expect("an answer");
         let is_token = |part: &Vec<u8>| memchr::memmem::find(part, TOKEN.as_bytes()).is_some();
@@ -68,12 +68,12 @@ impl Speaker {
         times.into_iter().zip(&self.parts).filter(|(_, part)| is_token(part)).map(|(time, _)| time).collect()
     }
 
-    /// Reads an answer over a bare connection, and returns when each token was there.
+    /// Reads an answer over a bare connection and returns when each token arrived.
     pub(crate) fn read_bare(&self) -> Vec<Instant> {
         self.read(self.ask())
     }
 
-    /// Reads an answer behind the stations that every token passes, with nothing done at them.
+    /// Reads an answer through the relays and returns when each token arrived.
     pub(crate) fn read_relayed(&self) -> Vec<Instant> {
         self.read(relay::behind(self.ask()))
     }
@@ -112,7 +112,7 @@ fn turn(tokens: usize) -> Turn {
     turn
 }
 
-/// Answers every question on a connection.
+/// Answers every request on a connection.
 fn answer(stream: TcpStream, parts: &[Vec<u8>], pace: Pace, note: &Sender<Vec<Instant>>) {
     stream.set_nodelay(true).expect("an option");
     let mut writing = stream.try_clone().expect("another handle");
@@ -133,7 +133,7 @@ fn answer(stream: TcpStream, parts: &[Vec<u8>], pace: Pace, note: &Sender<Vec<In
     }
 }
 
-/// Reads a question; nothing when the client has closed the connection.
+/// Reads a request; none when the client has closed the connection.
 fn hear(reading: &mut BufReader<TcpStream>) -> Option<()> {
     let mut length = 0;
     loop {

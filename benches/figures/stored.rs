@@ -1,4 +1,4 @@
-//! Homes that are filled without a daemon, through the journal itself: what would take a daemon minutes is there at once.
+//! Fills homes through the journal, without a daemon, which would take minutes.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use pushd::protocol::push::record;
 
 use super::daemon::Home;
 
-/// Makes a home with a session of `from`, every event of it in a block of its own.
+/// Creates a home with a session of `from`, stored with one event per block.
 pub(crate) fn in_drops(from: &Home, session: &str) -> Home {
     let (stored, blocks) = read(from, session);
     let home = Home::new();
@@ -20,7 +20,7 @@ pub(crate) fn in_drops(from: &Home, session: &str) -> Home {
         let mut batch = Batch::new(id.clone());
         batch.create = create.take();
         batch.block = Some(Block { first: seq, last: seq, count: 1, bytes: line.to_vec().into() });
-        // The journal answers in order: the last answer stands for all.
+        // The journal replies in order, so the last reply is enough.
         drop(journal.commit(batch));
     }
     let mut batch = Batch::new(id);
@@ -32,7 +32,7 @@ pub(crate) fn in_drops(from: &Home, session: &str) -> Home {
     home
 }
 
-/// Merges the blocks of a session in a home without a daemon.
+/// Merges the blocks of a session; no daemon may run in the home.
 pub(crate) fn merge(home: &Home, session: &str) {
     let journal = open(home);
     let merged = journal.merge(SessionId::from(session), Seq::new(u64::MAX)).blocking_recv();
@@ -40,14 +40,14 @@ pub(crate) fn merge(home: &Home, session: &str) {
     close(journal);
 }
 
-/// Stores a session of `home`, in which no daemon runs, that many times more, each under a name of its own.
+/// Stores so many copies of a session of `home` under new ids; no daemon may run in it.
 pub(crate) fn multiply(home: &Home, session: &str, times: u32) {
     let (stored, blocks) = read(home, session);
     let journal = open(home);
     let (prefix, _) = session.split_at(session.len() - 7);
     let mut answer = None;
     for number in 0..times {
-        // Names keep their length, so that they can be exchanged within the events.
+        // Ids keep their length, so that they can be replaced within the events.
         let name = format!("{prefix}{number:07}");
         let renamed = |text: &str| text.replace(session, &name);
         let mut batch = Batch::new(SessionId::from(name.as_str()));

@@ -1,20 +1,20 @@
-//! Rows of figures, for people and for programs.
+//! The table of results, as text and as JSON.
 
 use std::time::Instant;
 
 use serde_json::json;
 
-/// One figure and what stands beside it.
+/// One result and its baseline.
 struct Row {
     group: &'static str,
     what: String,
     unit: &'static str,
     figure: f64,
-    /// The name of the raw limit, and the limit.
+    /// The name and the value of the baseline.
     raw: Option<(&'static str, f64)>,
 }
 
-/// All figures of a run.
+/// All results.
 pub(crate) struct Table {
     wanted: Option<String>,
     group: &'static str,
@@ -26,7 +26,7 @@ impl Table {
         Self { wanted, group: "", rows: Vec::new() }
     }
 
-    /// Takes the figures of a group, unless others are wanted.
+    /// Measures a group, unless the filter excludes it.
     pub(crate) fn group(&mut self, group: &'static str, measure: fn(&mut Self)) {
         if self.wanted.as_ref().is_some_and(|wanted| !group.contains(wanted.as_str())) {
             return;
@@ -37,7 +37,7 @@ impl Table {
         eprintln!("{group}: measured in {:.1} s", begun.elapsed().as_secs_f64());
     }
 
-    /// Adds a figure beside the limit that the machine sets.
+    /// Adds a result with its baseline.
     pub(crate) fn beside(
         &mut self,
         what: impl Into<String>,
@@ -48,7 +48,7 @@ impl Table {
         self.rows.push(Row { group: self.group, what: what.into(), unit, figure, raw: Some(raw) });
     }
 
-    /// Adds a figure that stands for itself.
+    /// Adds a result without a baseline.
     pub(crate) fn alone(&mut self, what: impl Into<String>, unit: &'static str, figure: f64) {
         self.rows.push(Row { group: self.group, what: what.into(), unit, figure, raw: None });
     }
@@ -79,7 +79,7 @@ impl Table {
     }
 }
 
-/// Spells a number with as many digits as mean something.
+/// Formats a number with its significant digits.
 fn number(value: f64) -> String {
     match value.abs() {
         0.0..10.0 => format!("{value:.2}"),
@@ -98,13 +98,13 @@ fn number(value: f64) -> String {
     }
 }
 
-/// The value in the middle.
+/// Returns the median.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-/// The value below which that part of them lies.
+/// Returns a percentile.
 pub(crate) fn percentile(mut values: Vec<f64>, part: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     values[((values.len() - 1) as f64 * part) as usize]

@@ -1,4 +1,4 @@
-//! What a run may use, and what it says when that is used up.
+//! The budget of a run, and the question when it is exhausted.
 
 use serde_json::json;
 
@@ -9,20 +9,20 @@ use crate::kernel::state::Spent;
 /// A limit that was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Breach {
-    /// Of what.
+    /// The limited resource.
     pub of: Limited,
-    /// How much may be used, raises included.
+    /// The limit, raises included.
     pub limit: u64,
-    /// How much was used.
+    /// The amount used.
     pub spent: u64,
-    /// How much one raise adds.
+    /// The amount that one raise adds.
     pub step: u64,
 }
 
 impl Breach {
-    /// Finds a limit that was reached.
+    /// Returns the first limit that was reached.
     ///
-    /// Each raise allows as much again of what it was asked for, from what had been used by then.
+    /// A raise allows the original limit again, counted from the usage at the time of the raise.
     pub fn find(budget: &Budget, spent: &Spent) -> Option<Self> {
         let limits = [
             (Limited::Cost, budget.cost, spent.cost, spent.raised.cost),
@@ -37,7 +37,7 @@ impl Breach {
         })
     }
 
-    /// Says what is asked, for people.
+    /// Returns the question for people.
     pub fn summary(&self) -> String {
         let Self { of, limit, spent, step } = *self;
         match of {
@@ -56,7 +56,7 @@ impl Breach {
         }
     }
 
-    /// Says the same for programs: a JSON object.
+    /// Returns the same for programs: a JSON object.
     pub fn details(&self) -> String {
         let of = match self.of {
             Limited::Cost => "costMicroUsd",
@@ -66,7 +66,7 @@ impl Breach {
     }
 }
 
-/// Spells an amount of millionths of a dollar, to the cent where that is enough.
+/// Formats millionths of a dollar, to the cent where that is exact.
 fn dollars(millionths: u64) -> String {
     let (whole, rest) = (millionths / 1_000_000, millionths % 1_000_000);
     if rest.is_multiple_of(10_000) {

@@ -1,39 +1,39 @@
-//! A conversation that grows too long: when to act, and what to ask for the summary.
+//! Compaction of a conversation that grows too long: when to compact, and the request for the summary.
 
 use super::context::{Context, Results};
 use super::price;
 use crate::kernel::id::Seq;
 use crate::provider::model::{Entry, Request, Thinking};
 
-/// How much of a conversation a model can take.
+/// The context window of a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Window {
-    /// All of it, in tokens.
+    /// Its size in tokens.
     pub tokens: u64,
-    /// From which share of it on something is done.
+    /// The share of it at which compaction starts.
     pub compact_at: f64,
 }
 
-/// What is to be done about the length of a conversation.
+/// The next step against the length of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
-    /// Nothing.
+    /// No compaction is needed.
     None,
-    /// The older results are told in part.
+    /// Older results are trimmed.
     Trim,
-    /// All results are told in so many bytes each, the newest included.
+    /// All results, including the newest, are limited to this many bytes each.
     Squeeze(usize),
-    /// A summary takes the place of everything before this event.
+    /// A summary replaces everything before `kept_from`.
     Summarise {
-        /// The first event that is still told word by word.
+        /// The first event that is kept verbatim.
         kept_from: Seq,
-        /// How many tokens the conversation has, about.
+        /// The estimated number of tokens of the conversation.
         tokens: u64,
     },
 }
 
 impl Window {
-    /// Decides what is to be done; `fixed` are the tokens that are told every time.
+    /// Decides the next step; `fixed` is the number of tokens that every request contains.
     pub fn measure(&self, context: &Context, fixed: u64) -> Measure {
         let tokens = context.tokens(fixed, Results::Whole);
         if tokens < self.threshold() {
@@ -45,15 +45,15 @@ impl Window {
         self.summarise(context, tokens)
     }
 
-    /// Decides what is to be done when the server says that the conversation is too long, whatever was counted.
+    /// Decides the next step after the server rejected the conversation as too long, whatever the estimate.
     ///
-    /// `results` is how it was told. Each measure makes it shorter than the one before; where none is left, nothing can be
-    /// done: what is told every time and the newest message alone are too long.
+    /// `results` is the detail of the rejected request. Each step makes the conversation shorter than the one
+    /// before. `None` means that nothing can be done: the fixed part and the newest message alone are too long.
     pub fn insist(&self, context: &Context, fixed: u64, results: Results) -> Option<Measure> {
         let tokens = context.tokens(fixed, Results::Whole);
         let squeeze = self.squeeze(context, fixed, results);
         match (context.cut(self.kept()), squeeze) {
-            // A summary of little would help little.
+            // A summary of a small part saves little.
             (Some(kept_from), Some(bytes))
                 if context.tokens_before(kept_from).saturating_mul(4) < tokens.saturating_sub(fixed) =>
             {
@@ -64,19 +64,19 @@ impl Window {
         }
     }
 
-    /// Returns how many tokens of the older part a request for its summary may hold, besides `fixed`.
+    /// Returns how many tokens of the older part the request for its summary may contain, besides `fixed`.
     pub fn room_for_summary(&self, fixed: u64) -> u64 {
         let instruction = price::tokens_of(INSTRUCTION.len());
         let answer = u64::from(self.summary_tokens());
         self.tokens.saturating_sub(fixed).saturating_sub(instruction).saturating_sub(answer)
     }
 
-    /// Returns how long a summary may be.
+    /// Returns the maximum length of a summary in tokens.
     pub fn summary_tokens(&self) -> u32 {
         u32::try_from(self.tokens / 4).unwrap_or(u32::MAX).min(SUMMARY_TOKENS)
     }
 
-    /// Returns in how many bytes each result has to be told so that everything fits, if that helps.
+    /// Returns the byte limit for each result with which the conversation fits, if there is a useful one.
     fn squeeze(&self, context: &Context, fixed: u64, results: Results) -> Option<usize> {
         let (count, longest) = (context.results().count(), context.results().max()?);
         let rest = context.tokens(fixed, Results::Within(0));
@@ -89,12 +89,12 @@ impl Window {
         Some(each.min(before / 2)).filter(|bytes| *bytes >= LEAST_RESULT)
     }
 
-    /// Tells whether the conversation is taken when its older results are told in part.
+    /// Returns whether the conversation fits when its older results are trimmed.
     pub fn takes_trimmed(&self, context: &Context, fixed: u64) -> bool {
         context.tokens(fixed, Results::Trimmed) < self.tokens
     }
 
-    /// Returns how many tokens stay word by word where there is a summary.
+    /// Returns how many tokens are kept verbatim beside a summary.
     pub fn kept(&self) -> u64 {
         self.share(KEPT)
     }
@@ -102,7 +102,7 @@ impl Window {
     fn summarise(&self, context: &Context, tokens: u64) -> Measure {
         match context.cut(self.kept()) {
             Some(kept_from) => Measure::Summarise { kept_from, tokens },
-            // One step fills everything: there is nothing to summarise.
+            // A single item fills the window: there is nothing to summarise.
             None => Measure::Trim,
         }
     }
@@ -122,9 +122,9 @@ impl Window {
     }
 }
 
-/// Returns the request whose answer is the summary of as much of what precedes `kept_from` as fits into `room` tokens.
+/// Returns the request for the summary of what precedes `kept_from`, as far as it fits into `room` tokens.
 ///
-/// `instructions` are somebody's own, for this summary. If not even the newest step fits there is none.
+/// `instructions` are the user's own for this summary. The result is `None` if not even the newest item fits.
 pub fn request(
     context: &Context,
     kept_from: Seq,
@@ -146,7 +146,7 @@ pub fn request(
         entries,
         tools: Vec::new(),
         max_tokens: Some(SUMMARY_TOKENS),
-        // Not every model can be told to think otherwise than it does.
+        // Some models reject a change of the thinking level.
         thinking: Thinking::Usual,
     })
 }
@@ -156,13 +156,13 @@ The conversation has become too long and will go on from a summary. Write that s
 their own words where they matter; what was found out (files, names, commands, errors); what was changed and how it was verified; \
 what was decided and why; what is left to do. Be complete and brief, use no tool, and write nothing else.";
 
-/// What part of the window stays word by word.
+/// The share of the window that is kept verbatim.
 const KEPT: f64 = 0.3;
-/// How long a summary may be.
+/// The maximum length of a summary in tokens.
 const SUMMARY_TOKENS: u32 = 4_000;
-/// What part of the window is filled where results are told in part.
+/// The share of the window to fill when results are limited.
 const FILLED: f64 = 0.7;
-/// A result of which less is told says nothing.
+/// The smallest useful limit for a result.
 const LEAST_RESULT: usize = 120;
 
 #[cfg(test)]
@@ -188,7 +188,7 @@ mod tests {
         }
         assert_eq!(window.measure(&context, 0), Measure::Trim);
         context.fold(&used(3_000, context.tokens(0, Results::Trimmed), 1));
-        assert_eq!(window.measure(&context, 0), Measure::Trim, "what was counted had been trimmed");
+        assert_eq!(window.measure(&context, 0), Measure::Trim, "the counted request had been trimmed");
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
             "{part}"
         );
         assert!(!part.contains("question 1"), "{part}");
-        assert_eq!(told(5), None, "not even the newest step fits");
+        assert_eq!(told(5), None, "not even the newest item fits");
     }
 
     #[test]

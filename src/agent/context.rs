@@ -1,8 +1,8 @@
-//! The conversation as a model is told it: the sum of a session's events, like everything else.
+//! The conversation as a model receives it, folded from a session's events.
 //!
-//! It is folded from the journal when a turn begins. A text that was cut and said again counts once; what a run left
-//! unfinished is told as such; results stand with their calls, whatever was said in between. A conversation that goes on
-//! from an earlier point is told as it was there, with the summary that held there.
+//! It is folded from the journal when a turn starts. An interrupted text that was repeated appears once. The
+//! unfinished output of a run is marked as interrupted. Results follow their calls, whatever arrived in between. A
+//! branch restores the conversation at its point, with the summary that was valid there.
 
 mod item;
 
@@ -22,45 +22,45 @@ use item::{Call, Ended, Extent, Item, Said, aside, result, tokens_of};
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Context {
     items: Vec<Item>,
-    /// What stood for the older part, the newest last.
+    /// The summaries of older parts, the newest last.
     summaries: Vec<Summary>,
-    /// The newest event.
+    /// The sequence number of the newest event.
     seen: Seq,
-    /// What is done for the user beside the run and is to be told.
+    /// Running commands of the user whose result the model receives.
     asides: BTreeMap<CallId, Intention>,
-    /// What the model is saying, and since when.
+    /// The text of the turn in progress, and its first event.
     saying: String,
     saying_since: Option<Seq>,
-    /// What the model wants used and was not begun, where not all of it could begin at once.
+    /// The calls of the last turn that have not started yet.
     pending: VecDeque<Wanted>,
-    /// What the model should hear with the next message.
+    /// A note for the model, sent with the next message.
     note: Option<String>,
-    /// How many tokens the conversation had up to and including this many items, as the server counted.
+    /// The number of items that the server last counted, and their tokens.
     counted: Option<(usize, u64)>,
 }
 
-/// Stands for everything before an event.
+/// A summary, which replaces everything before an event.
 #[derive(Debug, PartialEq, Eq)]
 struct Summary {
-    /// When it was made.
+    /// The newest event when it was created.
     at: Seq,
     kept_from: Seq,
     text: String,
 }
 
-/// How much of the older results is told.
+/// The level of detail of tool results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Results {
-    /// Everything.
+    /// Complete results.
     Whole,
-    /// Only the beginning and the end, but for the newest turns.
+    /// Only the beginning and the end, except for the newest items.
     Trimmed,
-    /// At most so many bytes of each, the newest included, and of arguments nothing that is longer.
+    /// At most this many bytes of each result, the newest included; longer arguments are omitted.
     Within(usize),
 }
 
 impl Results {
-    /// Returns how much is told of the step at a place, where the newest steps begin at another.
+    /// Returns the limits of the item at index `at`, where the newest items start at index `newest`.
     const fn extent(self, at: usize, newest: usize) -> Extent {
         match self {
             Self::Trimmed if at < newest => Extent::TRIMMED,
@@ -77,7 +77,7 @@ impl Context {
         match &event.kind {
             EventKind::RunStarted(message) => self.hear(&message.message, &message.text, &message.images),
             EventKind::Steered(steering) => {
-                // What was said into the run comes first: what the model wanted before does not count.
+                // Steering takes precedence: the pending calls of the model are dropped.
                 self.pending.clear();
                 self.hear(&steering.message, &steering.text, &steering.images);
             }
@@ -123,32 +123,31 @@ impl Context {
         }
     }
 
-    /// Puts a summary in the place of the older part.
+    /// Replaces the older part by a summary.
     pub fn compact(&mut self, compaction: &Compaction) {
         let Compaction { summary, kept_from, tokens_before: _ } = compaction.clone();
         self.summaries.push(Summary { at: self.seen, kept_from, text: summary });
         self.counted = None;
     }
 
-    /// Tells whether nothing was said that could be told.
+    /// Returns whether the conversation has no items.
     pub fn is_empty(&self) -> bool {
         self.told().is_empty()
     }
 
-    /// Returns the calls that the model wants next, in order.
+    /// Returns the pending calls of the model, in order.
     pub fn pending(&self) -> impl Iterator<Item = &Wanted> {
         self.pending.iter()
     }
 
-    /// Returns how many calls since the last message, the newest among them, were denied one after the other by the
-    /// policy of the run.
+    /// Returns how many of the newest calls since the last message, without a gap, the policy of the run denied.
     pub fn policy_denials(&self) -> usize {
         let since = self.items.iter().rev().take_while(|item| !matches!(item.said, Said::User { .. }));
         let results = since.flat_map(|item| item.said.calls().iter().rev()).map(|call| call.result.as_ref());
         results.take_while(|result| result.is_some_and(|result| result.denied_by_policy)).count()
     }
 
-    /// Returns what the model said last.
+    /// Returns the last text of the model.
     pub fn last_said(&self) -> &str {
         let texts = self.told().iter().rev().filter_map(|item| match &item.said {
             Said::Assistant { text, .. } => Some(text.trim()),
@@ -157,21 +156,22 @@ impl Context {
         texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
     }
 
-    /// Returns the conversation for a request, with the texts of messages as they were sent where they are given.
+    /// Returns the conversation for a request; `whole` holds unredacted texts of messages, which replace the stored
+    /// ones.
     pub fn entries(&self, whole: &BTreeMap<MessageId, String>, results: Results) -> Vec<Entry> {
         let told = self.told();
         let newest = told.len().saturating_sub(UNTRIMMED);
         let items = told.iter().enumerate();
         let items = items.flat_map(|(at, item)| item.said.entries(whole, results.extent(at, newest)));
         let mut entries: Vec<_> = self.summary_entry().into_iter().chain(items).collect();
-        // Servers take words of the model at the end for the beginning of its next ones.
+        // Servers treat a final assistant text as the prefix of the next one.
         if matches!(entries.last(), Some(Entry::Assistant { calls, .. }) if calls.is_empty()) {
             entries.push(Entry::user(RESTARTED.to_owned()));
         }
         entries
     }
 
-    /// Estimates how many tokens the conversation has, besides `fixed` that are told every time.
+    /// Estimates the number of tokens of the conversation, including the `fixed` ones of every request.
     pub fn tokens(&self, fixed: u64, results: Results) -> u64 {
         let told = self.told();
         let newest = told.len().saturating_sub(UNTRIMMED);
@@ -180,20 +180,20 @@ impl Context {
         let summary = self.summaries.last().map_or(0, |summary| tokens_of(summary.text.len()));
         let estimated = fixed.saturating_add(summary).saturating_add(sum(0));
         match (self.counted, results) {
-            // What was counted may have been told in part, and the next time it would be told whole.
+            // The counted request may have been trimmed, while this one would be complete.
             (Some((items, tokens)), Results::Whole) => tokens.saturating_add(sum(items)).max(estimated),
             (Some(_), Results::Trimmed | Results::Within(_)) | (None, _) => estimated,
         }
     }
 
-    /// Finds where to cut so that about `keep` tokens of the newest part stay; there must be something on both sides.
+    /// Finds the cut that keeps about `keep` tokens of the newest part; both sides must be non-empty.
     pub fn cut(&self, keep: u64) -> Option<Seq> {
         let told = self.told();
         let mut kept = 0;
         let mut first = told.len();
         while first > 1 {
             kept += told[first - 1].said.tokens(Extent::WHOLE);
-            // The newest step stays, however long it is.
+            // The newest item is always kept.
             if kept > keep && first < told.len() {
                 break;
             }
@@ -202,21 +202,21 @@ impl Context {
         (first > 0).then(|| told.get(first).map(|item| item.since)).flatten()
     }
 
-    /// Returns how long the results and arguments of the calls are that are told.
+    /// Returns the sizes of the calls in the conversation: of the result or of the arguments, whichever is larger.
     pub fn results(&self) -> impl Iterator<Item = usize> {
         self.told().iter().flat_map(|item| item.said.results())
     }
 
-    /// Estimates how many tokens the part before `kept_from` has, as it is told for a summary of it.
+    /// Estimates the number of tokens of the part before `kept_from`, as sent for its summary.
     pub fn tokens_before(&self, kept_from: Seq) -> u64 {
         let older = self.told().iter().filter(|item| item.since < kept_from);
         let summary = self.summaries.last().map_or(0, |summary| tokens_of(summary.text.len()));
         older.map(|item| item.said.tokens(Extent::TRIMMED)).fold(summary, u64::saturating_add)
     }
 
-    /// Returns the part before `kept_from` for the summary of it, as much of it as fits into `room` tokens.
+    /// Returns the part before `kept_from` for its summary, as far as it fits into `room` tokens.
     ///
-    /// The oldest steps are left out first, and the earlier summary last.
+    /// The oldest items are omitted first, and the earlier summary last.
     pub fn before(&self, kept_from: Seq, room: u64) -> Vec<Entry> {
         let older: Vec<_> = self.told().iter().take_while(|item| item.since < kept_from).collect();
         let earlier = self.summary_entry();
@@ -236,7 +236,7 @@ impl Context {
         if entries.is_empty() { entries } else { left_out.into_iter().chain(entries).collect() }
     }
 
-    /// Says what stands for the part before `kept_from` where no summary of it can be had.
+    /// Returns the text that replaces the part before `kept_from` if no summary of it can be made.
     pub fn left_out(&self, kept_from: Seq) -> String {
         let older = self.told().iter().filter(|item| item.since < kept_from);
         let asked: Vec<_> = older
@@ -247,13 +247,15 @@ impl Context {
             .collect();
         let newest = asked.len().saturating_sub(BEGINNINGS);
         let asked: String = asked.iter().skip(newest).map(|text| format!("\n- {text}")).collect();
-        let earlier = self.summaries.last().map(|summary| beginning(&summary.text));
+        // An earlier text of this kind says nothing of the conversation; the last summary that a model wrote does.
+        let written = self.summaries.iter().rev().find(|summary| !summary.text.starts_with(LEFT_OUT));
+        let earlier = written.map(|summary| beginning(&summary.text));
         let earlier = earlier.map_or_else(String::new, |text| format!("\nThe summary before began: {text}"));
         let began = if asked.is_empty() { "" } else { "\nThe user's messages in it began:" };
         format!("{LEFT_OUT}{earlier}{began}{asked}")
     }
 
-    /// Returns what is told word by word.
+    /// Returns the items that no summary replaces.
     fn told(&self) -> &[Item] {
         let kept_from = self.summaries.last().map_or(Seq::ZERO, |summary| summary.kept_from);
         let first = self.items.partition_point(|item| item.since < kept_from);
@@ -275,7 +277,7 @@ impl Context {
         self.add(self.seen, Said::User { message, note, text, images });
     }
 
-    /// Forgets everything that came after an event.
+    /// Removes everything after an event.
     fn go_back(&mut self, until: Seq) {
         self.items.retain(|item| item.till <= until);
         self.summaries.retain(|summary| summary.at <= until);
@@ -299,12 +301,12 @@ impl Context {
         let since = self.saying_since.take().unwrap_or(seq);
         let text = std::mem::take(&mut self.saying);
         let said = Said::Assistant { carry: taken.carry.clone(), text, calls: Vec::new() };
-        // A message that was said into the run while the model was speaking is told after what it said.
+        // A steering message that arrived during the text follows the text.
         let at = self.items.partition_point(|item| item.since < since);
         self.items.insert(at, Item { since, till: self.seen, said });
         self.pending = taken.pending.iter().cloned().collect();
         let Used { input, output, estimated, .. } = taken.used;
-        // A server that does not count says nothing.
+        // A server that does not count tokens reports zero.
         let left_out = self.items.len() - self.told().len();
         let counted = (at + 1).saturating_sub(left_out);
         self.counted = (input > 0 && !estimated).then_some((counted, input.saturating_add(output)));
@@ -317,7 +319,7 @@ impl Context {
         if intention.purpose != Purpose::Work || intention.tool == RAISE_BUDGET {
             return;
         }
-        // They are intended in their order and no other call comes between; how their arguments are kept may change.
+        // Calls are requested in order and without others in between; their arguments may differ by redaction.
         self.pending.pop_front();
         let call = Call {
             id: intention.call.clone(),
@@ -379,7 +381,7 @@ fn beginning(text: &str) -> String {
     line.chars().take(BEGINNING).chain(cut.then_some('…')).collect()
 }
 
-/// Says how a run ended, where the model would not know.
+/// Returns a note on the end of a run, unless it succeeded.
 fn ending(report: &RunReport) -> Option<String> {
     let checks: Vec<_> = report
         .checks
@@ -401,17 +403,17 @@ fn ending(report: &RunReport) -> Option<String> {
     Some(note)
 }
 
-/// What a model is told that had said its last words when the daemon was restarted.
+/// The prompt after a restart if the conversation ends with a text of the model.
 const RESTARTED: &str =
     "[The daemon was restarted. If everything is done, say so in one sentence; otherwise go on.]";
-/// What stands before a summary.
+/// The heading of a summary.
 const SUMMARY: &str = "Summary of the conversation so far, which is not repeated word by word:";
-/// What stands for what did not fit.
+/// The notice in place of a part that did not fit.
 const LEFT_OUT: &str = "[The older part of this conversation is left out: it does not fit into the context window of the model.]";
-/// How many beginnings of messages stand for what did not fit, and how long each may be.
+/// How many excerpts of messages an omission notice contains, and their maximum length in characters.
 const BEGINNINGS: usize = 5;
 const BEGINNING: usize = 200;
-/// How many of the newest steps are told whole when results are trimmed.
+/// How many of the newest items keep complete results when results are trimmed.
 const UNTRIMMED: usize = 6;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Conversations, folded from events.
+//! Tests of conversations that are folded from events.
 
 use super::*;
 use crate::kernel::event::{Branch, Budget, Ending, Fault, Found, Message, Steering, Used};
@@ -79,13 +79,13 @@ fn calls_that_wait_are_taken_off_when_they_are_intended() {
     let wanted = |tool: &str| Wanted { tool: tool.into(), args: Json::new("{}") };
     context.fold(&taken(2, vec![wanted("exec"), wanted("exec"), wanted("write")]));
     context.fold(&intended(3, "b", RAISE_BUDGET));
-    assert_eq!(context.pending().count(), 3, "what is not the model's takes nobody's place");
+    assert_eq!(context.pending().count(), 3, "a budget raise is not a pending call");
     context.fold(&intended(4, "c0", "exec"));
-    assert_eq!(context.pending().count(), 2, "of two that are alike one has begun");
+    assert_eq!(context.pending().count(), 2, "one of two equal calls has started");
     context.fold(&intended_with(5, "c1", "exec", r#"{"command":"[redacted]"}"#));
     assert_eq!(context.pending().map(|next| next.tool.as_str()).collect::<Vec<_>>(), ["write"]);
     context.fold(&event(6, EventKind::RunRecovered { found: Found::Working }));
-    assert_eq!(context.pending().count(), 1, "a restart does not forget them");
+    assert_eq!(context.pending().count(), 1, "a restart keeps them");
     context.fold(&ended(7, RunOutcome::Denied));
     assert_eq!(context.pending().count(), 0);
 }
@@ -197,9 +197,9 @@ fn what_the_server_counted_is_believed_and_the_rest_estimated() {
     context.fold(&user(3, &"x".repeat(400)));
     assert_eq!(context.tokens(1_000, Results::Whole), 7_007 + 108);
     context.fold(&used(4, 20, 7));
-    assert!(context.tokens(1_000, Results::Whole) > 2_100, "less than is there was not all of it");
+    assert!(context.tokens(1_000, Results::Whole) > 2_100, "a count below the estimate is not trusted");
     context.fold(&used(5, 0, 9_000));
-    assert!(context.tokens(1_000, Results::Whole) < 9_000, "what it wrote says nothing of what it read");
+    assert!(context.tokens(1_000, Results::Whole) < 9_000, "an output count does not replace an input count");
     context.fold(&used(6, u64::MAX, u64::MAX));
     context.fold(&user(7, "more"));
     assert_eq!(context.tokens(1_000, Results::Whole), u64::MAX);
@@ -215,7 +215,7 @@ fn pictures_go_with_their_message_and_are_mentioned_in_a_summary() {
     assert_eq!(kinds(&entries)[0], "user: what is it? with 1");
     let older = context.before(Seq::new(9), u64::MAX);
     assert_eq!(kinds(&older)[0], "user: what is it?\n[pictures that came with it: 1]");
-    assert!(context.tokens(0, Results::Whole) > 1_600, "a picture has its price");
+    assert!(context.tokens(0, Results::Whole) > 1_600, "an image has a cost");
 }
 
 #[test]
@@ -232,6 +232,20 @@ fn what_the_user_did_beside_is_told_unless_it_is_kept_from_the_model() {
     let entries = context.entries(&BTreeMap::new(), Results::Whole);
     let told = "user: [The user ran `make` beside the conversation; it exited with 1]\nno rule";
     assert_eq!(kinds(&entries), ["user: go", "assistant:  +1", "fine: one", told]);
+}
+
+#[test]
+fn a_placeholder_for_what_does_not_fit_quotes_no_other_placeholder() {
+    let mut context = Context::default();
+    context.fold(&user(1, "first"));
+    context.fold(&compacted(8, "A model wrote this.", 2));
+    for seq in [10, 20, 30] {
+        context.fold(&user(seq, "more"));
+        let placeholder = context.left_out(Seq::new(seq + 1));
+        assert_eq!(placeholder.matches("[The older part").count(), 1, "{placeholder}");
+        assert!(placeholder.contains("The summary before began: A model wrote this."), "{placeholder}");
+        context.fold(&compacted(seq + 5, &placeholder, seq + 1));
+    }
 }
 
 #[test]
@@ -252,16 +266,16 @@ fn a_branch_is_told_as_the_conversation_was_there() {
     assert_eq!(kinds(&context.entries(&BTreeMap::new(), Results::Whole)), there);
     context.fold(&user(41, "instead"));
     let entries = kinds(&context.entries(&BTreeMap::new(), Results::Whole));
-    assert_eq!(entries.last().unwrap(), "user: instead", "and hears nothing of how the other way ended");
+    assert_eq!(entries.last().unwrap(), "user: instead", "no note on the end of the abandoned branch");
     assert!(entries[0].ends_with("the first summary"), "{entries:?}");
     context.fold(&branched(50, 4));
     let entries = kinds(&context.entries(&BTreeMap::new(), Results::Whole));
-    assert_eq!(entries[..3], ["user: first", "assistant: one +1", "failed: nobody knows what came of it"]);
+    assert_eq!(entries[..3], ["user: first", "assistant: one +1", "failed: its outcome is unknown"]);
     context.fold(&branched(60, 0));
     assert!(context.is_empty() && context.entries(&BTreeMap::new(), Results::Whole).is_empty());
 }
 
-/// A message that begins a run.
+/// Returns a message that starts a run.
 pub(in crate::agent) fn user(seq: u64, text: &str) -> Event {
     let message = Message {
         message: MessageId::new(format!("m{seq}")),
@@ -278,7 +292,7 @@ pub(in crate::agent) fn user(seq: u64, text: &str) -> Event {
     event(seq, EventKind::RunStarted(Box::new(message)))
 }
 
-/// A turn of the model, with a call if there is a result.
+/// Folds a turn of the model, with a call if there is a result.
 pub(in crate::agent) fn said(context: &mut Context, seq: u64, text: &str, result: Option<&str>) {
     context.fold(&event(seq, EventKind::Said { text: text.into() }));
     context.fold(&taken(seq + 1, Vec::new()));
@@ -314,7 +328,7 @@ fn taken(seq: u64, pending: Vec<Wanted>) -> Event {
     event(seq, EventKind::TurnTaken(Box::new(Taken { pending, ..Taken::default() })))
 }
 
-/// A turn with what the server counted.
+/// Returns the end of a turn with the token counts of the server.
 pub(in crate::agent) fn used(seq: u64, input: u64, output: u64) -> Event {
     let used = Used { input, output, ..Used::default() };
     event(seq, EventKind::TurnTaken(Box::new(Taken { used, ..Taken::default() })))

@@ -1,9 +1,9 @@
-//! Which of the tools that a model wants in one turn are used side by side.
+//! Which tool calls of one turn run in parallel.
 
 use crate::kernel::event::Wanted;
 use crate::tools;
 
-/// Returns how many of the calls can begin now: what only looks goes side by side, anything else alone.
+/// Returns how many of the calls can start now: read-only calls run in parallel, any other call runs alone.
 pub fn together<'a>(calls: impl Iterator<Item = &'a Wanted>) -> usize {
     let looks = |call: &&Wanted| {
         tools::parse(&call.tool, call.args.as_str()).map_or(true, |request| !request.writes())
@@ -11,7 +11,7 @@ pub fn together<'a>(calls: impl Iterator<Item = &'a Wanted>) -> usize {
     calls.take(TOGETHER).take_while(looks).count().max(1)
 }
 
-/// How many calls go side by side.
+/// The maximum number of parallel calls.
 const TOGETHER: usize = 8;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! What a model wants to know of the user: the one tool that does nothing and is only answered.
+//! The `ask_user` tool: it has no effect and only returns the user's answer.
 //!
-//! A question has a form, which a client shows and fills in. What is filled in becomes the result of the call, as JSON;
-//! a question that is dismissed, or that nobody answers in time, fails and says so.
+//! A question has a form, which a client displays. The completed form is the result of the call, as JSON. A
+//! question that the user dismisses, or that times out, fails with that reason.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use crate::tools::{self, FaultKind};
 /// The name of the tool.
 pub const ASK_USER: &str = "ask_user";
 
-/// The word for programs that questions of this kind have.
+/// The kind of these questions, for programs.
 pub const KIND: &str = "question";
 
 const DESCRIPTION: &str = "Ask the user something that only they can know or decide, and wait for the answer. Use it \
@@ -75,18 +75,18 @@ struct Field {
     options: Option<Vec<String>>,
 }
 
-/// Returns the tool as a model is told of it.
+/// Returns the description of the tool for models.
 pub fn tool() -> ToolSpec {
     let (name, description) = (ASK_USER.to_owned(), DESCRIPTION.to_owned());
     ToolSpec { name, description, schema: tools::schema::<Args>() }
 }
 
-/// Reads what a model asks; what cannot be asked is told to it.
+/// Parses the arguments of a call; the error is the result for the model.
 pub fn question(args: &str) -> Result<Question, Fault> {
     let args: Args = serde_json::from_str(args)
         .map_err(|error| bad(format!("the arguments do not fit {ASK_USER}: {error}")))?;
     args.check().map_err(|problem| bad(problem.to_owned()))?;
-    // Plain data of ours: there is nothing in it that could not be written.
+    // Serializing these plain types cannot fail.
     let form = serde_json::to_string(&args).unwrap_or_default();
     let summary = match &args.message {
         Some(message) => format!("{}\n{message}", args.title),
@@ -95,13 +95,13 @@ pub fn question(args: &str) -> Result<Question, Fault> {
     let plain = Question::plain(KIND, "The model asks".to_owned(), summary, "{}".to_owned());
     let millis = args.timeout_seconds.map(|seconds| seconds.saturating_mul(1_000).min(LONGEST));
     let policy_comment =
-        "nobody can be asked in this run; `push run --approve ask` waits for an answer".to_owned();
+        "this run cannot prompt the user; `push run --approve ask` waits for an answer".to_owned();
     Ok(Question { form: Some(form), millis, denial: Denial::Dismissed, policy_comment, ..plain })
 }
 
-/// Tells whether what was filled in is an answer to a form.
+/// Returns whether an answer fits a form.
 ///
-/// A form of a kind that is not known here takes anything.
+/// A form with an unknown method accepts any answer.
 pub fn fits(form: &Json, answer: &Json) -> bool {
     let Ok(answer) = serde_json::from_str::<Value>(answer.as_str()) else { return false };
     let Ok(form) = serde_json::from_str::<Value>(form.as_str()) else { return true };
@@ -154,9 +154,9 @@ fn bad(message: String) -> Fault {
     tools::Fault::new(FaultKind::BadArguments, message).into()
 }
 
-/// How many options or fields a question may have.
+/// The maximum number of options or fields of a question.
 const MOST: usize = 50;
-/// How long a question may stand, in milliseconds: as long as any.
+/// The maximum timeout of a question in milliseconds.
 const LONGEST: u64 = 24 * 60 * 60 * 1_000;
 
 #[cfg(test)]

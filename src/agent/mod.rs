@@ -1,8 +1,8 @@
-//! How a model works through a run: what it is told, what it may use, and what follows from what it says.
+//! The agent loop of a run as pure functions: context, tools, policy, budget and compaction.
 //!
-//! Everything here is pure. A turn begins with the [`Context`], folded from the session's events alone, so that a
-//! restart asks the same; [`Taking`] turns what a model says into what is to be done; a [`Breach`] of the budget, calls
-//! that wait for those before them, and a conversation that has become too long are found here and acted on by the lane.
+//! A turn starts with the [`Context`], which is folded from the session's events alone, so that a restart produces
+//! the same request. [`TurnMachine`] turns the output of a model into actions. This module detects a [`Breach`] of
+//! the budget, calls that must wait for earlier ones, and a conversation that is too long; the lane acts on them.
 
 pub mod budget;
 pub mod compaction;
@@ -18,5 +18,5 @@ pub use budget::Breach;
 pub use context::Context;
 pub use taking::{Act, Taking};
 
-/// The name under which the raising of a budget stands among the calls of a run.
+/// The tool name of a budget raise among the calls of a run.
 pub const RAISE_BUDGET: &str = "raise_budget";

@@ -1,14 +1,14 @@
-//! What a turn costs, where its server does not say.
+//! The cost of a turn, where its server does not report it.
 
 use crate::kernel::event::Used;
 use crate::provider::model::Usage;
 
-/// What a model costs, in millionths of a US dollar for a million tokens.
+/// The price of a model, in millionths of a US dollar per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Price {
-    /// Tokens read.
+    /// Input tokens.
     pub input: u64,
-    /// Tokens written.
+    /// Output tokens.
     pub output: u64,
     /// Tokens read from the server's cache.
     pub cache_read: u64,
@@ -16,14 +16,15 @@ pub struct Price {
     pub cache_write: u64,
 }
 
-/// Returns what a turn cost in millionths of a dollar, rounded up: what its server says, or what the price says.
+/// Returns the cost of a turn in millionths of a dollar, rounded up: the server's value, or else the price.
 pub fn cost(usage: &Usage, price: Option<&Price>) -> Option<u64> {
     usage.cost_microusd.or_else(|| price.map(|price| price.of(usage)))
 }
 
-/// Returns what was used, estimated from what went in and came out where the server counts nothing.
+/// Returns the usage of a turn, estimated from `told` input tokens and `written` output bytes if the server counts
+/// nothing.
 ///
-/// Without that no limit on tokens or cost would hold for such a server.
+/// Without the estimate no limit on tokens or cost would apply to such a server.
 pub fn used(usage: &Usage, price: Option<&Price>, told: u64, written: usize) -> Used {
     let estimated = usage.input == 0 && usage.output == 0;
     let counted =
@@ -38,12 +39,12 @@ pub fn used(usage: &Usage, price: Option<&Price>, told: u64, written: usize) -> 
     }
 }
 
-/// Estimates the tokens of so many bytes.
+/// Estimates the number of tokens in a text of this many bytes.
 pub const fn tokens_of(bytes: usize) -> u64 {
     bytes as u64 / BYTES_A_TOKEN
 }
 
-/// How many bytes a token has, about.
+/// The approximate number of bytes per token.
 pub const BYTES_A_TOKEN: u64 = 4;
 
 impl Price {
@@ -88,7 +89,7 @@ mod tests {
         let counted = used(&Usage { input: 7, ..Usage::default() }, Some(&PRICE), 1_000, 400);
         assert_eq!((counted.input, counted.output, counted.estimated), (7, 0, false));
         let told = Usage { cost_microusd: Some(9), ..Usage::default() };
-        assert_eq!(used(&told, None, 1_000, 400).cost, Some(9), "what the server says of the cost counts");
+        assert_eq!(used(&told, None, 1_000, 400).cost, Some(9), "the server's cost takes precedence");
     }
 
     #[test]

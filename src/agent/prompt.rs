@@ -1,19 +1,20 @@
-//! What a model is told about its task, whatever the task is.
+//! The system prompt, independent of the task.
 
-/// Where a model works.
+/// The environment that the prompt describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Surroundings<'a> {
     /// The workspace.
     pub cwd: &'a str,
     /// The branch of its repository.
     pub branch: Option<&'a str>,
-    /// What the project wants agents to know, from its own file.
+    /// The project's instructions for agents, from its own file.
     pub instructions: Option<&'a str>,
 }
 
-/// Returns what a model is told before the conversation.
+/// Returns the system prompt.
 ///
-/// It is the same for every turn of a session as long as the project's file is, so that servers can keep it in their cache.
+/// It is identical for every turn of a session as long as the project's file does not change, so that servers can
+/// cache it.
 pub fn system(around: &Surroundings<'_>) -> String {
     let mut text = String::from(INTRODUCTION);
     text.push_str("\n\nWorkspace: ");

@@ -1,4 +1,4 @@
-//! One turn of a model, as a state machine: what it says goes in, what is to be done comes out.
+//! One turn of a model as a state machine: deltas and errors in, actions out.
 
 use std::time::Duration;
 
@@ -7,53 +7,53 @@ use crate::kernel::event::{Fault, Outcome};
 use crate::provider::error::{Kind, ModelError};
 use crate::provider::model::{Piece, Stop, TurnEnd, Usage, Wanted};
 
-/// A turn under way.
+/// A turn in progress.
 #[derive(Debug, Default)]
 pub struct Taking {
-    /// The last text, as far as it is needed for the run's summary.
+    /// The beginning of the last text, for the run's summary.
     last: String,
     speaking: bool,
-    /// Whether that was more than white space.
+    /// Whether the text is more than white space.
     said: bool,
-    /// Whether anything came of this try.
+    /// Whether this attempt produced any delta.
     begun: bool,
     calls: Vec<Wanted>,
-    /// How many bytes the model has written in this try.
+    /// How many bytes the model produced in this attempt.
     written: usize,
     tries: u32,
 }
 
-/// What is to be done.
+/// An action for the lane.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Act {
-    /// Pass on a piece of text.
+    /// Send a text delta.
     Say(String),
-    /// Pass on a piece of reasoning.
+    /// Send a thinking delta.
     Think(String),
     /// End the text.
     EndText,
-    /// Keep what the turn used, and use these tools.
+    /// Record the usage of the turn, and run these tools.
     Use(TurnEnd, Vec<Wanted>),
-    /// Keep what the turn used, and end the provider's part of the run.
+    /// Record the usage of the turn, and end the provider's part of the run.
     Finish(Option<TurnEnd>, Finish),
-    /// Say that the turn was cut, keep what it used as far as that is known, and ask again after a while.
+    /// Report that the turn was interrupted, record its usage if it is known, and retry after a delay.
     AskAgain(ModelError, Option<TurnEnd>, Duration),
-    /// Make the conversation shorter and ask again: the server has found it too long.
+    /// Compact the conversation and retry: the server rejected it as too long.
     Compact(ModelError),
 }
 
 impl Taking {
-    /// Takes a turn that is not asked for again whatever goes wrong.
+    /// Creates a turn that is never retried.
     pub fn once() -> Self {
         Self { tries: TRIES, ..Self::default() }
     }
 
-    /// Returns how often the turn was asked for again, and how often that may be.
+    /// Returns the number of retries so far, and the maximum.
     pub const fn tries(&self) -> (u32, u32) {
         (self.tries, TRIES)
     }
 
-    /// Takes a piece of what the model says.
+    /// Handles a delta.
     pub fn piece(&mut self, piece: Piece) -> Option<Act> {
         self.begun = true;
         self.written = self.written.saturating_add(length(&piece));
@@ -77,27 +77,27 @@ impl Taking {
         }
     }
 
-    /// Returns how many bytes the model has written in this try.
+    /// Returns how many bytes the model produced in this attempt.
     pub const fn written(&self) -> usize {
         self.written
     }
 
-    /// Tells whether the model has said something in this try that is more than white space.
+    /// Returns whether this attempt produced text that is more than white space.
     pub const fn has_said(&self) -> bool {
         self.said
     }
 
-    /// Begins another try.
+    /// Starts another attempt.
     pub const fn begin(&mut self) {
         self.written = 0;
     }
 
-    /// Takes the end of the turn.
+    /// Handles the end of the turn.
     pub fn end(&mut self, end: TurnEnd) -> Vec<Act> {
         let (spoke, said) = (std::mem::take(&mut self.speaking), std::mem::take(&mut self.said));
         let calls = std::mem::take(&mut self.calls);
         let act = match (&end.stop, calls.is_empty()) {
-            // What it wanted before it declined may be half of a call, and nobody is to go on with it.
+            // The calls of a refused turn may be incomplete, and must not run.
             (Stop::Refused, _) => Act::Finish(Some(end), Finish::for_good("MODEL_REFUSED", REFUSED)),
             (_, false) => Act::Use(end, calls),
             (Stop::Done | Stop::Calls, true) if said => Act::Finish(Some(end), success(&self.last)),
@@ -108,18 +108,18 @@ impl Taking {
                 Act::Finish(Some(end), finish)
             }
         };
-        // A text that is said again has no end of its own.
+        // A text that will be repeated is not ended.
         let ends = spoke && !matches!(act, Act::AskAgain(..));
         ends.then_some(Act::EndText).into_iter().chain([act]).collect()
     }
 
-    /// Takes the news that the turn cannot be gone on with, and what is known of its end.
+    /// Handles the failure of the turn, with the part of its end that is known.
     pub fn fail(&mut self, error: ModelError, end: TurnEnd) -> Act {
         self.calls.clear();
         if error.kind == Kind::ContextTooLong {
             return Act::Compact(error);
         }
-        // Before anything has come, asking again was tried already.
+        // Failures before the first delta were already retried by the stream.
         if std::mem::take(&mut self.begun) && error.retryable {
             return self.again(error, end);
         }
@@ -139,7 +139,7 @@ impl Taking {
     }
 }
 
-/// Returns the end of a turn that came to nothing, if its server has said what it used; nothing of it goes back.
+/// Returns the end of a failed turn without its provider state, if the server reported its usage.
 fn used(end: TurnEnd) -> Option<TurnEnd> {
     (end.usage != Usage::default()).then_some(TurnEnd { carry: None, ..end })
 }
@@ -151,35 +151,34 @@ fn length(piece: &Piece) -> usize {
     }
 }
 
-/// Says that everything is done, in the first line of what the model said last.
+/// Returns a successful finish, summarised by the first line of the model's last text.
 pub fn success(last: &str) -> Finish {
     let line = last.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("done");
     Finish { outcome: Outcome::Success, reason: None, summary: line.to_owned(), fault: None }
 }
 
-/// Says that the model could not go on without what was denied.
+/// Returns the finish of a run that could not continue after a denial.
 pub fn denied(summary: String) -> Finish {
     Finish { outcome: Outcome::Denied, reason: Some("denied".to_owned()), summary, fault: None }
 }
 
-/// Says why the model could not be asked, or did not answer.
+/// Returns the failed finish of a model error.
 pub fn gave_up(error: ModelError) -> Finish {
-    let ModelError { kind, retryable, message, detail, retry_after: _ } = error;
+    let ModelError { kind, retryable, message, detail, window: _, retry_after: _ } = error;
     Finish::failed(Fault { kind: kind.code().to_owned(), retryable, message, detail })
 }
 
 fn empty() -> ModelError {
-    let message = "the model answered nothing".to_owned();
-    ModelError { kind: Kind::Garbage, retryable: true, message, detail: None, retry_after: None }
+    ModelError { retryable: true, ..ModelError::new(Kind::Garbage, "the model returned an empty response") }
 }
 
 const LENGTH: &str = "the model reached its limit on length before it was done";
 const REFUSED: &str = "the model, or its server, declined to answer";
-/// How often a turn that was cut is asked for again.
+/// How often an interrupted turn is retried.
 const TRIES: u32 = 3;
-/// How long is waited before the first of them; it doubles.
+/// The base of the retry delay, which doubles with each retry.
 const PAUSE: Duration = Duration::from_millis(250);
-/// How much of the last text is looked at for the run's summary.
+/// How much of the last text is kept for the run's summary.
 const SUMMARY_BYTES: usize = 200;
 
 #[cfg(test)]
@@ -310,9 +309,9 @@ mod tests {
         let mut taking = Taking::default();
         taking.piece(Piece::Said("half a".into()));
         let Act::AskAgain(_, cut, _) = taking.fail(error(Kind::Cut), known()) else {
-            panic!("it is asked again")
+            panic!("it is retried")
         };
-        assert_eq!(counted(cut), Some((usage, None)), "its thinking goes back to nobody");
+        assert_eq!(counted(cut), Some((usage, None)), "its provider state is dropped");
         for _ in 1..TRIES {
             let acts = taking.end(known());
             let [Act::AskAgain(_, empty, _)] = &acts[..] else { panic!("{acts:?}") };
@@ -337,7 +336,6 @@ mod tests {
     }
 
     fn error(kind: Kind) -> ModelError {
-        let retryable = kind.retryable();
-        ModelError { kind, retryable, message: "m".into(), detail: None, retry_after: None }
+        ModelError::new(kind, "m")
     }
 }

@@ -1,4 +1,4 @@
-//! push: the client, with the daemon and the keeper of its steps inside it.
+//! push: the client. The same executable is also the daemon and the supervisor of its steps.
 
 use std::process::ExitCode;
 
@@ -13,11 +13,11 @@ fn main() -> ExitCode {
     cli::main(serve)
 }
 
-/// Becomes the daemon, and tells the client that started it how that went.
+/// Runs the daemon in this process and announces the result to the client that started it.
 fn serve(serve: Serve) -> ExitCode {
     let mut announcement = serve.announcement;
     let ended = runtime::start(serve.pi, || {
-        // A client that did not wait for the word needs none.
+        // The client may have exited already; then nobody reads the announcement.
         let _ = announcement.take().map(|announcement| announcement.ready());
     });
     match ended {
@@ -25,7 +25,7 @@ fn serve(serve: Serve) -> ExitCode {
         Err(error) => {
             observe::report(&error);
             if let Some(announcement) = announcement.take_if(|_| error.is_in_use()) {
-                // A client that did not wait for the word needs none.
+                // The client may have exited already; then nobody reads the announcement.
                 let _ = announcement.in_use();
             }
             ExitCode::FAILURE

@@ -1,8 +1,8 @@
-//! Access to files whose paths somebody else chose: a client, a repository, a session file.
+//! Access to files whose paths come from outside: from a client, a repository or a session file.
 //!
-//! Such a path may name a FIFO, a device or a file of any size, or lie on a mount that does not answer. A file is opened
-//! without waiting and must be a regular one, its size is bounded, and work on such paths runs on a bounded number of threads
-//! with a deadline ([`FileTasks`]). Nothing here decides which paths may be used.
+//! Such a path may name a FIFO, a device or a file of any size, or lie on a mount that does not answer. A file is
+//! opened without blocking and must be a regular one, its size is bounded, and work on such paths runs on a bounded
+//! number of threads with a deadline ([`FileTasks`]). Nothing here decides which paths may be used.
 
 #[cfg(unix)]
 #[path = "unix.rs"]
@@ -21,34 +21,34 @@ pub use tasks::{FileTasks, NoAnswer};
 /// Why a file was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// Nothing is there.
+    /// The path does not exist.
     #[error("{} does not exist", .path.display())]
     NotFound {
         /// The file.
         path: PathBuf,
     },
-    /// Something else than a regular file is there.
+    /// The path names something other than a regular file.
     #[error("{} is a {kind}, not a regular file; replace it with a file or remove it", .path.display())]
     NotRegular {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// What it is instead.
         kind: &'static str,
     },
-    /// It has more bytes than are read.
+    /// The file is larger than the limit.
     #[error("{} has more than {limit} bytes", .path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// How many it may have.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// The system refused.
+    /// The operating system returned an error.
     #[error("cannot read {}: {source}", .path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -64,9 +64,9 @@ impl FileError {
     }
 }
 
-/// Opens a regular file for reading, without waiting for a writer, a lease or a terminal.
+/// Opens a regular file for reading, without blocking on a writer, a lease or a terminal.
 pub fn open(path: &Path) -> Result<File, FileError> {
-    // To open a device may do something already, so the path is looked at first; what was opened is looked at again.
+    // Opening a device can have side effects, so the path is checked first; the open file is checked again.
     regular(path, fs::metadata(path))?;
     let file = os::open(path).map_err(|source| FileError::of(path, source))?;
     regular(path, file.metadata())?;
@@ -79,15 +79,15 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
     if more { Err(FileError::TooLarge { path: path.to_owned(), limit }) } else { Ok(bytes) }
 }
 
-/// Reads the first `limit` bytes of a regular file, and tells whether it has more.
+/// Reads the first `limit` bytes of a regular file, and returns whether it has more.
 pub fn read_prefix(path: &Path, limit: u64) -> Result<(Vec<u8>, bool), FileError> {
     prefix_of(open(path)?, limit).map_err(|source| FileError::of(path, source))
 }
 
-/// Reads the first `limit` bytes of an open file, and tells whether it has more.
+/// Reads the first `limit` bytes of an open file, and returns whether it has more.
 pub fn prefix_of(file: File, limit: u64) -> io::Result<(Vec<u8>, bool)> {
     let mut bytes = Vec::new();
-    // One byte more tells whether there is more.
+    // One byte beyond the limit shows whether the file has more.
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     let more = bytes.len() as u64 > limit;
     if more {

@@ -1,4 +1,4 @@
-//! Work on files that may never be answered: on threads of its own, as many as there are slots, and with a deadline.
+//! File operations that may never return: they run on blocking threads, limited by slots and by a deadline.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,27 +10,28 @@ use tokio::time::{Instant, timeout_at};
 
 /// The slots for one kind of work; clones share them.
 ///
-/// A thread that a file system holds up keeps its slot until it comes back, so that stuck threads cannot pile up. Work in one
-/// directory has a quarter of the slots at most: a workspace that hangs leaves the others to everybody else.
+/// A thread that is blocked by a file system keeps its slot until it returns, so that blocked threads cannot
+/// accumulate. Work in one directory gets at most a quarter of the slots: a workspace that hangs leaves the rest to
+/// others.
 #[derive(Debug, Clone)]
 pub struct FileTasks {
     slots: Arc<Semaphore>,
-    /// How many slots one directory may have.
+    /// The maximum number of slots for one directory.
     share: usize,
-    /// The slots of directories in which something is being done.
+    /// The slots of directories with work in progress.
     shares: Arc<Mutex<BTreeMap<PathBuf, Weak<Semaphore>>>>,
     deadline: Duration,
 }
 
-/// Why there is no result.
+/// Why a file task has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoAnswer {
-    /// The file system took too long.
+    /// The file system did not answer before the deadline.
     #[error("the file system did not answer within {0:?}; is it a mount that hangs?")]
     Late(Duration),
     /// All slots were taken until the deadline.
     #[error(
-        "too many accesses to files wait for a file system that does not answer; is it a mount that hangs?"
+        "too many file operations wait for a file system that does not answer; is it a mount that hangs?"
     )]
     Busy,
     /// The work panicked.
@@ -39,13 +40,13 @@ pub enum NoAnswer {
 }
 
 impl FileTasks {
-    /// Makes this many slots, each use of which may take until `deadline`.
+    /// Creates `slots` slots; each use of one is limited by `deadline`.
     pub fn new(slots: usize, deadline: Duration) -> Self {
         let share = slots.div_ceil(4);
         Self { slots: Arc::new(Semaphore::new(slots)), share, shares: Arc::default(), deadline }
     }
 
-    /// Does something in a directory, such as the workspace of a session, as [`Self::run`] does.
+    /// Runs work in a directory, such as the workspace of a session, like [`Self::run`].
     pub async fn run_in<T: Send + 'static>(
         &self,
         directory: &Path,
@@ -60,9 +61,9 @@ impl FileTasks {
         .await
     }
 
-    /// Does something that may block, off the loop, and waits for it until the deadline.
+    /// Runs blocking work off the async runtime and waits for it until the deadline.
     ///
-    /// Work that is late goes on by itself; nobody hears what comes of it.
+    /// Work that misses the deadline continues in the background; its result is dropped.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -87,7 +88,7 @@ impl FileTasks {
         }
     }
 
-    /// Returns the slots of a directory; they are forgotten when nobody has or wants one of them.
+    /// Returns the slots of a directory; the entry is removed when no slot of it is in use.
     fn share_of(&self, directory: &Path) -> Arc<Semaphore> {
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = shares.get(directory).and_then(Weak::upgrade) {
@@ -120,7 +121,7 @@ mod tests {
         let (release, held) = mpsc::channel::<()>();
         let late = tasks.run(move || held.recv().is_ok()).await;
         assert_eq!(late, Err(NoAnswer::Late(Duration::from_millis(20))));
-        // Others are served meanwhile.
+        // Other work is still served.
         assert_eq!(patient.run(|| 7).await, Ok(7));
         let (release_too, held) = mpsc::channel::<()>();
         assert!(tasks.run(move || held.recv().is_ok()).await.is_err());
@@ -145,9 +146,9 @@ mod tests {
         assert_eq!(patient.run_in(other, || 7).await, Ok(7));
         drop(held);
         assert_eq!(patient.run_in(hung, || 8).await, Ok(8));
-        // Every thread that was held has come back.
+        // Every blocked thread has returned.
         drop(tasks.slots.acquire_many(8).await.unwrap());
-        // Nothing is kept of a directory in which nothing is being done.
+        // No entry is kept for a directory without work in progress.
         assert_eq!(patient.run_in(other, || 9).await, Ok(9));
         assert_eq!(tasks.shares.lock().unwrap().len(), 1);
     }

@@ -1,4 +1,4 @@
-//! Opening without waiting, on Unix.
+//! Non-blocking open, on Unix.
 
 use std::fs::{File, FileType, OpenOptions};
 use std::io;

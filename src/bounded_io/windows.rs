@@ -1,4 +1,4 @@
-//! Opening a file, on Windows, where to open one waits for nobody.
+//! Opening a file, on Windows, where open does not block.
 
 use std::fs::{File, FileType};
 use std::io;

@@ -1,19 +1,19 @@
-//! A run whose standard output is its answer and nothing else.
+//! View of a run that writes only the answer to standard output.
 //!
-//! Pure: an event goes in, the text for each stream comes out. The answer is the final message of a model, or what the steps of a
-//! playbook wrote to standard output; the transcript and what steps wrote to standard error go to standard error.
+//! Pure: it maps an event to text for each stream. The answer is the final message of a model, or the standard output
+//! of a playbook's steps. The transcript and the standard error of steps go to standard error.
 
 use serde_json::Value;
 
 use super::console::Volume;
+use super::final_message::FinalMessage;
 use super::plain::{Plain, plain};
 use super::report::Denial;
 use super::step_output::{StepOutput, Stream};
 use super::view::View;
 use crate::client::Event;
-use crate::kernel::event::TURN_CUT;
 
-/// Where the answer of a run comes from.
+/// The source of a run's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AnswerSource {
     /// The final message of a model.
@@ -31,7 +31,7 @@ pub(crate) struct StreamText {
     pub(crate) err: String,
 }
 
-/// How much of what a step writes to standard error is held back where only failures are shown.
+/// How much standard error of a step is buffered if only failures are shown, in bytes.
 const HELD_BYTES: usize = 64 * 1024;
 
 /// Turns the events of one run into its answer and its transcript.
@@ -44,18 +44,16 @@ pub(crate) struct AnswerView {
     steps: StepOutput,
     /// Removes control sequences from the two streams of steps.
     plain: [Plain; 2],
-    /// The message that a model is writing, or has written; it is the answer unless a tool call follows.
-    message: String,
-    /// Whether that message is complete.
-    complete: bool,
-    /// What the current step wrote to standard error, where that is shown only if it fails.
+    /// The answer of a model.
+    message: FinalMessage,
+    /// Buffered standard error of the current step, if it is shown only on failure.
     held: String,
-    /// Whether a step left a line of standard error open.
+    /// Whether the last line of standard error is unfinished.
     open_line: bool,
 }
 
 impl AnswerView {
-    /// Starts with `view` for the transcript; with [`Volume::Quiet`] it shows errors only.
+    /// Starts with `view` for the transcript; with [`Verbosity::Quiet`] it shows errors only.
     pub(crate) fn new(source: AnswerSource, volume: Volume, view: View) -> Self {
         Self {
             source,
@@ -63,14 +61,13 @@ impl AnswerView {
             view,
             steps: StepOutput::default(),
             plain: [Plain::default(), Plain::default()],
-            message: String::new(),
-            complete: false,
+            message: FinalMessage::default(),
             held: String::new(),
             open_line: false,
         }
     }
 
-    /// Returns the text of one event; `denials` are the approvals that the run was refused so far.
+    /// Returns the text of one event; `denials` are the denied approvals of the run so far.
     pub(crate) fn event(&mut self, event: &Event, denials: &[Denial]) -> StreamText {
         match self.source {
             AnswerSource::Model => self.model_event(event, denials),
@@ -78,61 +75,36 @@ impl AnswerView {
         }
     }
 
-    /// Returns all of an approval request, for standard error.
+    /// Returns an approval in full, for standard error.
     pub(crate) fn whole_question(&mut self, payload: &Value) -> String {
         self.view.whole_question(payload)
     }
 
     fn model_event(&mut self, event: &Event, denials: &[Denial]) -> StreamText {
+        let superseded = self.message.follow(event);
         match event.kind.as_str() {
-            "assistant_token" => {
-                if std::mem::take(&mut self.complete) {
-                    // A second message in one turn belongs to the same answer.
-                    self.message.push('\n');
-                }
-                self.message.push_str(event.text("text"));
-                StreamText::default()
-            }
-            "assistant_done" => {
-                self.complete = true;
-                StreamText::default()
-            }
-            "run_recovered" => self.discarding(event, denials),
-            "warning" if event.text("code") == TURN_CUT => self.discarding(event, denials),
-            "run_complete" if self.complete => {
-                let message = std::mem::take(&mut self.message);
-                self.view.remember_message(&message);
-                let message = plain(&message);
+            "assistant_token" | "assistant_done" => StreamText::default(),
+            "run_complete" if superseded.is_none() => {
+                let message = self.message.text();
+                self.view.remember_message(message);
+                let message = plain(message);
                 let out = match message.trim_matches('\n') {
                     "" => String::new(),
                     answer => format!("{answer}\n"),
                 };
                 StreamText { out, err: self.transcript(event, denials) }
             }
-            "tool_call" if event.is_of_check() => {
-                StreamText { out: String::new(), err: self.transcript(event, denials) }
-            }
-            "tool_call" | "user_message" | "run_complete" => {
-                // The message was not the last one, so it belongs to the transcript.
-                let err = self.spoken() + &self.transcript(event, denials);
+            _ => {
+                // A message that is not the final one belongs to the transcript.
+                let mut err = superseded.map_or_else(String::new, |message| self.spoken(&message));
+                err += &self.transcript(event, denials);
                 StreamText { out: String::new(), err }
             }
-            _ => StreamText { out: String::new(), err: self.transcript(event, denials) },
         }
     }
 
-    /// Drops a message that was cut off: the model writes it again.
-    fn discarding(&mut self, event: &Event, denials: &[Denial]) -> StreamText {
-        if !self.complete {
-            self.message.clear();
-        }
-        StreamText { out: String::new(), err: self.transcript(event, denials) }
-    }
-
-    fn spoken(&mut self) -> String {
-        let message = std::mem::take(&mut self.message);
-        self.complete = false;
-        let text = self.view.speech(&message);
+    fn spoken(&mut self, message: &str) -> String {
+        let text = self.view.speech(message);
         if self.volume == Volume::Quiet { String::new() } else { text }
     }
 
@@ -169,7 +141,7 @@ impl AnswerView {
         StreamText { out, err }
     }
 
-    /// Returns what a step wrote to standard error, or holds it back until the step has failed.
+    /// Returns standard error of a step, or buffers it until the step has failed.
     fn step_error(&mut self, text: String) -> String {
         if self.volume == Volume::Quiet {
             let room = HELD_BYTES.saturating_sub(self.held.len());
@@ -185,7 +157,7 @@ impl AnswerView {
         text
     }
 
-    /// Returns the transcript of an event; where only errors are shown, whether it is one.
+    /// Returns the transcript of an event; with [`Verbosity::Quiet`] only if the event is an error.
     fn transcript(&mut self, event: &Event, denials: &[Denial]) -> String {
         let is_end = event.kind == "run_complete";
         let mut text = if is_end { self.view.denials(denials) } else { String::new() };

@@ -1,10 +1,11 @@
-//! What goes to which stream.
+//! Tests of which text goes to which stream.
 
 use serde_json::json;
 
 use super::*;
 use crate::cli::console::Palette;
 use crate::cli::view::{Echo, Thoughts};
+use crate::kernel::event::TURN_CUT;
 
 #[test]
 fn the_answer_of_a_model_is_its_final_message_alone() {

@@ -1,6 +1,6 @@
-//! Approvals as they are seen, asked about and answered.
+//! Pending approvals and the answers to them.
 //!
-//! Pure: it follows which wait and turns what somebody types into a verdict.
+//! Pure: it tracks the pending approvals of a session and turns a typed answer into a decision.
 
 use clap::ValueEnum;
 use serde_json::Value;
@@ -10,34 +10,34 @@ use super::phrase::{choices, field};
 use super::plain::plain_line;
 use crate::client::{Environment, Event, Request};
 
-/// What to do with approvals of a run that nobody watches.
+/// How the approvals of a run are answered (`--approve`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Policy {
-    /// Say no.
+    /// Deny them.
     Deny,
-    /// Ask here, or wait for somebody elsewhere.
+    /// Prompt here, or wait for an answer from another client.
     Ask,
-    /// Say yes.
+    /// Approve them.
     All,
 }
 
-/// What to do with the approvals of a run, by what they are about.
+/// The approval policies of a run, by the kind of approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Policies {
-    /// Those about what the run wants to do.
+    /// For everything that the run wants to do.
     pub(crate) work: Policy,
-    /// Those about its budget, when that is used up.
+    /// For raising its budget.
     pub(crate) budget: Policy,
 }
 
 impl Policies {
-    /// Returns what to do with an approval.
+    /// Returns the policy for an approval.
     pub(crate) fn of(self, pending: &Pending) -> Policy {
         if pending.kind == "budget" { self.budget } else { self.work }
     }
 }
 
-/// An approval that waits.
+/// A pending approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pending {
     /// Its session.
@@ -46,26 +46,26 @@ pub(crate) struct Pending {
     pub(crate) run: Option<String>,
     /// Its id.
     pub(crate) id: String,
-    /// What sort of thing it is about.
+    /// Its kind, such as `exec`, `write` or `budget`.
     pub(crate) kind: String,
-    /// What it is about.
+    /// What it asks for.
     pub(crate) summary: String,
-    /// More than two answers; empty for plain yes or no.
+    /// The choices, if there are more than approve and deny.
     pub(crate) choices: Vec<String>,
-    /// Everything that the daemon said of it.
+    /// The payload that the daemon sent.
     pub(crate) payload: Value,
-    /// Whether a yes can hold for longer than once.
+    /// Whether it can be approved for a longer scope than once.
     pub(crate) can_last: bool,
-    /// Whether the model hears why it was denied, and goes on.
+    /// Whether the run continues after a denial, with the reason passed to the model.
     pub(crate) goes_on: bool,
-    /// What is to be filled in, where the model asks something.
+    /// The form to fill in, if the model asks a question.
     pub(crate) form: Option<Form>,
 }
 
-/// How long a yes holds.
+/// The scope of an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scope {
-    /// For this one.
+    /// This request only.
     Once,
     /// Until the run ends.
     Run,
@@ -87,7 +87,7 @@ impl Scope {
 }
 
 impl Pending {
-    /// Reads an approval from what the daemon says of it.
+    /// Reads an approval from its payload.
     pub(crate) fn read(session: &str, run: Option<&str>, payload: &Value) -> Self {
         Self {
             session: session.to_owned(),
@@ -103,26 +103,29 @@ impl Pending {
         }
     }
 
-    /// Returns the question for somebody who types.
+    /// Returns the prompt.
     pub(crate) fn prompt(&self) -> String {
         if let Some(form) = &self.form {
             return form.prompt();
         }
         match self.choices.as_slice() {
             [] => {
-                let lasting =
-                    if self.can_last { " once, r this run, s this session, w always here," } else { "," };
-                let why = if self.goes_on { ", or n and why" } else { "" };
+                let lasting = if self.can_last {
+                    " once, r this run, s this session, w always in this repository,"
+                } else {
+                    ","
+                };
+                let why = if self.goes_on { ", n REASON" } else { "" };
                 match (self.can_last, self.goes_on) {
-                    (false, false) => "go ahead? [y/n]".to_owned(),
-                    (_, _) => format!("go ahead? [y{lasting} n{why}, v all of it]"),
+                    (false, false) => "approve? [y/n]".to_owned(),
+                    (_, _) => format!("approve? [y{lasting} n{why}, v view all]"),
                 }
             }
-            choices => format!("which one? [{}]", plain_line(&choices.join("/"))),
+            choices => format!("choose one: [{}]", plain_line(&choices.join("/"))),
         }
     }
 
-    /// Returns what a typed answer means; none when it means nothing.
+    /// Parses a typed answer; none if it is not valid.
     pub(crate) fn verdict(&self, typed: &str) -> Option<Verdict> {
         let written = typed.trim();
         if let Some(form) = &self.form {
@@ -147,7 +150,7 @@ impl Pending {
         }
     }
 
-    /// Returns the verdict that goes with one of the choices: the last one is the no, every other a yes.
+    /// Returns the decision of a choice: the last choice denies, every other one approves.
     pub(crate) fn choice(&self, typed: &str) -> Option<Verdict> {
         let exact = self.choices.iter().position(|choice| choice == typed);
         let mut beginning = (0..self.choices.len()).filter(|at| self.choices[*at].starts_with(typed));
@@ -159,7 +162,7 @@ impl Pending {
         Some(if at + 1 == self.choices.len() { Verdict::Deny(choice) } else { Verdict::Approve(choice) })
     }
 
-    /// Returns the request that settles it.
+    /// Returns the request that submits a decision.
     pub(crate) fn settle(
         &self,
         verdict: Verdict,
@@ -187,27 +190,27 @@ impl Pending {
     }
 }
 
-/// What is answered, with a choice where there are more than two.
+/// A decision, with the choice if there are more than two.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Go ahead.
+    /// Approve.
     Approve(Option<String>),
-    /// Go ahead, and do not ask about the same again for so long.
+    /// Approve, and do not ask again within this scope.
     ApproveFor(Scope),
-    /// This, where something is to be filled in.
+    /// The answer to a form.
     Answer(Value),
-    /// Do not.
+    /// Deny.
     Deny(Option<String>),
-    /// Do not, for this reason.
+    /// Deny, with a reason.
     DenyBecause(String),
 }
 
-/// Returns whether somebody wants to see all of what is asked.
+/// Returns whether the typed answer asks for the complete approval (`v`).
 pub(crate) fn wants_more(typed: &str) -> bool {
     typed.trim().eq_ignore_ascii_case("v")
 }
 
-/// Returns what follows a no.
+/// Returns the reason that follows `n` or `no`.
 fn reason(typed: &str) -> Option<String> {
     let (word, why) = typed.split_once([' ', ',', ':'])?;
     let says_no = matches!(word.to_lowercase().as_str(), "n" | "no");
@@ -215,19 +218,19 @@ fn reason(typed: &str) -> Option<String> {
     (says_no && !why.is_empty()).then(|| why.to_owned())
 }
 
-/// Returns whether a refusal only says that the approval is settled: somebody was faster, or it is history.
+/// Returns whether an error code means that the approval is decided already: by another client, or in a replay.
 pub(crate) fn is_settled_already(code: Option<&str>) -> bool {
     matches!(code, Some("APPROVAL_EXPIRED" | "APPROVAL_NOT_FOUND"))
 }
 
-/// The approvals of a session that wait, oldest first.
+/// The pending approvals of a session, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     waiting: Vec<Pending>,
 }
 
 impl Board {
-    /// Follows one event, and returns the approval that it opened.
+    /// Applies an event and returns the approval that it opened.
     pub(crate) fn follow(&mut self, event: &Event) -> Option<&Pending> {
         match event.kind.as_str() {
             "approval_required" => self.open(&event.session, event.run.as_deref(), &event.payload),
@@ -250,7 +253,7 @@ impl Board {
         }
     }
 
-    /// Returns the approval that has waited longest.
+    /// Returns the oldest pending approval.
     pub(crate) fn oldest(&self) -> Option<&Pending> {
         self.waiting.first()
     }
@@ -290,7 +293,7 @@ mod tests {
         let open = Pending { can_last: true, goes_on: true, ..plain };
         assert_eq!(
             open.prompt(),
-            "go ahead? [y once, r this run, s this session, w always here, n, or n and why, v all of it]"
+            "approve? [y once, r this run, s this session, w always in this repository, n, n REASON, v view all]"
         );
         assert_eq!(open.verdict("R"), Some(Verdict::ApproveFor(Scope::Run)));
         assert_eq!(open.verdict("s"), Some(Verdict::ApproveFor(Scope::Session)));
@@ -306,7 +309,7 @@ mod tests {
         let payload = json!({"approvalId": "appr_1", "summary": "Which?", "details": {}, "form": form,
             "onDenial": "dismiss"});
         let pending = Pending::read("s", Some("r"), &payload);
-        assert_eq!(pending.prompt(), "which one? [1 red, 2 blue, or /dismiss]");
+        assert_eq!(pending.prompt(), "choose one: [1 red, 2 blue, or /dismiss]");
         assert_eq!(pending.verdict("2\n"), Some(Verdict::Answer(json!("blue"))));
         assert_eq!(pending.verdict("/dismiss"), Some(Verdict::Deny(None)));
         assert_eq!(pending.verdict("green"), None);
@@ -324,7 +327,7 @@ mod tests {
         assert_eq!(pending.verdict("stop"), Some(Verdict::Deny(Some("stop".into()))));
         assert_eq!(pending.verdict("s"), None);
         assert_eq!(pending.verdict("y"), Some(Verdict::Approve(None)));
-        assert_eq!(pending.prompt(), "which one? [run_again/skip/stop]");
+        assert_eq!(pending.prompt(), "choose one: [run_again/skip/stop]");
     }
 
     #[test]

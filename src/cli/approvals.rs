@@ -1,4 +1,4 @@
-//! `push approvals`: what waits for a word.
+//! `push approvals`: lists pending approvals, and lists or revokes remembered ones.
 
 use serde_json::Value;
 
@@ -11,29 +11,29 @@ use super::sessions::age;
 use super::view::Echo;
 use crate::client::Request;
 
-/// List what waits for an approval
+/// List pending approvals
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  push approvals\n  push approvals @last --json | jq -r '.approvals[].approvalId'\n  push approvals --remembered       what goes ahead without asking\n  push approvals --revoke grant_01H"
+    after_help = "Examples:\n  push approvals\n  push approvals @last --json | jq -r '.approvals[].approvalId'\n  push approvals --remembered       what is approved without asking\n  push approvals --revoke grant_01H"
 )]
 pub(crate) struct ApprovalsArgs {
-    /// Only of this session
+    /// Only those of this session
     session: Option<String>,
-    /// Show all of what is asked, however long it is
+    /// Show approvals in full, without truncation
     #[arg(long, conflicts_with_all = ["json", "remembered", "revoke"])]
     whole: bool,
-    /// List what is remembered for always, in all repositories
+    /// List remembered approvals (scope `always`) of all repositories
     #[arg(long, conflicts_with_all = ["session", "revoke"])]
     remembered: bool,
-    /// Forget what is remembered under this id, so that it is asked about again
+    /// Revoke the remembered approval with this id
     #[arg(long, value_name = "ID", conflicts_with_all = ["session", "json"])]
     revoke: Option<String>,
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Lists the approvals that wait, or deals with those that are remembered.
+/// Lists pending approvals, or lists or revokes remembered ones.
 pub(crate) async fn run(args: ApprovalsArgs, context: &mut Context) -> Result<Exit, CliError> {
     if let Some(typed) = args.revoke {
         return revoke(&typed, context).await;
@@ -53,7 +53,7 @@ pub(crate) async fn run(args: ApprovalsArgs, context: &mut Context) -> Result<Ex
     }
     let waiting = answer["approvals"].as_array().map(Vec::as_slice).unwrap_or_default();
     if waiting.is_empty() {
-        context.console.note("nothing waits");
+        context.console.note("no pending approvals");
     }
     let mut view = context.view(Echo::Messages);
     for approval in waiting {
@@ -65,7 +65,7 @@ pub(crate) async fn run(args: ApprovalsArgs, context: &mut Context) -> Result<Ex
         context.console.text(&text)?;
     }
     if !waiting.is_empty() {
-        context.console.note("push approve ID, or push deny ID --comment WHY");
+        context.console.note("decide with: push approve ID, or push deny ID --comment REASON");
     }
     Ok(Exit::SUCCESS)
 }
@@ -78,20 +78,20 @@ async fn remembered(json: bool, context: &mut Context) -> Result<Exit, CliError>
     }
     let grants = answer["grants"].as_array().map(Vec::as_slice).unwrap_or_default();
     if grants.is_empty() {
-        context.console.note("nothing is remembered");
+        context.console.note("no remembered approvals");
     }
     for grant in grants {
         context.console.text(&described(grant, now()))?;
     }
     if !grants.is_empty() {
-        context.console.note("push approvals --revoke ID");
+        context.console.note("revoke with: push approvals --revoke ID");
     }
     Ok(Exit::SUCCESS)
 }
 
 fn described(grant: &Value, now: u64) -> String {
     let since = grant.get("grantedAt").and_then(Value::as_u64).unwrap_or_default();
-    // Whoever reads them decides what to revoke.
+    // The reader decides from this text what to revoke, so invisible characters are escaped.
     let word = |name| exact_line(&field(grant, name));
     format!(
         "{}  {}\n  in {}, by {} {} ago\n",

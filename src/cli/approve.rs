@@ -1,4 +1,4 @@
-//! `push approve` and `push deny`: the word that an approval waits for.
+//! `push approve` and `push deny`: decide a pending approval.
 
 use serde_json::Value;
 
@@ -10,37 +10,37 @@ use super::phrase::field;
 use super::plain::plain_line;
 use crate::client::Request;
 
-/// Approve what waits
+/// Approve a pending approval
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  push approve                      the only one that waits\n  push approve appr_01H --comment 'looks good'\n  push approve appr_01H --choice skip\n  push approve appr_01H --for session   and do not ask about the same again\n  push approve appr_01H --answer blue   what the model asked"
+    after_help = "Examples:\n  push approve                      the only pending approval\n  push approve appr_01H --comment 'looks good'\n  push approve appr_01H --choice skip\n  push approve appr_01H --for session   and do not ask again in this session\n  push approve appr_01H --answer blue   answer a question of the model"
 )]
 pub(crate) struct ApproveArgs {
-    /// The approval; may be left out when only one waits
+    /// The approval; optional if only one is pending
     id: Option<String>,
-    /// Why
+    /// A comment
     #[arg(long, value_name = "TEXT")]
     comment: Option<String>,
-    /// Which of its choices, where there are more than two
+    /// One of its choices, if it offers more than approve and deny
     #[arg(long, value_name = "CHOICE")]
     choice: Option<String>,
-    /// How long the same may go ahead without asking again
+    /// How long the same request is approved without asking again
     #[arg(long = "for", value_name = "SCOPE", conflicts_with = "choice")]
     scope: Option<Scope>,
-    /// What the model asked for: one of the options, yes or no, text, or a JSON object with the fields
+    /// The answer to a question of the model: an option, yes or no, text, or a JSON object with the fields
     #[arg(long, value_name = "TEXT|JSON", conflicts_with_all = ["choice", "scope"])]
     answer: Option<String>,
 }
 
-/// Deny what waits
+/// Deny a pending approval
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  push deny                         the only one that waits\n  push deny appr_01H --comment 'not on a Friday'"
+    after_help = "Examples:\n  push deny                         the only pending approval\n  push deny appr_01H --comment 'not on a Friday'"
 )]
 pub(crate) struct DenyArgs {
-    /// The approval; may be left out when only one waits
+    /// The approval; optional if only one is pending
     id: Option<String>,
-    /// Why; a model reads it and goes on, while without a reason the run ends
+    /// The reason; the model reads it and the run continues, without a reason the run ends
     #[arg(long, value_name = "TEXT")]
     comment: Option<String>,
 }
@@ -52,7 +52,7 @@ pub(crate) async fn approve(args: ApproveArgs, context: &mut Context) -> Result<
         (None, None | Some(Scope::Once)) => Ok(Verdict::Approve(None)),
         (None, Some(scope)) if pending.can_last => Ok(Verdict::ApproveFor(scope)),
         (None, Some(_)) => {
-            Err(CliError::Usage("this approval holds once: what it is about is asked every time".to_owned()))
+            Err(CliError::Usage("this request can only be approved once; leave out --for".to_owned()))
         }
         (Some(choice), _) => pending.choice(choice).ok_or_else(|| no_such_choice(pending, choice)),
     })
@@ -88,8 +88,8 @@ async fn settle(
 fn find(approvals: &Value, typed: Option<&str>) -> Result<Pending, CliError> {
     let known = ids::column(approvals, "approvalId");
     let id = match typed {
-        Some(typed) => ids::choose("waiting approval", "appr_", typed, &known)?,
-        None => ids::only("waiting approval", &known)?,
+        Some(typed) => ids::choose("pending approval", "appr_", typed, &known)?,
+        None => ids::only("pending approval", &known)?,
     };
     let items = approvals.as_array().map(Vec::as_slice).unwrap_or_default();
     let found = items.iter().find(|item| field(item, "approvalId") == id).unwrap_or(&Value::Null);
@@ -97,23 +97,23 @@ fn find(approvals: &Value, typed: Option<&str>) -> Result<Pending, CliError> {
     Ok(Pending::read(&field(found, "sessionId"), run, found))
 }
 
-/// Turns an answer into what the question takes.
+/// Parses the answer to a form.
 fn answered(pending: &Pending, answer: Option<&str>) -> Result<Verdict, CliError> {
     match (&pending.form, answer) {
         (Some(form), Some(answer)) => form.given(answer).map(Verdict::Answer).map_err(CliError::Usage),
         (Some(_), None) => Err(CliError::Usage(
-            "this is a question: answer it with --answer, or dismiss it with push deny".to_owned(),
+            "this approval is a question: answer it with --answer, or dismiss it with `push deny`".to_owned(),
         )),
-        (None, _) => Err(CliError::Usage("this approval takes a yes or a no, and no answer".to_owned())),
+        (None, _) => Err(CliError::Usage("this approval is not a question: leave out --answer".to_owned())),
     }
 }
 
 fn no_such_choice(pending: &Pending, choice: &str) -> CliError {
     let choices = plain_line(&pending.choices.join(", "));
     CliError::Usage(if choices.is_empty() {
-        format!("this approval has no choices, so not {choice:?} either")
+        format!("this approval has no choices: leave out --choice {choice:?}")
     } else {
-        format!("{choice:?} is none of {choices}")
+        format!("{choice:?} is not a choice; choose one of {choices}")
     })
 }
 

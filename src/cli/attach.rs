@@ -1,4 +1,4 @@
-//! `push attach`: watches a session and takes part in it, line by line.
+//! `push attach`: follows a session and sends typed lines to it.
 
 use std::collections::BTreeSet;
 
@@ -9,18 +9,19 @@ use super::approval::{Board, is_settled_already, wants_more};
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::ids;
-use super::input::{Interrupts, STOP_PATIENCE, TypedLines};
+use super::input::{Interrupts, OnTerminate, STOP_PATIENCE, StopRequest, TypedLines};
 use super::plain::plain_line;
+use super::run::detached_hint;
 use super::send::new_message_id;
 use super::view::{Echo, View};
 use crate::client::{Access, AskError, Client, Event, Request};
 
-/// Watch a session and take part in it
+/// Follow a session and send messages to it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-What you type is sent as a message, or said to the run that is active; y and n answer an approval \
-that waits. Ctrl-C cancels the active run, once more leaves; Ctrl-D leaves at once. The session goes on in any case. \
-Where standard input is no terminal, it ends with the active run, or at once where there is none; --read-only stays.
+What you type is sent to the active run, or starts a new run; y and n answer a pending \
+approval. Ctrl-C cancels the active run, a second Ctrl-C detaches; Ctrl-D detaches at once. The session continues in any case. \
+If standard input is not a terminal, the command exits when the active run ends, or at once without one; --read-only stays attached.
 
 Examples:
   push attach
@@ -30,20 +31,20 @@ pub(crate) struct AttachArgs {
     /// The session
     #[arg(default_value = "@last")]
     session: String,
-    /// Only what happened after this number
+    /// Only events after this seq
     #[arg(long, value_name = "SEQ", default_value_t = 0, hide_default_value = true)]
     since: u64,
-    /// Watch alone
+    /// Do not read standard input
     #[arg(long)]
     read_only: bool,
 }
 
-/// Attaches to a session until somebody leaves.
+/// Attaches to a session until the user detaches.
 pub(crate) async fn run(args: AttachArgs, context: &mut Context) -> Result<Exit, CliError> {
-    let mut interrupts = Interrupts::listen()?;
+    let mut interrupts = Interrupts::listen(OnTerminate::Detach)?;
     let (client, session, newest, end) = tokio::select! {
         biased;
-        () = interrupts.next() => return Ok(Exit::SUCCESS),
+        _ = interrupts.next() => return Ok(Exit::SUCCESS),
         connected = connect(&args, context) => connected?,
     };
     if end.as_ref().is_some_and(|end| end.is_before(args.since)) {
@@ -66,8 +67,8 @@ pub(crate) async fn run(args: AttachArgs, context: &mut Context) -> Result<Exit,
     loop {
         tokio::select! {
             biased;
-            () = interrupts.next() => {
-                if args.read_only || room.cancel(context, &mut interrupts).await? == Stay::No {
+            request = interrupts.next() => {
+                if args.read_only || room.interrupted(request, context, &mut interrupts).await? == Stay::No {
                     return Ok(Exit::SUCCESS);
                 }
             }
@@ -77,7 +78,10 @@ pub(crate) async fn run(args: AttachArgs, context: &mut Context) -> Result<Exit,
                         return Ok(Exit::SUCCESS);
                     }
                 }
-                None => return Ok(Exit::SUCCESS),
+                None => {
+                    room.leave(context);
+                    return Ok(Exit::SUCCESS);
+                }
             },
             event = room.client.next() => {
                 let event = event?;
@@ -90,14 +94,15 @@ pub(crate) async fn run(args: AttachArgs, context: &mut Context) -> Result<Exit,
     }
 }
 
-/// Attaches; returns the session, its newest event, and where to leave by itself.
+/// Attaches; returns the session, its last seq, and when to exit without input.
 async fn connect(
     args: &AttachArgs,
     context: &mut Context,
 ) -> Result<(Client, String, u64, Option<EndOfRun>), CliError> {
     let mut client = context.client().await?;
     let session = ids::session(&mut client, &args.session).await?;
-    // Nobody can type a next message, and nobody asked to watch for one.
+    // Without a terminal no message can be typed, and without --read-only the command does not wait for other
+    // clients.
     let end = if !args.read_only && !context.console.input_is_terminal {
         Some(EndOfRun::read(&client.ask(Request::session_snapshot(&session)).await?))
     } else {
@@ -108,12 +113,12 @@ async fn connect(
     Ok((client, session, attached.to, end))
 }
 
-/// Where the active run of a session is over; without one, where its history ends.
+/// When to exit: at the end of the active run or, without one, at the end of the history.
 #[derive(Debug, PartialEq, Eq)]
 enum EndOfRun {
     /// At the end of this run.
     Run(String),
-    /// At this position.
+    /// At this seq.
     Position(u64),
 }
 
@@ -126,7 +131,7 @@ impl EndOfRun {
         }
     }
 
-    /// Tells whether nothing is left to be seen after a position.
+    /// Returns whether no event is left after a seq.
     fn is_before(&self, seen: u64) -> bool {
         match self {
             Self::Run(_) => false,
@@ -134,7 +139,7 @@ impl EndOfRun {
         }
     }
 
-    /// Tells whether an event is the last to be seen; a snapshot may stand for the events in which the run ended.
+    /// Returns whether an event is the last one. A snapshot may replace the events in which the run ended.
     fn is_reached(&self, event: &Event) -> bool {
         match (self, event.kind.as_str()) {
             (Self::Run(run), "run_complete") => event.run.as_ref() == Some(run),
@@ -147,33 +152,33 @@ impl EndOfRun {
     }
 }
 
-/// Whether to stay attached.
+/// What the event loop does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stay {
     Yes,
     No,
 }
 
-/// An attached session, as far as it is known here.
+/// An attached session.
 struct Room {
     client: Client,
     session: String,
     view: View,
     board: Board,
-    /// The newest event there was at the beginning: what comes before it is history and not to be asked about.
+    /// The last seq at the time of attaching: approvals in earlier events are not prompted for.
     newest: u64,
     run: Option<String>,
     cancelled: bool,
-    /// Whether somebody who can type was told what that does.
+    /// Whether the hint about typed input was printed.
     greeted: bool,
-    /// The messages that were typed here and have not come back as events.
+    /// The ids of messages that were typed here and whose events have not arrived yet.
     typed_here: BTreeSet<String>,
 }
 
 impl Room {
     fn take(&mut self, event: &Event, context: &mut Context) -> Result<(), CliError> {
         self.follow(event);
-        // What was typed here stands on the screen already.
+        // A message that was typed here is on the screen already.
         if event.kind != "user_message" || !self.typed_here.remove(event.text("messageId")) {
             let text = self.view.event(event);
             context.console.text(&text)?;
@@ -181,7 +186,9 @@ impl Room {
         let opened = self.board.follow(event).is_some();
         if event.seq >= self.newest && !std::mem::replace(&mut self.greeted, true) {
             let session = plain_line(&ids::handle(&self.session));
-            context.console.note(&format!("attached to {session}: what you type goes to it, Ctrl-D leaves"));
+            context
+                .console
+                .note(&format!("attached to {session}: typed lines are sent to it, Ctrl-D detaches"));
         }
         if (opened && event.seq > self.newest || event.seq == self.newest)
             && context.console.input_is_terminal
@@ -192,7 +199,7 @@ impl Room {
         Ok(())
     }
 
-    /// Follows which run is active.
+    /// Tracks the active run.
     fn follow(&mut self, event: &Event) {
         let run = match event.kind.as_str() {
             "run_complete" => None,
@@ -206,19 +213,42 @@ impl Room {
         self.run = run;
     }
 
-    /// Does what was typed, unless somebody wants to stop before the daemon has answered.
+    /// Handles a typed line, unless a signal arrives before the daemon has replied.
     async fn typed_or_interrupted(
         &mut self,
         line: &str,
         context: &mut Context,
         interrupts: &mut Interrupts,
     ) -> Result<Stay, CliError> {
-        tokio::select! {
+        let request = tokio::select! {
             biased;
-            () = interrupts.next() => {}
+            request = interrupts.next() => request,
             done = self.typed(line, context) => return done.map(|()| Stay::Yes),
+        };
+        self.interrupted(request, context, interrupts).await
+    }
+
+    /// Handles a signal.
+    async fn interrupted(
+        &mut self,
+        request: StopRequest,
+        context: &mut Context,
+        interrupts: &mut Interrupts,
+    ) -> Result<Stay, CliError> {
+        match request {
+            StopRequest::Cancel => self.cancel(context, interrupts).await,
+            StopRequest::Detach => {
+                self.leave(context);
+                Ok(Stay::No)
+            }
         }
-        self.cancel(context, interrupts).await
+    }
+
+    /// Prints how to attach to a run that continues.
+    fn leave(&self, context: &mut Context) {
+        if self.run.is_some() {
+            context.console.note(&detached_hint(&self.client, &self.session));
+        }
     }
 
     async fn typed(&mut self, line: &str, context: &mut Context) -> Result<(), CliError> {
@@ -241,7 +271,7 @@ impl Room {
         match answer {
             Ok(_) => {}
             Err(error) if is_settled_already(error.code()) => {
-                context.console.note("that was settled already")
+                context.console.note("the approval is already decided")
             }
             Err(AskError::Refused(fault)) => context.console.error(&plain_line(&fault.to_string())),
             Err(error) => return Err(error.into()),
@@ -249,9 +279,9 @@ impl Room {
         Ok(())
     }
 
-    /// Says a line to the active run, or begins one with it.
+    /// Sends a line to the active run, or starts a run with it.
     ///
-    /// A run may begin or end while somebody types, and what was typed is meant for the session either way.
+    /// If a run starts or ends in the meantime, the line is sent the other way.
     async fn say(&mut self, line: &str) -> Result<Value, AskError> {
         let id = new_message_id();
         self.typed_here.insert(id.clone());
@@ -268,26 +298,29 @@ impl Room {
         }
     }
 
-    /// Cancels the active run; without one, or the second time, it is time to leave.
+    /// Cancels the active run. Without one, or the second time, it detaches.
     async fn cancel(&mut self, context: &mut Context, interrupts: &mut Interrupts) -> Result<Stay, CliError> {
         let Some(run) = self.run.clone().filter(|_| !self.cancelled) else { return Ok(Stay::No) };
         self.cancelled = true;
-        context.console.note("cancelling; once more leaves");
+        if self.client.awaits_start() {
+            return Err(CliError::not_cancelled(&self.client, &self.session));
+        }
+        context.console.note("cancelling the run; press Ctrl-C again to detach");
         let request = Request::cancel_run(&self.session, Some(&run));
         tokio::select! {
-            // Two signals may come at once, and the request is to be on its way when the second one is seen.
+            // Two signals may arrive together; the request must be sent before the second one is handled.
             biased;
             answer = self.client.ask(request) => match answer {
                 Ok(_) | Err(AskError::Refused(_)) => Ok(Stay::Yes),
                 Err(error) => Err(error.into()),
             },
-            () = interrupts.next() => Ok(Stay::No),
-            () = sleep(STOP_PATIENCE) => Err(CliError::NotCancelled { session: plain_line(&self.session) }),
+            _ = interrupts.next() => Ok(Stay::No),
+            () = sleep(STOP_PATIENCE) => Err(CliError::not_cancelled(&self.client, &self.session)),
         }
     }
 }
 
-/// Returns the next typed line; waits for ever where nobody types.
+/// Returns the next typed line; never completes without an input.
 async fn next_line(lines: &mut Option<TypedLines>) -> Option<String> {
     match lines {
         Some(lines) => lines.next().await,

@@ -1,11 +1,11 @@
-//! `push cancel`: stops the active run.
+//! `push cancel`: cancels the active run of a session.
 
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::ids;
 use crate::client::Request;
 
-/// Stop the run that is active in a session
+/// Cancel the active run of a session
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  push cancel @last\n  push cancel @last && push wait @last")]
 pub(crate) struct CancelArgs {
@@ -18,6 +18,6 @@ pub(crate) async fn run(args: CancelArgs, context: &mut Context) -> Result<Exit,
     let mut client = context.client().await?;
     let session = ids::session(&mut client, &args.session).await?;
     client.ask(Request::cancel_run(&session, None)).await?;
-    context.console.note("cancelling");
+    context.console.note("cancelling the run");
     Ok(Exit::SUCCESS)
 }

@@ -1,6 +1,6 @@
-//! What an approval is about, as people read it before they answer.
+//! Renders an approval for the person who decides it.
 //!
-//! Pure, and harmless: what could act on a terminal or hide something is written out, and everything is bounded.
+//! Pure. Control characters and invisible characters are escaped, and every part has a length limit.
 
 use serde_json::Value;
 
@@ -10,25 +10,25 @@ use super::phrase::{asked, extent, field};
 use super::plain::{exact, exact_line, plain_line};
 use super::returned::changed;
 
-/// How much of a question is shown.
+/// How much of an approval is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// How many lines of a difference.
+    /// Lines of a diff.
     diff: usize,
-    /// How many lines of a commit's message.
+    /// Lines of a commit message.
     message: usize,
-    /// How many files of a commit.
+    /// Files of a commit.
     files: usize,
 }
 
 impl Extent {
-    /// What fits on a screen.
+    /// As much as fits on a screen.
     pub(super) const USUAL: Self = Self { diff: 60, message: 20, files: 12 };
     /// Everything.
     pub(super) const WHOLE: Self = Self { diff: usize::MAX, message: usize::MAX, files: usize::MAX };
 }
 
-/// Returns what is asked, line by line; `called` is what stands above it already and is not said again.
+/// Renders an approval. `called` is the tool invocation that was printed just before and is not repeated.
 pub(super) fn card(payload: &Value, called: &str, palette: Palette, extent: Extent) -> String {
     let nothing = Value::Null;
     let details = payload.get("details").unwrap_or(&nothing);
@@ -38,7 +38,7 @@ pub(super) fn card(payload: &Value, called: &str, palette: Palette, extent: Exte
         "budget" => line(&field(payload, "summary")),
         _ => {
             let asked = asked(payload);
-            // What stands above has lost whatever shows nothing, and its lines look like ours; here both are to be seen.
+            // The invocation above was sanitized and is not quoted. If escaping changes it, it is shown again here.
             let exactly = exact(&asked);
             if asked == called && exact_line(&asked) == asked {
                 String::new()
@@ -89,24 +89,24 @@ pub(super) fn card(payload: &Value, called: &str, palette: Palette, extent: Exte
     text
 }
 
-/// What a command is given beyond the sandbox, by the names of the details.
+/// Access beyond the sandbox policy, by the name of its field in the details.
 const GIVEN: [(&str, &str); 3] = [
-    ("outside", "outside of the sandbox"),
-    ("network", "with the network"),
-    ("gitDirectory", "with a writable git directory"),
+    ("outside", "outside the sandbox"),
+    ("network", "with network access"),
+    ("gitDirectory", "with write access to the git directory"),
 ];
 
-/// Returns text with every line set in.
+/// Indents every line.
 pub(super) fn indented(text: &str) -> String {
     text.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { format!("  {line}\n") }).collect()
 }
 
-/// Returns the beginning of words that are not ours, each line with a mark before it, so that none passes for one of ours.
+/// Returns the first lines of untrusted text, each with a mark before it, so that it cannot pass for output of push.
 fn quoted(text: &str, longest: usize) -> String {
     shortened(&text.lines().map(|line| format!("│ {line}\n")).collect::<String>(), longest)
 }
 
-/// Returns the beginning of text with every line set in, and says how much is left out.
+/// Returns the first lines of a text, indented, with the number of lines that are left out.
 pub(super) fn shortened(text: &str, longest: usize) -> String {
     let count = text.lines().count();
     let mut shown: String = text.lines().take(longest).map(|line| format!("  {line}\n")).collect();
@@ -116,7 +116,7 @@ pub(super) fn shortened(text: &str, longest: usize) -> String {
     shown
 }
 
-/// Returns a difference, with what comes and what goes in colours.
+/// Returns a diff with coloured lines.
 pub(super) fn painted(difference: &str, longest: usize, palette: Palette) -> String {
     let lines = shortened(&exact(difference), longest);
     let paint = |line: &str| {
@@ -134,7 +134,7 @@ pub(super) fn painted(difference: &str, longest: usize, palette: Palette) -> Str
 fn difference(details: &Value, palette: Palette, longest: usize) -> String {
     let mut text = painted(&field(details, "diff"), longest, palette);
     if details.get("diffTruncated").and_then(Value::as_bool).unwrap_or_default() {
-        text += "  … the difference is longer than what is asked about at once\n";
+        text += "  … the diff is truncated\n";
     }
     text
 }
@@ -174,7 +174,7 @@ mod tests {
         let shown = card(&payload, "", Palette::Plain, Extent::USUAL);
         assert!(shown.starts_with("  change f: 61 insertions, 1 deletions\n  --- a/f\n"), "{shown}");
         assert!(shown.contains("  -old\n  +new<U+001B>[2J\n  +x\n"), "{shown}");
-        assert!(shown.contains("  … 5 more lines\n  … the difference is longer"), "{shown}");
+        assert!(shown.contains("  … 5 more lines\n  … the diff is truncated"), "{shown}");
         assert!(!shown.contains('\u{1b}') && !shown.contains("risk"), "{shown}");
         assert!(card(&payload, "", Palette::Plain, Extent::WHOLE).lines().count() > shown.lines().count());
         let painted = card(&payload, "", Palette::Colored, Extent::USUAL);
@@ -213,7 +213,8 @@ mod tests {
         assert!(card(&payload, "", Palette::Plain, Extent::USUAL).starts_with("  │ sudo rm\n"));
         let why = json!({"kind": "exec", "summary": "s", "remember": "allow: exec(make)", "details": {"command": "make",
             "outside": true, "reason": "the preset asks"}});
-        let shown = "  │ make\n  outside of the sandbox\n  the preset asks\n  can be remembered as allow: exec(make)\n";
+        let shown =
+            "  │ make\n  outside the sandbox\n  the preset asks\n  can be remembered as allow: exec(make)\n";
         assert_eq!(card(&why, "", Palette::Plain, Extent::USUAL), shown);
         let hiding = json!({"kind": "exec", "summary": "s", "details": {"command": "ls\u{1b}[8m; rm x"}});
         assert_eq!(

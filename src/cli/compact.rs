@@ -1,4 +1,4 @@
-//! `push compact`: a summary takes the place of the older part of a conversation.
+//! `push compact`: replaces the older part of a conversation by a summary.
 
 use serde_json::{Value, json};
 
@@ -9,11 +9,11 @@ use super::phrase::field;
 use super::plain::{plain, plain_line};
 use crate::client::{Access, Client, Event, Request};
 
-/// Have the model summarise the older part of a session's conversation
+/// Summarise the older part of a session's conversation
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The model is then told the summary in place of the older part; the history itself stays whole. A conversation that becomes too \
-long is summarised without being asked; this does it earlier.
+The model then receives the summary in place of the older part; the stored history does not change. A conversation that becomes too \
+long is summarised automatically; this command does it earlier.
 
 Examples:
   push compact @last
@@ -21,10 +21,10 @@ Examples:
 pub(crate) struct CompactArgs {
     /// The session
     session: String,
-    /// What the summary should heed
+    /// Instructions for the summary
     #[arg(long, value_name = "TEXT")]
     instructions: Option<String>,
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -51,12 +51,12 @@ pub(crate) async fn run(args: CompactArgs, context: &mut Context) -> Result<Exit
         context.console.json(&json!({"sessionId": session, "summary": summary, "tokensBefore": before}))?;
     } else {
         context.console.line(&plain(&summary))?;
-        context.console.note(&format!("the conversation had about {before} tokens"));
+        context.console.note(&format!("the conversation had about {before} tokens before"));
     }
     Ok(Exit::SUCCESS)
 }
 
-/// Waits until the summary is there, or it is known that none comes.
+/// Waits until the compaction has succeeded or failed.
 async fn outcome(client: &mut Client, session: &str, began: u64) -> Result<Event, CliError> {
     loop {
         let event = client.next().await?;

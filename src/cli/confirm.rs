@@ -1,33 +1,33 @@
-//! A question before something that cannot be undone.
+//! Confirmation of actions that cannot be undone.
 //!
-//! Where nobody can be asked, nothing is done unless it was agreed to beforehand.
+//! If standard input is not a terminal, `--yes` is required.
 
 use super::context::Context;
 use super::exit::CliError;
 use super::input::TypedLines;
 
-/// Whether somebody still has to agree.
+/// Whether an action is confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Consent {
-    /// It was agreed to on the command line.
+    /// Confirmed by `--yes`.
     Given,
-    /// Somebody who types is asked.
+    /// To be confirmed at the terminal.
     Wanted,
 }
 
 impl Consent {
-    /// Reads a flag; without it there must be somebody to ask.
+    /// Reads the flag; without it standard input must be a terminal.
     pub(crate) fn read(yes: bool, context: &Context) -> Result<Self, CliError> {
         match (yes, context.console.input_is_terminal) {
             (true, _) => Ok(Self::Given),
             (false, true) => Ok(Self::Wanted),
             (false, false) => {
-                Err(CliError::Usage("nobody can be asked here: say --yes to go ahead".to_owned()))
+                Err(CliError::Usage("cannot prompt: standard input is not a terminal; pass --yes".to_owned()))
             }
         }
     }
 
-    /// Returns whether to go ahead; `question` must be harmless.
+    /// Prompts if necessary and returns whether the action is confirmed; `question` must be sanitized.
     pub(crate) async fn asks(self, question: &str, context: &mut Context) -> Result<bool, CliError> {
         if self == Self::Given {
             return Ok(true);

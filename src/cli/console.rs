@@ -1,6 +1,6 @@
-//! Where words go: results to standard output, everything else to standard error.
+//! The standard streams: results go to standard output, everything else to standard error.
 //!
-//! It writes no foreign text that has not been made harmless: callers hand in what `plain` or a JSON writer made.
+//! Callers pass sanitized text only: output of the `sanitize` module or of a JSON writer.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -22,32 +22,32 @@ pub(crate) enum ColorChoice {
     Never,
 }
 
-/// What a piece of text means.
+/// The meaning of a piece of text, which selects its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// Something to look at first.
+    /// Emphasised.
     Strong,
-    /// Something to look at last.
+    /// Secondary.
     Faint,
-    /// It went well.
+    /// Success.
     Good,
-    /// It went wrong.
+    /// Failure.
     Bad,
-    /// It needs somebody.
+    /// A warning, or something that needs an answer.
     Attention,
 }
 
 /// Whether styles become colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Palette {
-    /// They do.
+    /// Yes.
     Colored,
-    /// They do not.
+    /// No.
     Plain,
 }
 
 impl Palette {
-    /// Returns `text` in its style; it must be harmless.
+    /// Returns `text` in a style; it must be sanitized.
     pub(crate) fn paint(self, style: Style, text: &str) -> String {
         let code = match (self, style) {
             (Self::Plain, _) => return text.to_owned(),
@@ -70,12 +70,12 @@ impl Palette {
     }
 }
 
-/// How much is said beside the result.
+/// How much is printed besides the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Volume {
-    /// Errors alone.
+    /// Errors only.
     Quiet,
-    /// What most people want to know.
+    /// Notes and warnings.
     Normal,
     /// Everything.
     Verbose,
@@ -85,24 +85,24 @@ pub(crate) enum Volume {
 pub(crate) struct Console {
     out: Box<dyn Write + Send>,
     err: Box<dyn Write + Send>,
-    /// Whether somebody types.
+    /// Whether standard input is a terminal.
     pub(crate) input_is_terminal: bool,
     /// Whether standard output is a terminal.
     pub(crate) output_is_terminal: bool,
     /// Whether the last line of standard output is unfinished.
     open_line: bool,
-    /// Whether somebody looks at standard error.
+    /// Whether standard error is a terminal.
     notes: bool,
-    /// How standard output is painted.
+    /// The palette of standard output.
     pub(crate) palette: Palette,
-    /// How standard error is painted.
+    /// The palette of standard error.
     pub(crate) notes_palette: Palette,
-    /// How much is said.
+    /// How much is printed besides the result.
     pub(crate) volume: Volume,
 }
 
 impl Console {
-    /// Takes the streams of the process.
+    /// Uses the standard streams of the process.
     pub(crate) fn standard(color: ColorChoice, volume: Volume) -> Self {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self {
@@ -128,15 +128,15 @@ impl Console {
         self.out.flush()
     }
 
-    /// Writes a piece of the transcript to standard error, where standard output is the answer.
+    /// Writes a piece of the transcript to standard error; standard output carries the answer.
     pub(crate) fn transcript(&mut self, text: &str) {
         if text.is_empty() {
             return;
         }
-        // On a terminal both streams share one cursor.
+        // If both streams are a terminal they share one cursor.
         let shares_cursor = self.output_is_terminal && self.notes;
         let line_break = if shares_cursor && std::mem::take(&mut self.open_line) { "\n" } else { "" };
-        // When standard error is gone there is nobody left to be told.
+        // A failed write to standard error cannot be reported anywhere.
         let _ = write!(self.err, "{line_break}{text}").and_then(|()| self.err.flush());
     }
 
@@ -145,73 +145,73 @@ impl Console {
         self.text(&format!("{line}\n"))
     }
 
-    /// Writes a result for programs, on one line.
+    /// Writes a result as JSON on one line.
     pub(crate) fn json(&mut self, value: &Value) -> io::Result<()> {
         self.line(&harmless(&value.to_string()))
     }
 
-    /// Writes a line of the daemon as it came.
+    /// Writes a JSON line of the daemon, with control characters escaped.
     pub(crate) fn raw_json(&mut self, line: &str) -> io::Result<()> {
         self.line(&harmless(line))
     }
 
-    /// Says something beside the result, if somebody looks.
+    /// Prints a note if standard error is a terminal.
     pub(crate) fn note(&mut self, text: &str) {
         if self.is_watched() {
             self.complain(text);
         }
     }
 
-    /// Returns whether somebody would see a note.
+    /// Returns whether notes are printed.
     pub(crate) fn is_watched(&self) -> bool {
         self.notes && self.volume >= Volume::Normal
     }
 
-    /// Says something beside the result that hardly matters.
+    /// Prints a note of little importance.
     pub(crate) fn faint_note(&mut self, text: &str) {
         let text = self.notes_palette.paint(Style::Faint, text);
         self.note(&text);
     }
 
-    /// Says something beside the result to somebody who wants to know everything.
+    /// Prints a detail if the output is verbose.
     pub(crate) fn detail(&mut self, text: &str) {
         if self.volume >= Volume::Verbose {
             self.complain(text);
         }
     }
 
-    /// Says something that should not be missed.
+    /// Prints a warning.
     pub(crate) fn warn(&mut self, text: &str) {
         if self.volume >= Volume::Normal {
             self.complain(&format!("push: {text}"));
         }
     }
 
-    /// Says what could be done about an error.
+    /// Prints a hint for an error.
     pub(crate) fn hint(&mut self, text: &str) {
         if self.volume >= Volume::Normal {
             self.complain(&format!("  {text}"));
         }
     }
 
-    /// Asks something, on the same line as the answer.
+    /// Prints a prompt without a line break.
     pub(crate) fn ask(&mut self, text: &str) {
         let _ = write!(self.err, "{text} ").and_then(|()| self.err.flush());
     }
 
-    /// Says why it ends.
+    /// Prints an error.
     pub(crate) fn error(&mut self, text: &str) {
         self.complain(&format!("push: {text}"));
     }
 
-    // When standard error is gone there is nobody left to be told.
+    // A failed write to standard error cannot be reported anywhere.
     fn complain(&mut self, text: &str) {
         let _ = writeln!(self.err, "{text}").and_then(|()| self.err.flush());
     }
 }
 
-/// Returns JSON that means the same and in which every letter can be seen and none controls a terminal: JSON itself escapes only
-/// the first 32.
+/// Escapes control characters and invisible characters in JSON text, without changing its value. JSON itself requires
+/// escapes for the first 32 characters only.
 fn harmless(json: &str) -> Cow<'_, str> {
     let hides = |c: char| c.is_control() || is_unseen(c);
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~');
@@ -231,13 +231,13 @@ fn harmless(json: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! A console whose words can be read.
+    //! A console whose output tests can read.
 
     use std::sync::{Arc, Mutex};
 
     use super::*;
 
-    /// What was written to one stream.
+    /// The captured output of one stream.
     #[derive(Debug, Clone, Default)]
     pub(crate) struct Written(Arc<Mutex<Vec<u8>>>);
 
@@ -259,7 +259,7 @@ pub(crate) mod testing {
         }
     }
 
-    /// A stream whose reader has gone.
+    /// A stream whose reader has closed it.
     #[derive(Debug)]
     pub(crate) struct Closed;
 
@@ -273,7 +273,7 @@ pub(crate) mod testing {
         }
     }
 
-    /// Makes a console with what it will have written to standard output and standard error.
+    /// Returns a console that writes to `out`, and its captured standard error.
     pub(crate) fn console(out: impl Write + Send + 'static) -> (Console, Written) {
         let err = Written::default();
         let console = Console {

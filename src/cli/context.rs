@@ -1,4 +1,4 @@
-//! What every verb has at hand: the console, the places, and a way to the daemon.
+//! Shared context of all verbs: the console, the paths and the connection to the daemon.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,43 +10,43 @@ use super::view::{Echo, Thoughts, View};
 use crate::client::{self, AskError, Client, Launch, Missing, Notice, Settings, Unreachable};
 use crate::config::paths::Paths;
 
-/// How long a lost connection is sought.
+/// How long to try to reconnect after a lost connection.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What every verb has at hand.
+/// Shared context of all verbs.
 pub(crate) struct Context {
-    /// Where words go.
+    /// The standard streams.
     pub(crate) console: Console,
     color: ColorChoice,
 }
 
 impl Context {
-    /// Takes the streams of the process.
+    /// Uses the standard streams of the process.
     pub(crate) fn new(color: ColorChoice, volume: Volume) -> Self {
         Self { console: Console::standard(color, volume), color }
     }
 
-    /// Connects to the daemon and starts it when there is none.
+    /// Connects to the daemon and starts it if it is not running.
     pub(crate) async fn client(&self) -> Result<Client, CliError> {
         self.connect(start_this_program()?).await
     }
 
-    /// Connects to the daemon if there is one.
+    /// Connects to the daemon if it is running.
     pub(crate) async fn client_if_running(&self) -> Result<Client, CliError> {
         self.connect(Missing::Leave).await
     }
 
-    /// Returns where things are.
+    /// Returns the paths of the user's directories and files.
     pub(crate) fn paths(&self) -> Result<Paths, CliError> {
         Ok(Paths::in_existing_home(&|name| std::env::var_os(name))?)
     }
 
-    /// Returns a view for people.
+    /// Returns a view of events as text.
     pub(crate) fn view(&self, echo: Echo) -> View {
         view(self.console.palette, self.console.volume, echo)
     }
 
-    /// Returns a view of one run whose answer alone goes to standard output.
+    /// Returns a view of one run that writes only the answer to standard output.
     pub(crate) fn answer_view(&self, source: AnswerSource) -> AnswerView {
         let console = &self.console;
         let view = view(console.notes_palette, console.volume, Echo::Nothing);
@@ -54,7 +54,7 @@ impl Context {
     }
 
     async fn connect(&self, missing: Missing) -> Result<Client, CliError> {
-        // The connection speaks up at any time, also while a verb holds the console.
+        // The client reports notices at any time, also while a verb borrows the console.
         let mut notes = Console::standard(self.color, self.console.volume);
         Ok(Client::open(Settings {
             address: self.paths()?.address(),
@@ -69,7 +69,7 @@ impl Context {
 }
 
 fn view(palette: Palette, volume: Volume, echo: Echo) -> View {
-    // Where they cannot be told from words by their colour, they are shown on demand alone.
+    // Without colours reasoning looks like the answer, so it is shown with --verbose only.
     let thoughts = match (volume, palette) {
         (Volume::Verbose, _) | (Volume::Normal, Palette::Colored) => Thoughts::Shown,
         (Volume::Quiet, _) | (Volume::Normal, Palette::Plain) => Thoughts::Hidden,
@@ -77,7 +77,7 @@ fn view(palette: Palette, volume: Volume, echo: Echo) -> View {
     View::new(palette, echo, thoughts)
 }
 
-/// Returns the way to start a daemon: it is inside this program.
+/// Returns the command that starts the daemon: this executable.
 fn start_this_program() -> Result<Missing, CliError> {
     let launch = Launch::this_program().map_err(|source| {
         AskError::from(Unreachable::Spawn {
@@ -98,13 +98,13 @@ fn tell(console: &mut Console, notice: Notice) {
     match notice {
         Notice::Starting => console.note("starting pushd"),
         Notice::OtherVersion { client, daemon } => console.warn(&format!(
-            "pushd is version {}, this is {client}; `push daemon restart` makes them one",
+            "pushd is version {}, this is {client}; `push daemon restart` starts version {client}",
             plain_line(&daemon)
         )),
-        Notice::Lost => console.note("the connection to pushd broke; getting it back"),
+        Notice::Lost => console.note("lost the connection to pushd; reconnecting"),
         Notice::Stopped => {
-            console.warn("pushd was stopped; waiting for its next start (push daemon start)");
+            console.warn("pushd was stopped; waiting for its next start (`push daemon start`)");
         }
-        Notice::Back => console.note("connected again; nothing is lost"),
+        Notice::Back => console.note("reconnected to pushd; no events were lost"),
     }
 }

@@ -1,4 +1,4 @@
-//! `push delete`: sessions go, with everything that was said in them.
+//! `push delete`: deletes sessions with their history.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use super::sessions::{age, shortened};
 use super::{duration, ids, pi_files};
 use crate::client::{Client, Request};
 
-/// Delete sessions, with everything that was said in them
+/// Delete sessions with their history
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-What is deleted is gone from the journal for good; nothing brings it back. A session in which a run is active is left: \
-cancel the run first. Pi session files that pushd created for a session go with it; those that were imported stay, unless \
+Deleted sessions are erased from the journal and cannot be restored. A session with an active run is skipped: \
+cancel the run first. Pi session files that pushd created for a session are removed with it; imported files are kept, unless \
 --with-pi-files is given.
 
 Examples:
@@ -29,21 +29,21 @@ pub(crate) struct DeleteArgs {
     /// The sessions
     #[arg(value_name = "SESSION", required_unless_present = "older_than")]
     sessions: Vec<String>,
-    /// Those to which nothing has happened for so long: 90m, 12h, 30d or 2w; a bare number is seconds
+    /// All sessions without an event for this long: 90m, 12h, 30d or 2w; a bare number is seconds
     #[arg(long, value_name = "AGE", value_parser = duration::age, conflicts_with = "sessions")]
     older_than: Option<Duration>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
-    /// Also remove Pi session files that other programs created and that were imported
+    /// Also remove imported Pi session files, which other programs created
     #[arg(long)]
     with_pi_files: bool,
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// A session that may go.
+/// A session to delete.
 struct Candidate {
     id: String,
     title: String,
@@ -53,7 +53,7 @@ struct Candidate {
     files: Vec<Value>,
 }
 
-/// A session that stays, and why.
+/// A session that is skipped, and the reason.
 struct Skipped {
     id: String,
     why: String,
@@ -68,12 +68,12 @@ pub(crate) async fn run(args: DeleteArgs, context: &mut Context) -> Result<Exit,
     };
     let (candidates, mut skipped) = weigh(&mut client, found).await?;
     for session in &skipped {
-        context.console.warn(&format!("{} stays: {}", plain_line(&session.id), plain_line(&session.why)));
+        context.console.warn(&format!("skipped {}: {}", plain_line(&session.id), plain_line(&session.why)));
     }
     if !candidates.is_empty() {
         let consent = Consent::read(args.yes, context)?;
         if !consent.asks(&question(&candidates, args.with_pi_files), context).await? {
-            context.console.note("nothing was deleted");
+            context.console.note("cancelled; nothing was deleted");
             return Ok(Exit::CANCELLED);
         }
     }
@@ -84,11 +84,11 @@ pub(crate) async fn run(args: DeleteArgs, context: &mut Context) -> Result<Exit,
                 candidate.files = pi_files::listed(&answer);
                 deleted.push(candidate);
             }
-            // It was there a moment ago: the answer was lost, or somebody else was faster.
+            // It existed a moment ago: either the reply was lost, or another client deleted it.
             Err(error) if error.code() == Some("SESSION_NOT_FOUND") => deleted.push(candidate),
             Err(error) if error.code().is_some() => {
                 let why = error.to_string();
-                context.console.warn(&format!("{} stays: {}", plain_line(&candidate.id), plain_line(&why)));
+                context.console.warn(&format!("skipped {}: {}", plain_line(&candidate.id), plain_line(&why)));
                 skipped.push(Skipped { id: candidate.id, why });
             }
             Err(error) => return Err(error.into()),
@@ -113,7 +113,7 @@ fn report(
         context.console.json(&json!({"deleted": gone, "skipped": left, "bytes": bytes}))?;
     }
     if deleted.is_empty() && skipped.is_empty() {
-        context.console.note("no session is that old");
+        context.console.note("no session is older than that");
     } else {
         context.console.note(&format!("deleted {}, {}", sessions(deleted.len()), size(bytes)));
     }
@@ -121,14 +121,14 @@ fn report(
     let (files, bytes) = holdings::sum(&holdings::all(&context.paths()?), Kind::SetAside);
     if !deleted.is_empty() && files > 0 {
         context.console.warn(&format!(
-            "{files} damaged files that were set aside ({}) may still hold what was deleted; see `push doctor`",
+            "{files} damaged journal files that were set aside ({}) may still contain deleted data; see `push doctor`",
             size(bytes)
         ));
     }
     Ok(())
 }
 
-/// Finds the sessions that were named, each once.
+/// Returns the named sessions without duplicates.
 async fn named(client: &mut Client, typed: &[String]) -> Result<Vec<Value>, CliError> {
     let mut found: Vec<Value> = Vec::new();
     for typed in typed {
@@ -159,7 +159,7 @@ async fn older_than(client: &mut Client, age: Duration) -> Result<Vec<Value>, Cl
     }
 }
 
-/// How many sessions are asked for at once.
+/// How many sessions one request lists.
 const PAGE: u64 = 1000;
 
 fn updated(item: &Value) -> Option<u64> {
@@ -185,7 +185,7 @@ async fn weigh(client: &mut Client, found: Vec<Value>) -> Result<(Vec<Candidate>
     Ok((candidates, skipped))
 }
 
-/// Says what would go, and asks.
+/// Returns the confirmation prompt with the sessions to delete.
 fn question(candidates: &[Candidate], with_pi_files: bool) -> String {
     let now = now();
     let mut text = String::new();
@@ -201,14 +201,14 @@ fn question(candidates: &[Candidate], with_pi_files: bool) -> String {
     }
     text += &pi_files::question(candidates.iter().flat_map(|session| &session.files), with_pi_files);
     let bytes = candidates.iter().map(|session| session.bytes).sum();
-    text + &format!("delete {}, {}, for good? [y/n]", sessions(candidates.len()), size(bytes))
+    text + &format!("delete {}, {}, permanently? [y/n]", sessions(candidates.len()), size(bytes))
 }
 
-/// How many sessions are shown before the question.
+/// How many sessions the prompt lists.
 const SHOWN: usize = 20;
 
 fn sessions(count: usize) -> String {
-    if count == 1 { "one session".to_owned() } else { format!("{count} sessions") }
+    if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") }
 }
 
 #[cfg(test)]
@@ -230,7 +230,7 @@ mod tests {
         assert!(question(&imported, false).contains("keeps /sess_2.jsonl"), "{}", question(&imported, false));
         assert!(question(&imported, true).contains("removes /sess_2.jsonl"), "{}", question(&imported, true));
         assert!(one.contains("sess_1") && one.contains("2.0 KiB") && one.contains("fix it"), "{one}");
-        assert!(one.ends_with("delete one session, 2.0 KiB, for good? [y/n]"), "{one}");
+        assert!(one.ends_with("delete 1 session, 2.0 KiB, permanently? [y/n]"), "{one}");
         let many: Vec<_> = (0..30).map(|number| candidate(&format!("sess_{number}"), 1024)).collect();
         let many = question(&many, false);
         assert!(many.contains("  and 10 more\n"), "{many}");

@@ -1,12 +1,12 @@
-//! Durations as people type them: `90s`, `5m`, `2h`, `7d`, `2w`; a bare number is seconds.
+//! Parses durations: `90s`, `5m`, `2h`, `7d`, `2w`; a bare number is seconds.
 
 use std::time::Duration;
 
-/// The units, with how many seconds each has. The longer name comes first where one ends with the other.
+/// The units and their length in seconds. `ms` comes before `s`, which is its suffix.
 const UNITS: [(&str, f64); 6] =
     [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3_600.0), ("d", 86_400.0), ("w", 604_800.0)];
 
-/// Reads a duration, which may have a fraction and may be zero.
+/// Parses a duration, which may have a fraction and may be zero.
 pub(crate) fn age(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let unit = UNITS.iter().find_map(|(name, seconds)| Some((text.strip_suffix(name)?, *seconds)));
@@ -14,14 +14,14 @@ pub(crate) fn age(text: &str) -> Result<Duration, String> {
     let is_number = number.starts_with(|c: char| c.is_ascii_digit() || c == '.')
         && number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let number: Option<f64> = if is_number { number.parse().ok() } else { None };
-    let number = number.ok_or("not a duration: write 90s, 5m, 2h or 7d; a bare number is seconds")?;
+    let number = number.ok_or("not a duration; examples: 90s, 5m, 2h, 7d; a bare number is seconds")?;
     Duration::try_from_secs_f64(number * seconds).map_err(|_| "too long".to_owned())
 }
 
-/// Reads a duration that something may take, which is longer than nothing.
+/// Parses a duration that must be longer than zero.
 pub(crate) fn limit(text: &str) -> Result<Duration, String> {
     let duration = age(text)?;
-    if duration.is_zero() { Err("must be longer than nothing".to_owned()) } else { Ok(duration) }
+    if duration.is_zero() { Err("must be longer than zero".to_owned()) } else { Ok(duration) }
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! `push end`: a session takes no more messages.
+//! `push end`: ends a session, so that it accepts no more messages.
 
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::ids;
 use crate::client::Request;
 
-/// End a session: it stays readable and takes no more messages
+/// End a session: it stays readable and accepts no more messages
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  push end @last")]
 pub(crate) struct EndArgs {
@@ -18,6 +18,6 @@ pub(crate) async fn run(args: EndArgs, context: &mut Context) -> Result<Exit, Cl
     let mut client = context.client().await?;
     let session = ids::session(&mut client, &args.session).await?;
     client.ask(Request::end_session(&session)).await?;
-    context.console.note("ended");
+    context.console.note("session ended");
     Ok(Exit::SUCCESS)
 }

@@ -4,35 +4,36 @@ use std::io;
 use std::process::ExitCode;
 
 use super::ids::{self, NameError};
-use crate::client::{AskError, Unreachable};
+use super::plain::plain_line;
+use crate::client::{AskError, Client, Unreachable};
 use crate::config::file::ConfigError;
 use crate::config::paths::PathsError;
 use crate::provider::keys::KeyError;
 use crate::token::TokensError;
 
-/// How the program ends.
+/// An exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exit(u8);
 
 impl Exit {
-    /// Everything was done.
+    /// Success.
     pub(crate) const SUCCESS: Self = Self(0);
-    /// Something failed.
+    /// Failure.
     pub(crate) const FAILURE: Self = Self(1);
-    /// The user stopped it.
+    /// Cancelled by the user.
     pub(crate) const CANCELLED: Self = Self(2);
-    /// It was asked for in a way that cannot be understood.
+    /// Bad usage.
     pub(crate) const USAGE: Self = Self(64);
     /// The daemon cannot be reached or started.
     pub(crate) const UNAVAILABLE: Self = Self(69);
-    /// The time of `push wait` is over.
+    /// The timeout of `push wait` has expired.
     pub(crate) const TIMED_OUT: Self = Self(124);
-    /// Whoever read the output went before the run was over.
+    /// The reader of the output closed it before the run ended.
     pub(crate) const BROKEN_PIPE: Self = Self(141);
 
-    /// Returns the exit code that the daemon derived from a run; nothing is guessed.
+    /// Returns the exit code that the daemon derived from a run.
     ///
-    /// A code outside a byte cannot be told and counts as failure.
+    /// A code that does not fit into a byte counts as a failure.
     pub(crate) fn of_run(hint: Option<u64>) -> Self {
         hint.and_then(|code| u8::try_from(code).ok()).map_or(Self::FAILURE, Self)
     }
@@ -49,16 +50,16 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a verb ended early.
+/// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
-    /// The daemon refused or is out of reach.
+    /// The daemon refused a request or cannot be reached.
     #[error(transparent)]
     Ask(#[from] AskError),
-    /// It was asked for in a way that cannot be understood.
+    /// The command line is not valid.
     #[error("{0}")]
     Usage(String),
-    /// A name stands for nothing, or for too much.
+    /// An id or name cannot be resolved, or is ambiguous.
     #[error(transparent)]
     Name(#[from] NameError),
     /// The output cannot be written.
@@ -67,92 +68,108 @@ pub(crate) enum CliError {
     /// A file or directory cannot be used.
     #[error("cannot {action} {what}")]
     File {
-        /// What was tried.
+        /// The action, as a verb.
         action: &'static str,
-        /// With what.
+        /// The file or object.
         what: String,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
-    /// Nobody knows where the daemon would be.
+    /// The paths of the daemon cannot be determined.
     #[error(transparent)]
     Paths(#[from] PathsError),
-    /// The configuration has a mistake.
+    /// The configuration is not valid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// Tokens cannot be read or changed.
     #[error(transparent)]
     Token(#[from] TokensError),
-    /// A key cannot be put away.
+    /// A key cannot be stored.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// A variable names a provider that nobody knows.
-    #[error("{variable} is {name}, which is neither built in nor in the configuration")]
+    /// An environment variable names an unknown provider.
+    #[error("{variable} names the provider {name}, which is neither built in nor configured")]
     UnknownProvider {
         /// The variable.
         variable: &'static str,
-        /// What it holds.
+        /// Its value.
         name: String,
     },
-    /// The events that say how a run ended are gone.
-    #[error("how the run ended is no longer known: its events are gone")]
+    /// The events with the outcome of the run are lost.
+    #[error("the outcome of the run is unknown: its events are lost")]
     OutcomeGone,
-    /// There is nothing to wait for.
-    #[error("{session} has not run anything yet")]
+    /// The session has no run to wait for.
+    #[error("session {session} has no run yet")]
     NoRun {
         /// The session.
         session: String,
     },
-    /// The daemon does not answer somebody who wants to stop.
-    #[error("pushd did not answer, so the run may go on; `push cancel {session}` stops it")]
+    /// The daemon did not answer the cancellation.
+    #[error("pushd did not answer, so the run may continue; `push cancel {session}` cancels it")]
     NotCancelled {
         /// The session.
         session: String,
     },
-    /// No summary came of it.
-    #[error("{session} was not summarised: {message}")]
+    /// The daemon is stopped, so the run cannot be cancelled.
+    #[error(
+        "pushd is stopped, so no step of the run is running; if the run is unfinished it continues at the next start, \
+         and `push cancel {session}` cancels it"
+    )]
+    DaemonStopped {
+        /// The session.
+        session: String,
+    },
+    /// The compaction failed.
+    #[error("cannot compact session {session}: {message}")]
     NotCompacted {
         /// The session.
         session: String,
-        /// Why.
+        /// The reason.
         message: String,
     },
-    /// The daemon did not go.
-    #[error("pushd did not stop; `push daemon stop --force` ends it at once")]
+    /// The daemon did not exit.
+    #[error("pushd did not stop; `push daemon stop --force` kills it")]
     StillThere,
-    /// Something runs that would be cut short.
-    #[error("{}; `push purge --force` cuts short what is active", if *count == 1 { "1 run is active".to_owned() } else { format!("{count} runs are active") })]
+    /// Active runs would be interrupted.
+    #[error("{}; `push purge --force` stops active runs", if *count == 1 { "1 run is active".to_owned() } else { format!("{count} runs are active") })]
     RunsActive {
-        /// How many.
+        /// The number of active runs.
         count: u64,
     },
-    /// A daemon at another socket uses the same state, or one has just been started.
+    /// A daemon at another socket uses the same state, or a daemon was just started.
     #[error("another daemon holds {lock}; stop it first")]
     StateInUse {
         /// Its lock.
         lock: String,
     },
-    /// There is no log.
-    #[error("no log in {directory}")]
+    /// There is no log file.
+    #[error("there is no log file in {directory}")]
     NoLog {
-        /// Where it would be.
+        /// The directory of the logs.
         directory: String,
     },
 }
 
 impl CliError {
-    /// Returns how the program ends.
+    /// Returns the error for a run that could not be cancelled.
+    pub(crate) fn not_cancelled(client: &Client, session: &str) -> Self {
+        let session = plain_line(session);
+        if client.awaits_start() { Self::DaemonStopped { session } } else { Self::NotCancelled { session } }
+    }
+
+    /// Returns the exit code.
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Usage(_) | Self::NoRun { .. } | Self::Ask(AskError::TooLong { .. }) => Exit::USAGE,
-            // 1 would say that a run of that session has failed.
+            // 1 would mean that a run of that session failed.
             Self::Name(error) if error.what() == ids::SESSION => Exit::USAGE,
-            // Several fit, and one has to be named.
+            // Several match, so the command line has to be more precise.
             Self::Name(NameError::Several { .. } | NameError::Ambiguous { .. }) => Exit::USAGE,
             Self::Ask(AskError::Refused(fault)) if fault.code == "SESSION_NOT_FOUND" => Exit::USAGE,
-            Self::Ask(AskError::Unreachable(_)) | Self::Paths(_) | Self::NotCancelled { .. } => {
-                Exit::UNAVAILABLE
-            }
+            Self::Ask(AskError::Unreachable(_))
+            | Self::Paths(_)
+            | Self::NotCancelled { .. }
+            | Self::DaemonStopped { .. } => Exit::UNAVAILABLE,
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::SUCCESS,
             Self::Ask(AskError::Refused(_) | AskError::Unanswered { .. })
             | Self::Name(_)
@@ -171,30 +188,30 @@ impl CliError {
         }
     }
 
-    /// Returns whether nobody needs to be told: the reader of the output went away.
+    /// Returns whether the reader closed the output, which is not reported.
     pub(crate) fn is_quiet(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
-    /// Returns whether no daemon runs.
+    /// Returns whether the daemon is not running.
     pub(crate) const fn is_not_running(&self) -> bool {
         matches!(self, Self::Ask(AskError::Unreachable(Unreachable::NotRunning)))
     }
 
-    /// Returns what the user could do about it.
+    /// Returns a hint for the user.
     pub(crate) fn hint(&self) -> Option<&'static str> {
         if let Self::Name(NameError::UnknownSession { .. }) = self {
             return Some("`push sessions` lists the sessions");
         }
         let Self::Ask(AskError::Refused(fault)) = self else { return None };
         match fault.code.as_str() {
-            "RUN_IN_PROGRESS" => {
-                Some("a run is active: `push queue` sends it afterwards, `push steer` speaks into it")
-            }
+            "RUN_IN_PROGRESS" => Some(
+                "a run is active: `push queue` sends the message after it, `push steer` sends it to the active run",
+            ),
             "SESSION_NOT_FOUND" => Some("`push sessions` lists the sessions"),
-            "APPROVAL_NOT_FOUND" | "APPROVAL_EXPIRED" => Some("`push approvals` lists what waits"),
+            "APPROVAL_NOT_FOUND" | "APPROVAL_EXPIRED" => Some("`push approvals` lists pending approvals"),
             "PROVIDER_NOT_CONFIGURED" => {
-                Some("without a model, `--provider playbook` runs the steps of the message")
+                Some("without a model, `--provider playbook` runs the steps in the message")
             }
             _ => None,
         }

@@ -1,16 +1,16 @@
-//! Questions of a model with something to fill in: how they are shown, and what somebody types means.
+//! Forms: questions of a model with fields to fill in. Renders them and parses typed answers.
 //!
-//! Pure. The daemon decides whether an answer fits; here only what was typed is turned into one.
+//! Pure. The daemon validates answers; this module only turns typed text into a JSON value.
 
 use serde_json::{Map, Value};
 
 use super::phrase::field;
 use super::plain::plain_line;
 
-/// What somebody types who does not want to answer.
+/// Typed to dismiss a form.
 pub(crate) const DISMISS: &str = "/dismiss";
 
-/// What is to be filled in.
+/// A form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Form {
     method: String,
@@ -26,7 +26,7 @@ struct Entry {
 }
 
 impl Form {
-    /// Reads a form from what the daemon says of it.
+    /// Reads a form from its payload.
     pub(crate) fn read(form: &Value) -> Self {
         let fields = form.get("fields").and_then(Value::as_array);
         let entry = |entry: &Value| Entry {
@@ -41,14 +41,14 @@ impl Form {
         }
     }
 
-    /// Returns the question for somebody who types.
+    /// Returns the prompt.
     pub(crate) fn prompt(&self) -> String {
         match self.method.as_str() {
             "select" => {
                 let numbered = self.options.iter().enumerate();
                 let numbered: Vec<_> =
                     numbered.map(|(at, option)| format!("{} {}", at + 1, plain_line(option))).collect();
-                format!("which one? [{}, or {DISMISS}]", numbered.join(", "))
+                format!("choose one: [{}, or {DISMISS}]", numbered.join(", "))
             }
             "confirm" => format!("yes or no? [y/n, or {DISMISS}]"),
             "interview" => format!("your answers, as a JSON object, or {DISMISS}:"),
@@ -56,7 +56,7 @@ impl Form {
         }
     }
 
-    /// Returns what is shown of it below the question, line by line; still foreign text.
+    /// Returns the options and fields as lines; not sanitized.
     pub(crate) fn lines(&self) -> Vec<String> {
         let options = self.options.iter().enumerate().map(|(at, option)| format!("{}. {option}", at + 1));
         let fields = self.fields.iter().map(|entry| {
@@ -71,7 +71,7 @@ impl Form {
         options.chain(fields).collect()
     }
 
-    /// Returns what a typed line answers; none when it answers nothing.
+    /// Parses a typed line; none if it is not a valid answer.
     pub(crate) fn typed(&self, line: &str) -> Option<Value> {
         match self.method.as_str() {
             "select" => {
@@ -87,28 +87,30 @@ impl Form {
             },
             "interview" => self.interview(line),
             "input" | "editor" => (!line.is_empty()).then(|| Value::from(line)),
-            // Of a kind that is not known here: whatever it is, or the words.
+            // An unknown method: JSON if it parses, else the text.
             _ => (!line.is_empty()).then(|| serde_json::from_str(line).unwrap_or_else(|_| Value::from(line))),
         }
     }
 
-    /// Returns what an answer on the command line means, or what it should have been.
+    /// Parses an answer of the command line, or returns what a valid answer is.
     pub(crate) fn given(&self, answer: &str) -> Result<Value, String> {
         if matches!(self.method.as_str(), "input" | "editor") {
             return Ok(Value::from(answer));
         }
         self.typed(answer).ok_or_else(|| match self.method.as_str() {
-            "select" => format!("{answer:?} is none of {}", plain_line(&self.options.join(", "))),
+            "select" => {
+                format!("{answer:?} is not an option; choose one of {}", plain_line(&self.options.join(", ")))
+            }
             "confirm" => format!("{answer:?} is neither yes nor no"),
             "interview" => {
                 let names: Vec<_> = self.fields.iter().map(|entry| entry.name.as_str()).collect();
                 format!("the answer must be a JSON object with {}", plain_line(&names.join(", ")))
             }
-            _ => "an answer says something".to_owned(),
+            _ => "the answer is empty".to_owned(),
         })
     }
 
-    /// An interview of one field may be answered by a plain line.
+    /// Parses the answer to an interview. One with a single field also accepts plain text.
     fn interview(&self, line: &str) -> Option<Value> {
         match (serde_json::from_str::<Value>(line), self.fields.as_slice()) {
             (Ok(Value::Object(answers)), _) => Some(Value::Object(answers)),
@@ -161,7 +163,10 @@ mod tests {
     #[test]
     fn a_wrong_answer_says_what_a_right_one_is() {
         let form = Form::read(&json!({"method": "select", "options": ["red", "blue"]}));
-        assert_eq!(form.given("green"), Err("\"green\" is none of red, blue".to_owned()));
+        assert_eq!(
+            form.given("green"),
+            Err("\"green\" is not an option; choose one of red, blue".to_owned())
+        );
         let form = Form::read(&json!({"method": "interview", "fields": [{"name": "a"}, {"name": "b"}]}));
         assert_eq!(form.given("x"), Err("the answer must be a JSON object with a, b".to_owned()));
         assert_eq!(Form::read(&json!({"method": "editor"})).given(""), Ok(json!("")));

@@ -1,4 +1,5 @@
-//! What lies in the directories for state, logs and private caches: ours by its name, or somebody else's.
+//! Lists the files in the directories for state, logs and private caches, and tells pushd's files from others by
+//! name.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,39 +7,39 @@ use std::path::{Path, PathBuf};
 use crate::config::paths::Paths;
 use crate::sandbox::caches;
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The journal and what belongs to it.
+    /// The journal and its auxiliary files.
     Journal,
     /// A damaged journal that was set aside.
     SetAside,
-    /// Tokens that `push token` made.
+    /// Tokens of `push token`.
     Token,
-    /// Approvals that were given for always.
+    /// Remembered approvals.
     Grant,
-    /// A log.
+    /// A log file.
     Log,
-    /// Private copies of caches, a directory for each workspace.
+    /// The private caches of a workspace, which are a directory.
     Cache,
-    /// A lock, which is never removed: removing a lock lets two hold it.
+    /// A lock file. It is never removed: if a held lock file is removed, a second process can lock its successor.
     Lock,
-    /// Not ours.
+    /// Not a file of pushd.
     Foreign,
 }
 
 /// A file in one of the directories.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Holding {
-    /// Where.
+    /// Its path.
     pub(crate) path: PathBuf,
-    /// What.
+    /// Its kind.
     pub(crate) kind: Kind,
-    /// How large.
+    /// Its size.
     pub(crate) bytes: u64,
 }
 
-/// Returns what there is; a directory that cannot be read counts as empty.
+/// Lists the files of state and logs; a directory that cannot be read counts as empty.
 pub(crate) fn all(paths: &Paths) -> Vec<Holding> {
     let mut found = within(&paths.state, in_state);
     found.extend(within(&paths.logs, in_logs));
@@ -46,7 +47,7 @@ pub(crate) fn all(paths: &Paths) -> Vec<Holding> {
     found
 }
 
-/// Adds up what is of a kind: how many files, how many bytes.
+/// Returns the number of files of a kind and their total size.
 pub(crate) fn sum(holdings: &[Holding], kind: Kind) -> (usize, u64) {
     let of_kind = holdings.iter().filter(|holding| holding.kind == kind);
     of_kind.fold((0, 0), |(files, bytes), holding| (files + 1, bytes.saturating_add(holding.bytes)))
@@ -67,7 +68,7 @@ fn within(directory: &Path, kind: fn(&str) -> Kind) -> Vec<Holding> {
     entries.map(holding).collect()
 }
 
-/// Returns the private caches of workspaces, each with the size of everything in it, which takes a while to count.
+/// Lists the private caches of workspaces with their total size. It walks all directories, which takes a while.
 pub(crate) fn private_caches(paths: &Paths) -> Vec<Holding> {
     let entries = fs::read_dir(paths.caches()).into_iter().flatten().flatten();
     let holding = |entry: fs::DirEntry| {
@@ -95,7 +96,7 @@ fn in_state(name: &str) -> Kind {
         "tokens.json" | "tokens.lock" => Kind::Token,
         "approvals.json" => Kind::Grant,
         _ if name.starts_with("pushd.db.damaged-") => Kind::SetAside,
-        // Left by a salvage that was cut short.
+        // Left by an interrupted salvage.
         _ if name.starts_with("pushd.db.salvage-") => Kind::SetAside,
         _ => Kind::Foreign,
     }

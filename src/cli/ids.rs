@@ -1,4 +1,4 @@
-//! Names as people type them: whole, shortened to any unique beginning, the handle of a list, the name of a session, or `@last`.
+//! Resolves typed ids: a complete id, a unique prefix, the handle of a session, its name, or `@last`.
 
 use std::path::{Path, PathBuf};
 
@@ -8,60 +8,60 @@ use super::exit::CliError;
 use super::phrase::field;
 use crate::client::{Client, Repository, Request};
 
-/// What a session is called in messages.
+/// The word for a session in messages.
 pub(crate) const SESSION: &str = "session";
 
-/// Why a typed name stands for nothing.
+/// Why a typed id or name cannot be resolved.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NameError {
-    /// Nothing begins like that.
-    #[error("no {what} begins with {typed:?}")]
+    /// No id has this prefix.
+    #[error("no {what} has an id that starts with {typed:?}")]
     Unknown {
-        /// A kind of thing.
+        /// The kind of object.
         what: &'static str,
         /// What was typed.
         typed: String,
     },
-    /// More than one thing begins like that.
-    #[error("{typed:?} could be {}", .candidates.join(", "))]
+    /// Several ids have this prefix.
+    #[error("{typed:?} is ambiguous: {}", .candidates.join(", "))]
     Ambiguous {
-        /// A kind of thing.
+        /// The kind of object.
         what: &'static str,
         /// What was typed.
         typed: String,
-        /// What it could be.
+        /// The matching ids.
         candidates: Vec<String>,
     },
-    /// No session is called like that.
-    #[error("no session has the name, the handle or the id {typed:?}")]
+    /// No session matches.
+    #[error("no session has the name, handle or id {typed:?}")]
     UnknownSession {
         /// What was typed.
         typed: String,
     },
-    /// No session was started in this repository or directory.
-    #[error("there is no session of this directory{}", if *.others == 0 { "" } else { "; `@last-any` is the latest of all" })]
+    /// No session belongs to this repository or directory.
+    #[error("no session belongs to this directory{}", if *.others == 0 { "" } else { "; `@last-any` is the latest of all" })]
     NoneHere {
-        /// How many there are elsewhere.
+        /// The number of sessions elsewhere.
         others: usize,
     },
-    /// There is none at all.
+    /// No such object exists.
     #[error("there is no {what}")]
     None {
-        /// A kind of thing.
+        /// The kind of object.
         what: &'static str,
     },
-    /// There are several, and none was named.
+    /// Several exist, and none was named.
     #[error("there is more than one {what}; name one of {}", .candidates.join(", "))]
     Several {
-        /// A kind of thing.
+        /// The kind of object.
         what: &'static str,
-        /// What there is.
+        /// The existing ids.
         candidates: Vec<String>,
     },
 }
 
 impl NameError {
-    /// Returns the kind of thing that was named.
+    /// Returns the kind of object.
     pub(crate) const fn what(&self) -> &'static str {
         match self {
             Self::Unknown { what, .. }
@@ -73,9 +73,9 @@ impl NameError {
     }
 }
 
-/// Finds the one of `known` that `typed` stands for.
+/// Resolves `typed` to one of the known ids.
 ///
-/// The part before the underscore may be left out. A whole name wins over names that it begins.
+/// The prefix up to the underscore may be left out. A complete id takes precedence over ids that start with it.
 pub(crate) fn choose(
     what: &'static str,
     prefix: &str,
@@ -99,18 +99,18 @@ pub(crate) fn choose(
     }
 }
 
-/// Returns the beginning of a name that is enough to call it by, as long as nothing else began in the same moment.
+/// Returns a prefix of an id that is long enough to be unique, unless others were created at the same time.
 pub(crate) fn short(id: &str) -> &str {
     let rest = id.find('_').map_or(0, |at| at + 1);
     id.get(..rest + ENOUGH).unwrap_or(id)
 }
 
-/// Returns the short handle of a session: the end of its id, which chance has made.
+/// Returns the handle of a session: the last characters of its id, which are random.
 pub(crate) fn handle(id: &str) -> String {
     handle_of(id, LONGEST_HANDLE)
 }
 
-/// Returns the handles by which each of these sessions can be told from the others.
+/// Returns the shortest handles that are unique among these sessions.
 pub(crate) fn handles(ids: &[String]) -> Vec<String> {
     let handle = |id: &String| {
         let is_shared = |handle: &str| ids.iter().filter(|other| has_handle(other, handle)).nth(1).is_some();
@@ -134,16 +134,16 @@ fn has_handle(id: &str, typed: &str) -> bool {
         && id.get(id.len() - length..).is_some_and(|end| end.eq_ignore_ascii_case(typed))
 }
 
-/// How many characters a handle has.
+/// The length of a handle.
 const SHORTEST_HANDLE: usize = 4;
 const LONGEST_HANDLE: usize = 6;
-/// How the id of a session begins.
+/// The prefix of session ids.
 const SESSION_PREFIX: &str = "sess_";
 
-/// How much of a name is shown: the moment it was made in, and a little chance.
+/// How many characters of an id are shown after its prefix: the timestamp and two random characters.
 const ENOUGH: usize = 12;
 
-/// Returns the only one there is.
+/// Returns the only known id.
 pub(crate) fn only(what: &'static str, known: &[String]) -> Result<String, NameError> {
     match known {
         [] => Err(NameError::None { what }),
@@ -152,13 +152,13 @@ pub(crate) fn only(what: &'static str, known: &[String]) -> Result<String, NameE
     }
 }
 
-/// Returns the texts under `name` of the objects in a list.
+/// Returns the string field `name` of every object in a list.
 pub(crate) fn column(list: &Value, name: &str) -> Vec<String> {
     let items = list.as_array().map(Vec::as_slice).unwrap_or_default();
     items.iter().filter_map(|item| item.get(name)?.as_str()).map(str::to_owned).collect()
 }
 
-/// A session, as far as it can be named.
+/// The properties of a session by which it can be named.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct KnownSession {
     id: String,
@@ -169,7 +169,7 @@ struct KnownSession {
     opened_at: u64,
 }
 
-/// Finds the session that `typed` stands for: its id or a beginning of it, its handle, its name, or the latest one.
+/// Resolves a session: by id or unique prefix, handle, name, `@last` or `@last-any`.
 pub(crate) async fn session(client: &mut Client, typed: &str) -> Result<String, CliError> {
     if is_whole(SESSION_PREFIX, typed) {
         return Ok(typed.to_owned());
@@ -200,7 +200,7 @@ async fn every_session(client: &mut Client) -> Result<Vec<KnownSession>, CliErro
     }
 }
 
-/// How many sessions are asked for at once.
+/// How many sessions one request lists.
 const PAGE: u64 = 100;
 
 impl KnownSession {
@@ -215,7 +215,7 @@ impl KnownSession {
         }
     }
 
-    /// Whether it belongs to the repository at `root`, or, without one, to the directory `here`.
+    /// Returns whether it belongs to the repository at `root` or, without one, to the directory `here`.
     fn is_in(&self, here: &Path, root: Option<&Path>) -> bool {
         match root {
             Some(root) => self.repository.as_deref() == Some(root) || self.directory.starts_with(root),
@@ -228,13 +228,14 @@ impl KnownSession {
     }
 }
 
-/// Returns the session that was started last; of two in the same millisecond the greater id, as the daemon's own rise with time.
+/// Returns the session that was started last. Of two in the same millisecond it is the one with the greater id,
+/// because ids of the daemon are time-ordered.
 fn latest(known: &[KnownSession], is_meant: impl Fn(&KnownSession) -> bool) -> Option<String> {
     let meant = known.iter().filter(|session| is_meant(session));
     meant.max_by_key(|session| (session.opened_at, &session.id)).map(|session| session.id.clone())
 }
 
-/// Finds the session that is called like that; a whole id or name wins over beginnings and handles.
+/// Finds a session; a complete id or name takes precedence over prefixes and handles.
 fn named(typed: &str, known: &[KnownSession]) -> Result<String, NameError> {
     let longer = format!("{SESSION_PREFIX}{typed}");
     let begins = |id: &str| !typed.is_empty() && (id.starts_with(typed) || id.starts_with(&longer));
@@ -256,9 +257,9 @@ fn named(typed: &str, known: &[KnownSession]) -> Result<String, NameError> {
     Err(NameError::UnknownSession { typed: typed.to_owned() })
 }
 
-/// Returns whether a name has the full length of one of ours, so that there is nothing to look up.
+/// Returns whether this is a complete id of the daemon, which needs no lookup.
 fn is_whole(prefix: &str, typed: &str) -> bool {
-    // Sessions of earlier versions have no second part.
+    // Session ids of earlier versions have no second part.
     let is_ours = |rest: &str| match rest.split_once('_') {
         None => rest.len() == 26,
         Some((moment, chance)) => moment.len() == 26 && chance.len() == LONGEST_HANDLE,
@@ -312,7 +313,7 @@ mod tests {
         assert_eq!(named("02", &known), Ok(known[2].id.clone()));
         assert_eq!(named("sess_02", &known), Ok(known[2].id.clone()));
         let Err(NameError::Ambiguous { candidates, .. }) = named("docs", &known) else {
-            panic!("it is clear")
+            panic!("not ambiguous")
         };
         assert_eq!(candidates, [known[0].described(), known[2].described()]);
         assert!(matches!(named("01", &known), Err(NameError::Ambiguous { .. })));
@@ -337,7 +338,7 @@ mod tests {
         assert_eq!(here("/r/b", Some("/r")).as_deref(), Some("s2"));
         assert_eq!(here("/other", None).as_deref(), Some("s3"));
         assert_eq!(here("/r/b", None), None);
-        // Other protocols let their clients choose ids.
+        // In other protocols clients choose the ids.
         let later = KnownSession { opened_at: 7, ..session("a", "/other", "") };
         assert_eq!(latest(&[later, session("z", "/other", "")], |_| true).as_deref(), Some("a"));
     }

@@ -1,4 +1,4 @@
-//! Lines that somebody types, and signals that somebody sends.
+//! Typed lines and signals.
 
 use std::io::BufRead;
 use std::thread;
@@ -10,17 +10,35 @@ use super::console::Console;
 pub(crate) use super::os::{Interrupts, Unseen};
 use super::os::{discard_typed, is_foreground};
 
-/// How long a daemon is waited for by somebody who wants to stop.
+/// What a signal requests of a client that follows a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StopRequest {
+    /// Cancel the run.
+    Cancel,
+    /// Exit and let the run continue.
+    Detach,
+}
+
+/// What SIGTERM requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnTerminate {
+    /// Cancel the run, for a script that follows it to its end.
+    Cancel,
+    /// Exit and let the run continue, as when the terminal is closed.
+    Detach,
+}
+
+/// How long to wait for the daemon after a request to stop.
 pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The lines of standard input.
 ///
-/// A thread waits for them, since a terminal cannot be waited for otherwise on every system; it ends with the process.
+/// A thread reads them, since not every system can poll a terminal; the thread ends with the process.
 #[derive(Debug)]
 pub(crate) struct TypedLines(mpsc::Receiver<String>);
 
 impl TypedLines {
-    /// Begins to read, if somebody types here and now.
+    /// Starts reading, if standard input is a terminal and this process is in its foreground.
     pub(crate) fn start(console: &Console) -> Option<Self> {
         (console.input_is_terminal && is_foreground()).then(Self::read)
     }
@@ -29,7 +47,7 @@ impl TypedLines {
         let (send, receive) = mpsc::channel(16);
         thread::spawn(move || {
             for line in std::io::stdin().lock().lines() {
-                // A terminal that cannot be read has not ended: nobody has pressed Ctrl-D.
+                // A read error is not the end of the input: only Ctrl-D detaches.
                 let Ok(line) = line else {
                     loop {
                         thread::park();
@@ -43,13 +61,13 @@ impl TypedLines {
         Self(receive)
     }
 
-    /// Drops what was typed before there was a question: it cannot be the answer.
+    /// Drops what was typed before the prompt, since it cannot be the answer.
     pub(crate) fn discard(&mut self) {
         discard_typed();
         while self.0.try_recv().is_ok() {}
     }
 
-    /// Returns the next line; none at the end. Giving it up half-way loses nothing.
+    /// Returns the next line; none at the end. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<String> {
         self.0.recv().await
     }

@@ -1,8 +1,8 @@
-//! A run as JUnit XML, for what collects test results.
+//! Renders a run as JUnit XML.
 //!
-//! Pure. The run is a suite: itself, its acceptance criteria and what was not approved are its cases. A case fails
-//! exactly where the run's exit code has its reason, so that nobody finds a green report beside a red job. Foreign text
-//! is made harmless, shortened and escaped.
+//! Pure. The run is a test suite. Its test cases are the run itself, its acceptance criteria and its denials. At
+//! least one case fails if and only if the exit code of the run is not 0. Untrusted text is sanitized, truncated and
+//! escaped.
 
 use std::fmt::Write;
 
@@ -12,12 +12,12 @@ use super::phrase::{field, refused_by};
 use super::plain::plain;
 use super::report::{Check, Denial, Progress, Report};
 
-/// How much of an output is kept, in bytes.
+/// The longest output, in bytes.
 const CONTENT: usize = 64 * 1024;
-/// How much of a name or a message is kept, in bytes.
+/// The longest name or message, in bytes.
 const ATTRIBUTE: usize = 1024;
 
-/// Returns the report of a run, also of one whose end was not seen.
+/// Returns the report of a run, also of one whose end was not received.
 pub(crate) fn write(report: &Report) -> String {
     let cases = cases(report);
     let count = |wanted: fn(&Verdict) -> bool| cases.iter().filter(|case| wanted(&case.verdict)).count();
@@ -44,7 +44,7 @@ pub(crate) fn write(report: &Report) -> String {
     xml
 }
 
-/// One case.
+/// One test case.
 struct Case {
     class: &'static str,
     name: String,
@@ -52,15 +52,15 @@ struct Case {
     verdict: Verdict,
 }
 
-/// What became of a case.
+/// The result of a test case.
 enum Verdict {
-    /// It went well.
+    /// It passed.
     Passed,
-    /// It did not.
+    /// It failed.
     Failed { sort: String, message: String, output: String },
-    /// It was not tried.
+    /// It was not run.
     Skipped { message: String },
-    /// Nobody saw its end.
+    /// Its end was not received.
     Unknown,
 }
 
@@ -87,7 +87,7 @@ impl Case {
             }
             Verdict::Unknown => writeln!(
                 xml,
-                ">\n      <error type=\"unknown\" message=\"how the run ended was not seen\"/>\n    </testcase>"
+                ">\n      <error type=\"unknown\" message=\"the outcome of the run is unknown: its end was not received\"/>\n    </testcase>"
             ),
         };
     }
@@ -103,7 +103,7 @@ fn cases(report: &Report) -> Vec<Case> {
     cases
 }
 
-/// The run itself; that a criterion failed is said there and not here again.
+/// The test case of the run itself; it passes if only acceptance criteria failed, because they have their own cases.
 fn run_case(report: &Report) -> Case {
     let completion = report.completion();
     let (outcome, reason) = (field(completion, "outcome"), field(completion, "reason"));
@@ -124,12 +124,12 @@ fn run_case(report: &Report) -> Case {
 
 fn check_case(check: &Check, result: Option<&Value>) -> Case {
     let verdict = match result {
-        None => Verdict::Skipped { message: "not checked, because the run did not get there".to_owned() },
+        None => Verdict::Skipped { message: "not checked, because the run ended before".to_owned() },
         Some(result) if result.get("passed").and_then(Value::as_bool).unwrap_or_default() => Verdict::Passed,
         Some(result) => {
             let message = match result.get("exitCode").and_then(Value::as_i64) {
                 Some(code) => format!("exit code {code}"),
-                None => "it did not end by itself".to_owned(),
+                None => "the check was stopped".to_owned(),
             };
             Verdict::Failed { sort: "acceptance".to_owned(), message, output: field(result, "output") }
         }
@@ -174,7 +174,7 @@ fn seconds(millis: Option<u64>) -> String {
     format!("{}.{:03}", millis / 1000, millis % 1000)
 }
 
-/// When the run began, as the attribute wants it: in UTC, without saying so.
+/// Returns the start of the run as JUnit wants it: UTC without a zone.
 fn timestamp(report: &Report) -> String {
     let Some(millis) = report.times().0 else { return String::new() };
     let (days, second) = (millis / 86_400_000, millis / 1000 % 86_400);
@@ -183,7 +183,7 @@ fn timestamp(report: &Report) -> String {
     format!(" timestamp=\"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}\"")
 }
 
-/// Returns the date so many days after the first of January 1970.
+/// Converts days since 1970-01-01 to a date.
 fn date(mut days: u64) -> (u64, u64, u64) {
     let is_leap =
         |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
@@ -209,12 +209,12 @@ fn date(mut days: u64) -> (u64, u64, u64) {
     (year, month, days + 1)
 }
 
-/// Returns foreign text as the content of an element.
+/// Returns untrusted text as the content of an element.
 fn content(text: &str) -> String {
     escape(&bounded(&plain(text), CONTENT), "\n")
 }
 
-/// Returns foreign text as an attribute, in which a bare line break would become a blank.
+/// Returns untrusted text as an attribute value, where XML parsers turn a plain line break into a space.
 fn attribute(text: &str) -> String {
     escape(&bounded(&plain(text), ATTRIBUTE), "&#10;")
 }
@@ -228,7 +228,7 @@ fn escape(text: &str, line_break: &str) -> String {
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             '\n' => safe.push_str(line_break),
-            // XML has no way to write these at all.
+            // XML cannot represent these characters.
             '\u{fffe}' | '\u{ffff}' => {}
             _ if c.is_control() && c != '\t' => {}
             _ => safe.push(c),
@@ -237,7 +237,7 @@ fn escape(text: &str, line_break: &str) -> String {
     safe
 }
 
-/// Returns the beginning and the end of what is too long.
+/// Removes the middle of a text that is too long.
 fn bounded(text: &str, longest: usize) -> String {
     if text.len() <= longest {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! Reports of runs, as what reads them would.
+//! Tests of the JUnit XML report.
 
 use serde_json::json;
 
@@ -97,7 +97,7 @@ fn what_was_denied_is_listed_and_only_a_denied_run_fails() {
             "{xml}"
         );
         assert!(xml.contains("name=\"command: rm -rf /\""), "{xml}");
-        assert!(xml.contains("<skipped message=\"nobody answered in time (appr_1)\"/>"), "{xml}");
+        assert!(xml.contains("<skipped message=\"the approval timed out (appr_1)\"/>"), "{xml}");
     }
 }
 

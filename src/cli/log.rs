@@ -1,4 +1,4 @@
-//! `push log`: what happened in a session.
+//! `push log`: prints the events of a session.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::ids;
 use super::view::Echo;
 use crate::client::{Access, Client, Event};
 
-/// Show what happened in a session
+/// Show the history of a session
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  push log @last\n  push log @last --jsonl | jq -r 'select(.type==\"tool_call\").payload.args'\n  push log @last --follow"
@@ -19,18 +19,18 @@ pub(crate) struct LogArgs {
     /// The session
     #[arg(default_value = "@last")]
     session: String,
-    /// Every event as a line of JSON
+    /// Print every event as a line of JSON
     #[arg(long)]
     jsonl: bool,
-    /// Go on with what happens
+    /// Keep printing new events
     #[arg(long, short)]
     follow: bool,
 }
 
-/// How long the daemon may be silent before what it has sent is all there is.
+/// How long the daemon may send nothing before the history counts as complete.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// Shows the history of a session.
+/// Prints the history of a session.
 pub(crate) async fn run(args: LogArgs, context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
     let session = ids::session(&mut client, &args.session).await?;
@@ -41,7 +41,7 @@ pub(crate) async fn run(args: LogArgs, context: &mut Context) -> Result<Exit, Cl
         let event = if args.follow {
             client.next().await?
         } else {
-            // The newest number may be one that was given to another listener alone.
+            // The last seq may belong to an event for another subscriber only.
             match timeout(QUIET, client.next()).await {
                 Ok(event) => event?,
                 Err(_) => break,
@@ -64,9 +64,9 @@ fn show(view: &mut super::view::View, event: &Event, context: &mut Context) -> R
     Ok(context.console.text(&text)?)
 }
 
-/// Attaches from the first event that is still kept, and returns the newest.
+/// Attaches from the earliest retained event and returns the last seq.
 ///
-/// Where the daemon does not say which one that is, its snapshot stands for what is gone.
+/// If the daemon does not name the earliest seq, its snapshot replaces the lost events.
 async fn attach_to_what_is_kept(client: &mut Client, session: &str) -> Result<u64, CliError> {
     let attached = client.attach(session, 0, Access::ReadOnly).await?;
     if !attached.gap {
@@ -79,7 +79,7 @@ async fn attach_to_what_is_kept(client: &mut Client, session: &str) -> Result<u6
     Ok(client.attach(session, seen, Access::ReadOnly).await?.to.max(1))
 }
 
-/// Reads from the warning about a gap which event is the first that is still kept.
+/// Reads the earliest retained seq from a gap warning.
 fn earliest(event: &Event) -> Option<u64> {
     let (before, number) = event.text("detail").rsplit_once(' ')?;
     if event.text("code") == "EVENT_GAP" && before.ends_with("earliest retained seq is") {

@@ -1,6 +1,7 @@
-//! The message of a verb: as it was typed, from standard input, from a file, or typed and followed by standard input.
+//! Reads the message of a verb: from the command line, from standard input, from a file, or from the command line
+//! followed by standard input.
 //!
-//! Nothing longer is read than the daemon takes.
+//! It never reads more than the daemon accepts.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -17,26 +18,27 @@ use super::phrase::size;
 use crate::client::MESSAGE_BYTES;
 use crate::provider::playbook::parse;
 
-/// How long the first bytes of standard input are waited for where a message was typed as well.
+/// How long to wait for the first byte of standard input if the command line has a message too.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The message of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     text: String,
-    /// What standard input held besides.
+    /// The content of standard input, in addition to the text.
     input: Option<String>,
 }
 
 impl Message {
-    /// Takes a text as it is.
+    /// Creates a message from a text.
     pub(crate) fn typed(text: impl Into<String>) -> Self {
         Self { text: text.into(), input: None }
     }
 
-    /// Returns the whole message.
+    /// Returns the complete message.
     ///
-    /// Standard input that comes with a typed message is material, so that a playbook shows it and runs nothing of it.
+    /// Standard input in addition to a typed message is data: for a playbook it is put into a fenced block, so that
+    /// nothing in it runs.
     pub(crate) fn text_for(&self, source: AnswerSource) -> String {
         let Some(input) = &self.input else { return self.text.clone() };
         let text = self.text.trim_end_matches('\n');
@@ -46,7 +48,7 @@ impl Message {
         }
     }
 
-    /// Returns whether the message is steps of a playbook and nothing else.
+    /// Returns whether the message consists of playbook steps only.
     pub(crate) fn consists_of_steps(&self) -> bool {
         let items = parse::parse(&self.text);
         self.input.is_none()
@@ -55,14 +57,14 @@ impl Message {
     }
 }
 
-/// Puts a text into a fence that nothing in it closes.
+/// Puts a text into a fenced block that the text cannot close.
 fn quoted(text: &str) -> String {
     let longest = text.lines().map(|line| line.trim_start().chars().take_while(|c| *c == '~').count()).max();
     let fence = "~".repeat(longest.unwrap_or_default().max(2) + 1);
     format!("{fence}text\n{}\n{fence}\n", text.trim_end_matches('\n'))
 }
 
-/// Reads the message of `push run`: what was typed, and what is on standard input if that is a pipe or a file.
+/// Reads the message of `push run`: the typed text, and standard input if it is a pipe or a file.
 pub(crate) async fn read_for_run(
     typed: Option<&str>,
     no_stdin: bool,
@@ -70,11 +72,11 @@ pub(crate) async fn read_for_run(
 ) -> Result<Message, CliError> {
     match typed {
         Some("-") | None if no_stdin => {
-            Err(CliError::Usage("--no-stdin needs a message that is typed or read from a file".into()))
+            Err(CliError::Usage("--no-stdin requires a message on the command line or in a file".into()))
         }
         Some("-") => whole(Source::Input).await.map(Message::typed),
         None if !console.input_is_terminal => whole(Source::Input).await.map(Message::typed),
-        None => Err(CliError::Usage("what is to be run? For instance: push run '$ date'".into())),
+        None => Err(CliError::Usage("the message is missing; example: push run '$ date'".into())),
         Some(typed) => {
             let text = whole(Source::of(typed)).await?;
             let mut input = None;
@@ -93,12 +95,12 @@ pub(crate) async fn read_playbook(file: &str) -> Result<Message, CliError> {
     whole(source).await.map(Message::typed)
 }
 
-/// Reads what `typed` stands for, with the standard input of the process.
+/// Reads the message that `typed` refers to, possibly from standard input.
 pub(crate) fn read_standard(typed: &str) -> Result<String, CliError> {
     Source::of(typed).read(&mut io::stdin().lock())
 }
 
-/// Where a message comes from.
+/// The source of a message.
 #[derive(Debug, PartialEq, Eq)]
 enum Source {
     Text(String),
@@ -107,7 +109,7 @@ enum Source {
 }
 
 impl Source {
-    /// Reads what was typed: `-` is standard input, `@FILE` a file, `@@…` a text that begins with `@`.
+    /// Parses an argument: `-` is standard input, `@FILE` a file, `@@…` a text that starts with `@`.
     fn of(typed: &str) -> Self {
         match (typed, typed.strip_prefix('@')) {
             ("-", _) => Self::Input,
@@ -136,13 +138,13 @@ impl Source {
     }
 }
 
-/// Reads a source on a thread of its own, so that a pipe that stays silent can be given up.
+/// Reads a source on a separate thread, so that waiting for a silent pipe can be cancelled.
 async fn whole(source: Source) -> Result<String, CliError> {
     let reading = tokio::task::spawn_blocking(move || source.read(&mut io::stdin().lock()));
     reading.await.unwrap_or_else(|error| Err(unreadable("the message", io::Error::other(error))))
 }
 
-/// Reads standard input beside a message; none when it is empty, or when nothing comes in time.
+/// Reads standard input in addition to a message; none if it is empty or nothing arrives in time.
 async fn piped(
     mut input: impl Read + Send + 'static,
     patience: Duration,
@@ -157,14 +159,14 @@ async fn piped(
                 read => break read.map_err(|error| unreadable(INPUT, error))?,
             }
         };
-        // Whoever waited may have gone on without it.
+        // The receiver may have timed out.
         let _ = began.send(());
         bounded(&mut first[..read].chain(input), INPUT)
     });
     if timeout(patience, beginning).await.is_err() {
         let seconds = patience.as_secs();
         console.warn(&format!(
-            "nothing came on standard input for {seconds} s; the run goes on without it (--no-stdin does not wait)"
+            "no data on standard input for {seconds} s; the run starts without it (--no-stdin does not wait)"
         ));
         return Ok(None);
     }
@@ -188,7 +190,7 @@ fn fits(bytes: usize) -> Result<(), CliError> {
     }
     let limit = size(u64::try_from(MESSAGE_BYTES).unwrap_or(u64::MAX));
     Err(CliError::Usage(format!(
-        "the message is longer than {limit}, which is all that one message may have; put it into a file and name the file"
+        "the message is longer than the limit of {limit}; write the text to a file and name its path in the message, without @"
     )))
 }
 
@@ -228,6 +230,8 @@ mod tests {
         {
             assert_eq!(take(typed), Err(Exit::USAGE), "{typed:?}");
         }
+        let advice = fits(MESSAGE_BYTES + 1).unwrap_err().to_string();
+        assert!(advice.ends_with("name its path in the message, without @"), "{advice}");
     }
 
     #[test]
@@ -247,7 +251,7 @@ mod tests {
         let (mut console, err) = console(Written::default());
         let (quiet, _held) = pipe();
         assert_eq!(piped(quiet, Duration::from_millis(20), &mut console).await.unwrap(), None);
-        assert!(err.text().contains("nothing came on standard input"), "{}", err.text());
+        assert!(err.text().contains("no data on standard input"), "{}", err.text());
         assert_eq!(piped(&b""[..], Duration::from_secs(60), &mut console).await.unwrap(), None);
         let (slow, send) = pipe();
         let writer = std::thread::spawn(move || {
@@ -263,7 +267,7 @@ mod tests {
         assert!(refused.unwrap_err().to_string().contains("4.0 MiB"));
     }
 
-    /// A pipe whose reader waits until something is sent or nobody can send any more.
+    /// A pipe whose reader blocks until data is sent or the sender is dropped.
     struct Pipe(mpsc::Receiver<Vec<u8>>, Vec<u8>);
 
     fn pipe() -> (Pipe, mpsc::Sender<Vec<u8>>) {

@@ -1,7 +1,7 @@
-//! The command line: one file a verb.
+//! The command line interface: one file per verb.
 //!
-//! Standard output carries the result and nothing else. What came from the daemon is made harmless before anybody
-//! looks at it. No verb decides how a run ended; it says what the daemon recorded.
+//! Standard output carries the result and nothing else. Text from the daemon is sanitized before it is printed. The
+//! outcome of a run is always the one that the daemon recorded.
 
 mod answer;
 mod approval;
@@ -21,6 +21,7 @@ mod doctor;
 mod duration;
 mod end;
 mod exit;
+mod final_message;
 mod form;
 mod holdings;
 mod ids;
@@ -69,16 +70,16 @@ use self::exit::{CliError, Exit};
 use crate::client::Announcement;
 use crate::config::pi::Asked;
 
-/// What `push daemon run` hands to the daemon.
+/// The options of `push daemon run`.
 #[derive(Debug)]
 pub struct Serve {
-    /// What is owed to the client that started it, if one did.
+    /// The start-up notification, if a client started the daemon.
     pub announcement: Option<Announcement>,
-    /// Where Pi is to be spoken.
+    /// Where to listen for the Pi protocol.
     pub pi: Asked,
 }
 
-/// Runs coding agents and playbooks in sessions that survive everything.
+/// Runs coding agents and playbooks in sessions that survive disconnects and restarts.
 #[derive(Debug, Parser)]
 #[command(name = "push", version, max_term_width = 100, subcommand_required = false, after_help = EXAMPLES)]
 struct Args {
@@ -90,13 +91,13 @@ struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  push run '$ make test'          run one step and watch it
-  push sessions                   what there is
-  push attach @last               go on watching
-  push run --headless @plan.md    for scripts: the exit code says how it went
+  push run '$ make test'          run one step and follow it
+  push sessions                   list the sessions
+  push attach @last               follow the latest session
+  push run --headless @plan.md    for scripts: the exit code is the outcome
 
-A session is called by its name, its handle, or any unique beginning of its id; @last is the latest
-of this repository or directory, @last-any the latest of all.";
+Name a session by its name, its handle, or any unique prefix of its id; @last is the latest
+session of this repository or directory, @last-any the latest of all.";
 
 #[derive(Debug, clap::Args)]
 struct StyleArgs {
@@ -112,17 +113,17 @@ struct StyleArgs {
         display_order = 900
     )]
     color: ColorChoice,
-    /// Say nothing beside the result and errors
+    /// Print only the result and errors
     #[arg(long, short, global = true, conflicts_with = "verbose", display_order = 901)]
     quiet: bool,
-    /// Say more
+    /// Print more details
     #[arg(long, short, global = true, display_order = 902)]
     verbose: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    // These have many flags.
+    // Boxed, because these variants are large.
     Run(Box<run::RunArgs>),
     Playbook(Box<playbook::PlaybookArgs>),
     Attach(attach::AttachArgs),
@@ -149,7 +150,7 @@ enum Verb {
     Daemon(DaemonArgs),
 }
 
-/// Does what the command line says; `serve` is the daemon itself, for `push daemon run`.
+/// Executes the command line; `serve` runs the daemon, for `push daemon run`.
 pub fn main(serve: impl FnOnce(Serve) -> ExitCode) -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
@@ -162,12 +163,12 @@ pub fn main(serve: impl FnOnce(Serve) -> ExitCode) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            context.console.error(&format!("cannot begin: {error}"));
+            context.console.error(&format!("cannot start the async runtime: {error}"));
             return Exit::FAILURE.into();
         }
     };
     let outcome = runtime.block_on(dispatch(args.verb, &mut context));
-    // A thread may wait for a line that nobody will type.
+    // A thread may still be blocked on reading standard input.
     runtime.shutdown_background();
     match outcome {
         Ok(exit) => exit.into(),
@@ -205,14 +206,14 @@ async fn dispatch(verb: Option<Verb>, context: &mut Context) -> Result<Exit, Cli
     }
 }
 
-/// Shows the help that was asked for, or what is wrong with the command line.
+/// Prints the requested help, or the usage error.
 fn misunderstood(error: &clap::Error) -> ExitCode {
-    // A reader who left does not need the help.
+    // A closed output stream needs no report.
     let _ = error.print();
     if error.use_stderr() { Exit::USAGE.into() } else { Exit::SUCCESS.into() }
 }
 
-/// Says why it ends, with the causes and what could be done.
+/// Prints an error with its causes and its hint.
 fn explain(error: &CliError, context: &mut Context) -> Exit {
     if !error.is_quiet() {
         context.console.error(&chain(error));
@@ -223,7 +224,7 @@ fn explain(error: &CliError, context: &mut Context) -> Exit {
     error.exit()
 }
 
-/// Returns an error with its causes, each said once: some errors name their cause in their own words.
+/// Returns an error and its causes. A cause that an error already includes in its own message is not repeated.
 fn chain(error: &dyn Error) -> String {
     let mut words = plain::plain(&error.to_string());
     let mut cause = error.source();

@@ -1,11 +1,11 @@
-//! `push` alone: what there is and what to do next.
+//! `push` without a verb: lists the latest sessions and suggests commands.
 
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::sessions;
 use crate::client::Request;
 
-/// Shows the latest sessions and the next useful commands.
+/// Prints the latest sessions and useful next commands.
 pub(crate) async fn run(context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
     let answer = client.ask(Request::list_sessions(10)).await?;
@@ -20,14 +20,14 @@ pub(crate) async fn run(context: &mut Context) -> Result<Exit, CliError> {
 fn next_commands(sessions: bool, waiting: usize) -> String {
     let mut commands = Vec::new();
     if waiting > 0 {
-        commands.push(("push approvals", "what waits for your word"));
+        commands.push(("push approvals", "list pending approvals"));
     }
     if sessions {
-        commands.push(("push attach @last", "go on with the latest session"));
-        commands.push(("push log @last", "read what happened in it"));
+        commands.push(("push attach @last", "attach to the latest session"));
+        commands.push(("push log @last", "show its history"));
     }
-    commands.push(("push run MESSAGE", "run something, for instance: push run '$ date'"));
-    commands.push(("push help", "everything else"));
+    commands.push(("push run MESSAGE", "start a run, for example: push run '$ date'"));
+    commands.push(("push help", "list all commands"));
     let heading = if sessions { "\n" } else { "No sessions yet.\n\n" };
     let lines = commands.iter().map(|(command, words)| format!("  {command:<20} {words}\n"));
     heading.to_owned() + &lines.collect::<String>()

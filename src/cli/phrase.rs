@@ -1,6 +1,6 @@
-//! What the fields of events are called when people read them.
+//! Formats fields of events as text.
 //!
-//! Pure. What it returns is still foreign text, except where it says otherwise: the view makes it harmless.
+//! Pure. The results are not sanitized unless a function says so; the view sanitizes them.
 
 use serde_json::Value;
 
@@ -9,37 +9,37 @@ use super::plain::plain_line;
 use crate::client::Event;
 use crate::kernel::gate::POLICY;
 
-/// Returns a text of an object; empty when there is none under that name.
+/// Returns a string field of an object, or an empty string.
 pub(super) fn field(object: &Value, name: &str) -> String {
     object.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// Returns what exactly an approval is about: the command where there is one.
+/// Returns what an approval asks for: its command if it has one, else its summary.
 pub(super) fn asked(payload: &Value) -> String {
     let command = payload.get("details").map(|details| field(details, "command")).unwrap_or_default();
     if command.is_empty() { field(payload, "summary") } else { command }
 }
 
-/// Returns the answers that an approval takes where there are more than two.
+/// Returns the choices of an approval, if it has more than approve and deny.
 pub(super) fn choices(payload: &Value) -> Vec<String> {
     let choices = payload.pointer("/details/choices").and_then(Value::as_array);
     choices.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Returns why something was not approved, with the comment of whoever denied it; harmless.
+/// Returns who denied an approval and why; sanitized.
 pub(super) fn refused_by(by: &str, comment: &str) -> String {
     let comment = plain_line(comment);
     match by {
-        "timeout" => "nobody answered in time".to_owned(),
+        "timeout" => "the approval timed out".to_owned(),
         "cancel" => "the run was cancelled".to_owned(),
-        POLICY if comment.is_empty() => "nobody can be asked in this run".to_owned(),
+        POLICY if comment.is_empty() => "approvals are denied in this run".to_owned(),
         POLICY => comment,
         by if comment.is_empty() => format!("denied by {}", plain_line(by)),
         by => format!("denied by {}: {comment}", plain_line(by)),
     }
 }
 
-/// Returns how a use of a tool reads, after the prompt that goes before what a person would type in a shell.
+/// Returns a tool call as text, and the prompt to print before it if it is a shell command.
 pub(super) fn invocation(payload: &Value) -> (&'static str, String) {
     let tool = field(payload, "toolName");
     let tool = tool.strip_prefix("sandbox_").unwrap_or(&tool);
@@ -57,7 +57,7 @@ pub(super) fn invocation(payload: &Value) -> (&'static str, String) {
     ("", if bare { tool } else { format!("{tool} {args}") })
 }
 
-/// Returns how a use of a tool ended, and how that is to be painted.
+/// Returns the result of a tool call as text, and its style; sanitized.
 pub(super) fn ending(event: &Event) -> (Style, String) {
     let time = duration(event.payload.get("durationMs").and_then(Value::as_u64).unwrap_or_default());
     let code = event.payload.get("exitCode").and_then(Value::as_i64);
@@ -65,13 +65,13 @@ pub(super) fn ending(event: &Event) -> (Style, String) {
     let failed = event.payload.get("isError").and_then(Value::as_bool).unwrap_or_default();
     let mut words = match (event.text("status"), code) {
         ("skipped", _) => return (Style::Faint, "skipped".to_owned()),
-        ("cut", _) if fault.is_empty() => "cut short".to_owned(),
+        ("cut", _) if fault.is_empty() => "interrupted".to_owned(),
         ("cut", _) => return (Style::Bad, plain_line(&fault)),
         (_, Some(code)) => format!("exit {code}, {time}"),
         (_, None) if failed => format!("failed, {time}"),
         (_, None) => format!("done, {time}"),
     };
-    // The code says it already.
+    // The exit code is printed already.
     let is_news = !fault.is_empty() && code.is_none_or(|code| fault != format!("exit code {code}"));
     if failed && is_news {
         words += &format!(": {}", plain_line(&fault));
@@ -79,7 +79,7 @@ pub(super) fn ending(event: &Event) -> (Style, String) {
     (if failed { Style::Bad } else { Style::Faint }, words)
 }
 
-/// Returns a time as people say it.
+/// Formats a duration.
 pub(super) fn duration(millis: u64) -> String {
     let seconds = millis / 1000;
     match seconds {
@@ -90,35 +90,35 @@ pub(super) fn duration(millis: u64) -> String {
     }
 }
 
-/// Returns what a restart of the daemon means for the run.
+/// Describes the state of a run after a restart of the daemon.
 pub(super) fn recovered(found: &str) -> String {
     let now = match found {
         "waiting" => "the run still waits for an approval",
-        "unknown" => "nobody knows how the step ended that was running",
+        "unknown" => "the result of the interrupted step is unknown",
         "stopping" => "the run is being stopped",
-        _ => "the run goes on",
+        _ => "the run continues",
     };
-    format!("the daemon was started again: {now}")
+    format!("the daemon was restarted: {now}")
 }
 
-/// Says which events are gone, and why.
+/// Describes which events are lost and why.
 pub(super) fn lost(payload: &Value) -> String {
     let number = |field: &str| payload.get(field).and_then(Value::as_u64).unwrap_or_default();
     let (first, last) = (number("afterSeq").saturating_add(1), number("untilSeq"));
     let why = match payload.get("cause").and_then(Value::as_str).unwrap_or_default() {
-        "power" => "what was not on disk when the machine stopped is gone",
-        "retention" => "old events were removed, as is set",
+        "power" => "they were not on disk when the machine stopped",
+        "retention" => "they were removed by the configured retention",
         _ => "the journal was damaged",
     };
-    format!("events {first} to {last} are missing: {why}")
+    format!("events {first} to {last} are lost: {why}")
 }
 
-/// Returns a number of things as people say it.
+/// Formats a count with its noun.
 pub(super) fn count(number: u64, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }
 
-/// Returns how much a commit changes.
+/// Formats the statistics of a commit.
 pub(super) fn extent(object: &Value) -> String {
     let number = |name: &str| object.get(name).and_then(Value::as_u64).unwrap_or_default();
     let files = count(number("filesChanged"), "file");
@@ -126,7 +126,7 @@ pub(super) fn extent(object: &Value) -> String {
     format!("{files} changed, {more}, {less}")
 }
 
-/// Returns a number of bytes as people say it.
+/// Formats a number of bytes.
 pub(super) fn size(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut unit = 0;

@@ -1,5 +1,5 @@
-//! Pi session files of sessions that go: those that pushd created go with them, those that were imported are listed and stay,
-//! unless they are to go too.
+//! Pi session files of deleted sessions: files that pushd created are removed; imported files are listed and kept,
+//! unless `--with-pi-files` is given.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use super::plain::plain_line;
 use crate::runtime::session_files::index::SessionFileIndex;
 use crate::runtime::session_files::store::Store;
 
-/// Returns the files that an answer of the daemon lists.
+/// Returns the files that a reply of the daemon lists.
 pub(crate) fn listed(answer: &Value) -> Vec<Value> {
     answer["piFiles"].as_array().cloned().unwrap_or_default()
 }
 
-/// Says which files of sessions that are to be deleted go, and which stay.
+/// Lists, for the prompt, which files of the sessions to delete are removed and which are kept.
 pub(crate) fn question<'a>(files: impl Iterator<Item = &'a Value>, with_imported: bool) -> String {
     let lines = files.take(SHOWN).map(|file| {
         let goes = with_imported || file["created"] == true;
@@ -26,7 +26,7 @@ pub(crate) fn question<'a>(files: impl Iterator<Item = &'a Value>, with_imported
     lines.collect()
 }
 
-/// Says what became of the files of sessions that were deleted.
+/// Reports which files of deleted sessions were removed.
 pub(crate) fn report<'a>(files: impl Iterator<Item = &'a Value>, context: &mut Context) {
     for file in files {
         let path = plain_line(&field(file, "path"));
@@ -43,12 +43,12 @@ pub(crate) fn report<'a>(files: impl Iterator<Item = &'a Value>, context: &mut C
 /// The Pi session files of all sessions.
 #[derive(Debug, Default)]
 pub(crate) struct PiFiles {
-    /// By path: how large each is, and whether it was created here.
+    /// Size by path, and whether pushd created the file.
     files: BTreeMap<PathBuf, (u64, bool)>,
 }
 
 impl PiFiles {
-    /// Reads which files there are; an index that cannot be read is reported, and lists nothing.
+    /// Reads the index of session files; if that fails, it prints a warning and returns no files.
     pub(crate) fn read(state: &Path, context: &mut Context) -> Self {
         let records = match SessionFileIndex::new(state).all() {
             Ok(records) => records,
@@ -68,7 +68,7 @@ impl PiFiles {
         Self { files }
     }
 
-    /// Says which files go, and which stay.
+    /// Lists, for the prompt, which files are removed and which are kept.
     pub(crate) fn question(&self, with_imported: bool) -> String {
         let lines = self.files.iter().take(SHOWN).map(|(path, (bytes, created))| {
             line(&path.display().to_string(), *bytes, *created || with_imported)
@@ -78,7 +78,13 @@ impl PiFiles {
         lines.collect::<String>() + &more
     }
 
-    /// Removes the files that go, says which stay, and returns how many bytes were removed.
+    /// Returns the total size of the files to remove.
+    pub(crate) fn bytes(&self, with_imported: bool) -> u64 {
+        let going = self.files.values().filter(|(_, created)| *created || with_imported);
+        going.fold(0, |sum, (bytes, _)| sum.saturating_add(*bytes))
+    }
+
+    /// Removes files, reports those that are kept, and returns the number of bytes removed.
     pub(crate) fn remove(&self, with_imported: bool, context: &mut Context) -> u64 {
         let (store, mut removed) = (store(), 0_u64);
         for (path, (_, created)) in &self.files {
@@ -116,5 +122,5 @@ fn kept(path: &str) -> String {
     format!("{path} was imported and is kept; --with-pi-files removes such files")
 }
 
-/// How many files are shown before a question.
+/// How many files the prompt lists.
 const SHOWN: usize = 20;

@@ -1,11 +1,11 @@
-//! Makes foreign text harmless to look at.
+//! Sanitizes untrusted text for terminals.
 //!
-//! Whatever a tool printed or a model said may try to move the cursor, hide a command or turn letters around. What
-//! comes out of here is letters, line breaks and tabs.
+//! Output of tools and models may contain escape sequences that move the cursor, hide a command or reorder
+//! characters. Sanitized text consists of visible characters, line breaks and tabs.
 
 use crate::invisible_chars::{is_odd_blank, is_unseen};
 
-/// Strips one stream of text, whose control sequences may be split anywhere.
+/// Strips control sequences from a stream of text; they may be split anywhere.
 #[derive(Debug, Default)]
 pub(crate) struct Plain {
     state: State,
@@ -13,14 +13,14 @@ pub(crate) struct Plain {
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Ordinary text.
+    /// Outside any sequence (the name is that of the VT500 parser).
     #[default]
     Ground,
-    /// A carriage return came; a line feed may belong to it.
+    /// After a carriage return, to which a line feed may belong.
     Return,
-    /// An escape character came.
+    /// After an escape character.
     Escape,
-    /// Inside an escape sequence with intermediate characters, which takes one more.
+    /// Inside an escape sequence with intermediate characters, before its final character.
     Intermediate,
     /// Inside a control sequence.
     Control,
@@ -31,7 +31,7 @@ enum State {
 }
 
 impl Plain {
-    /// Returns what of the next piece may be shown.
+    /// Returns the sanitized text of the next piece.
     pub(crate) fn piece(&mut self, piece: &str) -> String {
         let mut shown = String::with_capacity(piece.len());
         for c in piece.chars() {
@@ -41,7 +41,7 @@ impl Plain {
     }
 
     fn step(&mut self, c: char, shown: &mut String) {
-        // A line break ends every sequence: an unfinished one must not swallow what follows.
+        // A line break ends every sequence, so that an unfinished one cannot hide the following lines.
         if c == '\n' {
             self.state = State::Ground;
             shown.push(c);
@@ -50,7 +50,7 @@ impl Plain {
         self.state = match self.state {
             State::Ground => ground(c, shown),
             State::Return => {
-                // Alone it would let later text cover earlier text.
+                // A carriage return without a line feed would overwrite the line.
                 shown.push('\n');
                 ground(c, shown)
             }
@@ -70,7 +70,7 @@ impl Plain {
                 '@'..='~' => State::Ground,
                 '\x1b' => State::Escape,
                 ' '..='?' | '\0'..='\x1f' => State::Control,
-                // Not part of any control sequence, so it was none.
+                // Not a valid control sequence: the character is text.
                 _ => ground(c, shown),
             },
             State::Text => match c {
@@ -87,19 +87,19 @@ impl Plain {
     }
 }
 
-/// Returns a whole text, harmless.
+/// Sanitizes a complete text.
 pub(crate) fn plain(text: &str) -> String {
     Plain::default().piece(text)
 }
 
-/// Returns a whole text for somebody who has to judge it: harmless, and with everything to be seen that would show nothing,
-/// turn letters around or act on a terminal.
+/// Escapes control characters, invisible characters and characters that reorder text as `<U+XXXX>`, for text that a
+/// person has to approve.
 pub(crate) fn exact(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
             '\n' | '\t' => shown.push(c),
-            // It is as wide as a letter and common where letters are wide.
+            // The ideographic space is visible as a gap and common in CJK text.
             '\u{3000}' => shown.push(c),
             _ if c.is_control() || is_unseen(c) || is_odd_blank(c) => {
                 shown += &format!("<U+{:04X}>", u32::from(c));
@@ -110,12 +110,12 @@ pub(crate) fn exact(text: &str) -> String {
     shown
 }
 
-/// The same on one line: line breaks and tabs are to be seen as well.
+/// Like [`escape`], with line breaks and tabs escaped as well.
 pub(crate) fn exact_line(text: &str) -> String {
     exact(text).replace('\n', "<U+000A>").replace('\t', "<U+0009>")
 }
 
-/// Returns a text on one line, harmless and without leading or trailing blanks.
+/// Sanitizes a text and joins its words with single spaces.
 pub(crate) fn plain_line(text: &str) -> String {
     plain(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,8 +1,7 @@
-//! `push playbook`: runs the steps of a file, whatever provider is configured.
+//! `push playbook`: runs the steps of a file, independently of the configured provider.
 
 use super::context::Context;
 use super::exit::{CliError, Exit};
-use super::input::Interrupts;
 use super::message;
 use super::run::{RunFlags, RunPlan, execute};
 use crate::provider::playbook;
@@ -27,10 +26,10 @@ pub(crate) struct PlaybookArgs {
 
 /// Runs a playbook.
 pub(crate) async fn run(args: PlaybookArgs, context: &mut Context) -> Result<Exit, CliError> {
-    let mut interrupts = Interrupts::listen()?;
+    let mut interrupts = args.flags.interrupts()?;
     let message = tokio::select! {
         biased;
-        () = interrupts.next() => return Ok(Exit::CANCELLED),
+        _ = interrupts.next() => return Ok(Exit::CANCELLED),
         message = message::read_playbook(&args.file) => message?,
     };
     let plan = RunPlan { message, provider: Some(playbook::NAME.to_owned()), model: None, is_playbook: true };

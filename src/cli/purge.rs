@@ -1,4 +1,4 @@
-//! `push purge`: everything that was ever stored goes.
+//! `push purge`: removes all stored data.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -16,66 +16,66 @@ use crate::client::Request;
 use crate::config::paths::Paths;
 use crate::sandbox::caches;
 
-/// Remove everything that was ever stored: sessions, tokens, approvals, logs and leftovers
+/// Remove all stored data: sessions, tokens, remembered approvals, logs and caches
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-All sessions, tokens, approvals that were given for always, the logs, private caches of workspaces, and damaged files that were set aside. The daemon is stopped; the next command starts a fresh one. \
-Pi session files that pushd created go too; those that were imported are listed and stay, unless --with-pi-files is given. \
-Files that are not pushd's are left where they are.
+Removes all sessions, tokens, remembered approvals, logs, private caches of workspaces, and damaged journal files that were set aside. Stops the daemon; the next command starts a new one. \
+Also removes Pi session files that pushd created; imported files are listed and kept, unless --with-pi-files is given. \
+Files that do not belong to pushd are kept.
 
 Examples:
   push purge
   push purge --yes
   push purge --yes --force        also while runs are active")]
 pub(crate) struct PurgeArgs {
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
-    /// Also remove Pi session files that other programs created and that were imported
+    /// Also remove imported Pi session files, which other programs created
     #[arg(long)]
     with_pi_files: bool,
-    /// Also while runs are active; they are cut short
+    /// Also while runs are active; they are stopped
     #[arg(long, short)]
     force: bool,
 }
 
-/// Removes everything.
+/// Removes all stored data.
 pub(crate) async fn run(args: PurgeArgs, context: &mut Context) -> Result<Exit, CliError> {
     let consent = Consent::read(args.yes, context)?;
     let paths = context.paths()?;
     refuse_active_runs(args.force, context).await?;
     let files = PiFiles::read(&paths.state, context);
-    let question = question(&everything(&paths), &paths, &files.question(args.with_pi_files));
+    let found = everything(&paths);
+    // Counted once, since a stopping daemon moves its write-ahead log into the database.
+    let counted = removable_bytes(&found);
+    let in_all = counted.saturating_add(files.bytes(args.with_pi_files));
+    let question = question(&found, &paths, &files.question(args.with_pi_files), in_all);
     if !consent.asks(&question, context).await? {
-        context.console.note("nothing was removed");
+        context.console.note("cancelled; nothing was removed");
         return Ok(Exit::CANCELLED);
     }
-    // What was asked may have taken a while.
+    // Runs may have started while the prompt was open.
     refuse_active_runs(args.force, context).await?;
     daemon::stop(args.force, context).await?;
     let _lock = claim(&paths.state.join("pushd.lock"))?;
-    // Read again: the daemon may have written meanwhile.
+    // Read again, since the daemon may have changed the index.
     let files = PiFiles::read(&paths.state, context);
-    let mut bytes = files.remove(args.with_pi_files, context);
+    let bytes = counted.saturating_add(files.remove(args.with_pi_files, context));
     for holding in everything(&paths) {
         match holding.kind {
-            Kind::Journal | Kind::SetAside | Kind::Token | Kind::Grant | Kind::Log => {
-                remove(&holding.path)?;
-                bytes = bytes.saturating_add(holding.bytes);
-            }
+            Kind::Journal | Kind::SetAside | Kind::Token | Kind::Grant | Kind::Log => remove(&holding.path)?,
             Kind::Cache => {
                 let removed = caches::remove(&holding.path);
                 removed.map_err(|source| cannot_remove(&holding.path, source))?;
-                bytes = bytes.saturating_add(holding.bytes);
             }
             Kind::Lock => {}
             Kind::Foreign => {
                 let path = plain_line(&holding.path.display().to_string());
-                context.console.warn(&format!("{path} is not pushd's and was left"));
+                context.console.warn(&format!("{path} does not belong to pushd and was kept"));
             }
         }
     }
-    // It stays where somebody else has put something into it.
+    // Fails if the directory contains other files, which are kept.
     let _ = fs::remove_dir(&paths.logs);
     let _ = fs::remove_dir(paths.caches());
     context.console.note(&format!("removed {}", size(bytes)));
@@ -95,14 +95,20 @@ async fn refuse_active_runs(force: bool, context: &mut Context) -> Result<(), Cl
     }
 }
 
-/// What is stored, private caches included.
+/// Lists all stored files, including private caches.
 fn everything(paths: &Paths) -> Vec<Holding> {
     let mut found = holdings::all(paths);
     found.extend(holdings::private_caches(paths));
     found
 }
 
-fn question(holdings: &[Holding], paths: &Paths, files: &str) -> String {
+/// Returns the total size of the files to remove.
+fn removable_bytes(holdings: &[Holding]) -> u64 {
+    let kinds = [Kind::Journal, Kind::SetAside, Kind::Token, Kind::Grant, Kind::Log, Kind::Cache];
+    kinds.into_iter().fold(0, |sum, kind| sum.saturating_add(holdings::sum(holdings, kind).1))
+}
+
+fn question(holdings: &[Holding], paths: &Paths, files: &str, in_all: u64) -> String {
     let line = |what: &str, kind, directory: &Path| {
         let (files, bytes) = holdings::sum(holdings, kind);
         let directory = plain_line(&directory.display().to_string());
@@ -112,16 +118,17 @@ fn question(holdings: &[Holding], paths: &Paths, files: &str) -> String {
     };
     let lines = [
         line("all sessions", Kind::Journal, &paths.state),
-        line("damaged journals that were set aside", Kind::SetAside, &paths.state),
+        line("damaged journal files that were set aside", Kind::SetAside, &paths.state),
         line("tokens", Kind::Token, &paths.state),
-        line("approvals that were given for always", Kind::Grant, &paths.state),
+        line("remembered approvals", Kind::Grant, &paths.state),
         line("logs", Kind::Log, &paths.logs),
         line("private caches of workspaces", Kind::Cache, &paths.caches()),
     ];
-    lines.into_iter().flatten().collect::<String>() + files + "remove all of it, for good? [y/n]"
+    let in_all = format!("  {:>10}  total\n", size(in_all));
+    lines.into_iter().flatten().collect::<String>() + files + &in_all + "remove all of it, permanently? [y/n]"
 }
 
-/// Takes the lock of the state, so that no daemon begins to use it meanwhile; none is needed where there is no state.
+/// Takes the lock of the state directory, so that no daemon starts to use it; none if there is no state.
 fn claim(path: &Path) -> Result<Option<File>, CliError> {
     let name = || plain_line(&path.display().to_string());
     let file = match File::options().write(true).open(path) {

@@ -1,4 +1,4 @@
-//! `push queue`: messages that wait for the active run to end.
+//! `push queue`: messages that are sent when the active run has ended.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use super::sessions::shortened;
 use super::{ids, message};
 use crate::client::{Client, Request};
 
-/// Show, add to or take from the messages that wait in a session
+/// List, add or remove queued messages of a session
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  push queue @last 'then update the changelog'\n  push queue @last\n  push queue @last --remove msg_01"
@@ -22,10 +22,10 @@ pub(crate) struct QueueArgs {
     /// A message to add; `-` reads standard input, `@FILE` a file
     #[arg(conflicts_with = "remove")]
     message: Option<String>,
-    /// Take this message back
+    /// Remove this message from the queue
     #[arg(long, value_name = "ID")]
     remove: Option<String>,
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -54,7 +54,7 @@ pub(crate) async fn run(args: QueueArgs, context: &mut Context) -> Result<Exit, 
 async fn add(client: &mut Client, session: &str, text: &str) -> Result<(String, Value), CliError> {
     let answer = client.ask(Request::queue_message(session, &new_message_id(), text)).await?;
     let place = match answer.get("position").and_then(Value::as_u64) {
-        Some(0) | None => "begun at once".to_owned(),
+        Some(0) | None => "started a run at once".to_owned(),
         Some(position) => format!("number {position} in the queue"),
     };
     let words = format!("{} {place}\n", plain_line(&field(&answer, "messageId")));
@@ -66,7 +66,7 @@ async fn remove(client: &mut Client, session: &str, typed: &str) -> Result<(Stri
     let known = ids::column(&waiting["messages"], "messageId");
     let id = ids::choose("queued message", "msg_", typed, &known)?;
     client.ask(Request::remove_queued(session, &id)).await?;
-    Ok((format!("{} taken back\n", plain_line(&id)), json!({"removed": true, "messageId": id})))
+    Ok((format!("{} removed from the queue\n", plain_line(&id)), json!({"removed": true, "messageId": id})))
 }
 
 fn table(messages: &Value) -> String {

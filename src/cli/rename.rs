@@ -1,11 +1,11 @@
-//! `push rename`: another name for a session.
+//! `push rename`: renames a session.
 
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::ids;
 use crate::client::Request;
 
-/// Give a session a name
+/// Rename a session
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  push rename @last 'release 1.4'")]
 pub(crate) struct RenameArgs {
@@ -20,6 +20,6 @@ pub(crate) async fn run(args: RenameArgs, context: &mut Context) -> Result<Exit,
     let mut client = context.client().await?;
     let session = ids::session(&mut client, &args.session).await?;
     client.ask(Request::rename_session(&session, &args.name)).await?;
-    context.console.note("renamed");
+    context.console.note("session renamed");
     Ok(Exit::SUCCESS)
 }

@@ -1,6 +1,6 @@
-//! How a run went, gathered from its events.
+//! Collects the result of a run from its events.
 //!
-//! Pure. The outcome and the exit code are the daemon's words; nothing is concluded here.
+//! Pure. Outcome and exit code are those that the daemon reports.
 
 mod captured;
 mod usage;
@@ -12,17 +12,20 @@ use serde_json::{Map, Value, json};
 use self::captured::CapturedOutput;
 use self::usage::Usage;
 use super::exit::Exit;
+use super::final_message::FinalMessage;
 use super::phrase::field;
 use crate::client::Event;
 use crate::kernel::event::TURN_CUT;
 
-/// What is known of one run.
+/// The state of one run.
 #[derive(Debug)]
 pub(crate) struct Report {
     session: String,
     run: String,
     text: String,
-    /// Where the text begins that is not whole yet.
+    /// The answer of a model.
+    message: FinalMessage,
+    /// Where the unfinished message starts in the text.
     saying_from: Option<usize>,
     asked: BTreeMap<String, Asked>,
     denials: Vec<Denial>,
@@ -31,72 +34,73 @@ pub(crate) struct Report {
     began: Option<u64>,
     ended: Option<u64>,
     ending: Ending,
-    /// What the steps printed, where the run is a playbook.
+    /// The output of the steps, if the run is a playbook.
     output: Option<CapturedOutput>,
 }
 
-/// What an approval was about.
+/// What an approval asks for.
 #[derive(Debug, Clone, Default)]
 struct Asked {
     kind: String,
     summary: String,
 }
 
-/// An approval that was not given.
+/// A denied approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Denial {
     /// The approval.
     pub(crate) id: String,
-    /// What sort of thing was asked for.
+    /// The kind of the request.
     pub(crate) kind: String,
-    /// What was asked for.
+    /// The summary of the request.
     pub(crate) summary: String,
-    /// Who said no.
+    /// Who denied it.
     pub(crate) by: String,
-    /// Why, and what to do about it; empty where that was not said.
+    /// The reason; may be empty.
     pub(crate) reason: String,
 }
 
-/// An acceptance criterion, as the message named it.
+/// An acceptance criterion of the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Check {
-    /// Its name.
+    /// Its id.
     pub(crate) id: String,
     /// Its command.
     pub(crate) command: String,
-    /// How long it took, once it has run.
+    /// Its duration, after it has run.
     pub(crate) millis: Option<u64>,
 }
 
-/// Whether the run is over.
+/// Whether the run has ended.
 #[derive(Debug, Clone, PartialEq)]
 enum Ending {
-    /// It goes on.
+    /// It is running.
     Open,
-    /// It is over, and this is what was said of it.
+    /// It has ended with this `run_complete` payload.
     Complete(Value),
-    /// It is over, and what was said of it is gone.
+    /// It has ended, and its completion event is lost.
     Gone,
 }
 
-/// What a follower should do next.
+/// The progress of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Go on.
+    /// It is running.
     Going,
-    /// The run is over.
+    /// It has ended.
     Over(Exit),
-    /// The run is over and nobody knows how.
+    /// It has ended with an unknown outcome.
     Unknown,
 }
 
 impl Report {
-    /// Begins with nothing known.
+    /// Starts empty.
     pub(crate) fn new(session: &str, run: &str) -> Self {
         Self {
             session: session.to_owned(),
             run: run.to_owned(),
             text: String::new(),
+            message: FinalMessage::default(),
             saying_from: None,
             asked: BTreeMap::new(),
             denials: Vec::new(),
@@ -109,26 +113,27 @@ impl Report {
         }
     }
 
-    /// Has the result hold what the steps of the playbook print.
+    /// Includes the output of playbook steps in the result.
     pub(crate) fn with_step_output(self) -> Self {
         Self { output: Some(CapturedOutput::new()), ..self }
     }
 
-    /// Returns the session and the run.
+    /// Returns the ids of the session and the run.
     pub(crate) fn names(&self) -> (&str, &str) {
         (&self.session, &self.run)
     }
 
-    /// Returns whether an event is of this run, or of no run at all.
+    /// Returns whether an event belongs to this run or to no run.
     pub(crate) fn concerns(&self, event: &Event) -> bool {
         event.run.as_ref().is_none_or(|run| *run == self.run)
     }
 
-    /// Follows one event of the run.
+    /// Applies one event of the run.
     pub(crate) fn follow(&mut self, event: &Event) {
         if let Some(output) = &mut self.output {
             output.follow(event);
         }
+        self.message.follow(event);
         match event.kind.as_str() {
             "user_message" => self.begin(event),
             "assistant_token" => {
@@ -160,7 +165,7 @@ impl Report {
         }
     }
 
-    /// Returns whether the run is over.
+    /// Returns the progress of the run.
     pub(crate) fn progress(&self) -> Progress {
         match &self.ending {
             Ending::Open => Progress::Going,
@@ -169,7 +174,7 @@ impl Report {
         }
     }
 
-    /// Returns what was said of the run when it was over; null while it is not.
+    /// Returns the payload of `run_complete`; null while the run is active.
     pub(crate) const fn completion(&self) -> &Value {
         match &self.ending {
             Ending::Complete(payload) => payload,
@@ -177,7 +182,7 @@ impl Report {
         }
     }
 
-    /// Returns the approvals that were not given.
+    /// Returns the denied approvals.
     pub(crate) fn denials(&self) -> &[Denial] {
         &self.denials
     }
@@ -187,22 +192,30 @@ impl Report {
         &self.checks
     }
 
-    /// Returns when the run began and ended, in milliseconds since 1970, as far as that was seen.
+    /// Returns the start and the end of the run in milliseconds since 1970, if these events were received.
     pub(crate) const fn times(&self) -> (Option<u64>, Option<u64>) {
         (self.began, self.ended)
     }
 
-    /// Returns what the assistant said.
+    /// Returns all messages of the assistant.
     pub(crate) fn said(&self) -> &str {
         self.text.trim_end_matches('\n')
     }
 
-    /// Returns what the models used, for programs; none when nothing was.
+    /// Returns the answer: the final message of a model, or the output of the steps.
+    fn answer(&self) -> &str {
+        match &self.output {
+            Some(output) => output.stdout().trim_end_matches('\n'),
+            None => self.message.text(),
+        }
+    }
+
+    /// Returns the usage as JSON; none without any.
     pub(crate) fn usage(&self) -> Option<Value> {
         self.usage.to_json()
     }
 
-    /// Returns the result for programs.
+    /// Returns the result as JSON.
     pub(crate) fn to_json(&self) -> Value {
         let mut result = Map::new();
         let payload = self.completion();
@@ -220,14 +233,14 @@ impl Report {
             result.insert("usage".into(), usage);
         }
         result.insert("denials".into(), self.denials.iter().map(Denial::to_json).collect());
-        result.insert("text".into(), self.said().into());
+        result.insert("text".into(), self.answer().into());
         if let Some(output) = &self.output {
             output.add_to(&mut result);
         }
         Value::Object(result)
     }
 
-    /// Takes a snapshot as a fresh baseline: the end of the run may be among the events that are gone.
+    /// Applies a snapshot: the end of the run may be among the lost events.
     pub(crate) fn rebase(&mut self, snapshot: &Value) {
         let is_ours = |pointer| snapshot.pointer(pointer).and_then(Value::as_str) == Some(self.run.as_str());
         if is_ours("/lastRun/runId") {
@@ -242,7 +255,7 @@ impl Report {
         }
     }
 
-    /// Takes what its message asked for; what is said into the run later is not its beginning.
+    /// Reads the acceptance criteria from the first message of the run; later messages steer it and have none.
     fn begin(&mut self, event: &Event) {
         if self.began.is_some() {
             return;
@@ -257,7 +270,7 @@ impl Report {
         self.checks = criteria.into_iter().flatten().map(check).collect();
     }
 
-    /// Forgets a text that was cut: it is said again.
+    /// Drops an unfinished message: the model writes it again.
     fn unsay(&mut self) {
         if let Some(from) = self.saying_from.take() {
             self.text.truncate(from);
@@ -307,7 +320,9 @@ mod tests {
         for (kind, payload) in [
             ("assistant_token", json!({"text": "one"})),
             ("assistant_done", json!({"messageId": "a"})),
+            ("tool_call", json!({"callId": "c", "toolName": "sandbox_exec"})),
             ("assistant_token", json!({"text": "two\n"})),
+            ("assistant_done", json!({"messageId": "b"})),
             ("approval_required", json!({"approvalId": "a", "kind": "command", "summary": "rm"})),
             ("usage", json!({"model": "m", "inputTokens": 7, "outputTokens": 1, "costMicroUsd": 250_000})),
             ("approval_received", json!({"approvalId": "a", "decision": "deny", "by": "cli"})),
@@ -330,8 +345,16 @@ mod tests {
                     "cacheWriteTokens": 0, "costUsd": 0.25},
                 "denials": [{"approvalId": "a", "kind": "command", "summary": "rm", "by": "cli"},
                     {"approvalId": "c", "kind": "", "summary": "", "by": "policy", "reason": "why"}],
-                "text": "one\ntwo"})
+                "text": "two"})
         );
+    }
+
+    #[test]
+    fn a_message_that_was_not_completed_is_no_answer() {
+        let mut report = Report::new("s", "run_1");
+        report.follow(&event("assistant_token", json!({"text": "half"})));
+        report.follow(&event("run_complete", json!({"outcome": "cancelled"})));
+        assert_eq!((report.to_json()["text"].as_str(), report.said()), (Some(""), "half"));
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! What tools return, as people read it.
+//! Formats tool results as text.
 //!
-//! Models get one line of JSON where a result has parts. What is not known here is shown as it is; everything is still
-//! foreign text, which the view makes harmless.
+//! Structured results are one line of JSON for the model. Results of unknown structure are returned unchanged.
+//! Nothing is sanitized here; the view does that.
 
 use serde_json::Value;
 
 use super::phrase::{extent, field};
 
-/// Returns a result of a tool in lines.
+/// Formats a tool result.
 pub(super) fn readable(text: &str) -> String {
     let Ok(whole) = serde_json::from_str::<Value>(text) else { return text.to_owned() };
     let Some(parts) = whole.as_object() else { return text.to_owned() };
@@ -33,7 +33,7 @@ pub(super) fn readable(text: &str) -> String {
         return text.to_owned();
     };
     if lines.is_empty() {
-        lines.push("nothing".to_owned());
+        lines.push("no results".to_owned());
     }
     if parts.get("truncated").and_then(Value::as_bool).unwrap_or_default() {
         lines.push("… and more".to_owned());
@@ -58,7 +58,7 @@ fn hit(hit: &Value) -> String {
     }
 }
 
-/// A file by its name, or with what became of it.
+/// Formats a changed file: its name, and its change if there is one.
 pub(super) fn changed(file: &Value) -> String {
     let Some(object) = file.as_object() else { return file.as_str().unwrap_or_default().to_owned() };
     let words = [field(file, "change"), field(file, "path")];
@@ -89,7 +89,7 @@ mod tests {
                 json!({"hits": [{"path": "a", "line": 2, "text": "x = 1"}, {"path": "b"}], "truncated": false}),
                 "a:2: x = 1\nb",
             ),
-            (json!({"hits": []}), "nothing"),
+            (json!({"hits": []}), "no results"),
             (json!({"paths": ["src/a.rs", "b"], "truncated": true}), "src/a.rs\nb\n… and more"),
             (
                 json!({"files": [{"change": "modified", "path": "a", "insertions": 1, "deletions": 2}]}),

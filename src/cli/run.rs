@@ -1,4 +1,4 @@
-//! `push run`: one run from its message to its exit code.
+//! `push run`: starts a run and follows it to its exit code.
 
 mod budget;
 mod follow;
@@ -7,6 +7,7 @@ mod report_file;
 mod session;
 mod worktree;
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::sleep;
 
 use self::budget::BudgetArgs;
+pub(super) use self::follow::detached_hint;
 use self::follow::{Follow, Output, come_back};
 use self::report_file::ReportFile;
 use self::session::{RunSession, directory};
@@ -23,7 +25,7 @@ use super::approval::{Policies, Policy};
 use super::console::Volume;
 use super::context::Context;
 use super::exit::{CliError, Exit};
-use super::input::{Interrupts, STOP_PATIENCE};
+use super::input::{Interrupts, OnTerminate, STOP_PATIENCE, StopRequest};
 use super::message::Message;
 use super::phrase::field;
 use super::plain::plain_line;
@@ -35,15 +37,16 @@ use crate::client::{Access, Client, Request};
 use crate::config::settings::rule::{Rule, RuleError};
 use crate::kernel::gate;
 
-/// Run a message to its end
+/// Run a message and wait for its outcome
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Standard output is the answer: the final message of a model, or what the steps of a playbook print. On a terminal it is the \
 whole transcript, unless --headless or --quiet is given; otherwise the transcript goes to standard error.
 
 The exit code is that of the run: 0 success, 1 failed, 2 cancelled, 3 denied, 4 acceptance failed; \
-64 is bad usage, 69 a daemon that cannot be reached. Ctrl-C cancels the run, a second one within two seconds leaves at once. \
-Ctrl-D, or closing the terminal, leaves the run alone: `push attach @last` goes on with it.
+64 is bad usage, 69 a daemon that cannot be reached. Ctrl-C cancels the run, a second one within two seconds exits at once. \
+SIGTERM cancels it with --headless; without, SIGTERM and SIGHUP detach from it. \
+Ctrl-D, or closing the terminal, detaches and the run continues: `push attach @last` attaches to it again.
 
 Examples:
   push run '$ make test'
@@ -57,20 +60,20 @@ pub(crate) struct RunArgs {
     /// Do not read standard input
     #[arg(long)]
     no_stdin: bool,
-    /// Who answers; PUSH_PROVIDER unless said, then what is configured
+    /// The provider; default: PUSH_PROVIDER, then the configuration
     #[arg(long, value_name = "NAME", conflicts_with = "session")]
     provider: Option<String>,
-    /// Which of its models; PUSH_MODEL unless said, then what is configured
+    /// The model; default: PUSH_MODEL, then the configuration
     #[arg(long, value_name = "NAME", conflicts_with = "session")]
     model: Option<String>,
     #[command(flatten)]
     flags: RunFlags,
 }
 
-/// What `push run` and `push playbook` have in common.
+/// The common flags of `push run` and `push playbook`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunFlags {
-    /// Ask nobody: for scripts
+    /// Never prompt, for scripts
     #[arg(long)]
     headless: bool,
     /// Print the result as one JSON object
@@ -79,48 +82,48 @@ pub(crate) struct RunFlags {
     /// Print every event as a line of JSON
     #[arg(long)]
     jsonl: bool,
-    /// Where steps run; the current directory unless said
+    /// Directory in which steps run; default: the current directory
     #[arg(long, value_name = "DIR", conflicts_with = "session")]
     cwd: Option<PathBuf>,
-    /// Work in a new git worktree beside the repository, on BRANCH or on a new branch
+    /// Work in a new git worktree next to the repository, on BRANCH or on a new branch
     #[arg(long, value_name = "BRANCH", num_args = 0..=1, require_equals = true, conflicts_with_all = ["session", "idempotency_key"])]
     worktree: Option<Option<String>>,
-    /// Go on in this session
+    /// Continue in this session
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
     /// A name for the new session
     #[arg(long, value_name = "TEXT", conflicts_with = "session")]
     name: Option<String>,
-    /// What to do with approvals: deny (headless), ask (otherwise) or all
+    /// How to answer approvals: deny (default with --headless), ask (default otherwise) or all
     #[arg(long, value_enum, value_name = "WHAT", hide_possible_values = true)]
     approve: Option<Policy>,
-    /// The same as --approve all: yes to what the run wants to do, never to more than its budget
+    /// Same as --approve all: approve everything except raising the budget
     #[arg(long, short, conflicts_with = "approve")]
     yes: bool,
-    /// A rule for this run alone: what goes ahead unasked, as `exec(cargo test*)`; may be given again
+    /// A rule for this run: what is allowed without asking, such as `exec(cargo test*)`; repeatable
     #[arg(long, value_name = "RULE", value_parser = allowing)]
     allow: Vec<Rule>,
-    /// A rule for this run alone: what does not happen, as `write(.env*)`; may be given again
+    /// A rule for this run: what is denied, such as `write(.env*)`; repeatable
     #[arg(long, value_name = "RULE", value_parser = denying)]
     deny: Vec<Rule>,
-    /// Where a model's commands run: local (behind the walls of the system) or none (without any)
+    /// Sandbox for commands of models: local (confined) or none (not confined)
     #[arg(long, value_name = "PROVIDER", conflicts_with = "session")]
     sandbox: Option<String>,
-    /// A command that must succeed afterwards; may be given again
+    /// Acceptance check: a command that must succeed after the run; repeatable
     #[arg(long, value_name = "COMMAND")]
     accept: Vec<String>,
-    /// How long the run may take: 90s, 5m, 2h; a bare number is seconds
+    /// Time limit of the run: 90s, 5m, 2h; a bare number is seconds
     #[arg(long, value_name = "DURATION", value_parser = duration::limit)]
     timeout: Option<Duration>,
     #[command(flatten)]
     budget: BudgetArgs,
-    /// Write a report when the run is over: junit=FILE
+    /// Write a report when the run has ended: junit=FILE
     #[arg(long, value_name = "FORMAT=FILE", conflicts_with = "detach")]
     report: Option<ReportFile>,
-    /// Run once however often this is called with the same key
+    /// Idempotency key: the same key starts the run only once
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// Print the ids of session and run, and leave
+    /// Print the ids of session and run, and exit
     #[arg(long, conflicts_with = "jsonl")]
     detach: bool,
 }
@@ -133,34 +136,34 @@ fn denying(text: &str) -> Result<Rule, RuleError> {
     rule("deny", text)
 }
 
-/// Reads a rule whose effect may be left out.
+/// Parses a rule whose effect may be left out.
 fn rule(effect: &str, text: &str) -> Result<Rule, RuleError> {
     let whole = text.trim_start().starts_with(&format!("{effect}:"));
     if whole { text.parse() } else { format!("{effect}: {text}").parse() }
 }
 
-/// What is to be run, and by whom.
+/// The message of a run and its provider.
 #[derive(Debug)]
 pub(super) struct RunPlan {
     /// The message.
     pub(super) message: Message,
-    /// The provider of a new session, where one was named.
+    /// The provider of a new session, if one was named.
     pub(super) provider: Option<String>,
-    /// The model of a new session, where one was named.
+    /// The model of a new session, if one was named.
     pub(super) model: Option<String>,
-    /// Whether the message is a playbook, whatever provider is configured.
+    /// Whether the message is a playbook, independently of the configured provider.
     pub(super) is_playbook: bool,
 }
 
 /// Runs a message.
 pub(crate) async fn run(args: RunArgs, context: &mut Context) -> Result<Exit, CliError> {
     let RunArgs { message, no_stdin, provider, model, flags } = args;
-    let mut interrupts = Interrupts::listen()?;
+    let mut interrupts = flags.interrupts()?;
     let reading = message::read_for_run(message.as_deref(), no_stdin, &mut context.console);
     let message = tokio::select! {
         biased;
-        // Nothing has begun, so there is nothing to cancel.
-        () = interrupts.next() => return Ok(Exit::CANCELLED),
+        // No run has started, so there is nothing to cancel.
+        _ = interrupts.next() => return Ok(Exit::CANCELLED),
         message = reading => message?,
     };
     let plan = RunPlan {
@@ -172,7 +175,7 @@ pub(crate) async fn run(args: RunArgs, context: &mut Context) -> Result<Exit, Cl
     execute(plan, flags, interrupts, context).await
 }
 
-/// Runs what is planned, from the session to the exit code.
+/// Opens the session, starts the run and follows it to its exit code.
 pub(super) async fn execute(
     plan: RunPlan,
     flags: RunFlags,
@@ -190,23 +193,23 @@ pub(super) async fn execute(
     };
     let (mut client, session) = tokio::select! {
         biased;
-        // Nothing has begun, so there is nothing to cancel.
-        () = interrupts.next() => return Ok(Exit::CANCELLED),
+        // No run has started, so there is nothing to cancel.
+        _ = interrupts.next() => return Ok(Exit::CANCELLED),
         prepared = prepare => prepared?,
     };
     session.announce(&flags, &mut context.console);
     let text = plan.message.text_for(session.source());
     if session.source() == AnswerSource::Model && plan.message.consists_of_steps() {
         context.console.warn(
-            "the message consists of steps, and a model reads it; `push playbook FILE` runs steps without a model",
+            "the message consists of steps, but a model reads it; `push playbook FILE` runs steps without a model",
         );
     }
     let begun = uninterrupted(begin(&flags, &session, &text, &mut client), &mut interrupts).await?;
     let (run, interrupted) = match begun {
         Begun::Left => return Ok(Exit::CANCELLED),
         Begun::Run(run) if flags.detach => return detached(&flags, &session.id, &run, context),
-        Begun::Run(run) => (run, false),
-        Begun::Interrupted(run) => (run, true),
+        Begun::Run(run) => (run, None),
+        Begun::Interrupted(run, request) => (run, Some(request)),
     };
     let report = match session.source() {
         AnswerSource::Steps => Report::new(&session.id, &run).with_step_output(),
@@ -215,13 +218,15 @@ pub(super) async fn execute(
     let output = flags.output(session.source(), context);
     let mut follow = Follow::new(client, interrupts, report, flags.policies(), output);
     let outcome = async {
-        if interrupted && let Some(exit) = follow.interrupted(&mut context.console).await? {
+        if let Some(request) = interrupted
+            && let Some(exit) = follow.interrupted(request, &mut context.console).await?
+        {
             return Ok(exit);
         }
         follow.until_over(&mut context.console).await
     };
     let outcome = match outcome.await {
-        // The run goes on, so there is no exit code of it to pass on.
+        // The run continues, so it has no exit code yet.
         Err(error) if error.is_quiet() => Ok(Exit::BROKEN_PIPE),
         outcome => outcome,
     };
@@ -234,38 +239,45 @@ pub(super) async fn execute(
     }
 }
 
-/// How it went to begin a run.
+/// The result of starting a run.
 #[derive(Debug, PartialEq, Eq)]
 enum Begun {
-    /// It has begun.
+    /// The run has started.
     Run(String),
-    /// It has begun, and somebody wants it to stop.
-    Interrupted(String),
-    /// Somebody left before it was known to have begun.
+    /// The run has started, and a signal requested to stop.
+    Interrupted(String, StopRequest),
+    /// The user exited before the daemon confirmed the run.
     Left,
 }
 
-/// Waits for a run to begin through one wish to stop: it may have begun, and then it must be cancelled by its name.
+/// Waits for the start of a run, also after a first signal: the run may have started, and its id is needed to cancel
+/// it.
 ///
-/// After a wish to stop, a daemon that does not answer is waited for a moment and no longer.
+/// After the signal it waits for the daemon for a limited time only.
 async fn uninterrupted(
     begin: impl Future<Output = Result<String, CliError>>,
     interrupts: &mut Interrupts,
 ) -> Result<Begun, CliError> {
     tokio::pin!(begin);
-    tokio::select! {
+    let request = tokio::select! {
         run = &mut begin => return Ok(Begun::Run(run?)),
-        () = interrupts.next() => {}
-    }
+        request = interrupts.next() => request,
+    };
     tokio::select! {
-        run = &mut begin => Ok(Begun::Interrupted(run?)),
-        () = interrupts.next() => Ok(Begun::Left),
+        run = &mut begin => Ok(Begun::Interrupted(run?, request)),
+        _ = interrupts.next() => Ok(Begun::Left),
         () = sleep(STOP_PATIENCE) => Ok(Begun::Left),
     }
 }
 
 impl RunFlags {
-    /// A yes to everything that a run wants to do is none to spending more than was set.
+    /// Starts listening for signals; with `--headless` SIGTERM cancels the run.
+    pub(super) fn interrupts(&self) -> io::Result<Interrupts> {
+        let on_terminate = if self.headless { OnTerminate::Cancel } else { OnTerminate::Detach };
+        Interrupts::listen(on_terminate)
+    }
+
+    /// Returns the approval policies. Approving everything does not include raising the budget.
     const fn policies(&self) -> Policies {
         let work = match (self.approve, self.yes, self.headless) {
             (Some(policy), _, _) => policy,
@@ -280,7 +292,7 @@ impl RunFlags {
         Policies { work, budget }
     }
 
-    /// Returns the directory of a new session, which may be in a worktree that is added for it; none where one is continued.
+    /// Returns the directory of a new session, which may be in a new worktree; none if a session is continued.
     fn directory(&self, context: &mut Context) -> Result<Option<String>, CliError> {
         if self.session.is_some() {
             return Ok(None);
@@ -304,13 +316,13 @@ impl RunFlags {
     }
 }
 
-/// Returns what a flag says, or else a variable; an empty one says nothing.
+/// Returns the value of a flag or else of an environment variable that is not empty.
 fn said(flag: Option<&str>, variable: &str) -> Option<String> {
     let told = || std::env::var(variable).ok().filter(|value| !value.is_empty());
     flag.map(str::to_owned).or_else(told)
 }
 
-/// Sends the message and returns its run.
+/// Sends the message and returns the id of its run.
 async fn begin(
     args: &RunFlags,
     session: &RunSession,
@@ -327,7 +339,7 @@ async fn begin(
         request = request.with("timeoutMs", u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
     }
     let mut rules: Vec<String> = args.allow.iter().chain(&args.deny).map(ToString::to_string).collect();
-    // The run has its answer whether or not somebody follows it.
+    // The policy is stored with the run, so it also holds while no client is attached.
     rules.extend(match args.policies().work {
         Policy::All => Some(gate::APPROVE_ALL.to_owned()),
         Policy::Deny => Some(gate::APPROVE_NOTHING.to_owned()),
@@ -339,7 +351,7 @@ async fn begin(
     request = request.with_some("budget", args.budget.to_json());
     let answer = client.ask(request).await?;
     if answer.get("repeated").and_then(Value::as_bool).unwrap_or_default() && !args.detach {
-        // Its events are history, or some of them are.
+        // The run was started before, so its events have to be replayed.
         client.attach(&session.id, session.seen, Access::Full).await?;
     }
     Ok(field(&answer, "runId"))
@@ -362,7 +374,7 @@ fn criteria(commands: &[String]) -> Value {
         .collect()
 }
 
-/// Derives a message's id from a key, so that the same key is the same message.
+/// Derives a message id from an idempotency key.
 fn message_id(key: &str) -> String {
     let digest = Sha256::digest(key.as_bytes());
     let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();

@@ -1,4 +1,4 @@
-//! `push send`: begins a run in a session and leaves.
+//! `push send`: starts a run in a session and exits.
 
 use serde_json::json;
 use ulid::Ulid;
@@ -10,7 +10,7 @@ use super::plain::plain_line;
 use super::{ids, message};
 use crate::client::Request;
 
-/// Send a message to a session and leave; its run goes on
+/// Send a message to a session and exit; the run continues
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  push send @last 'now the tests'\n  push send @last @plan.md && push wait @last"
@@ -20,7 +20,7 @@ pub(crate) struct SendArgs {
     session: String,
     /// The message; `-` reads standard input, `@FILE` a file
     message: String,
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -42,7 +42,7 @@ pub(crate) async fn run(args: SendArgs, context: &mut Context) -> Result<Exit, C
     Ok(Exit::SUCCESS)
 }
 
-/// Mints the id of a message, which is also its idempotency key.
+/// Generates the id of a message, which is also its idempotency key.
 pub(crate) fn new_message_id() -> String {
     format!("msg_{}", Ulid::generate())
 }

@@ -1,4 +1,4 @@
-//! `push sessions`: what there is.
+//! `push sessions`: lists the sessions.
 
 use serde_json::{Value, json};
 
@@ -16,17 +16,17 @@ use crate::client::Request;
     after_help = "Examples:\n  push sessions\n  push sessions --all --json | jq -r '.sessions[].sessionId'"
 )]
 pub(crate) struct SessionsArgs {
-    /// All of them, not only the latest 20
+    /// List all sessions, not only the latest 20
     #[arg(long)]
     all: bool,
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// How many sessions are asked for at once.
+/// How many sessions one request lists.
 const PAGE: u64 = 100;
-/// How many sessions are shown unless all are wanted.
+/// How many sessions are listed without `--all`.
 const LATEST: u64 = 20;
 
 /// Lists the sessions.
@@ -48,14 +48,14 @@ pub(crate) async fn run(args: SessionsArgs, context: &mut Context) -> Result<Exi
     let table = table(&sessions, context);
     context.console.text(&table)?;
     if table.is_empty() {
-        context.console.note("no sessions yet; `push run MESSAGE` begins one");
+        context.console.note("no sessions yet; `push run MESSAGE` starts one");
     } else if answer.get("nextCursor").is_some_and(|cursor| !cursor.is_null()) {
-        context.console.note("there are more: push sessions --all");
+        context.console.note("more sessions exist; `push sessions --all` lists them");
     }
     Ok(Exit::SUCCESS)
 }
 
-/// Returns sessions as lines for people.
+/// Returns the sessions as a table.
 pub(crate) fn table(sessions: &Value, context: &Context) -> String {
     let now = now();
     let palette = context.console.palette;
@@ -95,7 +95,7 @@ fn row(item: &Value, id: &str, now: u64) -> [String; 4] {
     ]
 }
 
-/// Returns how long ago something was, as people say it.
+/// Formats an age.
 pub(crate) fn age(millis: u64) -> String {
     let seconds = millis / 1000;
     match seconds {
@@ -106,7 +106,7 @@ pub(crate) fn age(millis: u64) -> String {
     }
 }
 
-/// Returns a text of at most `most` characters, with a mark where something is missing.
+/// Truncates a text to `most` characters, with an ellipsis at the end.
 pub(crate) fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();

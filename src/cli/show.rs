@@ -1,4 +1,4 @@
-//! `push show`: one session in full.
+//! `push show`: prints the state of one session.
 
 use serde_json::Value;
 
@@ -11,19 +11,19 @@ use super::sessions::age;
 use super::view::Echo;
 use crate::client::Request;
 
-/// Show what a session is and does
+/// Show the state of a session
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  push show @last\n  push show @last --json | jq .state")]
 pub(crate) struct ShowArgs {
     /// The session
     #[arg(default_value = "@last")]
     session: String,
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Shows a session.
+/// Prints a session.
 pub(crate) async fn run(args: ShowArgs, context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
     let session = ids::session(&mut client, &args.session).await?;
@@ -64,7 +64,7 @@ fn describe(session: &str, snapshot: &Value, now: u64) -> String {
         ("branch", repo),
         ("provider", field(meta, "provider")),
         ("model", field(meta, "model")),
-        ("begun", since("openedAt")),
+        ("started", since("openedAt")),
         ("updated", since("updatedAt")),
         ("run", field(snapshot, "activeRunId")),
         ("last run", last_run.unwrap_or_default()),
@@ -98,7 +98,7 @@ mod tests {
             "lastRun": {"runId": "run_1", "outcome": "failed", "exitCode": 4}, "openedAt": 0, "updatedAt": 60_000});
         assert_eq!(
             describe("sess_1", &snapshot, 120_000),
-            "session    sess_1\nstate      failed, ended\ndirectory  /p\nprovider   playbook\nbegun      2m ago\n\
+            "session    sess_1\nstate      failed, ended\ndirectory  /p\nprovider   playbook\nstarted    2m ago\n\
              updated    1m ago\nlast run   run_1 failed (exit 4)\n\n> go\n\ndone\n"
         );
     }

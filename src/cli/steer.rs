@@ -1,4 +1,4 @@
-//! `push steer`: speaks into the active run.
+//! `push steer`: sends a message to the active run.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use super::send::new_message_id;
 use super::{ids, message};
 use crate::client::Request;
 
-/// Say something to the run that is active in a session
+/// Send a message to the active run of a session
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  push steer @last 'leave the tests alone'")]
 pub(crate) struct SteerArgs {
@@ -18,7 +18,7 @@ pub(crate) struct SteerArgs {
     session: String,
     /// The message; `-` reads standard input, `@FILE` a file
     message: String,
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }

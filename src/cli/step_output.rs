@@ -1,6 +1,6 @@
-//! What the steps of a playbook printed, told apart from everything else that tools return.
+//! Extracts the output of playbook steps from the events of a run.
 //!
-//! Pure. The output of acceptance checks is not the output of a step, and a file that was written is not printed.
+//! Pure. The output of acceptance checks is left out, and so are the results of tools other than `read_file`.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ pub(crate) enum Stream {
     Err,
 }
 
-/// Follows the tool calls of one run and picks out what its steps printed.
+/// Tracks the tool calls of one run and extracts the output of its steps.
 #[derive(Debug, Default)]
 pub(crate) struct StepOutput {
-    /// The calls under way, and whether each is a step or an acceptance check.
+    /// The active calls, and whether each is a step or an acceptance check.
     calls: BTreeMap<String, CallKind>,
 }
 
@@ -31,7 +31,7 @@ enum CallKind {
 }
 
 impl StepOutput {
-    /// Returns what a step printed with this event; the text is still foreign.
+    /// Returns the output of a step in this event; not sanitized.
     pub(crate) fn follow<'a>(&mut self, event: &'a Event) -> Option<(Stream, &'a str)> {
         match event.kind.as_str() {
             "tool_call" => {

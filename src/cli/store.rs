@@ -1,4 +1,4 @@
-//! Files that are whole or not there: what was before stays until what comes is complete.
+//! Atomic replacement of files: the old content stays until the new file is complete.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 use super::exit::CliError;
 
-/// Replaces a file in one step; a link is followed, and the mode of what was there is kept.
+/// Replaces a file atomically. A symbolic link is followed, and the mode of an existing file is kept.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
     let unwritable = |source| CliError::File { action: "write", what: path.display().to_string(), source };
-    // Where a link leads nowhere yet, what it names is unknown, and the link itself is replaced.
+    // The target of a dangling link is unknown, so the link itself is replaced.
     let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let beside = beside(&target).map_err(unwritable)?;
     let done = fill(&beside, &target, bytes).and_then(|()| fs::rename(&beside, &target));
     if done.is_err() {
-        // Nobody needs half a file; that it could not be written is what is told.
+        // Best effort: the write error is what is reported.
         let _ = fs::remove_file(&beside);
     }
     done.map_err(unwritable)
@@ -29,7 +29,7 @@ fn fill(beside: &Path, target: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Returns a name in the same directory that nobody else uses at this time.
+/// Returns a unique temporary path in the same directory.
 fn beside(target: &Path) -> io::Result<PathBuf> {
     let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
     Ok(target.with_file_name(format!(".{name}.{}", ulid::Ulid::generate())))

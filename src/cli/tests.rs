@@ -1,4 +1,4 @@
-//! What the command line takes.
+//! Tests of the command line parser.
 
 use clap::CommandFactory;
 
@@ -14,7 +14,7 @@ fn every_verb_has_words_and_an_example() {
     fn check(command: &clap::Command) {
         for verb in command.get_subcommands().filter(|verb| verb.get_name() != "help") {
             let name = verb.get_name();
-            assert!(verb.get_about().is_some(), "{name} says what it does");
+            assert!(verb.get_about().is_some(), "{name} has a description");
             let after = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(after.contains("push "), "{name} has an example");
             for argument in verb.get_arguments().filter(|argument| !argument.is_hide_set()) {

@@ -1,7 +1,7 @@
-//! `push token`: secrets for programs that are not simply their user's own.
+//! `push token`: bearer tokens for clients that connect by WebSocket.
 //!
-//! They are kept without the daemon, which reads them whenever one is brought: a port beyond the loopback is not even opened
-//! before there is one.
+//! Tokens are managed without the daemon, which reads them for every new connection. The daemon opens a port beyond
+//! the loopback interface only if a token exists.
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -13,10 +13,10 @@ use super::plain::plain_line;
 use super::sessions::age;
 use crate::token::{Token, Tokens};
 
-/// Make, list or revoke tokens for programs that connect by WebSocket
+/// Create, list or revoke tokens for clients that connect by WebSocket
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A program brings its token as `Authorization: Bearer TOKEN`, a web page as the subprotocol `bearer.TOKEN` beside `pi`.
+A program sends its token as `Authorization: Bearer TOKEN`, a web page as the subprotocol `bearer.TOKEN` in addition to `pi`.
 
 Examples:
   push token new --name laptop
@@ -34,33 +34,33 @@ enum TokenVerb {
     Revoke(RevokeArgs),
 }
 
-/// Make a token and show it, this once
+/// Create a token and print it; it is shown only once
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  push token new --name laptop > token")]
 struct NewArgs {
-    /// What to call it in lists
+    /// A name for the token
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 }
 
-/// List tokens: their ids and names, not the tokens themselves
+/// List the ids and names of tokens
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  push token list --json | jq -r '.tokens[].tokenId'")]
 struct ListArgs {
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Revoke a token: nobody comes in with it any more; connections that are open stay
+/// Revoke a token: new connections with it are refused; open connections stay
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  push token revoke tok_01H")]
 struct RevokeArgs {
-    /// Its id, or any unique beginning of it
+    /// Its id, or a unique prefix of it
     id: String,
 }
 
-/// Does what is asked with tokens.
+/// Creates, lists or revokes tokens.
 pub(crate) fn run(args: TokenArgs, context: &mut Context) -> Result<Exit, CliError> {
     let tokens = Tokens::new(&context.paths()?.state);
     match args.verb {
@@ -74,7 +74,9 @@ pub(crate) fn run(args: TokenArgs, context: &mut Context) -> Result<Exit, CliErr
 fn new(args: &NewArgs, tokens: &Tokens, context: &mut Context) -> Result<(), CliError> {
     let (token, secret) = tokens.add(args.name.as_deref(), now())?;
     context.console.line(&secret)?;
-    context.console.note(&format!("{} is shown only now; what is kept is its digest", token.token_id));
+    context
+        .console
+        .note(&format!("created {}; the token is shown only once, pushd stores its digest", token.token_id));
     Ok(())
 }
 
@@ -86,7 +88,7 @@ fn list(args: &ListArgs, tokens: &Tokens, context: &mut Context) -> Result<(), C
         return Ok(());
     }
     if known.is_empty() {
-        context.console.note("there is no token; `push token new` makes one");
+        context.console.note("there is no token; `push token new` creates one");
     }
     for token in &known {
         let since = age(now().saturating_sub(token.created_at));

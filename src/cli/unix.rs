@@ -1,62 +1,95 @@
-//! Signals and terminals as Unix has them.
+//! Signals and terminals, on Unix.
 
 use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
 
+use nix::libc;
 use nix::sys::stat::{SFlag, fstat};
 use nix::sys::termios::{FlushArg, LocalFlags, SetArg, Termios, tcflush, tcgetattr, tcsetattr};
 use nix::unistd::{getpgrp, tcgetpgrp};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The wish to stop: Ctrl-C, or a polite signal of another program.
+use super::input::{OnTerminate, StopRequest};
+
+/// The signals that ask a client to stop: SIGINT (Ctrl-C), SIGTERM, and SIGHUP at the loss of the terminal.
 #[derive(Debug)]
 pub(crate) struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
+    /// None if SIGHUP was ignored at the start, as under `nohup`.
+    hang_up: Option<Signal>,
+    on_terminate: OnTerminate,
 }
 
 impl Interrupts {
-    /// Begins to listen; from here on these signals no longer end the process by themselves.
-    pub(crate) fn listen() -> io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    /// Starts listening; from here on these signals no longer end the process.
+    pub(crate) fn listen(on_terminate: OnTerminate) -> io::Result<Self> {
+        let hang_up = if is_hang_up_ignored() { None } else { Some(signal(SignalKind::hangup())?) };
+        let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        Ok(Self { interrupt, terminate, hang_up, on_terminate })
     }
 
-    /// Waits for the next one. Giving it up half-way loses nothing.
-    pub(crate) async fn next(&mut self) {
+    /// Waits for the next one. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> StopRequest {
+        let hang_up = async {
+            match &mut self.hang_up {
+                Some(signal) => signal.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            // If several signals are pending, Ctrl-C takes precedence.
+            biased;
+            _ = self.interrupt.recv() => StopRequest::Cancel,
+            _ = self.terminate.recv() => match self.on_terminate {
+                OnTerminate::Cancel => StopRequest::Cancel,
+                OnTerminate::Detach => StopRequest::Detach,
+            },
+            _ = hang_up => StopRequest::Detach,
         }
     }
 }
 
-/// Drops what was typed on the terminal and not read yet.
+/// Returns whether this process was started with SIGHUP ignored.
+#[expect(unsafe_code, reason = "the query has no wrapper")]
+fn is_hang_up_ignored() -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: without a new action the call changes nothing and writes the present one, for which there is room.
+    let answer = unsafe { libc::sigaction(libc::SIGHUP, ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: zeroes are a valid action, and so is what the call has written.
+    answer == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
+}
+
+/// Discards typed input that has not been read yet.
 pub(crate) fn discard_typed() {
-    // What is no terminal has nothing typed.
+    // It fails if standard input is not a terminal; then there is nothing to discard.
     let _ = tcflush(io::stdin(), FlushArg::TCIFLUSH);
 }
 
-/// Returns whether the terminal is ours to read from: a job in the background that tries is stopped.
+/// Returns whether this process is in the foreground of the terminal: the system stops a background job that reads
+/// it.
 pub(crate) fn is_foreground() -> bool {
     tcgetpgrp(io::stdin()).is_ok_and(|foreground| foreground == getpgrp())
 }
 
-/// Returns whether standard input is a pipe or a file, so that reading it takes nothing from a terminal or a device.
+/// Returns whether standard input is a pipe or a file, not a terminal or a device.
 pub(crate) fn input_is_piped() -> bool {
     let kind = fstat(io::stdin()).map(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT);
     kind.is_ok_and(|kind| kind == SFlag::S_IFIFO || kind == SFlag::S_IFREG)
 }
 
-/// A terminal that does not show what is typed, until this is dropped.
+/// Disables the echo of the terminal until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Unseen(Termios);
 
 impl Unseen {
-    /// Hides what is typed from here on; what was typed before is dropped.
+    /// Disables the echo and discards what was typed before.
     pub(crate) fn begin() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let mut hiding = before.clone();
         hiding.local_flags.remove(LocalFlags::ECHO);
-        // The line itself ends where everybody can see it.
+        // The line break at the end is echoed.
         hiding.local_flags.insert(LocalFlags::ICANON | LocalFlags::ECHONL);
         tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &hiding)?;
         Ok(Self(before))
@@ -65,7 +98,7 @@ impl Unseen {
 
 impl Drop for Unseen {
     fn drop(&mut self) {
-        // A terminal that is gone has nothing to be put back.
+        // Best effort: the terminal may be closed.
         let _ = tcsetattr(io::stdin(), SetArg::TCSADRAIN, &self.0);
     }
 }

@@ -1,7 +1,6 @@
-//! Events as text for people.
+//! Renders events as text.
 //!
-//! Pure: an event goes in, the text to write comes out. Everything foreign is made harmless on the way. An event that
-//! this view does not know shows nothing.
+//! Pure: it maps an event to the text to print. Untrusted text is sanitized. Unknown events print nothing.
 
 use std::collections::BTreeMap;
 
@@ -18,48 +17,48 @@ use crate::client::Event;
 use crate::kernel::event::TURN_CUT;
 use crate::kernel::gate::POLICY;
 
-/// Whose messages are shown.
+/// Which user messages are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Echo {
-    /// Everybody's.
+    /// All of them.
     Messages,
-    /// None: the only one was just typed.
+    /// None, except steering: the message was just typed.
     Nothing,
 }
 
-/// Whether the assistant's reasoning is shown.
+/// Whether reasoning of the model is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Thoughts {
-    /// It is.
+    /// Yes.
     Shown,
-    /// It is not.
+    /// No.
     Hidden,
 }
 
-/// Turns the events of a session into text, one after the other.
+/// Renders the events of a session in order.
 #[derive(Debug)]
 pub(crate) struct View {
     palette: Palette,
     echo: Echo,
     thoughts: Thoughts,
-    /// What the last text belongs to; none at the beginning of a line.
+    /// The source of the unfinished line; none at the start of a line.
     open_line: Option<Voice>,
     speech: Plain,
     calls: BTreeMap<String, Call>,
-    /// What was called last: a question about it follows at once.
+    /// The last tool invocation that was printed; an approval of it follows directly.
     called: String,
-    /// Whose heading stands last.
+    /// The call whose heading was printed last.
     heading: String,
-    /// The first line of what the assistant said last: a summary often says the same.
+    /// The first line of the last message, which a summary often repeats.
     said: String,
     saying: bool,
-    /// The last error of the run: its summary often says the same.
+    /// The last error of the run, which its summary often repeats.
     error: String,
-    /// Whether the checks of the run were seen one by one.
+    /// Whether the acceptance checks were printed one by one.
     checked: bool,
 }
 
-/// Who is in the middle of a line.
+/// The source of an unfinished line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Voice {
     Assistant,
@@ -67,7 +66,7 @@ enum Voice {
     Tool(String),
 }
 
-/// A tool that is being used.
+/// An active tool call.
 #[derive(Debug, Default)]
 struct Call {
     title: String,
@@ -75,15 +74,15 @@ struct Call {
     printed: bool,
 }
 
-/// How much of a result that was not streamed is shown.
+/// The maximum number of lines of a result that was not streamed.
 const RESULT_LINES: usize = 40;
-/// How much of what was said is compared with the summary.
+/// How much of a message is compared with the summary, in bytes.
 const LINE_BYTES: usize = 4096;
-/// The daemon's own question where a budget is used up; it is nothing that the model does.
+/// The tool name of the daemon's own request to raise a budget; it is not a call of the model.
 const RAISE_BUDGET: &str = "raise_budget";
 
 impl View {
-    /// Begins at the beginning of a line.
+    /// Starts at the start of a line.
     pub(crate) fn new(palette: Palette, echo: Echo, thoughts: Thoughts) -> Self {
         Self {
             palette,
@@ -121,7 +120,7 @@ impl View {
                 self.line(Style::Faint, &format!("queued: {}", plain_line(event.text("text"))))
             }
             "message_unqueued" => {
-                self.line(Style::Faint, &format!("taken back: {}", plain_line(event.text("messageId"))))
+                self.line(Style::Faint, &format!("unqueued: {}", plain_line(event.text("messageId"))))
             }
             "tool_call" => self.call(event),
             "tool_output" => self.output(event),
@@ -133,7 +132,7 @@ impl View {
                 self.saying &= event.text("code") != TURN_CUT;
                 self.trouble(event, Style::Attention, "warning")
             }
-            // What somebody waits for; what a run is busy with otherwise shows itself.
+            // Only provider status is printed, such as loading a model; other activity has events of its own.
             "status" if event.text("source") == "provider" => {
                 let (phase, detail) = (plain_line(event.text("phase")), plain_line(event.text("detail")));
                 self.line(Style::Faint, &format!("{phase} ({detail})"))
@@ -157,7 +156,7 @@ impl View {
         }
     }
 
-    /// Returns what ends a line that is open.
+    /// Returns the line break that ends an unfinished line.
     pub(crate) fn end_line(&mut self) -> String {
         match self.open_line.take() {
             Some(_) => "\n".to_owned(),
@@ -165,7 +164,7 @@ impl View {
         }
     }
 
-    /// Returns the text of an approval that waits.
+    /// Renders a pending approval.
     pub(crate) fn question(&mut self, payload: &Value) -> String {
         let mut text = self.end_line();
         let title = exact_line(&field(payload, "title"));
@@ -180,12 +179,12 @@ impl View {
         text
     }
 
-    /// Returns all that is asked, however long it is.
+    /// Renders an approval without truncation.
     pub(crate) fn whole_question(&mut self, payload: &Value) -> String {
         self.end_line() + &card(payload, "", self.palette, Extent::WHOLE)
     }
 
-    /// Returns a whole message of the assistant.
+    /// Renders a complete message of the assistant.
     pub(crate) fn speech(&mut self, message: &str) -> String {
         self.saying = false;
         self.remember(message);
@@ -193,18 +192,18 @@ impl View {
         self.speak(message, Voice::Assistant) + &self.end_line()
     }
 
-    /// Takes note of a message that is shown elsewhere, so that a summary does not repeat it.
+    /// Records a message that is printed elsewhere, so that the summary does not repeat it.
     pub(crate) fn remember_message(&mut self, message: &str) {
         self.saying = false;
         self.remember(message);
     }
 
-    /// Takes note that the output of a tool call is shown elsewhere, so that its result does not repeat it.
+    /// Records that the output of a tool call is printed elsewhere, so that its result does not repeat it.
     pub(crate) fn mark_printed(&mut self, call: &str) {
         self.calls.entry(call.to_owned()).or_default().printed = true;
     }
 
-    /// Returns the list of what was not approved.
+    /// Renders the denied approvals.
     pub(crate) fn denials(&mut self, denials: &[Denial]) -> String {
         let mut text = String::new();
         for denial in denials {
@@ -226,7 +225,7 @@ impl View {
         text
     }
 
-    /// Keeps the first line of what is being said.
+    /// Keeps the first line of the current message.
     fn remember(&mut self, piece: &str) {
         if !std::mem::replace(&mut self.saying, true) {
             self.said.clear();
@@ -236,7 +235,7 @@ impl View {
         }
     }
 
-    /// Ends the line of whoever spoke before, if it was somebody else.
+    /// Ends the unfinished line if it has another source.
     fn change_voice(&mut self, voice: &Voice) -> String {
         match &self.open_line {
             Some(open) if open != voice => self.end_line(),
@@ -267,7 +266,7 @@ impl View {
         event.text("callId").clone_into(&mut self.heading);
         self.calls.insert(self.heading.clone(), Call { title, ..Call::default() });
         if event.text("toolName") == RAISE_BUDGET {
-            // The question says it all.
+            // The approval has all details.
             return self.end_line();
         }
         let check = if event.is_of_check() {
@@ -315,7 +314,7 @@ impl View {
         }
         let call = self.calls.remove(event.text("callId")).unwrap_or_default();
         if self.heading != event.text("callId") && !call.title.is_empty() {
-            // Several were used at once, so it has to be said whose this is.
+            // Several calls ran in parallel, so the result needs the heading of its call.
             text += &format!("{}\n", self.palette.paint(Style::Strong, &call.title));
             event.text("callId").clone_into(&mut self.heading);
         }
@@ -360,13 +359,13 @@ impl View {
         words += match event.text("scope") {
             "run" => " for this run",
             "session" => " for this session",
-            "always" => " for always in this repository",
+            "always" => " always in this repository",
             _ => "",
         };
         words += &match event.text("by") {
-            "timeout" => " because nobody answered in time".to_owned(),
+            "timeout" => " because the approval timed out".to_owned(),
             "cancel" => " because the run was cancelled".to_owned(),
-            POLICY => ", as the run was begun".to_owned(),
+            POLICY => " by the policy of the run".to_owned(),
             by => format!(" by {}", plain_line(by)),
         };
         let comment = plain_line(event.text("comment"));
@@ -386,7 +385,7 @@ impl View {
         self.line(style, &words)
     }
 
-    /// Returns the text of the end of a run.
+    /// Renders the end of a run.
     pub(crate) fn complete(&mut self, payload: &Value) -> String {
         let mut text = self.end_line();
         let checks = payload.pointer("/acceptance/results").and_then(Value::as_array);
@@ -406,7 +405,7 @@ impl View {
                 text += &format!(" ({reason})");
             }
             let said = plain_line(self.said.trim().lines().next().unwrap_or_default());
-            // The summary of a model's run is the beginning of its last message.
+            // The summary of a model's run is the start of its last message.
             if !summary.is_empty() && summary != plain_line(&error) && !said.starts_with(&summary) {
                 text += &format!(": {summary}");
             }
@@ -428,7 +427,7 @@ impl View {
 
     fn snapshot(&mut self, payload: &Value) -> String {
         let state = plain_line(&field(payload, "state"));
-        let mut text = self.line(Style::Faint, &format!("earlier events are gone; the session is {state}"));
+        let mut text = self.line(Style::Faint, &format!("earlier events are lost; the session is {state}"));
         let last = plain(&field(payload, "lastAssistantText"));
         if !last.is_empty() {
             text += &indented(&last);

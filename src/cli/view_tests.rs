@@ -1,4 +1,4 @@
-//! What events look like.
+//! Tests of the text of events.
 
 use serde_json::{Value, json};
 

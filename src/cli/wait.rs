@@ -1,4 +1,4 @@
-//! `push wait`: until the active run is over, with its exit code.
+//! `push wait`: waits for the end of the active run and exits with its exit code.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use super::view::Echo;
 use super::{duration, ids};
 use crate::client::{Access, Client, Request};
 
-/// Wait until the active run of a session is over
+/// Wait until the active run of a session has ended
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The exit code is that of the run: 0 success, 1 failed, 2 cancelled, 3 denied, 4 acceptance failed. \
-Without an active run it is that of the last one. 124 means that the time is over; the run goes on.
+Without an active run it is that of the last run. 124 means that the timeout has expired; the run continues.
 
 Examples:
   push wait @last
-  push wait @last --timeout 10m || echo 'it did not work'")]
+  push wait @last --timeout 10m || echo 'the run failed'")]
 pub(crate) struct WaitArgs {
     /// The session
     session: String,
-    /// How long to wait at most: 90s, 5m, 2h; a bare number is seconds
+    /// The longest time to wait: 90s, 5m, 2h; a bare number is seconds
     #[arg(long, value_name = "DURATION", value_parser = duration::limit)]
     timeout: Option<Duration>,
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -53,7 +53,7 @@ pub(crate) async fn run(args: WaitArgs, context: &mut Context) -> Result<Exit, C
     if args.json {
         let mut result = report.to_json();
         if let Some(result) = result.as_object_mut() {
-            // It came in the middle, so it has heard neither all the text nor every verdict nor every turn.
+            // The client attached in the middle of the run, so it may have missed messages, denials and usage.
             result.remove("text");
             result.remove("denials");
             result.remove("usage");
@@ -66,7 +66,7 @@ pub(crate) async fn run(args: WaitArgs, context: &mut Context) -> Result<Exit, C
     Ok(exit)
 }
 
-/// Follows the active run to its end; without one, tells how the last one ended.
+/// Follows the active run to its end; without one, returns the report of the last run.
 async fn outcome(client: &mut Client, session: &str) -> Result<Report, CliError> {
     let snapshot = client.ask(Request::session_snapshot(session)).await?;
     let run = match (text_at(&snapshot, "/activeRunId"), text_at(&snapshot, "/lastRun/runId")) {

@@ -1,4 +1,4 @@
-//! Signals and terminals as Windows has them.
+//! Signals and consoles, on Windows.
 
 use std::io;
 
@@ -8,7 +8,9 @@ use windows_sys::Win32::System::Console::{
     ENABLE_ECHO_INPUT, GetConsoleMode, GetStdHandle, STD_INPUT_HANDLE, SetConsoleMode,
 };
 
-/// The wish to stop: Ctrl-C or Ctrl-Break.
+use super::input::{OnTerminate, StopRequest};
+
+/// The signals that request a stop: Ctrl-C and Ctrl-Break.
 #[derive(Debug)]
 pub(crate) struct Interrupts {
     interrupt: CtrlC,
@@ -16,29 +18,29 @@ pub(crate) struct Interrupts {
 }
 
 impl Interrupts {
-    /// Begins to listen; from here on these keys no longer end the process by themselves.
-    pub(crate) fn listen() -> io::Result<Self> {
+    /// Starts listening; from here on these keys no longer end the process.
+    pub(crate) fn listen(_on_terminate: OnTerminate) -> io::Result<Self> {
         Ok(Self { interrupt: ctrl_c()?, terminate: ctrl_break()? })
     }
 
-    /// Waits for the next one. Giving it up half-way loses nothing.
-    pub(crate) async fn next(&mut self) {
+    /// Waits for the next one. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> StopRequest {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => StopRequest::Cancel,
+            _ = self.terminate.recv() => StopRequest::Cancel,
         }
     }
 }
 
-/// Leaves what was typed on the terminal: it is read line by line, and whole lines are dropped by their reader.
+/// Does nothing: the reader of the lines drops those that it has read.
 pub(crate) const fn discard_typed() {}
 
-/// Returns whether the terminal is ours to read from, as it always is.
+/// Returns true: Windows has no background jobs that may not read the console.
 pub(crate) const fn is_foreground() -> bool {
     true
 }
 
-/// Returns whether standard input is a pipe or a file, so that reading it takes nothing from a console or a device.
+/// Returns whether standard input is a pipe or a file, not a console or a device.
 #[expect(unsafe_code, reason = "the kind of a handle is asked for by a system call")]
 pub(crate) fn input_is_piped() -> bool {
     // SAFETY: the handle is the process's own, and the call takes plain values.
@@ -46,12 +48,12 @@ pub(crate) fn input_is_piped() -> bool {
     kind == FILE_TYPE_PIPE || kind == FILE_TYPE_DISK
 }
 
-/// A console that does not show what is typed, until this is dropped.
+/// Disables the echo of the console until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Unseen(u32);
 
 impl Unseen {
-    /// Hides what is typed from here on.
+    /// Disables the echo.
     pub(crate) fn begin() -> io::Result<Self> {
         let before = mode()?;
         set_mode(before & !ENABLE_ECHO_INPUT)?;
@@ -61,7 +63,7 @@ impl Unseen {
 
 impl Drop for Unseen {
     fn drop(&mut self) {
-        // A console that is gone has nothing to be put back.
+        // Best effort: the console may be closed.
         let _ = set_mode(self.0);
     }
 }

@@ -1,10 +1,10 @@
-//! How long to wait before the next try.
+//! Exponential backoff with jitter for connection attempts.
 //!
-//! Pure: chance comes in as an argument.
+//! Pure: randomness is an argument.
 
 use std::time::Duration;
 
-/// Waiting times that double up to a limit, each shaken a little so that many clients do not come back at once.
+/// Delays that double up to a limit. Jitter keeps many clients from reconnecting at the same time.
 #[derive(Debug, Clone)]
 pub(super) struct Backoff {
     next: Duration,
@@ -14,17 +14,17 @@ impl Backoff {
     const FIRST: Duration = Duration::from_millis(50);
     const LIMIT: Duration = Duration::from_secs(2);
 
-    /// Returns the beginning.
+    /// Starts with the shortest delay.
     pub(super) const fn new() -> Self {
         Self { next: Self::FIRST }
     }
 
-    /// Begins again, after something has worked.
+    /// Returns to the shortest delay, after a success.
     pub(super) const fn reset(&mut self) {
         self.next = Self::FIRST;
     }
 
-    /// Returns the time to wait: between half and all of what is due, by `chance`.
+    /// Returns the next delay: between 50 % and 100 % of the current step, selected by the random byte `chance`.
     pub(super) fn advance(&mut self, chance: u8) -> Duration {
         let due = self.next;
         self.next = (due * 2).min(Self::LIMIT);
@@ -32,10 +32,10 @@ impl Backoff {
     }
 }
 
-/// Returns a random byte; the middle one if the system has none to give.
+/// Returns a random byte for the jitter, or 127 if the system has no random source.
 pub(super) fn chance() -> u8 {
     let mut byte = [127];
-    // Without chance the waiting is merely less evenly spread.
+    // Without randomness the delays are only spread less evenly.
     let _ = getrandom::fill(&mut byte);
     byte[0]
 }

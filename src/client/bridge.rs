@@ -1,4 +1,4 @@
-//! A connection that goes on in another protocol, whose bytes are passed on unread.
+//! A connection that was switched to another protocol. Its bytes are copied without being parsed.
 
 use std::cell::Cell;
 use std::io;
@@ -9,33 +9,34 @@ use tokio::io::{
 
 use crate::transport::local::Stream;
 
-/// A connection that speaks another protocol.
+/// A connection in another protocol.
 #[derive(Debug)]
 pub struct Bridge {
     pub(super) reader: BufReader<ReadHalf<Stream>>,
     pub(super) writer: WriteHalf<Stream>,
 }
 
-/// How a bridge came to its end.
+/// How a bridge ended.
 #[derive(Debug)]
 pub enum Bridged {
-    /// The input ended, and the daemon has answered all of it.
+    /// The input ended and the daemon answered all of it.
     Done,
-    /// The daemon went away while the input was open, or its connection broke.
+    /// The daemon closed the connection while the input was open, or the connection failed.
     Lost,
     /// The output cannot be written.
     Output(io::Error),
 }
 
 impl Bridge {
-    /// Passes bytes on in both directions until the daemon ends the connection.
+    /// Copies bytes in both directions until the daemon closes the connection.
     ///
-    /// The end of the input is passed on, too, so that the daemon ends when everything is answered.
+    /// At the end of the input the write half is shut down; the daemon closes the connection once it has answered
+    /// everything.
     pub async fn pass(self, mut input: impl AsyncRead + Unpin, output: impl AsyncWrite + Unpin) -> Bridged {
         let Self { reader, mut writer } = self;
         let ended = Cell::new(false);
         let to = async {
-            // An input that cannot be read has ended; a daemon that takes no more says so at its other half.
+            // A read error counts as the end of the input. A write error shows up on the read half as well.
             let _ = copy(&mut input, &mut writer).await;
             ended.set(true);
             let _ = writer.shutdown().await;
@@ -54,14 +55,14 @@ impl Bridge {
     }
 }
 
-/// What became of the output.
+/// Why copying to the output stopped.
 enum Shown {
     All,
     Broken,
     Unwritable(io::Error),
 }
 
-/// Passes everything on as it comes.
+/// Copies everything from the daemon to the output and flushes after every read.
 async fn show(mut from: impl AsyncBufRead + Unpin, mut to: impl AsyncWrite + Unpin) -> Shown {
     loop {
         let length = match from.fill_buf().await {

@@ -1,4 +1,4 @@
-//! The client itself: asks, watches, and reconnects from where it was.
+//! The client: sends requests, receives events, and reconnects from the last event it received.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,78 +15,83 @@ use crate::config::limits::LINE_BYTES;
 use crate::protocol::push::client::{Environment, Event, Fault, Incoming, Repeat, Request};
 use crate::transport::local::Address;
 
-/// What a client needs to know of its world.
+/// Configuration of a client.
 pub struct Settings {
     /// Where the daemon listens.
     pub address: Address,
-    /// What to do when there is none.
+    /// What to do if no daemon listens.
     pub missing: Missing,
     /// This client's version.
     pub version: &'static str,
-    /// What goes with requests that may lead to a run.
+    /// The environment that is sent with requests that may start a run.
     pub environment: Environment,
-    /// How long to try to get a lost connection back.
+    /// How long to try to reconnect after a lost connection.
     pub patience: Duration,
-    /// Who is told what a person should know.
+    /// Called with notices for the user.
     pub notices: Box<dyn FnMut(Notice) + Send>,
 }
 
 impl fmt::Debug for Settings {
-    // The environment is not shown.
+    // The environment may hold secrets, so it is left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings").field("address", &self.address).field("missing", &self.missing).finish()
+        f.debug_struct("ClientConfig")
+            .field("address", &self.address)
+            .field("missing", &self.missing)
+            .finish()
     }
 }
 
-/// What a person should know of the connection.
+/// A change of the connection that is worth showing to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// There is no daemon and one is being started.
+    /// No daemon is running, and the client starts one.
     Starting,
-    /// The daemon is of another version; told once.
+    /// The daemon has another version. Reported once per client.
     OtherVersion {
-        /// This client's.
+        /// The version of this client.
         client: String,
-        /// The daemon's.
+        /// The version of the daemon.
         daemon: String,
     },
-    /// The connection is lost and is being sought again.
+    /// The connection was lost, and the client reconnects.
     Lost,
-    /// The daemon was stopped on purpose; its next start is waited for.
+    /// The daemon was stopped on purpose; the client waits for its next start.
     Stopped,
-    /// The connection is back, from the last event on.
+    /// The client has reconnected and continues after the last event.
     Back,
 }
 
-/// Why a question has no answer.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// The daemon said no.
+    /// The daemon refused the request.
     #[error(transparent)]
     Refused(#[from] Fault),
     /// The daemon cannot be reached.
     #[error(transparent)]
     Unreachable(#[from] Unreachable),
-    /// The request does not fit into a line, so that it was not sent.
+    /// The request is longer than a protocol line may be; it was not sent.
     #[error(
-        "the message has {bytes} bytes as a request, and one line holds {limit}; put it into a file and name the file"
+        "the request has {bytes} bytes and the limit is {limit}; write the text to a file and name its path in the message, without @"
     )]
     TooLong {
-        /// How long it is.
+        /// The length of the request.
         bytes: usize,
-        /// How long it may be.
+        /// The longest request that can be sent.
         limit: usize,
     },
-    /// The connection broke before the answer, and asking again could do it twice.
-    #[error("the connection broke before {kind} was answered; it may or may not have happened")]
+    /// The connection was lost before the reply, and repeating the request could execute it twice.
+    #[error(
+        "the connection was lost before the reply to {kind}; the request may or may not have been executed"
+    )]
     Unanswered {
-        /// What was asked.
+        /// The type of the request.
         kind: &'static str,
     },
 }
 
 impl AskError {
-    /// Returns the code of the refusal, if it is one.
+    /// Returns the error code if the daemon refused the request.
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Refused(fault) => Some(&fault.code),
@@ -95,16 +100,16 @@ impl AskError {
     }
 }
 
-/// How long the daemon may take to greet.
+/// How long the daemon may take to answer `hello`.
 const GREETING: Duration = Duration::from_secs(10);
-/// How long a connection must have held for its loss to be a new one, not the same trouble again.
+/// After how long a connection counts as stable, so that its loss starts a new reconnect period.
 const STEADY: Duration = Duration::from_secs(5);
-/// How long a daemon that is gone, and that is not ours to start, may take to come back.
+/// How long to wait for a daemon that is not running and that this client does not start: a restart takes no longer.
 const ABSENT: Duration = Duration::from_secs(3);
-/// How often a request is sent again before its sender gives up.
+/// How often a request is sent before it fails.
 const REPEATS: u32 = 8;
 
-/// How many bytes the id of a request and the end of its line have.
+/// Length of a request id plus the line feed.
 const ID_BYTES: usize = 31;
 
 /// A client with its connection.
@@ -117,12 +122,12 @@ pub struct Client {
     lost_since: Option<Instant>,
     linked_at: Instant,
     version_named: bool,
-    /// Whether the daemon's pid file was there on an earlier connection; a forwarded socket has none.
+    /// Whether the daemon's pid file existed on an earlier connection; a forwarded socket has none.
     pid_file_seen: bool,
 }
 
 impl Client {
-    /// Connects to the daemon, starting it if the settings say so.
+    /// Connects to the daemon and starts it if the configuration allows that.
     pub async fn open(settings: Settings) -> Result<Self, AskError> {
         let mut client = Self {
             settings,
@@ -136,16 +141,16 @@ impl Client {
         };
         match client.establish().await {
             Ok(link) => client.progress(link),
-            // A daemon that goes away just as we come is no different from one that goes later.
+            // A connection that is lost during the handshake is handled like one that is lost later.
             Err(NoLink::Lost(_)) => client.lose(),
             Err(NoLink::Ask(error)) => return Err(error),
         }
         Ok(client)
     }
 
-    /// Asks and waits for the answer.
+    /// Sends a request and waits for the reply.
     ///
-    /// When the connection breaks meanwhile, the question is asked again where that is safe.
+    /// After a lost connection the request is sent again if it is idempotent.
     pub async fn ask(&mut self, request: Request) -> Result<Value, AskError> {
         let bytes = request.line("").len() + ID_BYTES;
         if bytes > LINE_BYTES {
@@ -165,7 +170,7 @@ impl Client {
         Err(AskError::Unanswered { kind: request.kind() })
     }
 
-    /// Has the connection go on in another protocol, and hands it over.
+    /// Switches the connection to another protocol and returns it.
     pub async fn speak(mut self, request: Request) -> Result<Bridge, AskError> {
         let mut link = self.take_link().await?;
         match link.exchange(&request, &mut self.watch).await {
@@ -177,7 +182,7 @@ impl Client {
         }
     }
 
-    /// Attaches to a session: everything after `seen` comes as events, each once.
+    /// Attaches to a session: every event after `seen` is delivered once.
     pub async fn attach(&mut self, session: &str, seen: u64, access: Access) -> Result<Attached, AskError> {
         let payload = self.ask(attach_request(session, seen, access, &self.settings.environment)).await?;
         let attached = Attached::read(&payload);
@@ -185,14 +190,14 @@ impl Client {
         Ok(attached)
     }
 
-    /// Takes the events of a session to which a request has subscribed this connection, or is about to.
+    /// Delivers the events of a session to which a request has subscribed this connection, or is about to.
     ///
-    /// After a lost connection they are asked for from `seen` on.
+    /// After a reconnect the client attaches to the session again, from `seen` on.
     pub fn expect(&mut self, session: &str, seen: u64) {
         self.watch.expect(session, seen, Access::Full);
     }
 
-    /// Returns the next event, however many connections it takes; giving it up half-way loses nothing.
+    /// Returns the next event and reconnects as often as necessary. Cancel-safe.
     pub async fn next(&mut self) -> Result<Event, AskError> {
         loop {
             if let Some(event) = self.watch.pop() {
@@ -212,14 +217,14 @@ impl Client {
         }
     }
 
-    /// Watches a session no longer that somebody has deleted, and says so as the daemon would from now on.
+    /// Unsubscribes from a deleted session and returns the error that the daemon gives for it from now on.
     fn forget(&mut self, event: &Event) -> AskError {
         self.watch.forget(&event.session);
-        let message = format!("the session {} was deleted", event.session);
+        let message = format!("session {} was deleted", event.session);
         Fault { code: "SESSION_DELETED".to_owned(), message, retryable: false, detail: None }.into()
     }
 
-    /// Waits until the daemon closes the connection; events are dropped. Giving it up half-way loses nothing.
+    /// Waits until the daemon closes the connection and drops all events. Cancel-safe.
     pub async fn closed(&mut self) {
         while let Some(link) = &mut self.link {
             if link.read().await.is_err() {
@@ -228,12 +233,12 @@ impl Client {
         }
     }
 
-    /// Returns what goes with requests that may lead to a run.
+    /// Returns the environment that is sent with requests that may start a run.
     pub const fn environment(&self) -> &Environment {
         &self.settings.environment
     }
 
-    /// Takes the link out, so that a question given up half-way does not leave its answer to the next one.
+    /// Takes the link out of the client, so that a cancelled request does not leave its reply to the next request.
     async fn take_link(&mut self) -> Result<Link, AskError> {
         loop {
             self.ensure_link().await?;
@@ -248,7 +253,7 @@ impl Client {
         self.at_ease();
     }
 
-    /// Forgets past troubles.
+    /// Resets the backoff and the reconnect timeout.
     const fn at_ease(&mut self) {
         self.backoff.reset();
         self.lost_since = None;
@@ -265,13 +270,13 @@ impl Client {
         }
     }
 
-    /// Gets the connection back, with every watched session from its last event on.
+    /// Reconnects if necessary, and attaches to every subscribed session after its last event.
     async fn ensure_link(&mut self) -> Result<(), AskError> {
         if self.link.is_some() {
             return Ok(());
         }
         let told = self.lost_since.is_some();
-        // A question that was given up half-way leaves no link and nothing lost.
+        // After a cancelled request there is no link although the connection was not lost.
         let mut since = *self.lost_since.get_or_insert_with(Instant::now);
         let mut stopped = false;
         loop {
@@ -290,7 +295,7 @@ impl Client {
                 Err(NoLink::Lost(_)) => self.silent().into(),
             };
             if self.awaits_start() {
-                // The time for getting the connection back begins with the next start.
+                // The reconnect timeout starts with the next start of the daemon.
                 since = Instant::now();
                 if !std::mem::replace(&mut stopped, true) {
                     (self.settings.notices)(Notice::Stopped);
@@ -298,7 +303,7 @@ impl Client {
                 continue;
             }
             let patience = match &error {
-                // Nobody is there and nobody is to be started: a restart takes no longer.
+                // No daemon listens, and this client starts none.
                 AskError::Unreachable(Unreachable::NotRunning) => self.settings.patience.min(ABSENT),
                 AskError::Refused(_)
                 | AskError::Unreachable(_)
@@ -311,7 +316,7 @@ impl Client {
         }
     }
 
-    /// Connects, greets, and attaches to what was watched.
+    /// Connects, sends `hello`, and attaches to the subscribed sessions.
     async fn establish(&mut self) -> Result<Link, NoLink> {
         let leave = self.awaits_start();
         let Settings { address, missing, notices, .. } = &mut self.settings;
@@ -334,11 +339,12 @@ impl Client {
         Ok(link)
     }
 
-    /// Tells whether the next start of the daemon is waited for: sessions are watched, and it was stopped on purpose.
+    /// Returns whether the client waits for the next start of the daemon: it has subscriptions, and the daemon was
+    /// stopped on purpose.
     ///
-    /// A daemon that is told to stop removes its pid file; one that crashed leaves it, and is started again. Where there
-    /// never was a pid file its absence says nothing.
-    fn awaits_start(&self) -> bool {
+    /// A daemon that is stopped removes its pid file. A daemon that crashed leaves it, and the client starts a new
+    /// one. If there never was a pid file, its absence means nothing.
+    pub fn awaits_start(&self) -> bool {
         self.lost_since.is_some()
             && !self.watch.is_empty()
             && self.pid_file_seen
@@ -359,12 +365,12 @@ impl Client {
     }
 }
 
-/// Why there is no connection.
+/// Why connecting failed.
 #[derive(Debug)]
 enum NoLink {
-    /// It was made and broke at once; worth another try.
+    /// The connection was lost during the handshake; the client tries again.
     Lost(#[expect(dead_code, reason = "shown when debugging")] Lost),
-    /// It was not made.
+    /// The daemon could not be reached or refused a request.
     Ask(AskError),
 }
 

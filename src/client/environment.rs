@@ -1,21 +1,21 @@
-//! The user's environment, as a run gets it.
+//! Collects the user's environment for a run.
 //!
-//! It leaves out what describes the calling shell rather than its user, and our own variables; it never shows a value.
+//! Variables that describe the calling shell and pushd's own variables are left out. Values are never logged.
 
 use std::ffi::OsString;
 
 use crate::protocol::push::client::Environment;
 
-/// The longest value that is sent.
+/// The longest value that is sent, in bytes.
 const LONGEST: usize = 64 * 1024;
-/// The most that is sent in all.
+/// The largest environment that is sent, in bytes.
 const TOTAL: usize = 1024 * 1024;
 /// The most variables that are sent.
 const COUNT: usize = 4096;
 
-/// Returns what of `variables` goes with a request.
+/// Returns the variables that are sent with a request.
 ///
-/// Names and values that are not UTF-8 are left out, and so is what exceeds the limits.
+/// Variables that are not UTF-8 or that exceed the limits are left out.
 pub fn collect(variables: impl Iterator<Item = (OsString, OsString)>) -> Environment {
     let mut taken = 0;
     let mut environment = Environment::new();

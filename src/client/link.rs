@@ -1,6 +1,6 @@
-//! One connection: lines out, lines in, answers matched to their requests.
+//! One connection to the daemon: reads and writes lines and matches replies to requests.
 //!
-//! It does not reconnect; when anything is wrong with it, it is lost.
+//! It does not reconnect; after any error it cannot be used any more.
 
 use std::io;
 
@@ -13,22 +13,22 @@ use super::watch::Watch;
 use crate::protocol::push::client::{Fault, Incoming, Request, Unreadable, read};
 use crate::transport::local::Stream;
 
-/// The longest line that is taken from the daemon.
+/// The longest line that is accepted from the daemon.
 const LONGEST_LINE: usize = 64 * 1024 * 1024;
 
-/// Why a connection is of no more use.
+/// Why a connection cannot be used any more.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Lost {
     /// The daemon closed it.
     #[error("the daemon closed the connection")]
     Closed,
-    /// The system broke it.
-    #[error("the connection broke")]
+    /// Reading or writing failed.
+    #[error("the connection failed")]
     Broken(#[from] io::Error),
-    /// The daemon speaks something else.
+    /// The daemon sent something that is not the protocol.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
-    /// A line has no end.
+    /// A line exceeds the limit.
     #[error("the daemon sent a line of more than {LONGEST_LINE} bytes")]
     Endless,
 }
@@ -38,18 +38,18 @@ pub(super) enum Lost {
 pub(super) struct Link {
     reader: BufReader<ReadHalf<Stream>>,
     writer: WriteHalf<Stream>,
-    /// The beginning of a line whose end has not come yet; it outlives a reading that was given up.
+    /// The start of a line that is not complete yet. It is kept when a read is cancelled.
     partial: Vec<u8>,
 }
 
 impl Link {
-    /// Takes a fresh connection.
+    /// Wraps a new connection.
     pub(super) fn new(stream: Stream) -> Self {
         let (reader, writer) = split(stream);
         Self { reader: BufReader::with_capacity(64 * 1024, reader), writer, partial: Vec::new() }
     }
 
-    /// Sends a request and waits for its answer; events that come first go to `watch`.
+    /// Sends a request and waits for its reply; events that arrive before it go to `watch`.
     pub(super) async fn exchange(
         &mut self,
         request: &Request,
@@ -63,7 +63,8 @@ impl Link {
         loop {
             match self.read().await? {
                 Incoming::Response(response) if response.request_id == id => return Ok(response.outcome),
-                // One request is under way at a time, so a refusal under another id is of a line whose id was not read.
+                // Only one request is in flight, so an error reply with another id answers a line whose id the daemon
+                // could not parse.
                 Incoming::Response(response) if response.outcome.is_err() => return Ok(response.outcome),
                 Incoming::Event(event) => watch.take(*event),
                 Incoming::Response(_) | Incoming::Unknown => {}
@@ -71,12 +72,12 @@ impl Link {
         }
     }
 
-    /// Hands the connection over as it is, to somebody who speaks something else on it.
+    /// Converts the connection into a bridge for another protocol.
     pub(super) fn into_bridge(self) -> Bridge {
         Bridge { reader: self.reader, writer: self.writer }
     }
 
-    /// Reads the next message; a reading that is given up half-way loses nothing.
+    /// Reads the next message. Cancel-safe.
     pub(super) async fn read(&mut self) -> Result<Incoming, Lost> {
         loop {
             let line = self.line().await?;

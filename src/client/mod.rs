@@ -1,7 +1,7 @@
-//! Finds or starts the daemon, asks it, watches sessions, and comes back after every interruption.
+//! Client of the push protocol: finds or starts the daemon, sends requests, receives events and reconnects.
 //!
-//! One owner, no task of its own: what is not asked for is not read, so a slow reader of events slows nobody but
-//! itself. It shows nothing to anybody; what a person should know goes out as a [`Notice`].
+//! The client runs no background task: it reads from the socket only while its owner waits for a reply or an event,
+//! so a slow reader affects only itself. It prints nothing; messages for the user are passed on as a [`Notice`].
 
 mod backoff;
 mod bridge;

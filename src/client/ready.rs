@@ -1,39 +1,39 @@
-//! How a daemon tells the client which started it that it listens.
+//! Start-up notification from a daemon to the client that started it.
 //!
-//! Its standard output and standard error are a pipe to that client. One line says how it went; whatever else is
-//! written there before is why it failed. There is no other agreement between the two.
+//! Standard output and standard error of the daemon are a pipe to that client. The daemon writes one status line. Any
+//! other output before that line explains a failure.
 
 use std::io::{self, BufRead, Write};
 
 use super::os;
 
-/// The daemon listens.
+/// Status line: the daemon listens.
 const READY: &str = "ready";
-/// Another daemon holds the place.
+/// Status line: another daemon holds the lock.
 const IN_USE: &str = "in-use";
-/// How much of a failing daemon's words is kept.
+/// How much output of a failing daemon is kept, in bytes.
 const WORDS: usize = 16 * 1024;
 
-/// The daemon's side: what it owes the client that started it.
+/// The daemon's side of the notification.
 ///
-/// Dropped without a word it means failure, and what was written to standard error says why.
+/// If it is dropped without a status line, the client reports a failed start and shows the output.
 #[derive(Debug)]
 #[must_use = "the client waits for it"]
 pub struct Announcement(());
 
 impl Announcement {
-    /// Promises an announcement on standard output, which must be the client's pipe.
+    /// Creates an announcement on standard output, which must be the client's pipe.
     pub const fn promised() -> Self {
         Self(())
     }
 
-    /// Says that the daemon listens, and lets the pipe go.
+    /// Reports that the daemon listens, and releases the pipe.
     pub fn ready(self) -> io::Result<()> {
         say(READY)?;
         os::let_go_of_output()
     }
 
-    /// Says that another daemon listens or is about to.
+    /// Reports that another daemon listens or is about to.
     pub fn in_use(self) -> io::Result<()> {
         say(IN_USE)
     }
@@ -45,18 +45,18 @@ fn say(word: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// What a client learns of a daemon that it started.
+/// The result of starting a daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Announced {
     /// It listens.
     Ready,
-    /// Another one does, or is about to; these words say what it holds.
+    /// Another daemon listens or is about to; the output names the lock it holds.
     InUse(String),
-    /// It failed, with these words.
+    /// The start failed; this is the output.
     Failed(String),
 }
 
-/// Reads a daemon's announcement from its pipe.
+/// Reads the status line and the output of a starting daemon from its pipe.
 pub(super) fn read(pipe: impl io::Read) -> Announced {
     let mut words = String::new();
     for line in io::BufReader::new(pipe).split(b'\n').map_while(Result::ok) {

@@ -1,6 +1,6 @@
-//! What a directory's repository is, read from its files.
+//! Finds the git repository of a directory by reading its files.
 //!
-//! It starts no process and changes nothing; what it cannot read cheaply it does not say.
+//! It starts no process and changes nothing. What takes more than reading a small file is left out.
 
 use std::path::{Path, PathBuf};
 
@@ -15,17 +15,18 @@ pub struct Repository {
     pub root: PathBuf,
     /// The branch that is checked out.
     pub branch: Option<String>,
-    /// Where it came from, without credentials.
+    /// The URL of the remote `origin`, without credentials.
     pub remote: Option<String>,
 }
 
-/// An empty directory of that name stands where there is no repository while a confined command runs.
+/// Returns whether a `.git` entry belongs to a repository: while a confined command runs outside of one, an empty
+/// directory of that name serves as a placeholder.
 fn is_git(place: &Path) -> bool {
     place.is_file() || place.join("HEAD").exists()
 }
 
 impl Repository {
-    /// Finds the repository of `directory`, in it or above it.
+    /// Finds the repository that contains `directory`.
     pub fn find(directory: &Path) -> Option<Self> {
         let root = directory.ancestors().find(|above| is_git(&above.join(".git")))?;
         let git = git_directory(root)?;
@@ -43,7 +44,7 @@ impl Repository {
         })
     }
 
-    /// Returns the repository as the wire spells it.
+    /// Returns the repository in its wire format.
     pub fn to_json(&self) -> Value {
         let mut repo = Map::new();
         repo.insert("rootPath".into(), self.root.to_string_lossy().into());
@@ -57,7 +58,7 @@ impl Repository {
     }
 }
 
-/// Returns where the repository's own files are: a worktree's `.git` is a file that names the place.
+/// Returns the git directory; in a worktree `.git` is a file that names it.
 fn git_directory(root: &Path) -> Option<PathBuf> {
     let git = root.join(".git");
     if git.is_dir() {
@@ -67,13 +68,13 @@ fn git_directory(root: &Path) -> Option<PathBuf> {
     Some(root.join(text.trim().strip_prefix("gitdir:")?.trim()))
 }
 
-/// Reads a small regular file; a long one is cut, and anything else is not waited for.
+/// Reads the first 64 KiB of a regular file; it never blocks on a FIFO or a device.
 fn read(path: &Path) -> Option<String> {
     let (bytes, _) = bounded_io::read_prefix(path, 64 * 1024).ok()?;
     String::from_utf8(bytes).ok()
 }
 
-/// Returns the address of the remote `origin` in a configuration file.
+/// Returns the URL of the remote `origin` in a git configuration file.
 fn origin(config: &str) -> Option<String> {
     let mut inside = false;
     for line in config.lines().map(str::trim) {
@@ -89,9 +90,9 @@ fn origin(config: &str) -> Option<String> {
     None
 }
 
-/// Returns an address without what lets somebody in.
+/// Removes credentials from a URL.
 ///
-/// The user of an address over HTTP may be a token, so it goes as a whole; over SSH the name alone stays.
+/// The user part of an HTTP URL may be a token, so all of it is removed; of an SSH URL the user name is kept.
 fn without_credentials(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let rest = rest.split(['?', '#']).next().unwrap_or_default();

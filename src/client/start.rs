@@ -1,7 +1,7 @@
-//! Reaches the daemon, and starts it when nobody answers.
+//! Connects to the daemon and starts it if none listens.
 //!
-//! Any number of clients may do this at once: each daemon they start tries to take the one lock, the losers say so and
-//! go, and their clients connect to the winner.
+//! Any number of clients may do this at the same time: each daemon that they start tries to take the lock. A daemon
+//! that does not get the lock reports this and exits, and its client connects to the daemon that did.
 
 use std::ffi::OsString;
 use std::io;
@@ -23,72 +23,72 @@ use crate::transport::local::{Address, Stream, connect};
 pub struct Launch {
     /// The program.
     pub program: PathBuf,
-    /// What it is told.
+    /// Its arguments.
     pub arguments: Vec<OsString>,
 }
 
 impl Launch {
-    /// Starts the daemon that is inside the running program.
+    /// Starts the daemon from the running executable.
     pub fn this_program() -> io::Result<Self> {
         let arguments = ["daemon", "run", "--announce"].map(OsString::from).to_vec();
         Ok(Self { program: std::env::current_exe()?, arguments })
     }
 }
 
-/// What to do when no daemon answers.
+/// What to do if no daemon listens.
 #[derive(Debug, Clone)]
 pub enum Missing {
     /// Start one.
     Start(Launch),
-    /// Leave it so.
+    /// Fail.
     Leave,
 }
 
 /// Why the daemon cannot be reached.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreachable {
-    /// There is none, and none was to be started.
+    /// No daemon listens, and the client was not allowed to start one.
     #[error("pushd is not running")]
     NotRunning,
-    /// The socket is there and cannot be used.
+    /// The socket exists, but connecting to it failed.
     #[error("cannot connect to pushd at {}", .path.display())]
     Connect {
         /// The socket.
         path: PathBuf,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
-    /// The program did not start.
+    /// The executable could not be started.
     #[error("cannot start pushd from {}", .program.display())]
     Spawn {
         /// The program.
         program: PathBuf,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
-    /// The daemon started and failed.
-    #[error("pushd did not start{}", if .words.is_empty() { String::new() } else { format!(":\n{}", .words) })]
+    /// The daemon exited during its start.
+    #[error("pushd failed to start{}", if .words.is_empty() { String::new() } else { format!(":\n{}", .words) })]
     Failed {
-        /// What it said.
+        /// Its output.
         words: String,
     },
-    /// Nobody answered for too long.
-    #[error("pushd does not answer at {}", .path.display())]
+    /// The daemon did not answer in time.
+    #[error("pushd at {} does not answer", .path.display())]
     Silent {
         /// The socket.
         path: PathBuf,
     },
 }
 
-/// How long a daemon may take to listen: it may have a journal to recover first.
+/// How long a daemon may take to listen: it may have to recover its journal first.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a started daemon is waited for before another one is started.
+/// How long to wait after starting a daemon before starting another one.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How often another daemon may be in the way while nobody answers.
+/// How often another daemon may hold the lock while the socket does not answer.
 const LOSSES: u32 = 4;
 
-/// Connects to the daemon at `at`, and does as `missing` says when there is none.
+/// Connects to the daemon at `at`, and starts it if `missing` says so.
 ///
 /// `starting` is called once, before the first start.
 pub(super) async fn connect_or_start(
@@ -114,7 +114,8 @@ pub(super) async fn connect_or_start(
                 last_start = Some(Instant::now());
                 match announced {
                     Announced::Ready => continue,
-                    // The winner is about to listen, unless it has the same state and listens elsewhere.
+                    // The daemon that holds the lock is about to listen, unless it shares the state and listens at
+                    // another socket.
                     Announced::InUse(_) if losses < LOSSES => losses += 1,
                     Announced::InUse(words) => return Err(Unreachable::Failed { words }),
                     Announced::Failed(words) => match knock(at).await? {
@@ -132,13 +133,13 @@ pub(super) async fn connect_or_start(
     }
 }
 
-/// What happens at the daemon's door.
+/// The result of one connection attempt.
 enum Knock {
-    /// It opens.
+    /// The connection is established.
     Open(Stream),
-    /// Somebody is there and has too much to do.
+    /// A daemon listens, but its backlog is full.
     Busy,
-    /// Nobody is there.
+    /// Nothing listens.
     Nobody,
 }
 
@@ -169,17 +170,17 @@ async fn start(launch: &Launch, deadline: Instant) -> Result<Announced, Unreacha
     command.stdout(output.try_clone().map_err(failed)?).stderr(output);
     os::detach(&mut command);
     let mut child = command.spawn().map_err(failed)?;
-    // It holds the writing end, and the end of the pipe is how a failure is noticed.
+    // The command holds the write end of the pipe, whose end of file reports a failed start.
     drop(command);
     let (tell, told) = oneshot::channel();
     thread::spawn(move || {
         let _ = tell.send(ready::read(pipe));
-        // Until we are gone the daemon is our child: a dead one must not linger as a process that seems alive.
+        // The daemon stays a child of this process: it is reaped, so that a dead daemon does not look alive.
         let _ = child.wait();
     });
     Ok(match timeout_at(deadline, told).await {
         Ok(Ok(announced)) => announced,
         Ok(Err(_)) => Announced::Failed(String::new()),
-        Err(_) => Announced::Failed("it did not say that it listens".to_owned()),
+        Err(_) => Announced::Failed("the daemon did not report in time that it listens".to_owned()),
     })
 }

@@ -1,4 +1,4 @@
-//! A daemon on a real socket that does what a test's script says.
+//! A scripted daemon on a real socket, for tests.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use tokio::net::{UnixListener, UnixStream};
 use super::*;
 use crate::transport::local::Directory;
 
-/// A daemon that does what its script says.
+/// A daemon whose replies the test sends itself.
 pub(crate) struct Daemon {
     pub(crate) dir: TempDir,
     pub(crate) socket: PathBuf,
@@ -29,7 +29,7 @@ impl Daemon {
         Self { dir, socket, listener, notices: Arc::default() }
     }
 
-    /// Moves the socket away, as if nobody listened.
+    /// Moves the socket away, as if no daemon listened.
     pub(crate) fn hide(&self) -> PathBuf {
         let away = self.dir.path().join("away.sock");
         std::fs::rename(&self.socket, &away).unwrap();
@@ -116,17 +116,17 @@ impl Peer {
     }
 }
 
-/// Says what is sent again.
+/// Returns the `replay` object of an attach reply without a gap.
 pub(crate) fn replay(from: u64, to: u64) -> Value {
     json!({"fromSeq": from, "toSeq": to, "completed": true, "gap": false})
 }
 
-/// Starts a daemon with a script.
+/// Returns a start command that runs a shell script.
 pub(crate) fn shell(script: &str) -> Missing {
     Missing::Start(Launch { program: "/bin/sh".into(), arguments: vec!["-c".into(), script.into()] })
 }
 
-/// Waits, but not for ever.
+/// Waits for a future with a timeout.
 pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(30), work).await.expect("it takes too long")
+    tokio::time::timeout(Duration::from_secs(30), work).await.expect("the test timed out")
 }

@@ -22,7 +22,7 @@ async fn events_go_on_from_the_last_one_after_the_connection_broke_and_none_come
         let attach = second.request("attach_session").await;
         assert_eq!(attach["payload"]["lastSeenSeq"], 2);
         second.answer(&attach, json!({"sessionId": "s", "state": "running", "replay": replay(3, 3)})).await;
-        // At least once is what the protocol promises.
+        // The protocol delivers events at least once.
         for seq in [2, 3, 3, 4] {
             second.event(seq).await;
         }
@@ -49,7 +49,7 @@ async fn after_a_daemon_was_stopped_on_purpose_a_client_that_watches_waits_and_s
     let mut settings = daemon.settings();
     let started = daemon.dir.path().join("started");
     settings.missing = shell(&format!("touch {}; exit 1", started.display()));
-    // The time for getting a connection back is none of the time for which a stopped daemon is waited for.
+    // The reconnect timeout does not count while the client waits for a stopped daemon.
     settings.patience = std::time::Duration::ZERO;
     let pid_file = settings.address.pid.clone();
     std::fs::write(&pid_file, "1").unwrap();
@@ -110,7 +110,7 @@ async fn a_daemon_that_crashed_is_started_again_by_a_client_that_watches() {
     let mut settings = daemon.settings();
     let away = daemon.dir.path().join("away.sock");
     settings.missing = shell(&format!("mv {} {} && echo ready", away.display(), daemon.socket.display()));
-    // A daemon that ends in order removes it.
+    // A daemon that is stopped in order removes its pid file; this one crashes.
     std::fs::write(&settings.address.pid, "1").unwrap();
     let script = async {
         let mut first = daemon.greet("0.0.1").await;
@@ -288,7 +288,7 @@ async fn a_daemon_that_fails_is_quoted() {
     let mut settings = daemon.settings();
     settings.missing = shell("echo 'the disk is full' >&2; exit 1");
     let error = within(Client::open(settings)).await.unwrap_err();
-    assert_eq!(error.to_string(), "pushd did not start:\nthe disk is full");
+    assert_eq!(error.to_string(), "pushd failed to start:\nthe disk is full");
 }
 
 #[tokio::test]
@@ -304,7 +304,7 @@ async fn a_started_daemon_has_its_own_session_the_root_directory_and_no_foreign_
     let daemon = Daemon::new();
     let away = daemon.hide();
     let facts = daemon.dir.path().join("facts");
-    // A descriptor as a shell would leave it to us: not marked to be closed.
+    // An inherited descriptor without the close-on-exec flag.
     let foreign = std::fs::File::create(daemon.dir.path().join("foreign")).unwrap();
     let number = nix::fcntl::fcntl(&foreign, nix::fcntl::FcntlArg::F_DUPFD(200)).unwrap();
     let mut settings = daemon.settings();

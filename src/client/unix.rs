@@ -1,4 +1,4 @@
-//! Processes as Unix has them.
+//! Process functions, on Unix.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, dup2_stderr, dup2_stdout, setsid};
 
-/// Lets `command` begin a life of its own: another session, the root directory, no descriptor but its first three.
+/// Detaches `command` from this process: a new session, the root directory, and no descriptors but the standard ones.
 pub(super) fn detach(command: &mut Command) {
     keep_descriptors_from_children();
     command.current_dir("/");
@@ -26,10 +26,10 @@ fn leave_the_session(command: &mut Command) {
     }
 }
 
-/// Marks every descriptor beyond the first three as not to be inherited.
+/// Sets the close-on-exec flag on every descriptor above 2.
 ///
-/// Those which we opened are marked already; a shell, a test runner or an editor may have left us others, and a daemon
-/// that keeps their pipes open keeps their readers waiting.
+/// Descriptors of this program have it already. A shell, a test runner or an editor may have passed on others, and a
+/// daemon that keeps their pipes open blocks their readers.
 fn keep_descriptors_from_children() {
     match fs::read_dir("/dev/fd") {
         Ok(entries) => {
@@ -48,7 +48,7 @@ fn close_on_exec(fd: RawFd) {
     }
 }
 
-/// Points standard output and standard error to nowhere, so that whoever reads them sees their end.
+/// Redirects standard output and standard error to `/dev/null`, so that their reader sees the end of the file.
 pub(super) fn let_go_of_output() -> io::Result<()> {
     let nowhere = fs::OpenOptions::new().write(true).open("/dev/null")?;
     dup2_stdout(&nowhere)?;
@@ -56,17 +56,15 @@ pub(super) fn let_go_of_output() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends a process at once.
+/// Kills a process with SIGKILL.
 ///
-/// The caller must know that the number still is that of the process it means.
+/// The caller must make sure that the pid has not been reused.
 pub fn end_process(pid: u32) -> io::Result<()> {
     let pid = i32::try_from(pid).ok().filter(|pid| *pid > 1).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(kill(Pid::from_raw(pid), Signal::SIGKILL)?)
 }
 
-/// Returns whether a process is there and has not ended.
-///
-/// One that has ended and that nobody has asked about yet is still listed; it counts as gone.
+/// Returns whether a process is alive. A zombie counts as dead.
 pub fn process_is_alive(pid: u32) -> bool {
     let Some(number) = i32::try_from(pid).ok().filter(|pid| *pid > 1) else { return false };
     let listed = kill(Pid::from_raw(number), None) != Err(Errno::ESRCH);

@@ -1,7 +1,7 @@
-//! Which sessions are watched, how far each was seen, and the events that wait to be taken.
+//! The subscribed sessions of a client, the last event received of each, and the queue of received events.
 //!
-//! Pure. An event is handed out at most once: whatever the daemon sends again after a reconnection is dropped by its
-//! position.
+//! Pure. Every event is delivered at most once: events that the daemon sends again after a reconnect are dropped by
+//! their seq.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,28 +9,28 @@ use serde_json::Value;
 
 use crate::protocol::push::client::Event;
 
-/// What an attached client wants to be able to do.
+/// What an attached client may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Everything its user may.
+    /// Everything that its user may do.
     Full,
-    /// Watch alone.
+    /// Receive events only.
     ReadOnly,
 }
 
-/// What the daemon says it will send again.
+/// The replay that an attach reply announces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attached {
-    /// The first position that may come.
+    /// The first seq of the replay.
     pub from: u64,
-    /// The last position there was.
+    /// The last seq of the session.
     pub to: u64,
-    /// Whether events before that are gone, so that a snapshot comes in their place.
+    /// Whether earlier events are lost and a snapshot is sent in their place.
     pub gap: bool,
 }
 
 impl Attached {
-    /// Reads the payload of an answer to `attach_session`.
+    /// Reads the payload of a reply to `attach_session`.
     pub(super) fn read(payload: &Value) -> Self {
         let number = |name| payload.pointer(name).and_then(Value::as_u64).unwrap_or_default();
         Self {
@@ -41,16 +41,16 @@ impl Attached {
     }
 }
 
-/// How far one session was seen.
+/// The position of the client in one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Position {
-    /// The last event that was taken in.
+    /// The seq of the last event received.
     pub(super) seen: u64,
-    /// How it is attached.
+    /// The access with which it is attached.
     pub(super) access: Access,
 }
 
-/// The watched sessions and what waits of them.
+/// The subscribed sessions and their received events.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     sessions: BTreeMap<String, Position>,
@@ -58,21 +58,21 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Takes events of `session` after `seen`; without this they are dropped.
+    /// Accepts events of `session` after `seen`; events of other sessions are dropped.
     pub(super) fn expect(&mut self, session: &str, seen: u64, access: Access) {
         self.sessions.insert(session.to_owned(), Position { seen, access });
     }
 
-    /// Notes that the daemon will send everything after `seen` once more.
+    /// Prepares for a replay of everything after `seen`.
     ///
-    /// What waits beyond it is dropped, because it comes again. After a gap the daemon's numbers are a new beginning:
-    /// they may be lower than what this client remembers.
+    /// Queued events after `seen` are dropped, because the replay delivers them again. After a gap the daemon's seqs
+    /// may be lower than those the client has received, so every seq is accepted.
     pub(super) fn rewind(&mut self, session: &str, seen: u64, access: Access, attached: Attached) {
         self.waiting.retain(|event| event.session != session || event.seq <= seen);
         self.expect(session, if attached.gap { 0 } else { seen }, access);
     }
 
-    /// Takes an event in, unless it was seen or nobody watches its session.
+    /// Queues an event, unless it was received before or its session has no subscription.
     pub(super) fn take(&mut self, event: Event) {
         let Some(position) = self.sessions.get_mut(&event.session) else { return };
         if event.seq > position.seen {
@@ -81,23 +81,23 @@ impl Watch {
         }
     }
 
-    /// Takes nothing of `session` any more.
+    /// Drops the subscription to `session` and its queued events.
     pub(super) fn forget(&mut self, session: &str) {
         self.sessions.remove(session);
         self.waiting.retain(|event| event.session != session);
     }
 
-    /// Returns the oldest waiting event.
+    /// Returns the oldest queued event.
     pub(super) fn pop(&mut self) -> Option<Event> {
         self.waiting.pop_front()
     }
 
-    /// Tells whether no session is watched.
+    /// Returns whether there is no subscription.
     pub(super) fn is_empty(&self) -> bool {
         self.sessions.is_empty()
     }
 
-    /// Returns how far each session was seen.
+    /// Returns the position in each subscribed session.
     pub(super) fn positions(&self) -> Vec<(String, Position)> {
         self.sessions.iter().map(|(session, position)| (session.clone(), *position)).collect()
     }

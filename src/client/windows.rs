@@ -1,4 +1,4 @@
-//! Processes as Windows has them.
+//! Process functions, on Windows.
 
 use std::io;
 use std::os::windows::process::CommandExt;
@@ -10,19 +10,19 @@ use windows_sys::Win32::System::Threading::{
     TerminateProcess, WaitForSingleObject,
 };
 
-/// Lets `command` begin a life of its own, without a console and in the root directory.
+/// Detaches `command` from this process: no console, and the root directory.
 pub(super) fn detach(command: &mut Command) {
     command.current_dir(r"\").creation_flags(DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP);
 }
 
-/// Leaves standard output as it is: the reader goes by the line it gets, not by the end.
+/// Does nothing: the reader stops at the status line and does not wait for the end of the file.
 pub(super) fn let_go_of_output() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends a process at once.
+/// Terminates a process.
 ///
-/// The caller must know that the number still is that of the process it means.
+/// The caller must make sure that the pid has not been reused.
 #[expect(unsafe_code, reason = "the standard library ends only its own children")]
 pub fn end_process(pid: u32) -> io::Result<()> {
     // SAFETY: the handle is checked before use, used by nobody else and closed once.
@@ -38,7 +38,7 @@ pub fn end_process(pid: u32) -> io::Result<()> {
     }
 }
 
-/// Returns whether a process is there and has not ended.
+/// Returns whether a process is alive.
 #[expect(unsafe_code, reason = "the standard library watches only its own children")]
 pub fn process_is_alive(pid: u32) -> bool {
     // SAFETY: the handle is checked before use, used by nobody else and closed once.

@@ -1,90 +1,91 @@
-//! Every bound of the daemon in one place, passed in, so that tests set them to single digits and reach the edge.
+//! All limits of the daemon. They are passed in, so that tests can use small values.
 
 use std::ffi::OsString;
 use std::time::Duration;
 
 use crate::kernel::limits::Limits as SessionLimits;
 
-/// How long a line of the native protocol may be, in bytes; clients refuse to send a longer one.
+/// The maximum length of a line of the native protocol, in bytes; clients refuse to send a longer one.
 pub const LINE_BYTES: usize = 8 * 1024 * 1024;
 
-/// The bounds of the daemon.
+/// The limits of the daemon.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Those of a session.
+    /// The limits of a session.
     pub session: SessionLimits,
-    /// How long a line may be, in bytes.
+    /// The maximum length of a line, in bytes.
     pub line_bytes: usize,
-    /// How deep a line may nest.
+    /// The maximum nesting depth of a line.
     pub line_depth: usize,
-    /// How long a connection may take for its first line.
+    /// How long a connection may take to send its first line.
     pub first_line: Duration,
-    /// How long a listener may make no progress at all.
+    /// How long a subscriber may make no progress before it is disconnected.
     pub stalled: Duration,
-    /// How many connections are served at once.
+    /// The maximum number of concurrent connections.
     pub connections: usize,
-    /// How many wrong attach tokens may be tried at a session before they are no longer looked at.
+    /// How many wrong attach tokens a session accepts before it stops checking tokens.
     pub wrong_tokens: u32,
-    /// After how long one more may be tried.
+    /// The interval after which one more wrong token is accepted.
     pub wrong_token_pause: Duration,
-    /// How long the handshake of a WebSocket may take.
+    /// How long a WebSocket handshake may take.
     pub handshake: Duration,
-    /// How many connections of Pi are served at once.
+    /// The maximum number of concurrent Pi connections.
     pub pi_connections: usize,
-    /// How long a message of Pi may be, in bytes.
+    /// The maximum length of a Pi message, in bytes.
     pub pi_message_bytes: usize,
-    /// How many commands of Pi are taken in a minute.
+    /// The maximum number of Pi commands per minute.
     pub pi_commands: usize,
-    /// How many of them in one session.
+    /// The maximum number of Pi commands per minute in one session.
     pub pi_session_commands: usize,
-    /// How many sessions Pi may have in use.
+    /// The maximum number of open Pi sessions.
     pub pi_sessions: usize,
-    /// How long a command of Pi may take that may take only so long; none leaves it to the protocol.
+    /// The timeout of those Pi commands that have one; `None` uses the protocol's value.
     pub pi_command: Option<Duration>,
-    /// How long a command of Pi waits for those it depends on.
+    /// How long a Pi command waits for the commands it depends on.
     pub pi_dependency: Duration,
-    /// How long the key of a command of Pi is remembered.
+    /// How long the idempotency key of a Pi command is remembered.
     pub pi_key: Duration,
-    /// How many requests of one connection may be unanswered.
+    /// The maximum number of unanswered requests of one connection.
     pub requests: usize,
-    /// How many commands may wait for a session, and as many for its control.
+    /// The capacity of a session's command inbox; its control inbox has the same.
     pub inbox: usize,
-    /// How many reports of a run may wait for its session.
+    /// The capacity of a session's queue of run reports.
     pub reports: usize,
-    /// How many bytes of events a session gathers before it takes no more reports; also about how large a block is.
+    /// How many bytes of events a session batches before it stops accepting reports; also the approximate size of a
+    /// block.
     pub batch_bytes: usize,
-    /// How many bytes of events a session keeps in memory for its listeners.
+    /// How many bytes of events a session keeps in memory for its subscribers.
     pub ring_bytes: usize,
-    /// How many bytes a listener is written at once.
+    /// The maximum number of bytes per write to a subscriber.
     pub write_bytes: usize,
-    /// How long a session stays in memory when nothing happens to it.
+    /// How long an idle session stays in memory.
     pub park_after: Duration,
-    /// How long a step may take.
+    /// The maximum duration of a step.
     pub step: Duration,
-    /// How many bytes of a tool's output its result keeps.
+    /// The maximum number of bytes of tool output in a result.
     pub result_bytes: usize,
-    /// How many bytes of a file a tool looks through for its lines.
+    /// How many bytes of a file a tool scans for its lines.
     pub read_bytes: u64,
-    /// How long a model's server may be silent; none leaves it to the provider's own.
+    /// How long a model's server may be silent; `None` uses the provider's value.
     pub model_silence: Option<Duration>,
-    /// How often a model's server is asked in all before a run is given up; none leaves it to the provider's own.
+    /// How many attempts a model request gets before the run fails; `None` uses the provider's value.
     pub model_attempts: Option<u32>,
-    /// How long running work may go on after the daemon was asked to stop.
+    /// How long running work may continue after a stop request.
     pub grace: Duration,
-    /// What the journal may hold.
+    /// The retention policy of the journal.
     pub retention: Retention,
 }
 
-/// What the journal may hold, and how often that is looked at; `None` is no limit.
+/// The retention policy of the journal; `None` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// How long a session is kept to which nothing happens.
+    /// How long an inactive session is kept.
     pub keep_for: Option<Duration>,
-    /// How many bytes the whole journal may have before its oldest sessions are removed.
+    /// The size of the journal above which the oldest sessions are removed.
     pub keep_bytes: Option<u64>,
-    /// How many bytes the events of one session may have before the oldest are cut off.
+    /// The size of a session's events above which the oldest are removed.
     pub session_bytes: Option<u64>,
-    /// How much time passes between two looks over the whole journal, at least.
+    /// The minimum time between two retention passes.
     pub at_most_every: Duration,
 }
 
@@ -137,20 +138,20 @@ impl Default for Limits {
     }
 }
 
-/// A variable that sets a limit does not hold what it must.
+/// A variable that sets a limit has an invalid value.
 #[derive(Debug, thiserror::Error)]
 #[error("{variable} must be {expected}, but is {value:?}")]
 pub struct LimitError {
-    /// Which variable.
+    /// The variable.
     pub variable: &'static str,
-    /// What it must hold.
+    /// What its value must be.
     pub expected: &'static str,
-    /// What it holds.
+    /// Its value.
     pub value: OsString,
 }
 
 impl Limits {
-    /// Returns the defaults, with the times that the environment sets.
+    /// Returns the defaults, with the values that the environment sets.
     pub fn from_environment(variable: Variable<'_>) -> Result<Self, LimitError> {
         let mut limits = Self::default();
         let seconds = |name| time(variable, name, "a number of seconds", 1.0);
@@ -219,7 +220,7 @@ impl Limits {
 
 type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
-/// Reads a time in units of so many seconds.
+/// Parses a duration in units of `seconds` seconds.
 fn time(
     variable: Variable<'_>,
     name: &'static str,

@@ -1,6 +1,6 @@
-//! What the daemon and the client are told from outside: where things are, how much they may hold, what the user wants.
+//! The configuration of the daemon and the client: paths, limits and the user's settings.
 //!
-//! Configuration reads and names; it creates and changes nothing. Keys are no part of it.
+//! This module only reads; it creates and changes nothing. Credentials are not part of the configuration.
 
 pub mod file;
 pub mod limits;

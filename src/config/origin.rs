@@ -1,7 +1,7 @@
-//! What holds in the end, value by value, and where each comes from.
+//! The effective configuration, value by value, with the origin of each.
 //!
-//! A variable goes before the file, and what a project asks for is applied to both. No key and no header's value is
-//! among the values.
+//! A variable overrides the file, and a project's restrictions apply to both. Credentials and header values are not
+//! included.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -17,9 +17,9 @@ use super::settings::{NO_MODEL, Price, ProviderKind, ProviderSettings, Settings,
 /// One value and its origin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Its key, with dots.
+    /// Its dotted key.
     pub key: String,
-    /// The value; null where there is none.
+    /// The value; null if there is none.
     pub value: Value,
     /// Where it comes from.
     pub origin: Origin,
@@ -33,23 +33,23 @@ pub enum Origin {
         /// The line.
         line: usize,
     },
-    /// A project's file, which made it stricter.
+    /// A project's file, which made the value stricter.
     Project {
-        /// That file.
+        /// The project's file.
         path: PathBuf,
         /// The line.
         line: usize,
     },
-    /// A variable.
+    /// An environment variable.
     Variable(String),
-    /// Nobody said anything.
+    /// The built-in default.
     Default,
 }
 
-/// How variables are looked up.
+/// Looks up an environment variable.
 pub type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
-/// Returns every value that holds for sessions begun in a project; `projects` are the files around it.
+/// Returns every effective value for sessions in a project; `projects` are the project files that apply.
 pub fn rows(file: &File, projects: &[Project], variables: Variables<'_>) -> Vec<Row> {
     let mut rows = vec![
         chosen(
@@ -79,7 +79,7 @@ pub fn rows(file: &File, projects: &[Project], variables: Variables<'_>) -> Vec<
     rows
 }
 
-/// The rules of approval: the user's, then those of projects.
+/// The approval rules: the user's, then those of projects.
 fn rule_rows(file: &File, projects: &[Project]) -> Vec<Row> {
     let line = |file: &File, index: usize| {
         file.lines.get(&format!("approvals.rules.{}", index + 1)).copied().unwrap_or(1)
@@ -103,7 +103,7 @@ fn rule_rows(file: &File, projects: &[Project]) -> Vec<Row> {
         .collect()
 }
 
-/// The endpoint of Pi, which is no project's.
+/// The Pi endpoint, which a project cannot configure.
 fn pi_rows(file: &File, variables: Variables<'_>) -> Vec<Row> {
     let pi = &file.settings.pi;
     let mut listen = row(file, "pi.listen", json!(pi.listen.to_string()));
@@ -131,7 +131,7 @@ fn chosen(file: &File, variables: Variables<'_>, key: &str, variable: &str, othe
     }
 }
 
-/// The providers that the file names, and those whose address a variable names.
+/// The providers in the file, and those whose base URL is set by a variable.
 fn provider_rows(file: &File, variables: Variables<'_>) -> Vec<Row> {
     let mut providers = file.settings.providers.clone();
     for (name, kind) in ProviderKind::ALL {
@@ -171,7 +171,7 @@ fn price_row(file: &File, index: usize, price: &Price) -> Row {
     Row { key: format!("prices.{}", price.model), value, origin: Origin::File { line } }
 }
 
-/// What a project may make stricter, always in the same order, and what stands beside it.
+/// The values that a project may restrict, always in the same order, and those next to them.
 fn bounded_rows(settings: &Settings, file: &File) -> Vec<Row> {
     let (limits, sandbox) = (&settings.limits, &settings.sandbox);
     vec![
@@ -193,7 +193,7 @@ fn bounded_rows(settings: &Settings, file: &File) -> Vec<Row> {
 }
 
 fn row(file: &File, key: &str, value: Value) -> Row {
-    // A list stands where its first item does.
+    // A list has the line of its first item.
     let line = file.lines.get(key).or_else(|| file.lines.get(&format!("{key}.1")));
     let origin = line.map_or(Origin::Default, |line| Origin::File { line: *line });
     Row { key: key.to_owned(), value, origin }

@@ -1,94 +1,94 @@
-//! Where everything is: the home of the daemon, its socket, its state and its logs.
+//! The paths of the daemon: its home, its socket, its state and its logs.
 //!
-//! Paths are worked out from the environment and nothing else; nothing is created or opened here, and nothing is looked at on disk
-//! but whether there is a home at all.
-//! Relative ones are refused: the daemon and its clients have different working directories and must mean one place.
+//! Paths are derived from the environment only. Nothing is created or opened here; the only access to the disk is a
+//! check that the home exists. Relative paths are refused: the daemon and its clients have different working
+//! directories and must agree on one path.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::transport::local::{Address, Directory};
 
-/// Where everything is.
+/// The paths of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paths {
-    /// The home of it all, `~/.push`; moved by `PUSH_HOME`.
+    /// The daemon's home, `~/.push`; `PUSH_HOME` overrides it.
     pub home: PathBuf,
-    /// The owner-only directory of what belongs to the running daemon.
+    /// The owner-only directory with the runtime files of the daemon.
     pub run: PathBuf,
-    /// The socket (on Windows the name of the pipe); moved by `PUSHD_SOCKET`.
+    /// The socket (on Windows the name of the pipe); `PUSHD_SOCKET` overrides it.
     pub socket: PathBuf,
-    /// Who decided where the socket is.
+    /// How the location of the socket was chosen.
     pub socket_place: SocketPlace,
-    /// The process id of the running daemon, beside its socket.
+    /// The pid file of the running daemon, next to its socket.
     pub pid: PathBuf,
-    /// The lock that a daemon holds for life, beside its socket.
+    /// The lock file that a running daemon holds, next to its socket.
     pub lock: PathBuf,
-    /// The database and what belongs to it.
+    /// The directory of the database.
     pub state: PathBuf,
-    /// Where files lie in memory, on systems that have such a place; moved by `PUSH_MEMORY`.
+    /// A directory on a memory file system, where the platform has one; `PUSH_MEMORY` overrides it.
     pub memory: Option<PathBuf>,
-    /// The logs.
+    /// The directory of the logs.
     pub logs: PathBuf,
-    /// The user's configuration, in the platform's place for it; moved by `PUSH_CONFIG`.
+    /// The user's configuration file, in the platform's standard location; `PUSH_CONFIG` overrides it.
     pub config: PathBuf,
 }
 
-/// Who decided where the socket is.
+/// How the location of the socket was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocketPlace {
-    /// It is in the run directory, which is ours to put in order.
+    /// It is in the run directory, which the daemon manages.
     Default,
-    /// `PUSHD_SOCKET` names it, and its directory is not ours to change.
+    /// `PUSHD_SOCKET` names it; the daemon does not change its directory.
     Chosen,
 }
 
-/// Why the paths cannot be worked out.
+/// Why the paths cannot be determined.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PathsError {
-    /// Nobody knows where the user's home is.
+    /// The user's home is unknown.
     #[error("cannot find your home directory; set PUSH_HOME to an absolute path")]
     NoHome,
-    /// A variable holds a path that means different places to different processes.
+    /// A variable contains a relative path.
     #[error("{variable} must be an absolute path, not {}", .path.display())]
     Relative {
         /// The variable.
         variable: &'static str,
-        /// What it holds.
+        /// Its value.
         path: PathBuf,
     },
-    /// The home that the system names is not there.
+    /// The user's home does not exist.
     #[error("your home directory {} does not exist; create it, or set PUSH_HOME to a directory for pushd", .path.display())]
     MissingHome {
-        /// Where it would be.
+        /// The missing directory.
         path: PathBuf,
     },
-    /// `PUSH_CONFIG` names no file.
+    /// `PUSH_CONFIG` does not name a file.
     #[error("PUSH_CONFIG must name a file, not {}", .path.display())]
     NoConfigName {
-        /// What it holds.
+        /// Its value.
         path: PathBuf,
     },
-    /// `PUSHD_SOCKET` names no file.
+    /// `PUSHD_SOCKET` does not name a file.
     #[error("PUSHD_SOCKET must name a socket, not {}", .path.display())]
     NoSocketName {
-        /// What it holds.
+        /// Its value.
         path: PathBuf,
     },
-    /// The system cannot hold an address this long.
+    /// The path is longer than a socket address allows.
     #[error("the socket path {} has {length} bytes, this system takes at most {limit}; set PUSHD_SOCKET to a shorter one", .path.display())]
     SocketTooLong {
         /// The path.
         path: PathBuf,
         /// Its length in bytes.
         length: usize,
-        /// The longest that fits.
+        /// The maximum length.
         limit: usize,
     },
 }
 
 impl Paths {
-    /// Returns where a daemon with these paths listens.
+    /// Returns the address that a daemon with these paths listens on.
     pub fn address(&self) -> Address {
         Address {
             socket: self.socket.clone(),
@@ -101,26 +101,26 @@ impl Paths {
         }
     }
 
-    /// Returns the folder in which keys of providers are kept: that of the configuration.
+    /// Returns the directory of the providers' keys: that of the configuration.
     pub fn keys(&self) -> &Path {
         self.config.parent().unwrap_or(&self.home)
     }
 
-    /// Returns the directory in which private copies of caches are kept, one for each workspace.
+    /// Returns the directory of the private cache copies, one for each workspace.
     pub fn caches(&self) -> PathBuf {
         self.home.join("cache")
     }
 
-    /// Works out the paths from the variables that `variable` looks up; an empty one counts as absent.
+    /// Derives the paths from the variables that `variable` looks up; an empty one counts as unset.
     ///
-    /// With `PUSHD_SOCKET`, lock and pid file stand beside that socket under its own name (`x.sock` has `x.lock` and
-    /// `x.pid`, any other `x` the same), so that daemons at different sockets of one directory do not meet. A named
-    /// pipe has no directory: its lock and pid file are in the run directory.
+    /// With `PUSHD_SOCKET`, the lock and pid files are next to that socket and named after it (`x.sock` has
+    /// `x.lock` and `x.pid`, and so has any other `x`), so that daemons with different sockets in one directory do
+    /// not conflict. A named pipe has no directory: its lock and pid files are in the run directory.
     pub fn from_environment(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Self, PathsError> {
         Self::on(SOCKETS, variable)
     }
 
-    /// Works out the paths as [`Paths::from_environment`] does, and refuses a home that is not there: it is not ours to create.
+    /// Derives the paths like [`Paths::from_environment`], and refuses a user's home that does not exist.
     pub fn in_existing_home(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Self, PathsError> {
         let paths = Self::from_environment(variable)?;
         if present("PUSH_HOME", variable).is_none() {
@@ -166,7 +166,7 @@ impl Paths {
     }
 }
 
-/// What this system calls a local socket.
+/// The kind of local socket on this platform.
 #[derive(Debug, Clone, Copy)]
 enum Sockets {
     /// A file whose path has at most `limit` bytes.
@@ -187,16 +187,16 @@ fn present(name: &str, variable: &dyn Fn(&str) -> Option<OsString>) -> Option<Os
     variable(name).filter(|value| !value.is_empty())
 }
 
-/// Returns the home of the user, in which a `.push` is the daemon's own and no project's.
+/// Returns the user's home, whose `.push` belongs to the daemon and not to a project.
 pub fn user_home(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, PathsError> {
-    // On Windows HOME is a habit of some shells and not the user's directory.
+    // On Windows, some shells set HOME to something other than the user's directory.
     let told =
         present("HOME", variable).map(PathBuf::from).filter(|home| !cfg!(windows) && home.is_absolute());
     told.or_else(|| directories::BaseDirs::new().map(|dirs| dirs.home_dir().to_owned()))
         .ok_or(PathsError::NoHome)
 }
 
-/// The user's configuration; beside the rest where a user has no home for it.
+/// The user's configuration file; in the daemon's home if the user has no configuration directory.
 fn config(home: &Path, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, PathsError> {
     match absolute("PUSH_CONFIG", variable)? {
         Some(path) if !names_a_file(&path) => return Err(PathsError::NoConfigName { path }),
@@ -233,7 +233,7 @@ fn chosen_socket(
     }
 }
 
-/// Whether `path` ends in a plain name: `a/` and `a/.` name a directory, whatever `Path` makes of them.
+/// Whether `path` ends in a file name: `a/` and `a/.` name a directory, although `Path` drops the difference.
 fn names_a_file(path: &Path) -> bool {
     let last = path.as_os_str().as_encoded_bytes().rsplit(|&byte| byte == b'/').next();
     path.file_name().is_some_and(|name| last == Some(name.as_encoded_bytes()))
@@ -247,7 +247,7 @@ fn check_length(socket: &Path, limit: usize) -> Result<(), PathsError> {
     Err(PathsError::SocketTooLong { path: socket.to_owned(), length, limit })
 }
 
-/// The pipe of this user, `\\.\pipe\pushd-<user>`.
+/// The default pipe of this user, `\\.\pipe\pushd-<user>`.
 fn pipe_of(variable: &dyn Fn(&str) -> Option<OsString>) -> PathBuf {
     let user = present("USERNAME", variable).unwrap_or_default();
     let plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.' | '-');
@@ -256,13 +256,13 @@ fn pipe_of(variable: &dyn Fn(&str) -> Option<OsString>) -> PathBuf {
     PathBuf::from(format!("{PIPES}pushd-{name}"))
 }
 
-/// The name of a pipe without the place where all pipes are, as one file name; empty if it is no pipe.
+/// The name of a pipe without its prefix, as a file name; empty if the path is not a pipe.
 fn pipe_base(pipe: &Path) -> String {
     let pipe = pipe.to_string_lossy();
     pipe.strip_prefix(PIPES).unwrap_or_default().replace(['\\', '/', ':'], "_")
 }
 
-/// The path beside `socket` with `ending` for its own `.sock`, or after a name that has none.
+/// The path next to `socket` with `ending` in place of `.sock`, or appended to a name without it.
 fn sibling(socket: &Path, ending: &str) -> PathBuf {
     let name = socket.file_name().unwrap_or_default();
     let stem = match socket.extension() {
@@ -274,14 +274,14 @@ fn sibling(socket: &Path, ending: &str) -> PathBuf {
     socket.with_file_name(sibling)
 }
 
-/// Where every Linux has files that lie in memory: the place of POSIX's shared memory.
+/// The memory file system of every Linux: the directory of POSIX shared memory.
 const MEMORY: Option<&str> = if cfg!(target_os = "linux") { Some("/dev/shm") } else { None };
 
 const SOCKET: &str = "PUSHD_SOCKET";
 
 const PIPES: &str = r"\\.\pipe\";
 
-/// A path and the zero byte behind it must fit: 108 bytes on Linux, 104 on the systems of the BSD line.
+/// The path and a terminating zero byte must fit: 108 bytes on Linux, 104 on BSD systems.
 const SOCKETS: Sockets = if cfg!(windows) {
     Sockets::Pipe
 } else if cfg!(target_os = "linux") {

@@ -1,22 +1,22 @@
-//! Where the daemon speaks Pi, and to whom, as plain values.
+//! The settings of the Pi endpoint.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::settings::Switch;
 
-/// What the user has chosen about the Pi endpoint.
+/// The settings of the Pi endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PiSettings {
-    /// Whether there is one.
+    /// Whether the endpoint is enabled.
     pub enabled: Switch,
-    /// Where.
+    /// The address to listen on.
     pub listen: SocketAddr,
-    /// The origins of web pages that may come in.
+    /// The allowed origins of web pages.
     pub origins: Vec<String>,
-    /// The names by which the server may be called, beside those of the loopback and its own address.
+    /// The allowed host names, in addition to the loopback names and the listen address.
     pub hosts: Vec<String>,
-    /// Whether everybody needs a token.
+    /// Whether every client needs a token.
     pub require_token: Switch,
 }
 
@@ -32,32 +32,32 @@ impl Default for PiSettings {
     }
 }
 
-/// Where Pi is spoken where nobody says.
+/// The default port.
 const PORT: u16 = 3141;
 
-/// The variable that moves the port.
+/// The variable that overrides the port.
 pub const PORT_VARIABLE: &str = "PI_SERVER_PORT";
 
-/// What was asked for when the daemon was started.
+/// What the command line of the daemon requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Asked {
     /// Nothing: the configuration decides.
     #[default]
     Nothing,
-    /// The endpoint, where the configuration has it.
+    /// The endpoint, at the configured address.
     Somewhere,
     /// The endpoint, at this address.
     At(SocketAddr),
 }
 
-/// The variable of the port does not hold one.
+/// The port variable has an invalid value.
 #[derive(Debug, thiserror::Error)]
 #[error("{PORT_VARIABLE} must be a port, a number from 0 to 65535, but is {0:?}")]
 pub struct PortError(OsString);
 
 impl PiSettings {
-    /// Returns what holds, or nothing where there is to be no endpoint: what was asked for goes before the variable, and that
-    /// before the file.
+    /// Returns the effective settings, or `None` if the endpoint is disabled. The command line overrides the
+    /// variable, which overrides the file.
     pub fn resolved(
         mut self,
         asked: Asked,
@@ -77,7 +77,7 @@ impl PiSettings {
     }
 }
 
-/// Reads the variable of the port; an empty one counts as absent.
+/// Reads the port variable; an empty one counts as unset.
 pub fn port(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Option<u16>, PortError> {
     let Some(value) = variable(PORT_VARIABLE).filter(|value| !value.is_empty()) else { return Ok(None) };
     match value.to_str().and_then(|text| text.parse().ok()) {
@@ -86,7 +86,7 @@ pub fn port(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Option<u16>, 
     }
 }
 
-/// Reads an address: a number of a port on the loopback, or an IP address with a port.
+/// Parses an address: a port on the loopback interface, or an IP address with a port.
 pub fn address(text: &str) -> Result<SocketAddr, AddressError> {
     if let Ok(port) = text.parse() {
         return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
@@ -95,7 +95,7 @@ pub fn address(text: &str) -> Result<SocketAddr, AddressError> {
     text.parse().map_err(|_| AddressError)
 }
 
-/// A text is not an address to listen at.
+/// A text is not an address to listen on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an address is a port, or an IP address with a port, as in 127.0.0.1:3141 or [::1]:3141")]
 pub struct AddressError;

@@ -1,4 +1,4 @@
-//! A project's own configuration, which may make its user's stricter and can do nothing else.
+//! A project's configuration, which can only restrict the user's.
 
 use std::path::{Path, PathBuf};
 
@@ -7,36 +7,36 @@ use super::sandbox::{SandboxChoice, SandboxSettings};
 use super::settings::rule::{Effect, Rule};
 use super::settings::{Preset, Settings, Switch};
 
-/// What a project asks for; `None` is nothing.
+/// The restrictions of a project; `None` is no restriction.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tightening {
     /// The most lenient preset.
     pub preset: Option<Preset>,
-    /// Rules that ask and deny.
+    /// Rules that ask or deny.
     pub rules: Vec<Rule>,
-    /// The most turns.
+    /// The maximum number of turns.
     pub max_turns: Option<u32>,
-    /// The most tokens.
+    /// The maximum number of tokens.
     pub max_tokens: Option<u64>,
-    /// The highest cost, in millionths of a US dollar.
+    /// The maximum cost, in millionths of a US dollar.
     pub max_cost_micro_usd: Option<u64>,
-    /// Whether the network may be reached at most.
+    /// Whether the fetch tool may be enabled.
     pub fetch: Option<Switch>,
-    /// What its commands may do at most; where it says nothing, everything.
+    /// The restrictions of the sandbox; values that the project omits are the most lenient ones.
     pub sandbox: Option<SandboxSettings>,
 }
 
-/// One project file and what it asks for.
+/// A project file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Project {
-    /// The file.
+    /// Its path.
     pub path: PathBuf,
-    /// What it says.
+    /// Its content.
     pub file: File,
 }
 
 impl Project {
-    /// Takes a file that says nothing a project may not say.
+    /// Accepts a file that sets only keys a project may set.
     pub fn new(path: PathBuf, file: File) -> Result<Self, ConfigError> {
         let foreign = file.lines.iter().find(|(key, _)| !may_say(key));
         if let Some((key, line)) = foreign {
@@ -53,7 +53,7 @@ impl Project {
         Ok(Self { path, file })
     }
 
-    /// Returns what it asks for.
+    /// Returns its restrictions.
     pub fn tightening(&self) -> Tightening {
         let settings = &self.file.settings;
         let says = |key: &str| self.file.lines.contains_key(key);
@@ -68,7 +68,7 @@ impl Project {
         }
     }
 
-    /// What it says of the sandbox, with the most lenient value for what it does not say.
+    /// The sandbox settings of the project, with the most lenient value for each key it omits.
     fn sandbox(&self) -> Option<SandboxSettings> {
         let says = |key: &str| self.file.lines.contains_key(key);
         if !self.file.lines.keys().any(|key| key.starts_with("sandbox.")) {
@@ -88,7 +88,7 @@ impl Project {
     }
 }
 
-/// Returns settings that are nowhere more lenient than either side.
+/// Returns settings that are never more lenient than either side.
 pub fn tighten(mut settings: Settings, by: Tightening) -> Settings {
     settings.approvals = stricter(settings.approvals, by.preset);
     settings.rules.projects.extend(by.rules.into_iter().filter(|rule| rule.effect != Effect::Allow));
@@ -103,11 +103,11 @@ pub fn tighten(mut settings: Settings, by: Tightening) -> Settings {
     settings
 }
 
-/// Reads the files of the project around `place`: that of `place` itself and those above it, up to its repository.
+/// Reads the project files for a directory: its own and those of its parents, up to the root of the repository.
 ///
-/// `home` is the user's home, whose `.push` is the daemon's own and no project's.
+/// `home` is the user's home, whose `.push` belongs to the daemon and not to a project.
 pub fn around(place: &Path, home: &Path) -> Result<Vec<Project>, ConfigError> {
-    // One folder may be reached by two names.
+    // One directory may have two paths.
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let (place, home) = (real(place), real(home));
     let mut found = Vec::new();
@@ -121,7 +121,7 @@ pub fn around(place: &Path, home: &Path) -> Result<Vec<Project>, ConfigError> {
     Ok(found)
 }
 
-/// Returns the folders that may hold a project's file; without a repository there is but one.
+/// Returns the directories that may contain a project file; outside a repository only the directory itself.
 fn folders<'a>(place: &'a Path, home: &Path, is_repository: &dyn Fn(&Path) -> bool) -> Vec<&'a Path> {
     let below_home: Vec<&Path> = place.ancestors().take_while(|folder| *folder != home).collect();
     match below_home.iter().position(|folder| is_repository(folder)) {
@@ -162,7 +162,7 @@ const MAY_SAY: &[&str] = &[
     "sandbox.processes",
 ];
 
-/// Whether a project may say something under a key; rules and what it hides are lists, whose items have numbers.
+/// Whether a project may set a key; the items of the lists of rules and hidden paths have numbers.
 fn may_say(key: &str) -> bool {
     let listed =
         |list: &str| key.strip_prefix(list).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(tight.rules.projects, rules_of(&["deny: write(.env*)", "ask: git"]));
         let error =
             project("[approvals]\nrules = ['ask: git',\n 'allow: exec(ls)']\n").unwrap_err().to_string();
-        assert!(error.starts_with("p.toml, line 3: `allow: exec(ls)` allows something"), "{error}");
+        assert!(error.starts_with("p.toml, line 3: `allow: exec(ls)` is an `allow` rule"), "{error}");
         let by = Tightening { rules: rules_of(&["allow: exec"]), ..Tightening::default() };
         assert_eq!(tighten(Settings::default(), by), Settings::default());
     }

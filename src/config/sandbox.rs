@@ -1,51 +1,51 @@
-//! What the user has chosen about the walls around a model's commands, as plain values.
+//! The user's settings for the confinement of a model's commands.
 
 use std::path::{Path, PathBuf};
 
 use super::settings::Switch;
 
-/// What holds for the commands of models.
+/// The sandbox settings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SandboxSettings {
-    /// Who runs them.
+    /// The sandbox that runs the commands.
     pub provider: SandboxChoice,
-    /// Whether they have the machine's network.
+    /// Whether commands have network access.
     pub network: Switch,
-    /// Whether they may talk to sockets of the machine by path.
+    /// Whether commands may connect to Unix sockets of the host.
     pub unix_sockets: Switch,
-    /// Files and directories that they do not see, beside those that nobody sees; `~/` stands for the home.
+    /// Paths that commands cannot see, in addition to the built-in ones; `~/` is the home.
     pub hide: Vec<String>,
-    /// Directories that they may write, beside the workspace; `~/` stands for the home.
+    /// Directories that commands may write, in addition to the workspace; `~/` is the home.
     pub writable: Vec<String>,
-    /// Files and directories of the home that they may read, beside what toolchains need; `~/` stands for the home.
+    /// Paths in the home that commands may read, in addition to those of toolchains; `~/` is the home.
     pub readable: Vec<String>,
-    /// How many bytes of memory a command may use; [`DEFAULT_MEMORY`] where nothing is configured.
+    /// The memory limit of a command in bytes; the default is [`DEFAULT_MEMORY`].
     pub memory: Option<u64>,
-    /// How many processes a command may have; [`DEFAULT_PROCESSES`] where nothing is configured.
+    /// The process limit of a command; the default is [`DEFAULT_PROCESSES`].
     pub processes: Option<u64>,
 }
 
-/// How many bytes of memory a command may use where the user configured nothing.
+/// The default memory limit of a command, in bytes.
 pub const DEFAULT_MEMORY: u64 = 8 * 1024 * 1024 * 1024;
 
-/// How many processes a command may have where the user configured nothing.
+/// The default process limit of a command.
 pub const DEFAULT_PROCESSES: u64 = 1024;
 
-/// Who runs a model's commands; the order is from strict to lenient.
+/// The sandbox that runs a model's commands; ordered from strict to lenient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum SandboxChoice {
-    /// This machine, behind as many walls as it has.
+    /// On this machine, with all the confinement it supports.
     #[default]
     Local,
-    /// This machine, without any.
+    /// On this machine, without confinement.
     None,
 }
 
 impl SandboxChoice {
-    /// Every one of them, with its word.
+    /// Every value with its name in the file.
     pub const ALL: &[(&str, Self)] = &[("local", Self::Local), ("none", Self::None)];
 
-    /// Returns the word for it.
+    /// Returns the name in the file.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -53,14 +53,14 @@ impl SandboxChoice {
         }
     }
 
-    /// Reads a word.
+    /// Parses a name.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.iter().find(|(known, _)| *known == word).map(|(_, choice)| *choice)
     }
 }
 
 impl SandboxSettings {
-    /// Returns what holds when a project asks for `by` too: nowhere more than either allows.
+    /// Returns the settings restricted by those of a project: never more lenient than either side.
     #[must_use]
     pub fn tightened(mut self, by: &Self) -> Self {
         self.provider = self.provider.min(by.provider);
@@ -74,7 +74,7 @@ impl SandboxSettings {
     }
 }
 
-/// Returns the lower of two limits; a user who configured none has the default, which a project cannot raise either.
+/// Returns the lower of two limits. A user who configured none has the default, which a project cannot raise.
 fn lower(own: Option<u64>, wanted: Option<u64>, default: u64) -> Option<u64> {
     match wanted {
         Some(wanted) => Some(own.unwrap_or(default).min(wanted)),
@@ -82,7 +82,7 @@ fn lower(own: Option<u64>, wanted: Option<u64>, default: u64) -> Option<u64> {
     }
 }
 
-/// Returns the path that a text of the configuration means; `~/` is seen from `home`.
+/// Returns the path that a value of the configuration names; `~/` is relative to `home`.
 pub fn path(text: &str, home: &Path) -> PathBuf {
     match text.strip_prefix("~/") {
         Some(inner) => home.join(inner),
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(limits(wanting(None, None), &wanting(Some(DEFAULT_MEMORY + 1), None)), default);
         assert_eq!(limits(wanting(None, None), &wanting(Some(5), Some(6))), (5, 6));
         assert_eq!(limits(wanting(None, None), &wanting(None, None)), default);
-        // What the user raised stays, unless the project wants less.
+        // A limit that the user raised is kept, unless the project sets a lower one.
         let raised = wanting(Some(2 * DEFAULT_MEMORY), Some(9_000));
         assert_eq!(limits(raised.clone(), &wanting(None, None)), (2 * DEFAULT_MEMORY, 9_000));
         assert_eq!(limits(raised, &wanting(Some(u64::MAX), Some(8_000))), (2 * DEFAULT_MEMORY, 8_000));

@@ -1,6 +1,6 @@
-//! What the user has chosen, as plain values.
+//! The user's settings as plain values.
 //!
-//! It knows neither files nor the daemon, and holds no key: keys have places of their own.
+//! They do not depend on the file or the daemon, and contain no credentials; those are stored separately.
 
 pub mod rule;
 
@@ -11,40 +11,41 @@ use self::rule::Rule;
 use super::pi::PiSettings;
 use super::sandbox::SandboxSettings;
 
-/// What the user has chosen.
+/// The user's settings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings {
-    /// Who answers where nobody says.
+    /// The default provider.
     pub provider: Option<String>,
-    /// Which model answers where nobody says.
+    /// The default model.
     pub model: Option<String>,
-    /// What is known of providers, by name.
+    /// The settings of providers, by name.
     pub providers: BTreeMap<String, ProviderSettings>,
-    /// What models cost.
+    /// The prices of models.
     pub prices: Vec<Price>,
-    /// When somebody is asked.
+    /// The approval preset.
     pub approvals: Preset,
-    /// What refines that.
+    /// The approval rules, which refine the preset.
     pub rules: Rules,
-    /// What a run may use.
+    /// The limits of a run.
     pub limits: RunLimits,
-    /// Which tools there are.
+    /// The optional tools.
     pub tools: Tools,
-    /// What confines the commands of models.
+    /// The confinement of a model's commands.
     pub sandbox: SandboxSettings,
-    /// Where Pi is spoken, and to whom.
+    /// The Pi endpoint.
     pub pi: PiSettings,
-    /// The names of secrets that sessions of clients over the network get from the login shell.
+    /// The names of secret variables that sessions of network clients get from the login shell.
     pub login_secrets: Vec<String>,
 }
 
-/// The provider of those who have chosen none.
+/// The provider that is used when none is configured.
 pub const NO_MODEL: &str = "playbook";
 
 impl Settings {
-    /// Returns who answers, given what was said for this session.
+    /// Returns the provider and model of a session, given the ones it requests.
     ///
-    /// The default model belongs to the default provider: somebody who names another provider gets that one's model.
+    /// The default model belongs to the default provider: a session that requests another provider gets that
+    /// provider's model.
     pub fn choose(&self, provider: Option<&str>, model: Option<&str>) -> Choice {
         let default = self.provider.as_deref();
         let provider = provider.or(default).unwrap_or(NO_MODEL);
@@ -54,40 +55,40 @@ impl Settings {
         Choice { provider: provider.to_owned(), model: model.map(str::to_owned) }
     }
 
-    /// Returns what a model costs, if that is known.
+    /// Returns the price of a model, if it is known.
     pub fn price(&self, model: &str) -> Option<&Price> {
         self.prices.iter().find(|price| price.model == model)
     }
 }
 
-/// Who answers.
+/// The provider and model of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
     /// The provider.
     pub provider: String,
-    /// Its model; none where the provider is to decide.
+    /// Its model; `None` leaves the choice to the provider.
     pub model: Option<String>,
 }
 
-/// What is known of one provider.
+/// The settings of one provider.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ProviderSettings {
-    /// How it speaks.
+    /// Its API.
     pub kind: ProviderKind,
-    /// Where it is, if not where its kind usually is.
+    /// Its base URL, if it is not the default of its kind.
     pub base_url: Option<String>,
-    /// Its model where nobody says.
+    /// Its default model.
     pub model: Option<String>,
-    /// What goes with each request; credentials are refused here.
+    /// Headers of each request; credentials are refused here.
     pub headers: BTreeMap<String, String>,
-    /// How many tokens its models take in all.
+    /// The size of its models' context window, in tokens.
     pub context_window: Option<u32>,
     /// How much its models think before they answer.
     pub thinking: ThinkingLevel,
 }
 
 impl ProviderSettings {
-    /// Returns a provider of which nothing but its kind is known.
+    /// Returns the default settings for a kind of provider.
     pub const fn of(kind: ProviderKind) -> Self {
         Self {
             kind,
@@ -101,7 +102,7 @@ impl ProviderSettings {
 }
 
 impl fmt::Debug for ProviderSettings {
-    // A header may be a secret in spite of everything.
+    // A header value may be a secret in spite of the check, so only names are shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProviderSettings")
             .field("kind", &self.kind)
@@ -114,7 +115,7 @@ impl fmt::Debug for ProviderSettings {
     }
 }
 
-/// Returns the variable that holds a provider's place.
+/// Returns the variable that holds a provider's base URL.
 pub fn place_variable(provider: &str) -> String {
     match provider {
         "ollama" => "OLLAMA_HOST".to_owned(),
@@ -141,17 +142,17 @@ macro_rules! words {
         }
 
         impl $name {
-            /// Every one of them, with its word.
+            /// Every value with its name in the file.
             pub const ALL: &[(&str, Self)] = &[$(($word, Self::$variant)),+];
 
-            /// Returns the word for it.
+            /// Returns the name in the file.
             pub const fn word(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)+
                 }
             }
 
-            /// Reads a word.
+            /// Parses a name.
             pub fn parse(word: &str) -> Option<Self> {
                 Self::ALL.iter().find(|(known, _)| *known == word).map(|(_, value)| *value)
             }
@@ -160,20 +161,20 @@ macro_rules! words {
 }
 
 words! {
-    /// How a provider speaks.
+    /// The API of a provider.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     ProviderKind {
-        /// The native interface of ollama.
+        /// The native API of Ollama.
         Ollama = "ollama",
-        /// Chat completions, as many servers speak them.
+        /// The chat completions API of OpenAI, which many servers implement.
         OpenAi = "openai",
-        /// Messages.
+        /// The messages API of Anthropic.
         Anthropic = "anthropic",
     }
 }
 
 impl ProviderKind {
-    /// Returns how many tokens its models are reckoned to take where nobody says.
+    /// Returns the context window that is assumed when none is configured, in tokens.
     pub const fn usual_window(self) -> u32 {
         match self {
             Self::Ollama => 32_768,
@@ -187,61 +188,61 @@ words! {
     /// How much a model thinks before it answers.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     ThinkingLevel {
-        /// As it does when nothing is said about it.
+        /// The default of the model.
         #[default]
         Usual = "usual",
-        /// Not at all.
+        /// No thinking.
         Off = "off",
-        /// A little.
+        /// Little thinking.
         Low = "low",
-        /// Some.
+        /// Medium thinking.
         Medium = "medium",
-        /// Much.
+        /// Much thinking.
         High = "high",
     }
 }
 
 words! {
-    /// When somebody is asked; the order is from strict to lenient.
+    /// When a call needs an approval; ordered from strict to lenient.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
     Preset {
-        /// Only reading goes ahead.
+        /// Everything except reading needs an approval.
         Strict = "strict",
-        /// What stays in the workspace goes ahead where a sandbox holds it there.
+        /// Calls that stay in the workspace need no approval if a sandbox confines them.
         #[default]
         Standard = "standard",
-        /// Only what is critical asks.
+        /// Only critical calls need an approval.
         Trusted = "trusted",
     }
 }
 
-/// Rules of approval, by who wrote them.
+/// The approval rules, by author.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rules {
-    /// The user.
+    /// The user's rules.
     pub own: Vec<Rule>,
-    /// Projects, which ask and deny and allow nothing.
+    /// The rules of projects, which ask or deny but never allow.
     pub projects: Vec<Rule>,
 }
 
-/// What a run may use; `None` is no limit.
+/// The limits of a run; `None` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunLimits {
-    /// How often a model may be asked.
+    /// The maximum number of model turns.
     pub max_turns: Option<u32>,
-    /// How many tokens may go in and out.
+    /// The maximum number of input and output tokens.
     pub max_tokens: Option<u64>,
-    /// What it may cost, in millionths of a US dollar.
+    /// The maximum cost, in millionths of a US dollar.
     pub max_cost_micro_usd: Option<u64>,
-    /// At how many thousandths of the context window the history is summarised.
+    /// The share of the context window at which the history is compacted, in thousandths.
     pub compact_at_permille: u16,
 }
 
-/// How often a model may be asked where nobody says: one that goes in circles is asked about in the end.
+/// The default maximum number of turns, so that a model in a loop does not run forever.
 pub const USUAL_TURNS: u32 = 200;
 
 impl RunLimits {
-    /// Returns them with what holds where nobody says, so that a project can lower it and never raise it.
+    /// Returns the limits with the defaults filled in, so that a project can lower but never raise them.
     #[must_use]
     pub fn with_usual(self) -> Self {
         Self { max_turns: self.max_turns.or(Some(USUAL_TURNS)), ..self }
@@ -254,35 +255,35 @@ impl Default for RunLimits {
     }
 }
 
-/// Which tools there are beside those that are always there.
+/// The tools that are not always offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tools {
-    /// The one that fetches from the network.
+    /// The tool that fetches from the network.
     pub fetch: Switch,
 }
 
-/// Whether something is there.
+/// A boolean setting; ordered from strict to lenient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Switch {
-    /// It is not.
+    /// Disabled.
     #[default]
     Off,
-    /// It is.
+    /// Enabled.
     On,
 }
 
-/// What a model costs, in millionths of a US dollar for a million tokens.
+/// The price of a model, in millionths of a US dollar for a million tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Price {
     /// The model, as its provider calls it.
     pub model: String,
-    /// Tokens that go in.
+    /// Input tokens.
     pub input: u64,
-    /// Tokens that come out.
+    /// Output tokens.
     pub output: u64,
-    /// Tokens that were known already.
+    /// Input tokens read from the cache.
     pub cache_read: u64,
-    /// Tokens that are to be known later.
+    /// Input tokens written to the cache.
     pub cache_write: u64,
 }
 

@@ -8,41 +8,41 @@ use std::time::{Duration, SystemTime};
 use super::file::{self, ConfigError};
 use super::settings::Settings;
 
-/// A configuration file, and what it said when it was last looked at.
+/// A configuration file with a cache of its settings.
 #[derive(Debug)]
 pub struct Watched {
     path: PathBuf,
     known: Mutex<Option<Known>>,
 }
 
-/// What a file said, and how it looked then.
+/// The settings of a file, and the stamp they were read at.
 #[derive(Debug)]
 struct Known {
     looks: Looks,
     settings: Arc<Settings>,
 }
 
-/// How a file looks from outside.
+/// The metadata that identifies a version of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Looks {
-    /// There is none.
+    /// The file does not exist.
     Absent,
-    /// It was written then, and is so long.
+    /// The modification time and the size of the file.
     Written { at: SystemTime, bytes: u64 },
 }
 
 impl Watched {
-    /// Watches a file, which need not be there; nothing is read yet.
+    /// Creates the cache for a file, which need not exist; nothing is read yet.
     pub fn new(path: PathBuf) -> Self {
         Self { path, known: Mutex::new(None) }
     }
 
-    /// Returns what the file says; it is read only if it has changed since the last time.
+    /// Returns the settings of the file; it is read only if it has changed since the last call.
     ///
-    /// A file with a mistake is an error each time, until the mistake is gone.
+    /// A file with a mistake is an error on every call, until the mistake is fixed.
     pub fn current(&self) -> Result<Arc<Settings>, ConfigError> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        // Looked at before it is read: what is written meanwhile is found the next time.
+        // The stamp is taken before the file is read: a write in between is found on the next call.
         let looks = self.looks()?;
         if let Some(known) = known.as_ref().filter(|known| known.looks == looks) {
             return Ok(Arc::clone(&known.settings));
@@ -53,7 +53,7 @@ impl Watched {
         Ok(settings)
     }
 
-    /// Returns where the file is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -70,7 +70,8 @@ impl Watched {
 }
 
 impl Looks {
-    /// Whether a change from here on would be seen: two of them within one tick of a file system's clock look alike.
+    /// Whether a later change would change the stamp: two changes within the granularity of the file system's clock
+    /// are indistinguishable.
     fn are_settled(self, now: SystemTime) -> bool {
         match self {
             Self::Absent => true,
@@ -79,7 +80,7 @@ impl Looks {
     }
 }
 
-/// The coarsest clock of a file system that is in use.
+/// The coarsest clock granularity of the supported file systems.
 const TICK: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
@@ -108,7 +109,7 @@ mod tests {
         write(&watched, "model = 'a'\n", 100);
         let first = watched.current().unwrap();
         assert!(Arc::ptr_eq(&first, &watched.current().unwrap()));
-        // The same length at the same time looks the same from outside.
+        // The same size and modification time give the same stamp.
         write_at(&watched, "model = 'b'\n", first_time(&watched));
         assert!(Arc::ptr_eq(&first, &watched.current().unwrap()));
     }
@@ -137,7 +138,7 @@ mod tests {
         assert_eq!(watched.current().unwrap().model.as_deref(), Some("c"));
     }
 
-    /// Writes the file as if it had been written so many seconds ago.
+    /// Writes the file with a modification time in the past.
     fn write(watched: &Watched, text: &str, seconds_ago: u64) {
         write_at(watched, text, SystemTime::now() - Duration::from_secs(seconds_ago));
     }

@@ -1,12 +1,12 @@
-//! The head of a Markdown file: lines of `key: value` between two lines of dashes.
+//! The front matter of a Markdown file: lines of `key: value` between two lines of dashes.
 //!
-//! It is read as the small part of YAML that people write there: plain and quoted values, and texts over several lines. What is
-//! nested is passed over; nothing in it can fail, be large, or refer to something else.
+//! The parser covers the part of YAML that is common there: plain and quoted values, and values over several lines.
+//! Nested values are skipped. Parsing cannot fail, and values are bounded and cannot refer to other values.
 
-/// Characters of a value.
+/// The maximum number of characters of a value.
 const LONGEST: usize = 1024;
 
-/// Returns the value of a key, on one line, and of the first that has it.
+/// Returns the first value of a key, joined into one line.
 pub(super) fn value(head: &str, key: &str) -> Option<String> {
     let mut lines = head.lines();
     while let Some(line) = lines.next() {
@@ -29,7 +29,7 @@ pub(super) fn value(head: &str, key: &str) -> Option<String> {
     None
 }
 
-/// Cuts a file into its head and its body; without dashes there is no head.
+/// Splits a file into its front matter and its body; without dashes there is no front matter.
 pub(super) fn split(text: &str) -> (&str, &str) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let Some(rest) = after_dashes(text) else { return ("", text) };
@@ -43,7 +43,7 @@ pub(super) fn split(text: &str) -> (&str, &str) {
     ("", text)
 }
 
-/// Returns the first words of a body that say something, without the marks of a headline.
+/// Returns the first line of a body with text, without the marks of a heading.
 pub(super) fn first_line(body: &str) -> Option<String> {
     let line = body.lines().map(|line| line.trim_start_matches('#').trim()).find(|line| !line.is_empty())?;
     Some(tidy(line)).filter(|line| !line.is_empty())
@@ -54,7 +54,7 @@ fn after_dashes(text: &str) -> Option<&str> {
     (first.trim_end() == "---").then_some(rest)
 }
 
-/// The lines that are indented, which belong to the key above them.
+/// The indented lines, which belong to the key above them.
 fn folded(lines: std::str::Lines<'_>) -> String {
     let inner = lines.take_while(|line| line.trim().is_empty() || line.starts_with([' ', '\t']));
     inner.map(str::trim).collect::<Vec<_>>().join(" ")
@@ -64,7 +64,7 @@ fn joined(first: &str, rest: String) -> String {
     if rest.is_empty() { first.to_owned() } else { format!("{first} {rest}") }
 }
 
-/// The text between quotation marks; two single ones stand for one, and a backslash for what follows it.
+/// The text between quotation marks; two single quotes stand for one, and a backslash escapes the next character.
 fn quoted(text: &str, mark: char) -> String {
     let mut value = String::new();
     let mut letters = text.chars().skip(1).peekable();
@@ -86,7 +86,7 @@ fn quoted(text: &str, mark: char) -> String {
     value
 }
 
-/// One line of single spaces, without control characters, and not too long.
+/// One line of single spaces, without control characters and of bounded length.
 fn tidy(value: &str) -> String {
     let words: Vec<&str> = value.split_whitespace().collect();
     words.join(" ").chars().filter(|letter| !letter.is_control()).take(LONGEST).collect()

@@ -1,4 +1,4 @@
-//! Looking through the places where commands and skills lie.
+//! Scans the directories of commands and skills.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -9,22 +9,22 @@ use crate::sandbox::ground::{Ground, GroundError, Kind, Reach};
 use super::front::{first_line, split, value};
 use super::{Bounds, Found, Skipped, Source};
 
-/// Whose a place is, and the directory from the project or the home on.
+/// Who owns a directory, and its path relative to the project or the home.
 pub(super) type Place = (Source, &'static str);
 
-/// How many directories deep is looked.
+/// How many levels of directories are scanned.
 const DEPTH: usize = 3;
 
-/// Characters of a name.
+/// The maximum number of characters of a name.
 const NAME_MAX: usize = 64;
 
-/// How much that was left out is remembered.
+/// The maximum number of skipped entries that are reported.
 const SKIPPED_MAX: usize = 100;
 
-/// The file of a skill.
+/// The file name of a skill.
 const SKILL: &str = "SKILL.md";
 
-/// Something that was found.
+/// A command or skill that was found.
 pub(super) struct Kept {
     pub(super) name: String,
     pub(super) description: Option<String>,
@@ -32,7 +32,7 @@ pub(super) struct Kept {
     pub(super) path: PathBuf,
 }
 
-/// What is being looked for, and what was found.
+/// The state of a scan.
 pub(super) struct Looking {
     project: Option<Ground>,
     user: Option<Ground>,
@@ -41,13 +41,13 @@ pub(super) struct Looking {
     skipped: Vec<Skipped>,
 }
 
-/// A directory that is being looked through.
+/// A directory during the scan.
 struct Here<'g> {
     ground: &'g Ground,
     source: Source,
-    /// From the ground on.
+    /// Relative to the root.
     path: PathBuf,
-    /// The names of the directories since the place began.
+    /// The names of the directories between the search directory and this one.
     inner: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ impl Here<'_> {
 
 impl Looking {
     pub(super) fn new(cwd: &Path, home: &Path, bounds: Bounds) -> Self {
-        // A project in a home that is the home has nothing of its own.
+        // If the project is the home, the directories of the user cover it.
         let project = if cwd == home { None } else { Some(cwd) };
         let open = |path: &Path| {
             if path.is_absolute() { Ground::open(path, Reach::Workspace).ok() } else { None }
@@ -82,13 +82,13 @@ impl Looking {
         }
     }
 
-    /// Looks for commands: every Markdown file is one.
+    /// Scans for commands: every Markdown file is one.
     pub(super) fn commands(mut self, places: &[Place]) -> Self {
         self.places(places, Self::commands_of);
         self
     }
 
-    /// Looks for skills: every directory with its file is one.
+    /// Scans for skills: every directory with a `SKILL.md` is one.
     pub(super) fn skills(mut self, places: &[Place]) -> Self {
         self.places(places, Self::skills_of);
         self
@@ -131,7 +131,7 @@ impl Looking {
             let file = inner.path.join(SKILL);
             match here.ground.file(&file) {
                 Ok(_) => self.skill(&inner, &name),
-                // A directory may hold others that are skills.
+                // A directory may contain directories of skills.
                 Err(GroundError::NotFound { .. }) if inner.inner.len() < DEPTH => self.skills_of(&inner),
                 Err(GroundError::NotFound { .. } | GroundError::NotADirectory { .. }) => {}
                 Err(error) => self.skip(inner.absolute(SKILL), error.to_string()),
@@ -149,7 +149,7 @@ impl Looking {
         }
     }
 
-    /// Returns the names in a directory, in order; one that is not there has none.
+    /// Returns the names in a directory, sorted; a missing directory has none.
     fn names(&mut self, here: &Here<'_>) -> Vec<String> {
         let opened = here.ground.folder(&here.path).and_then(|folder| folder.entries(self.bounds.names));
         let (entries, more) = match opened {

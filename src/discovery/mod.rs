@@ -1,8 +1,8 @@
-//! What people keep on disk for their coding agents: commands that stand for a longer text, and skills.
+//! The commands (prompt templates) and skills that users keep on disk for their coding agents.
 //!
-//! A project keeps them in its directory, a user in the home; several programs have their own places, and all of these are
-//! looked at. Everything found is text of unknown origin: it is read and never run, bounded in number and size, and no
-//! link is followed out of the project or the home. What cannot be used is left out, with the reason.
+//! A project keeps them in its directory, a user in the home. Several programs have their own directories, and all
+//! of these are scanned. The files are untrusted text: they are read and never run, bounded in number and size, and
+//! no link is followed out of the project or the home. A file that cannot be used is skipped with a reason.
 
 mod front;
 mod looking;
@@ -13,17 +13,17 @@ use looking::{Kept, Looking, Place};
 
 use crate::sandbox::ground::{Ground, Reach};
 
-/// Whose something is.
+/// Who owns a command or skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// The project's.
+    /// The project.
     Project,
-    /// The user's.
+    /// The user.
     User,
 }
 
 impl Source {
-    /// Returns the protocols' word for it.
+    /// Returns the name in the protocols.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Project => "project",
@@ -32,16 +32,16 @@ impl Source {
     }
 }
 
-/// A command: a text that is sent when its name is.
+/// A command: a prompt that is sent in place of its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
-    /// Its name, without the slash; one in a directory has that before a colon.
+    /// Its name, without the slash; one in a subdirectory has the directory's name and a colon before it.
     pub name: String,
-    /// What it does, for people.
+    /// Its description for the user.
     pub description: Option<String>,
-    /// Whose it is.
+    /// Its owner.
     pub source: Source,
-    /// Where it lies.
+    /// The path of its file.
     pub path: PathBuf,
 }
 
@@ -52,38 +52,38 @@ pub struct Skill {
     pub name: String,
     /// What it is for.
     pub description: String,
-    /// Whose it is.
+    /// Its owner.
     pub source: Source,
-    /// Where its instructions lie.
+    /// The path of its instructions.
     pub path: PathBuf,
 }
 
-/// Something that is there and cannot be used.
+/// A file that was found and cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
-    /// Why, in a sentence.
+    /// The reason, as a sentence.
     pub reason: String,
 }
 
-/// What was found; of two with one name the project's comes first, and only the first counts.
+/// The result of a scan. Of several entries with the same name only the first counts; a project's comes first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found<T> {
     /// Sorted by name.
     pub found: Vec<T>,
-    /// What was left out.
+    /// The files that cannot be used.
     pub skipped: Vec<Skipped>,
 }
 
-/// How much is looked at.
+/// The limits of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Files that are read, in all places together.
+    /// The number of files that are read, in all directories together.
     pub files: usize,
-    /// Bytes of a file.
+    /// The size of a file in bytes.
     pub bytes: u64,
-    /// Names that are looked at in all directories together.
+    /// The number of names that are read, in all directories together.
     pub names: usize,
 }
 
@@ -93,7 +93,7 @@ impl Default for Bounds {
     }
 }
 
-/// Where commands lie: whose they are, and the directory.
+/// The directories of commands, with their owners.
 const COMMANDS: [Place; 6] = [
     (Source::Project, ".pi/prompts"),
     (Source::Project, ".pi/commands"),
@@ -103,7 +103,7 @@ const COMMANDS: [Place; 6] = [
     (Source::User, ".claude/commands"),
 ];
 
-/// Where skills lie.
+/// The directories of skills.
 const SKILLS: [Place; 6] = [
     (Source::Project, ".pi/skills"),
     (Source::Project, ".agents/skills"),
@@ -113,9 +113,9 @@ const SKILLS: [Place; 6] = [
     (Source::User, ".claude/skills"),
 ];
 
-/// Reads the text of a command or of a skill, without its head and without blank lines around it.
+/// Reads the text of a command or a skill, without its front matter and without blank lines around it.
 ///
-/// Nothing is returned where it went away or cannot be used any more.
+/// Returns `None` if the file was removed or cannot be used any more.
 pub fn body(path: &Path, source: Source, cwd: &Path, home: &Path) -> Option<String> {
     let root = match source {
         Source::Project => cwd,
@@ -127,12 +127,12 @@ pub fn body(path: &Path, source: Source, cwd: &Path, home: &Path) -> Option<Stri
     Some(front::split(&text).1.trim().to_owned())
 }
 
-/// Finds the commands for work in a directory.
+/// Finds the commands for a working directory.
 pub fn commands(cwd: &Path, home: &Path) -> Found<Command> {
     commands_within(cwd, home, Bounds::default())
 }
 
-/// The same, with bounds of the caller's.
+/// Finds the commands for a working directory, with other limits.
 pub fn commands_within(cwd: &Path, home: &Path, bounds: Bounds) -> Found<Command> {
     let looked = Looking::new(cwd, home, bounds).commands(&COMMANDS);
     let command = |kept: Kept| Command {
@@ -144,12 +144,12 @@ pub fn commands_within(cwd: &Path, home: &Path, bounds: Bounds) -> Found<Command
     looked.into_found(command)
 }
 
-/// Finds the skills for work in a directory; one without a description is none.
+/// Finds the skills for a working directory; a skill must have a description.
 pub fn skills(cwd: &Path, home: &Path) -> Found<Skill> {
     skills_within(cwd, home, Bounds::default())
 }
 
-/// The same, with bounds of the caller's.
+/// Finds the skills for a working directory, with other limits.
 pub fn skills_within(cwd: &Path, home: &Path, bounds: Bounds) -> Found<Skill> {
     let looked = Looking::new(cwd, home, bounds).skills(&SKILLS);
     let skill = |kept: Kept| Skill {

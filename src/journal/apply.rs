@@ -1,6 +1,6 @@
-//! One batch inside a transaction: what it must fit, and the rows which it becomes.
+//! Applies one batch inside a transaction: its preconditions, and the rows it becomes.
 //!
-//! It begins and ends no transaction; whoever calls it undoes what a refused batch has done.
+//! It begins and ends no transaction; the caller rolls back a refused batch.
 
 use std::cell::Cell;
 
@@ -11,12 +11,12 @@ use super::error::{CommitError, Conflict};
 use super::record::{Batch, Block, Checkpoint, Create, Meta};
 use crate::kernel::id::{Seq, SessionId};
 
-/// What tells the rows of this life of the journal from others.
+/// The epoch of the journal: one opening of it, which marks the rows written since.
 #[derive(Debug)]
 pub(super) struct Life {
-    /// Its number.
+    /// The epoch's number.
     pub(super) number: u64,
-    /// The last key that was given to a session; none is ever given twice, as rows may outlive their session for a while.
+    /// The last key given to a session. No key is ever reused, because rows may outlive their session for a while.
     pub(super) last_key: Cell<i64>,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn apply(connection: &Connection, batch: &Batch, life: &Life) -> Resu
     Ok(Some(key))
 }
 
-/// Finds the number under which the rows of `session` stand.
+/// Returns the key of `session`.
 pub(super) fn key(connection: &Connection, session: &SessionId) -> rusqlite::Result<Option<i64>> {
     connection
         .prepare_cached("SELECT key FROM session WHERE id = ?1")?
@@ -62,7 +62,7 @@ pub(super) fn key(connection: &Connection, session: &SessionId) -> rusqlite::Res
         .optional()
 }
 
-/// Inserts a block whose numbers are known to fit.
+/// Inserts a block whose header has been validated.
 pub(super) fn insert_block(
     connection: &Connection,
     session: &SessionId,
@@ -88,7 +88,7 @@ pub(super) fn insert_block(
     Ok(())
 }
 
-/// Spells a number the way SQLite holds it.
+/// Converts a number to SQLite's integer type.
 pub(super) fn stored(number: u64) -> Result<i64, Conflict> {
     i64::try_from(number).map_err(|_| Conflict::TooLarge)
 }

@@ -1,4 +1,4 @@
-//! The beginning of a life: what the one before left behind is taken up, and what it lost is written down.
+//! Opening the journal: recovers the state that the previous epoch left, and records its losses.
 
 use std::cell::Cell;
 use std::io;
@@ -16,7 +16,7 @@ use super::record::{Found, Options};
 use super::{DATABASE, LOG, MARKS, present, row, schema};
 use crate::kernel::id::{Seq, SessionId};
 
-/// What a life begins with.
+/// The state of a journal that has just been opened.
 pub(super) struct Begun {
     pub(super) sessions: u64,
     pub(super) marks: Marks,
@@ -26,7 +26,7 @@ pub(super) struct Begun {
 }
 
 impl Begun {
-    /// Takes up an open database and its marks, and makes everything durable that is found.
+    /// Recovers the state from an open database and its marks, and makes everything found durable.
     pub(super) fn on(ground: &Ground, connection: &Connection, options: &Options) -> Result<Self, OpenError> {
         let (database, path, log) = (ground.path(DATABASE), ground.path(MARKS), ground.path(LOG));
         let failed = OpenError::sqlite(&database);
@@ -47,7 +47,7 @@ impl Begun {
             mark_unanswered(connection, &marks).map_err(OpenError::io("write", &path))?;
         }
         marks.cover(newest.max(highest));
-        // Only now: a life that ended badly must not be forgotten before its consequences are on disk.
+        // Written last: an unclean shutdown must not be forgotten before its consequences are on disk.
         marks.end(Ending::Open).map_err(OpenError::io("write", &path))?;
         for (key, found) in &lost {
             tracing::error!(session = %found.session, until = %found.until, "a session is missing from the journal");
@@ -63,9 +63,9 @@ impl Begun {
     }
 }
 
-/// Gives sessions their first mark that were killed on their way to their first answer.
+/// Writes the first mark of sessions whose process was killed before their first reply.
 ///
-/// Nobody has seen anything of them that is not there, and without a mark they would be taken for shortened ones.
+/// No client has seen anything of them that is missing, and without a mark they would count as truncated.
 fn mark_unanswered(connection: &Connection, marks: &Marks) -> io::Result<()> {
     let Some(marked) = marks.marked_before() else { return Ok(()) };
     let found: rusqlite::Result<Vec<(i64, String, i64, i64)>> = connection
@@ -86,7 +86,7 @@ fn mark_unanswered(connection: &Connection, marks: &Marks) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the highest key that any row uses.
+/// Returns the highest session key that any row uses.
 fn newest_key(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row(
         "SELECT max(coalesce((SELECT max(key) FROM session), 0), coalesce((SELECT max(session) FROM block), 0),
@@ -96,12 +96,12 @@ fn newest_key(connection: &Connection) -> rusqlite::Result<i64> {
     )
 }
 
-/// Finds sessions that were on disk and are newer than anything in the database.
+/// Finds sessions that were on disk and whose keys are higher than any in the database.
 fn lost_sessions(marks: &Marks, newest: i64, highest: i64) -> io::Result<Vec<(i64, Found)>> {
     let mut lost = Vec::new();
     for key in newest.saturating_add(1)..=highest {
         if let Some(Mark::Reaches { session, seq, reserved: _ }) = marks.read(key)? {
-            let detail = "the whole session is missing; its newest events had been on disk".to_owned();
+            let detail = "the whole session is missing, although its events were synced".to_owned();
             let cause = "session".to_owned();
             lost.push((key, Found { at: present(), session, after: Seq::ZERO, until: seq, cause, detail }));
         }
@@ -111,7 +111,7 @@ fn lost_sessions(marks: &Marks, newest: i64, highest: i64) -> io::Result<Vec<(i6
 
 fn write_down(connection: &Connection, before: Before, lost: &[(i64, Found)]) -> Result<(), CommitError> {
     if let Before::Unsure { since, until } = before {
-        // In an empty journal nobody has seen anything.
+        // In an empty journal no client has seen anything.
         connection.execute(
             "INSERT INTO unsure (since, until) SELECT ?1, ?2 WHERE EXISTS (SELECT 1 FROM session)",
             params![apply::stored(since)?, apply::stored(until)?],

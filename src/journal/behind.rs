@@ -1,7 +1,7 @@
-//! What is written of commands when there is time for it: outcomes that nobody waits for, and rows that are not needed.
+//! Deferred writes of commands: outcomes that no caller waits for, and rows to remove.
 //!
-//! It gathers for a while, so that what is forgotten soon is never written and the rest costs few transactions, and is
-//! then written in slices between the batches. Nothing here is asked for again after a crash.
+//! They are collected for a while and then written in slices between the batches. An outcome that is removed soon
+//! is therefore never written, and the others cost few transactions. A crash may lose them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,11 +14,11 @@ use super::writer::Writer;
 use crate::kernel::book::record::{Body, Row, Settlement, mention};
 use crate::kernel::id::SessionId;
 
-/// What has gathered, shared between those who ask and the writer.
+/// The collected writes, shared between callers and the writer.
 #[derive(Default)]
 pub(super) struct Behind {
     gathered: Mutex<Gathered>,
-    /// The highest row that the life before has left.
+    /// The highest row of the previous epoch.
     left: AtomicU64,
 }
 
@@ -26,27 +26,27 @@ pub(super) struct Behind {
 struct Gathered {
     settled: BTreeMap<Row, Settlement>,
     forgotten: Vec<Row>,
-    /// Whether the writer knows that there is something.
+    /// Whether the writer has been notified.
     told: bool,
 }
 
-/// What one transaction writes.
+/// The writes of one transaction.
 enum Slice {
     Settled(Vec<Settlement>),
     Forgotten(Vec<Row>),
 }
 
-/// What the writer has taken and not yet written.
+/// The writes that the writer has taken and not yet written.
 #[derive(Default)]
 pub(super) struct Pending {
-    /// Since when something gathers.
+    /// When the oldest collected write was added.
     since: Option<Instant>,
     settled: Vec<Settlement>,
     forgotten: Vec<Row>,
 }
 
 impl Behind {
-    /// Adds to what has gathered; returns whether the writer has to be told.
+    /// Adds writes; returns whether the writer must be notified.
     pub(super) fn add(
         &self,
         settled: impl IntoIterator<Item = Settlement>,
@@ -66,7 +66,8 @@ impl Behind {
         !told
     }
 
-    /// Notes which rows the life before has left, which may be on disk before they are written in this one.
+    /// Sets the highest row of the previous epoch. Rows up to it may be on disk without having been written in
+    /// this one.
     pub(super) fn begin_above(&self, row: Row) {
         self.left.store(row.0, Ordering::Relaxed);
     }
@@ -101,8 +102,8 @@ impl Pending {
         }
     }
 
-    /// Takes over what has gathered. Of large answers there is room for the newest alone: whoever repeats another after a
-    /// restart has it worked out again.
+    /// Takes over collected writes. Of the large answers only the newest fit in `most` bytes; a command whose
+    /// answer was dropped runs again if it is repeated after a restart.
     fn fill(&mut self, gathered: Gathered, most: usize) {
         let mut room = most;
         let mut newest: Vec<Settlement> = Vec::with_capacity(gathered.settled.len());
@@ -113,31 +114,31 @@ impl Pending {
                 newest.push(settlement);
             }
         }
-        // The next slice is taken off the end: the oldest are written first.
+        // The next slice is taken off the end, so the oldest outcomes are written first.
         self.settled.splice(0..0, newest);
         self.forgotten.extend(gathered.forgotten);
     }
 }
 
 impl Writer {
-    /// Notes that something gathers.
+    /// Starts the delay of deferred writes.
     pub(super) fn gather(&mut self) {
         self.pending.since.get_or_insert_with(Instant::now);
     }
 
-    /// Returns how long what gathers may still wait.
+    /// Returns how long the deferred writes may still wait.
     pub(super) fn behind_due(&self) -> Option<Duration> {
-        // On a full disk it goes on gathering: what is forgotten there needs no room at all.
+        // On a full disk collecting continues: an outcome that is removed meanwhile needs no space.
         let since = self.pending.since.filter(|_| !self.is_full());
         since.map(|since| self.options.write_behind.saturating_sub(since.elapsed()))
     }
 
-    /// Tells whether a slice of what was taken can be written.
+    /// Returns whether a slice of the taken writes can be written.
     pub(super) fn is_behind(&self) -> bool {
         !self.pending.is_empty() && !self.is_full() && !self.failed()
     }
 
-    /// Writes a slice, if it is time.
+    /// Writes a slice if the delay has passed.
     pub(super) fn write_behind(&mut self) {
         if self.behind_due() == Some(Duration::ZERO) {
             self.take_behind();
@@ -150,7 +151,7 @@ impl Writer {
         }
     }
 
-    /// Writes everything, as there will be no later.
+    /// Writes everything before the journal closes.
     pub(super) fn catch_up(&mut self) {
         self.take_behind();
         while self.is_behind() {
@@ -158,7 +159,7 @@ impl Writer {
         }
     }
 
-    /// Sees that nothing of a session is written any more.
+    /// Drops the deferred writes of a session.
     pub(super) fn leave_out(&mut self, session: &SessionId) {
         self.take_behind();
         self.pending.settled.retain(|settlement| settlement.record.session.as_ref() != Some(session));
@@ -176,7 +177,7 @@ impl Writer {
         self.pending.fill(gathered, self.options.behind_bytes);
     }
 
-    /// Writes some outcomes, or removes some rows when there are none: nothing is removed before it is written.
+    /// Writes outcomes, or removes rows when no outcome is left: no row is removed before it is written.
     fn write_slice(&mut self) {
         let slice = self.pending.next();
         let most = self.options.answer_bytes;
@@ -193,7 +194,7 @@ impl Writer {
                 self.pending.put_back(slice);
             }
             Err(error) => {
-                tracing::warn!(%error, "outcomes of commands cannot be written");
+                tracing::warn!(%error, "cannot write deferred command outcomes");
                 self.note(&error);
                 self.rescued(&error);
             }
@@ -203,7 +204,7 @@ impl Writer {
 
 /// How many rows one transaction writes.
 const SLICE: usize = 64;
-/// How large an answer may be to be written whatever the others are.
+/// The size up to which an answer is always written.
 const SMALL: usize = 4 * 1024;
 
 #[cfg(test)]
@@ -219,8 +220,8 @@ mod tests {
     fn the_oldest_outcomes_are_written_first_and_nothing_is_removed_before_it_is_written() {
         let behind = Behind::default();
         let mut pending = Pending::default();
-        assert!(behind.add((1..=100).map(settlement), []), "the writer is told");
-        assert!(!behind.add((101..=110).map(settlement), []), "and told once");
+        assert!(behind.add((1..=100).map(settlement), []), "the writer is notified");
+        assert!(!behind.add((101..=110).map(settlement), []), "and notified once");
         pending.fill(behind.take(), usize::MAX);
         behind.add((111..=120).map(settlement), (1..=3).chain([115]).map(Row));
         pending.fill(behind.take(), usize::MAX);

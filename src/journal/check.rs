@@ -1,29 +1,30 @@
-//! The proofs which stand beside the bytes: a chain over a session's history and a seal over a block's numbers.
+//! Checksums: a chain over a session's history and a seal over the header of each block.
 //!
-//! They find damage, not malice: a CRC keeps no one out who can write the file.
+//! They detect damage, not tampering: anyone who can write the file can recompute a CRC.
 
 use crc32fast::Hasher;
 
 use crate::kernel::id::SessionId;
 
-/// What the first block of a session continues from.
+/// Returns the checksum from which the first block of a session continues.
 pub(super) fn genesis(session: &SessionId) -> u32 {
     crc32fast::hash(session.as_str().as_bytes())
 }
 
 /// Continues the chain `prev` over `bytes`.
 ///
-/// Two blocks one after the other have the chain of both in one, which is what lets them be merged.
+/// The chain over two adjacent blocks equals the chain over their concatenation, so blocks can be merged.
 pub(super) fn chain(prev: u32, bytes: &[u8]) -> u32 {
     let mut hasher = Hasher::new_with_initial(prev);
     hasher.update(bytes);
     hasher.finalize()
 }
 
-/// The numbers of a block, as stored.
+/// The header of a block, as stored.
 ///
-/// A block that counts no events is a splice: it stands where events were lost and says so in its bytes. What follows it
-/// continues from its checksum, which is that of the history as it was; its seal covers its bytes instead.
+/// A block with a count of zero is a splice: it replaces lost or removed events, and its bytes describe the loss.
+/// Later blocks continue from its checksum, which is the one of the original history, so its seal covers its
+/// bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Numbers {
     pub(super) first: u64,
@@ -34,14 +35,13 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Tells whether the block stands for events that were lost.
+    /// Returns whether the block replaces lost or removed events.
     pub(super) const fn is_splice(&self) -> bool {
         self.count == 0
     }
 
-    /// Covers the numbers and the session which they belong to, and of a splice the bytes, which no chain covers.
-    ///
-    /// The bytes of an ordinary block are not looked at.
+    /// Returns the checksum of the header and its session. For a splice it also covers the bytes, which no chain
+    /// covers.
     pub(super) fn seal(&self, session: &SessionId, bytes: &[u8]) -> u32 {
         let mut hasher = Hasher::new();
         hasher.update(session.as_str().as_bytes());
@@ -56,18 +56,18 @@ impl Numbers {
         hasher.finalize()
     }
 
-    /// Returns whether the block is the one that was written after a history with the chain `prev`.
+    /// Returns whether the block is intact and continues a history with the chain `prev`.
     pub(super) fn prove(&self, session: &SessionId, seal: u32, prev: u32, bytes: &[u8]) -> bool {
         self.prev == prev && self.stands(session, seal, bytes)
     }
 
-    /// Returns whether the block is one that was written, whatever came before it.
+    /// Returns whether the block is intact, whatever precedes it.
     pub(super) fn stands(&self, session: &SessionId, seal: u32, bytes: &[u8]) -> bool {
         self.seal(session, bytes) == seal && (self.is_splice() || chain(self.prev, bytes) == self.checksum)
     }
 }
 
-/// Covers a checkpoint: whose it is, where it stands and what it says.
+/// Returns the checksum of a checkpoint: its session, its position and its bytes.
 pub(super) fn checkpoint(session: &SessionId, seq: u64, bytes: &[u8]) -> u32 {
     let mut hasher = Hasher::new_with_initial(genesis(session));
     hasher.update(&seq.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Work on what is stored that nobody should wait for: it is done in slices, between the batches.
+//! Background jobs on stored data, run in slices between the batches.
 
 use std::collections::VecDeque;
 
@@ -6,28 +6,28 @@ use rusqlite::Connection;
 
 use super::error::{CommitError, MergeError};
 
-/// A piece of such work.
+/// A background job.
 pub(super) trait Chore: Send {
-    /// Does a bounded part inside a transaction of the writer, and says whether there is more.
+    /// Runs a bounded part inside a transaction of the writer, and returns whether there is more.
     fn slice(&mut self, connection: &Connection) -> Result<Progress, MergeError>;
-    /// Answers whoever asked.
+    /// Sends the result to the caller.
     fn end(self: Box<Self>, outcome: Result<(), MergeError>);
-    /// Tells whether the bytes that it frees must not be found again.
+    /// Returns whether the freed bytes must be overwritten.
     fn erases(&self) -> bool {
         false
     }
 }
 
-/// How far a chore is.
+/// The progress of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
     /// There is more to do.
     More,
-    /// Everything is done.
+    /// The job is done.
     Done,
 }
 
-/// The chores that wait for their next slice.
+/// The jobs that wait for their next slice.
 #[derive(Default)]
 pub(super) struct Chores {
     waiting: VecDeque<Box<dyn Chore>>,
@@ -38,7 +38,7 @@ impl Chores {
         self.waiting.push_back(chore);
     }
 
-    /// Takes the chore whose turn it is; whoever takes it puts it back if it is not done.
+    /// Takes the next job; the caller adds it again if it is not done.
     pub(super) fn next(&mut self) -> Option<Box<dyn Chore>> {
         self.waiting.pop_front()
     }

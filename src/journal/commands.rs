@@ -1,11 +1,12 @@
-//! Commands: who was admitted, and what came of it, so that a repetition after a restart is recognised.
+//! Rows for admitted commands and their outcomes, so that a repeated command is recognised after a restart.
 //!
-//! A row is written when a command is admitted, and once more when it is over; the second is complete without the first. What
-//! stands in a row is sealed, its answer by a seal of its own. A row that is not what was written is left out; an answer
-//! that is not is left out alone, as what happened is known without it. An answer that is too large is not written.
+//! A row is written when a command is admitted and again when it is settled; the second write is complete without
+//! the first. `seal` covers the row, and `body_seal` its answer. A row that does not verify is dropped. An answer
+//! that does not verify is dropped alone, because the outcome is known without it. An answer above the size limit
+//! is not written.
 //!
-//! The rows of a session go with it, by a trigger: also where a program of an older schema deletes it. So does every other
-//! answer that names it.
+//! A trigger removes the rows of a session together with it, even if a program with an older schema deletes the
+//! session. It also removes all other answers that name the session.
 
 use std::sync::Arc;
 
@@ -22,16 +23,16 @@ use crate::kernel::book::record::{Body, Outcome, Record, Row, Settlement, Stored
 use crate::kernel::id::{Fingerprint, SessionId};
 use crate::kernel::time::Now;
 
-/// What is to be written of a command.
+/// A write to the row of a command.
 #[derive(Debug, Clone)]
 pub enum CommandWrite {
-    /// It was admitted.
+    /// The command was admitted.
     Admitted(Arc<Record>),
-    /// It is over.
+    /// The command has its outcome.
     Settled(Settlement),
 }
 
-/// What somebody waits for.
+/// Command writes that a caller waits for.
 pub(super) struct Keeping {
     pub(super) writes: Vec<CommandWrite>,
     pub(super) durability: Durability,
@@ -39,9 +40,9 @@ pub(super) struct Keeping {
 }
 
 impl Journal {
-    /// Writes down admissions and outcomes; the answer comes when they are as durable as was asked for.
+    /// Writes admissions and outcomes. The reply arrives when they have the requested durability.
     ///
-    /// It is done in the order in which everything is handed in, and all or nothing of one call.
+    /// Calls are applied in order together with the batches, and each call is atomic.
     pub fn keep_commands(
         &self,
         writes: Vec<CommandWrite>,
@@ -52,10 +53,10 @@ impl Journal {
         answer
     }
 
-    /// Writes outcomes down, and removes rows, some time soon; nobody hears when.
+    /// Writes outcomes and removes rows later, without a reply.
     ///
-    /// It costs the caller a lock that is never held for long. What is removed before it was written is never written.
-    /// What a crash comes before is as if it had not been asked for.
+    /// The caller only takes a lock that is never held for long. An outcome that is removed before it is written
+    /// is never written. A crash may lose all of it.
     pub fn keep_commands_later(
         &self,
         settled: impl IntoIterator<Item = Settlement>,
@@ -66,18 +67,15 @@ impl Journal {
         }
     }
 
-    /// Reads everything that is kept of commands, in the order of their rows.
+    /// Loads the rows of all commands, in order.
     ///
-    /// Rows that are not what was written are left out and removed. To be called once, before anything is written.
+    /// Rows that do not verify are dropped and removed. Call it once, before any command is written.
     pub async fn load_commands(&self) -> Result<Vec<Stored>, ReadError> {
         let (found, broken) = self.read(load).await?;
         let highest = found.iter().map(|stored| stored.record.row).chain(broken.iter().copied()).max();
         self.shared.behind.begin_above(highest.unwrap_or(Row(0)));
         if !broken.is_empty() {
-            tracing::warn!(
-                rows = broken.len(),
-                "commands in the journal are damaged; their outcomes are lost"
-            );
+            tracing::warn!(rows = broken.len(), "command rows do not verify; their outcomes are lost");
             self.keep_commands_later([], broken);
         }
         Ok(found)
@@ -85,7 +83,7 @@ impl Journal {
 }
 
 impl Keeping {
-    /// Returns about how many bytes it adds to a commit.
+    /// Returns about how many bytes the batch adds to a commit.
     pub(super) fn weight(&self) -> usize {
         let one = |write: &CommandWrite| match write {
             CommandWrite::Admitted(_) => 256,
@@ -94,7 +92,7 @@ impl Keeping {
         self.writes.iter().map(one).sum()
     }
 
-    /// Tells whether it only ends something, so that it may use what is kept for a full disk.
+    /// Returns whether the batch holds only outcomes, so that it may use the disk reserve.
     fn is_urgent(&self) -> bool {
         self.writes.iter().all(|write| match write {
             CommandWrite::Admitted(_) => false,
@@ -104,7 +102,7 @@ impl Keeping {
 }
 
 impl Writer {
-    /// Writes what is waited for, and returns what waits for a sync as well.
+    /// Writes command batches, and returns the replies that wait for a sync.
     pub(super) fn write_commands(&mut self, group: Vec<Keeping>) -> Vec<Reply> {
         if group.is_empty() {
             return Vec::new();
@@ -128,19 +126,19 @@ impl Writer {
         }
     }
 
-    /// Syncs for those who wait for it.
+    /// Syncs, and sends the result to the waiting callers.
     pub(super) fn sync_commands(&mut self, waiting: Vec<Reply>) {
         if waiting.is_empty() {
             return;
         }
-        // A sync that failed for others in the meantime has left nothing to be synced.
+        // If a sync failed in the meantime, nothing is left to be synced.
         let result = if self.failed() { Err(CommitError::StorageFailed) } else { self.sync_log() };
         for reply in waiting {
             let _ = reply.send(result.clone());
         }
     }
 
-    /// The disk is full, and these end something.
+    /// Writes outcomes on a full disk, with space from the disk reserve.
     fn make_do_with(&mut self, urgent: Vec<Keeping>) -> Vec<Reply> {
         while !urgent.is_empty() && self.spare.spend() {
             match self.transact_commands(&urgent) {
@@ -195,7 +193,7 @@ fn refuse(group: Vec<Keeping>, error: &CommitError) {
     }
 }
 
-/// Writes that a command was admitted, unless it is known to be over.
+/// Inserts the row of an admitted command, unless its outcome is written already.
 fn admit(connection: &Connection, record: &Record) -> Result<(), CommitError> {
     connection
         .prepare_cached(
@@ -215,7 +213,7 @@ fn admit(connection: &Connection, record: &Record) -> Result<(), CommitError> {
     Ok(())
 }
 
-/// Writes what came of a command, whether its admission was written or not.
+/// Writes the outcome of a command, whether its admission was written or not.
 pub(super) fn settle(connection: &Connection, it: &Settlement, most: usize) -> Result<(), CommitError> {
     let (record, outcome) = (&*it.record, &it.outcome);
     let (body, too_large) = match &outcome.body {
@@ -259,7 +257,7 @@ pub(super) fn forget(connection: &Connection, row: Row) -> Result<(), CommitErro
     Ok(())
 }
 
-/// Reads all rows, and names those that are not what was written.
+/// Reads all rows, and returns the numbers of those that do not verify.
 fn load(connection: &Connection) -> Result<(Vec<Stored>, Vec<Row>), ReadError> {
     let mut statement = connection.prepare(
         "SELECT row, id, repeat_key, kind, session, fingerprint, admitted, settled, success, timed_out, version,
@@ -277,7 +275,7 @@ fn load(connection: &Connection) -> Result<(Vec<Stored>, Vec<Row>), ReadError> {
     Ok((found, broken))
 }
 
-/// Reads a row if it is what was written.
+/// Reads a row; `None` if it does not verify.
 fn read(row: &SqlRow<'_>) -> Option<Stored> {
     let number = |column| row.get::<_, Option<i64>>(column).ok();
     let text = |column| row.get::<_, Option<String>>(column).ok();
@@ -317,14 +315,14 @@ fn read(row: &SqlRow<'_>) -> Option<Stored> {
     Some(Stored { record, settled })
 }
 
-/// What is sealed of an outcome: everything but the text of its answer.
+/// The sealed part of an outcome: everything but the text of the answer.
 struct Ended<'a> {
     at: Now,
     outcome: &'a Outcome,
     too_large: Option<i64>,
 }
 
-/// Covers a row but for the text of its answer, which may go without the rest.
+/// Returns the checksum of a row without the text of its answer, which may be removed alone.
 fn seal(record: &Record, ended: Option<&Ended<'_>>) -> u32 {
     let mut hasher = Hasher::new();
     let mut text = |text: Option<&str>| {

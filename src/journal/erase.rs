@@ -1,8 +1,8 @@
-//! Removing: a whole session, or the oldest part of one.
+//! Removal of a whole session, or of the oldest part of its history.
 //!
-//! A deleted session is gone for everybody with the first transaction; its rows follow in slices, and a restart goes on
-//! with them. The cut of a history replaces its oldest blocks by one splice, at every slice, so that no moment of it is
-//! without its proof. Neither ever removes a block that the last checkpoint does not contain.
+//! A deleted session disappears for all readers with the first transaction. Its rows are removed in slices, and a
+//! restart continues with them. Retention replaces the oldest blocks of a history by one splice in every slice, so
+//! that the checksum chain holds at all times. It never removes a block that the last checkpoint does not contain.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::sync::oneshot;
@@ -16,7 +16,7 @@ use super::{row, upkeep};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::time::Now;
 
-/// Makes a session disappear at once; its rows remain for an [`Erase`].
+/// Removes the row of a session at once; its other rows remain for a [`DeleteJob`].
 pub(super) fn doom(connection: &Connection, session: &SessionId) -> Result<i64, CommitError> {
     let Some(key) = apply::key(connection, session)? else { return Err(Conflict::NoSuchSession.into()) };
     connection.prepare_cached("DELETE FROM start_key WHERE session = ?1")?.execute([key])?;
@@ -27,17 +27,17 @@ pub(super) fn doom(connection: &Connection, session: &SessionId) -> Result<i64, 
     Ok(key)
 }
 
-/// Returns the sessions whose rows are still to be removed.
+/// Returns the keys of deleted sessions whose rows are not removed yet.
 pub(super) fn doomed(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
     connection.prepare("SELECT session FROM doomed")?.query_map([], |row| row.get(0))?.collect()
 }
 
-/// Removes the rows of a session that is gone.
+/// Removes the rows of a deleted session.
 pub(super) struct Erase {
     pub(super) key: i64,
-    /// How many unused pages are still to leave the file: what merging has freed holds what was there.
+    /// How many unused pages are still to leave the file: pages freed by merges may hold old content.
     pub(super) unused: Option<i64>,
-    /// Nobody waits for what a restart goes on with.
+    /// `None` for a deletion that a restart continues.
     pub(super) reply: Option<oneshot::Sender<Result<(), MergeError>>>,
 }
 
@@ -61,7 +61,7 @@ impl Chore for Erase {
             let before = upkeep::unused_pages(connection)?;
             upkeep::give_back(connection)?;
             let gone = before.saturating_sub(upkeep::unused_pages(connection)?);
-            // Others may use and free pages meanwhile; and a file that cannot become smaller stays as it is.
+            // Other transactions may use and free pages meanwhile. A file that cannot shrink keeps its size.
             self.unused = Some(if gone > 0 { unused.saturating_sub(gone) } else { 0 });
             return Ok(Progress::More);
         }
@@ -95,7 +95,7 @@ impl Chore for Cut {
         let Some(key) = apply::key(connection, &self.session)? else {
             return Err(MergeError::Commit(Conflict::NoSuchSession.into()));
         };
-        // What no checkpoint contains is needed to restore the session.
+        // Events that no checkpoint contains are needed to restore the session.
         let kept: Option<i64> = connection
             .prepare_cached("SELECT seq FROM checkpoint WHERE session = ?1")?
             .query_row([key], |row| row.get(0))
@@ -129,7 +129,8 @@ impl Chore for Cut {
 }
 
 impl Cut {
-    /// Returns the numbers of the oldest blocks that end at or before `end`; an earlier cut is the first of them.
+    /// Returns the headers of the oldest blocks that end at or before `end`. The splice of an earlier retention is
+    /// the first of them.
     fn oldest(&self, connection: &Connection, key: i64, end: i64) -> Result<Vec<Numbers>, MergeError> {
         let mut statement = connection.prepare_cached(
             "SELECT first, last, count, prev, checksum, seal FROM block
@@ -139,7 +140,7 @@ impl Cut {
         let mut oldest = Vec::new();
         for found in rows {
             let (numbers, seal) = found?;
-            // The floor must be a number that was written; damage is mended before anything is cut.
+            // The floor must be a number that was written. Damage is repaired before anything is removed.
             if !numbers.is_splice() && numbers.seal(&self.session, &[]) != seal {
                 let first = Seq::new(numbers.first);
                 return Err(MergeError::Damaged { session: self.session.clone(), first });

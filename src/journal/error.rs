@@ -1,4 +1,4 @@
-//! What can go wrong with the journal, one enum an operation.
+//! The errors of the journal, one enum for each operation.
 
 use std::error::Error;
 use std::io;
@@ -13,18 +13,18 @@ use crate::kernel::id::{Seq, SessionId};
 /// Why a journal cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The file system refused.
+    /// A file operation failed.
     #[error("cannot {action} {}", .path.display())]
     Io {
-        /// What was attempted.
+        /// The attempted action.
         action: &'static str,
-        /// On what.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The database was written by a program which this one does not understand.
-    #[error("{} has schema {found}, this program knows up to {known}", .path.display())]
+    /// A newer program with an incompatible schema wrote the database.
+    #[error("{} has schema {found}, this program supports up to {known}; use a newer pushd", .path.display())]
     Newer {
         /// The database.
         path: PathBuf,
@@ -38,55 +38,55 @@ pub enum OpenError {
     Foreign {
         /// The database.
         path: PathBuf,
-        /// Whose it says it is.
+        /// The application id in its header.
         owner: i64,
     },
-    /// The file is no database, or a broken one.
-    #[error("{} cannot be read as a database", .path.display())]
+    /// The file is not a database, or is corrupt.
+    #[error("{} is not a readable database", .path.display())]
     Unreadable {
         /// The database.
         path: PathBuf,
-        /// What SQLite said.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
-    /// The file system cannot hold a write-ahead log.
-    #[error("{} cannot have a write-ahead log here", .path.display())]
+    /// The file system does not support a write-ahead log.
+    #[error("{} is on a file system without support for a write-ahead log; set PUSH_HOME to another one", .path.display())]
     NoLog {
         /// The database.
         path: PathBuf,
     },
-    /// The file is empty, though there were sessions in it.
-    #[error("{} is empty, and was not", .path.display())]
+    /// The file is empty, but marks say that it held sessions.
+    #[error("{} is empty, but its marks list sessions", .path.display())]
     Emptied {
         /// The database.
         path: PathBuf,
     },
-    /// What the life before lost cannot be written down.
-    #[error("cannot write down in {} what was lost", .path.display())]
+    /// The losses of the previous epoch cannot be recorded.
+    #[error("cannot record lost events in {}", .path.display())]
     Begin {
         /// The database.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         error: CommitError,
     },
-    /// SQLite refused.
+    /// SQLite failed.
     #[error("cannot open {}", .path.display())]
     Sqlite {
         /// The database.
         path: PathBuf,
-        /// What SQLite said.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
 }
 
 impl OpenError {
-    /// Names what was attempted on which path.
+    /// Adds the attempted action and its path to an I/O error.
     pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action, path: path.to_path_buf(), source }
     }
 
-    /// Tells an unreadable database from one that cannot be reached.
+    /// Distinguishes a corrupt database from one that cannot be accessed.
     pub(super) fn sqlite(path: &Path) -> impl Fn(rusqlite::Error) -> Self {
         move |source| match source.sqlite_error_code() {
             _ if is_corrupt(&source) => Self::Unreadable { path: path.to_path_buf(), source },
@@ -95,17 +95,17 @@ impl OpenError {
     }
 }
 
-/// Why a batch does not fit what is stored.
+/// Why a batch conflicts with the stored state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Conflict {
     /// The session is not stored, and the batch does not create it.
     #[error("there is no such session")]
     NoSuchSession,
     /// The session to create is stored already.
-    #[error("the session exists")]
+    #[error("the session exists already")]
     SessionExists,
-    /// Another session was started under the key.
-    #[error("the start key is taken")]
+    /// Another session was started with the same idempotency key.
+    #[error("another session was started with the same idempotency key")]
     StartKeyTaken,
     /// The block does not begin after the last stored event.
     #[error("the block begins at {first}, the history reaches {last}")]
@@ -115,51 +115,51 @@ pub enum Conflict {
         /// The last stored event.
         last: Seq,
     },
-    /// The block is empty, runs backwards or counts more events than it has numbers.
-    #[error("the block that begins at {first} contradicts itself")]
+    /// The block is empty, its range is reversed, or it counts more events than its range has numbers.
+    #[error("the block at {first} has an invalid range or count")]
     Malformed {
         /// Where the block begins.
         first: Seq,
     },
-    /// The meta names another session than the batch.
-    #[error("the meta is that of another session")]
+    /// The metadata names another session than the batch.
+    #[error("the metadata belongs to another session")]
     OtherSession,
-    /// A number does not fit the database.
-    #[error("a number is too large to be stored")]
+    /// A number exceeds the range of an SQLite integer.
+    #[error("a number exceeds the range of an SQLite integer")]
     TooLarge,
-    /// The database itself refused the rows.
-    #[error("the database refused the rows")]
+    /// A constraint of the rows violate a constraint of the database.
+    #[error("the rows violate a constraint of the database")]
     Constraint,
-    /// The history has changed since it was looked at.
-    #[error("the history has changed meanwhile")]
+    /// The history has changed since it was read.
+    #[error("the history changed during the repair")]
     Changed,
 }
 
-/// Why a batch was not kept, or not made durable.
+/// Why a batch was not committed, or not synced.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CommitError {
-    /// The batch does not fit; others of its group are not concerned.
-    #[error("the batch does not fit")]
+    /// The batch conflicts with the stored state; other batches of its group are not affected.
+    #[error("the batch conflicts with the stored session")]
     Conflict(#[from] Conflict),
-    /// The disk is full; nothing of the batch is kept.
+    /// The disk is full; nothing of the batch is stored.
     #[error("the disk is full")]
     Full,
-    /// Another process held the database for too long; nothing of the batch is kept.
-    #[error("the database is held by another writer")]
+    /// Another process held the database for too long; nothing of the batch is stored.
+    #[error("another process holds the lock of the database")]
     Busy,
-    /// The batch may be written, but whether it survives a loss of power is unknown.
-    #[error("the journal cannot be synced")]
+    /// The batch may be written, but whether it survives a power loss is unknown.
+    #[error("cannot sync the journal")]
     SyncFailed {
-        /// What the system said.
+        /// The cause.
         source: Arc<dyn Error + Send + Sync>,
     },
-    /// A sync failed earlier: nothing is taken until the journal is opened anew.
-    #[error("the journal takes nothing after a failed sync")]
+    /// A sync failed earlier: all writes are refused until the journal is opened again.
+    #[error("the journal refuses all writes after a failed sync; restart the daemon")]
     StorageFailed,
-    /// SQLite refused; nothing of the batch is kept.
-    #[error("the journal cannot be written")]
+    /// SQLite failed; nothing of the batch is stored.
+    #[error("cannot write the journal")]
     Sqlite {
-        /// What SQLite said.
+        /// The error of SQLite.
         source: Arc<rusqlite::Error>,
     },
     /// The journal is closed.
@@ -176,7 +176,7 @@ impl From<rusqlite::Error> for CommitError {
         match source.sqlite_error_code() {
             Some(ErrorCode::ConstraintViolation) => Self::Conflict(Conflict::Constraint),
             Some(ErrorCode::DiskFull) => Self::Full,
-            // The file of the log's index could not grow.
+            // The file of the WAL index could not grow.
             Some(_) if extended == Some(ffi::SQLITE_IOERR_SHMSIZE) => Self::Full,
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
             Some(_) | None => Self::Sqlite { source: Arc::new(source) },
@@ -184,15 +184,15 @@ impl From<rusqlite::Error> for CommitError {
     }
 }
 
-/// Why something cannot be read.
+/// Why a read failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// What is stored is not what was written.
+    /// The stored data does not verify.
     #[error("the history of {session} is damaged at {first}")]
     Damaged {
         /// The session.
         session: SessionId,
-        /// The first event of the block concerned.
+        /// The first event of the damaged block.
         first: Seq,
     },
     /// There is no such session.
@@ -201,14 +201,14 @@ pub enum ReadError {
         /// The session.
         session: SessionId,
     },
-    /// SQLite refused.
-    #[error("the journal cannot be read")]
+    /// SQLite failed.
+    #[error("cannot read the journal")]
     Sqlite(#[from] rusqlite::Error),
-    /// What is missing could not be written down.
-    #[error("a damaged history could not be mended")]
+    /// A damaged history could not be repaired.
+    #[error("cannot repair a damaged history")]
     Mend(#[source] CommitError),
-    /// The read was given up half-way, as its runtime ended.
-    #[error("the read was given up")]
+    /// The runtime ended before the read was finished.
+    #[error("the read was aborted because the runtime ended")]
     GivenUp,
     /// The journal is closed.
     #[error("the journal is closed")]
@@ -216,25 +216,26 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// Tells whether the database itself is broken.
+    /// Returns whether the database is corrupt.
     pub(super) fn is_corrupt(&self) -> bool {
         matches!(self, Self::Sqlite(error) if is_corrupt(error))
     }
 }
 
 impl CommitError {
-    /// Tells whether the database itself is broken.
+    /// Returns whether the database is corrupt.
     pub(super) fn is_corrupt(&self) -> bool {
         match self {
             Self::Sqlite { source } => is_corrupt(source),
-            // Whatever could clash is looked up before: an index does not say what its table says.
+            // All preconditions are checked first, so a constraint violation means that an index contradicts its
+            // table.
             Self::Conflict(conflict) => *conflict == Conflict::Constraint,
             Self::Full | Self::Busy | Self::SyncFailed { .. } | Self::StorageFailed | Self::Closed => false,
         }
     }
 }
 
-/// Tells whether SQLite says that what it reads cannot be what it wrote.
+/// Returns whether SQLite reports that what it reads cannot be what it wrote.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the enum is another crate's, and most of it says nothing of the file"
@@ -242,13 +243,13 @@ impl CommitError {
 pub(super) fn is_corrupt(error: &rusqlite::Error) -> bool {
     match error {
         rusqlite::Error::SqliteFailure(error, said) => {
-            // Our statements are right, so that a table or column which is not there has lost its name.
+            // Our statements are correct, so a missing table or column means that the schema is damaged.
             let nameless = |said: &str| said.starts_with("no such ") || said.contains("has no column");
             matches!(error.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
                 || (error.code == ErrorCode::Unknown && said.as_deref().is_some_and(nameless))
         }
         rusqlite::Error::SqlInputError { .. } => true,
-        // A value of another type, or a missing row where one always is: a tree points to the wrong page.
+        // A value of another type, or no row where there always is one: a B-tree points to the wrong page.
         rusqlite::Error::FromSqlConversionFailure(..)
         | rusqlite::Error::InvalidColumnType(..)
         | rusqlite::Error::IntegralValueOutOfRange(..)
@@ -258,19 +259,19 @@ pub(super) fn is_corrupt(error: &rusqlite::Error) -> bool {
     }
 }
 
-/// Why blocks were not merged; slices done before stay merged.
+/// Why a background job failed; slices committed before stay.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum MergeError {
-    /// What is stored is not what was written; it is left as it is.
+    /// The stored data does not verify; it is left unchanged.
     #[error("the history of {session} is damaged at {first}")]
     Damaged {
         /// The session.
         session: SessionId,
-        /// The first event of the block concerned.
+        /// The first event of the damaged block.
         first: Seq,
     },
-    /// The slice was not kept.
-    #[error("the merged blocks were not kept")]
+    /// The slice was not committed.
+    #[error("cannot commit the changed blocks")]
     Commit(#[source] CommitError),
 }
 

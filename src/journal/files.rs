@@ -1,7 +1,8 @@
-//! The ground a journal stands on: its directory, the way SQLite reaches files there, and the files it writes itself.
+//! The storage environment of a journal: its directory, the SQLite VFS, and the files that the journal writes
+//! itself.
 //!
-//! Everything the journal writes goes through here or through SQLite's own layer, so that a test can put a disk
-//! underneath that loses, tears and refuses writes.
+//! All writes go through this module or through SQLite's VFS, so that tests can substitute a disk that loses,
+//! tears and refuses writes.
 
 use std::fs::File;
 use std::io;
@@ -11,47 +12,47 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::os;
 
-/// A file that is read and written at positions.
+/// A file with positional reads and writes.
 pub(super) trait RawFile: Send + Sync {
-    /// Reads as much as there is, at most the whole buffer.
+    /// Reads up to the end of the file or of the buffer.
     fn read_at(&self, at: u64, into: &mut [u8]) -> io::Result<usize>;
-    /// Writes everything.
+    /// Writes all bytes.
     fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
     /// Returns the length.
     fn len(&self) -> io::Result<u64>;
-    /// Cuts or extends the file.
+    /// Truncates or extends the file.
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// Makes the content durable.
+    /// Syncs the content.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// Opens a file for its owner alone, and makes it when it is not there.
+/// Opens a file that only its owner may access, and creates it if it does not exist.
 pub(super) type OpenFile = Box<dyn Fn(&Path) -> io::Result<Box<dyn RawFile>> + Send + Sync>;
 
-/// Where a journal is and how its files are reached.
+/// The location of a journal and how its files are opened.
 pub(super) struct Ground {
     pub(super) dir: PathBuf,
-    /// The file layer of SQLite; none for its own.
+    /// The name of the SQLite VFS; `None` for the default one.
     pub(super) layer: Option<String>,
     pub(super) open: OpenFile,
-    /// Where files lie in memory, if anywhere.
+    /// A directory on an in-memory file system, if there is one.
     pub(super) memory: Option<PathBuf>,
 }
 
 impl Ground {
-    /// The directory as the operating system gives it.
+    /// The environment with the real files of the operating system.
     pub(super) fn real(dir: &Path) -> Self {
         let open = |path: &Path| os::private_file(path).map(|file| Box::new(file) as Box<dyn RawFile>);
         Self { dir: dir.to_path_buf(), layer: None, open: Box::new(open), memory: None }
     }
 
-    /// The path of a file of the journal.
+    /// Returns the path of a file of the journal.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 }
 
-/// Opens a connection through a file layer.
+/// Opens a connection through a VFS.
 pub(super) fn connect(path: &Path, flags: OpenFlags, layer: Option<&str>) -> rusqlite::Result<Connection> {
     match layer {
         None => Connection::open_with_flags(path, flags),
@@ -59,10 +60,10 @@ pub(super) fn connect(path: &Path, flags: OpenFlags, layer: Option<&str>) -> rus
     }
 }
 
-/// Writes what a file holds over itself, so that the next sync says something about all of it.
+/// Rewrites the content of a file in place, so that the next sync covers all of it.
 ///
-/// After a failed sync the system may hold content that is on no disk, count it as written and answer later syncs
-/// without it; what a reader sees is then durable only if it is written once more.
+/// After a failed sync the kernel may hold pages that are not on disk, treat them as clean and report later syncs
+/// as successful. Content that a reader sees is then durable only if it is written again.
 pub(super) fn write_again(file: &dyn RawFile) -> io::Result<()> {
     let mut buffer = vec![0; 1 << 16];
     let mut at = 0;

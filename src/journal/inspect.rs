@@ -1,7 +1,6 @@
-//! Looking over the journal as a whole: how large things are, which sessions are old, whether everything is there.
+//! Read-only queries over the whole journal: sizes, idle sessions, and completeness.
 //!
-//! It only reads, and in slices: nothing that must be written waits for it. What turns out to be missing or damaged is
-//! for [`Journal::mend`].
+//! Each query reads a slice, so that no write waits for it. [`Journal::repair`] handles missing or damaged events.
 
 use std::fs;
 use std::path::Path;
@@ -16,59 +15,59 @@ use super::{DATABASE, Journal, MARKS, check, reader, row};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::time::Now;
 
-/// How much a session holds.
+/// The size of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Weight {
     /// The bytes of its events.
     pub bytes: u64,
     /// How many events there are.
     pub events: u64,
-    /// Everything up to there can go, and what follows is as much as was to be kept; zero when nothing is too much.
+    /// The events up to here can be removed, and the rest stays within the limit; zero if nothing exceeds it.
     pub surplus: Seq,
-    /// Whether its last meta says that a run is unfinished.
+    /// Whether its last metadata names an unfinished run.
     pub active: bool,
 }
 
-/// How far a walk over all sessions has come.
+/// The position of a scan over all sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Walk(i64);
 
-/// What there is, as of one moment.
+/// An overview of the journal at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Survey {
-    /// The schema of the database, a thousand times its major number plus its minor one.
+    /// The schema of the database: 1000 times the major number plus the minor one.
     pub schema: i64,
     /// How many sessions are stored.
     pub sessions: u64,
-    /// How many bytes of the database hold something.
+    /// How many bytes of the database are in use.
     pub used: u64,
-    /// How many blocks were taken out of histories because they could not be proven.
+    /// How many blocks were removed from histories because they did not verify.
     pub set_aside_blocks: u64,
-    /// How many losses are written down.
+    /// How many losses are recorded.
     pub losses: u64,
-    /// The number of the newest of them.
+    /// The number of the newest loss.
     pub newest_loss: i64,
 }
 
-/// What the files take.
+/// The sizes of the journal's files in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sizes {
     /// The database.
     pub database: u64,
-    /// Its log.
+    /// The write-ahead log.
     pub log: u64,
-    /// The marks outside of it.
+    /// The marks.
     pub marks: u64,
-    /// How many files were set aside because they could not be read.
+    /// How many damaged files were set aside.
     pub set_aside_files: u64,
-    /// What those take.
+    /// The total size of those files.
     pub set_aside: u64,
 }
 
 impl Journal {
-    /// Lists sessions without an unfinished run, those first to which nothing has happened for the longest time.
+    /// Lists sessions without an unfinished run, least recently updated first.
     ///
-    /// `after` is the last entry of the list before.
+    /// `after` is the last entry of the previous list.
     pub async fn idle(
         &self,
         after: Option<(Now, SessionId)>,
@@ -77,24 +76,24 @@ impl Journal {
         self.shared.readers.run(move |connection| idle(connection, after.as_ref(), limit)).await
     }
 
-    /// Returns how many bytes of the database hold something.
+    /// Returns how many bytes of the database are in use.
     pub async fn used(&self) -> Result<u64, ReadError> {
         self.shared.readers.run(|connection| Ok(used(connection)?)).await
     }
 
-    /// Weighs the events of a session, and says what is too much if `keep` bytes are to stay; `None` if it is not there.
+    /// Measures the events of a session, and finds what exceeds `keep` bytes; `None` if there is no such session.
     pub async fn weigh(&self, session: SessionId, keep: u64) -> Result<Option<Weight>, ReadError> {
         self.shared.readers.run(move |connection| weigh(connection, &session, keep)).await
     }
 
-    /// Names the next sessions of a walk, and where it goes on.
+    /// Returns the next sessions of a scan, and where it continues.
     pub async fn walk(&self, from: Walk, limit: u32) -> Result<(Vec<SessionId>, Option<Walk>), ReadError> {
         self.shared.readers.run(move |connection| walk(connection, from, limit, |_| Ok(true))).await
     }
 
-    /// Names those among the next `limit` sessions of a walk that are shorter than they should be.
+    /// Returns those among the next `limit` sessions of a scan that are shorter than they should be.
     ///
-    /// Sessions that were written in this life are passed over: they were looked at when they were loaded.
+    /// Sessions written in this epoch are skipped: they were checked when they were loaded.
     pub async fn walk_shortened(
         &self,
         from: Walk,
@@ -107,8 +106,8 @@ impl Journal {
         self.shared.readers.run(job).await
     }
 
-    /// Tells whether the checkpoint of a session is what was written, and `is_readable` to whoever wrote it; one that has none
-    /// has nothing wrong.
+    /// Returns whether the checkpoint of a session verifies and `is_readable` accepts it. A session without a
+    /// checkpoint counts as valid.
     pub async fn checkpoint_stands(
         &self,
         session: SessionId,
@@ -117,17 +116,17 @@ impl Journal {
         self.shared.readers.run(move |connection| checkpoint_stands(connection, &session, is_readable)).await
     }
 
-    /// Says what there is.
+    /// Returns an overview of the journal.
     pub async fn survey(&self) -> Result<Survey, ReadError> {
         self.shared.readers.run(survey).await
     }
 
-    /// Lists what was lost and found since the loss numbered `since`, the newest first.
+    /// Lists the losses found since the loss numbered `since`, newest first.
     pub async fn losses_since(&self, since: i64, limit: u32) -> Result<Vec<Found>, ReadError> {
         self.shared.readers.run(move |connection| reader::losses(connection, since, limit)).await
     }
 
-    /// Returns what the files take.
+    /// Returns the sizes of the journal's files.
     pub fn sizes(&self) -> Sizes {
         let size = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
         let (database, log) = (size(&self.shared.database), size(&self.shared.log));
@@ -145,7 +144,7 @@ impl Journal {
     }
 }
 
-/// What follows the name of a database in that of one that was set aside.
+/// The suffix of a database file that was set aside.
 const DAMAGED: &str = ".damaged-";
 
 fn idle(
@@ -181,7 +180,7 @@ fn weigh(connection: &Connection, session: &SessionId, keep: u64) -> Result<Opti
         .optional()?;
     let Some((key, active)) = found else { return Ok(None) };
     let mut weight = Weight { bytes: 0, events: 0, surplus: Seq::ZERO, active };
-    // The length stands at the beginning of a row, so that the bytes themselves are not read.
+    // The length is stored at the beginning of a row, so SQLite does not read the bytes themselves.
     let mut statement = moment.prepare_cached(
         "SELECT last, count, length(bytes) FROM block WHERE session = ?1 ORDER BY first DESC",
     )?;
@@ -197,7 +196,7 @@ fn weigh(connection: &Connection, session: &SessionId, keep: u64) -> Result<Opti
     Ok(Some(weight))
 }
 
-/// What a walk passes.
+/// A session that a scan visits.
 struct Passed {
     session: SessionId,
     key: i64,

@@ -1,4 +1,4 @@
-//! Raising marks: what a commit changes is remembered, and written down once that commit is on disk.
+//! Updates of the marks: changes are collected with each commit and written after that commit is synced.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,11 +9,11 @@ use super::marks::{Mark, Marks};
 use super::record::Batch;
 use crate::kernel::id::{Seq, SessionId};
 
-/// The marks that are to be raised.
+/// The pending updates of the marks.
 pub(super) struct Marking {
     marks: Arc<Marks>,
     pending: BTreeMap<i64, Pending>,
-    /// When the oldest mark was written that is not synced.
+    /// When the oldest unsynced mark was written.
     dirty: Option<Instant>,
 }
 
@@ -28,7 +28,7 @@ impl Marking {
         Self { marks, pending: BTreeMap::new(), dirty: None }
     }
 
-    /// Remembers what a kept batch says about its session.
+    /// Collects what a committed batch says about its session.
     pub(super) fn note(&mut self, key: i64, batch: &Batch) {
         let seq = batch.block.as_ref().map(|block| block.last);
         if seq.is_none() && batch.reserve.is_none() && batch.create.is_none() {
@@ -43,7 +43,7 @@ impl Marking {
         pending.reserved = batch.reserve.or(pending.reserved);
     }
 
-    /// Writes down what is on disk by now.
+    /// Writes the marks of everything that is synced.
     pub(super) fn raise(&mut self) {
         if !self.marks.are_kept() {
             return self.pending.clear();
@@ -56,7 +56,7 @@ impl Marking {
         }
     }
 
-    /// Says that a session is gone, durably, before it is.
+    /// Retires the mark of a session durably, before the session is deleted.
     pub(super) fn bury(&mut self, key: i64) {
         self.pending.remove(&key);
         if let Err(error) = self.marks.bury(key).and_then(|()| self.marks.sync()) {
@@ -64,7 +64,7 @@ impl Marking {
         }
     }
 
-    /// Returns how long it may take until the marks are to be synced.
+    /// Returns how long the marks may stay unsynced.
     pub(super) fn due(&self) -> Option<Duration> {
         self.dirty.map(|since| SYNC_WITHIN.saturating_sub(since.elapsed()))
     }
@@ -87,11 +87,12 @@ impl Marking {
         &self.marks
     }
 
-    /// Without marks a shortened history may not be found; that is said, and the journal goes on.
+    /// Disables the marks after an error: without them a truncated history may go undetected, which is logged, and
+    /// the journal goes on.
     fn give_up(&mut self, error: &io::Error) {
         self.dirty = None;
         if self.marks.give_up() {
-            tracing::warn!(%error, "the marks outside the database cannot be kept until the daemon is restarted");
+            tracing::warn!(%error, "cannot write the marks; lost events may go undetected until the daemon is restarted");
         }
     }
 }
@@ -110,5 +111,5 @@ fn raise(marks: &Marks, key: i64, pending: &Pending) -> io::Result<()> {
     marks.raise(key, &pending.session, seq, reserved)
 }
 
-/// How long a raised mark may stay unsynced: it lags at most that much after a loss of power.
+/// How long a mark may stay unsynced. After a power loss it lags at most that much.
 const SYNC_WITHIN: Duration = Duration::from_secs(1);

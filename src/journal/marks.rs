@@ -1,11 +1,12 @@
-//! Marks outside the database: how far each session's history reaches on disk, and how the last life of it all ended.
+//! High-water marks outside the database: how far each session's history is synced, and how the journal was last
+//! shut down.
 //!
-//! SQLite drops everything behind a damaged part of its log without a word, and an emptied database is a valid one. A
-//! session's mark is raised only after what it stands for was synced, so that a history shorter than its mark has lost
+//! SQLite silently drops everything behind a damaged part of its log, and an emptied database is a valid one. A
+//! session's mark advances only after the events it covers are synced, so a history shorter than its mark has lost
 //! something. A mark may lag: it proves that something is missing, never that nothing is.
 //!
-//! The file holds one slot of 64 bytes a session, at 64 times the session's key, each with a checksum; slot 0 says how
-//! the journal was left. A slot that cannot be read is a mark that is not there.
+//! The file holds one slot of 64 bytes for each session, at 64 times the session's key, each with a checksum. Slot
+//! 0 is the header and records the shutdown state. An unreadable slot counts as a missing mark.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
@@ -17,67 +18,67 @@ use crate::kernel::id::{Seq, SessionId};
 /// The marks of a journal.
 pub(super) struct Marks {
     file: Box<dyn RawFile>,
-    /// Which life of the journal this is; lives are numbered upwards.
+    /// The number of this epoch. Each opening of the journal gets a higher one.
     life: u64,
     boot: u128,
-    /// The schema of the database when it was last left.
+    /// The schema of the database at the last shutdown.
     schema_before: Option<i64>,
-    /// The highest key that had a mark when the journal was last left, if that can be told.
+    /// The highest key that had a mark at the last shutdown, if known.
     marked_before: Option<i64>,
-    /// The highest key that has one.
+    /// The highest key that has a mark.
     marked: AtomicI64,
     ending: AtomicU8,
     broken: AtomicBool,
 }
 
-/// How far a session is known to reach.
+/// What is known about the extent of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// Its history is on disk up to there.
+    /// Its history is synced up to `seq`.
     Reaches {
-        /// Whose it is; a very long name is cut.
+        /// The name of the session; a very long name is truncated.
         session: String,
-        /// Up to where.
+        /// The last synced position.
         seq: Seq,
-        /// The highest number that may have been given out.
+        /// The highest sequence number that may have been issued.
         reserved: Seq,
     },
-    /// It was deleted, or its loss has been reported.
+    /// The session was deleted, or its loss has been reported.
     Gone,
 }
 
-/// How the life before ended.
+/// How the previous epoch ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Before {
-    /// In good order.
+    /// The journal was closed cleanly.
     Clean,
-    /// The process ended, but the machine went on: everything written is there.
+    /// The process ended, but the machine kept running: all written data is there.
     Killed,
-    /// What was written in these lives and not synced may be gone.
+    /// Unsynced data of these epochs may be lost.
     Unsure {
-        /// The first of them.
+        /// The first epoch.
         since: u64,
-        /// The last of them.
+        /// The last epoch.
         until: u64,
     },
 }
 
-/// How this life ends.
+/// How this epoch ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Ending {
-    /// It has not ended; what remains when a process is killed.
+    /// The journal is open; what remains when the process is killed.
     Open = 0,
-    /// In good order.
+    /// The journal was closed cleanly.
     Clean = 1,
     /// A sync failed.
     Failed = 2,
 }
 
 impl Marks {
-    /// Reads how the life before ended; this one begins when its [`Ending::Open`] is written.
+    /// Reads how the previous epoch ended. This epoch begins when its [`ShutdownState::Open`] is written.
     ///
-    /// `boot` names the time since the machine was started, zero where that cannot be told; `seconds` is the present.
+    /// `boot` identifies the current boot of the machine, zero if unknown; `seconds` is the current time.
     pub(super) fn open(file: Box<dyn RawFile>, boot: u128, seconds: u64) -> io::Result<(Self, Before)> {
         let header = read_slot(file.as_ref(), 0)?.and_then(|slot| Header::read(&slot));
         let schema_before = header.as_ref().map(|header| header.schema);
@@ -104,24 +105,25 @@ impl Marks {
         Ok((marks, before))
     }
 
-    /// Returns the number of this life.
+    /// Returns the number of this epoch.
     pub(super) const fn life(&self) -> u64 {
         self.life
     }
 
-    /// Returns the schema that the database had when it was last opened, if that can be told.
+    /// Returns the schema that the database had when it was last opened, if known.
     pub(super) const fn schema_before(&self) -> Option<i64> {
         self.schema_before
     }
 
-    /// Returns the highest key that had a mark when the journal was last left, if that can be told.
+    /// Returns the highest key that had a mark at the last shutdown, if known.
     ///
-    /// A session with a higher one was killed on its way to its first answer: it has no mark, and has lost none.
+    /// The process of a session with a higher key was killed before its first reply: it has no mark, and has lost
+    /// none.
     pub(super) const fn marked_before(&self) -> Option<i64> {
         self.marked_before
     }
 
-    /// Says that every key up to this one has a mark, or should have; written with the next [`Self::end`].
+    /// Sets the highest key that has a mark or should have one; stored by the next [`Self::set_shutdown_state`].
     pub(super) fn cover(&self, key: i64) {
         self.marked.fetch_max(key, Ordering::Relaxed);
     }
@@ -132,13 +134,13 @@ impl Marks {
         Ok(i64::try_from(slots).unwrap_or(i64::MAX).saturating_sub(1).max(0))
     }
 
-    /// Reads the mark of a session; none when there is none that can be trusted.
+    /// Reads the mark of a session; `None` if there is no valid one.
     pub(super) fn read(&self, key: i64) -> io::Result<Option<Mark>> {
         let Some(slot) = read_slot(self.file.as_ref(), place(key)?)? else { return Ok(None) };
         Ok(decode(&slot))
     }
 
-    /// Tells whether a session of that name is known to have been on disk; it looks at every slot.
+    /// Returns whether a mark names this session; it reads every slot.
     pub(super) fn know(&self, session: &SessionId) -> io::Result<bool> {
         let mut chunk = vec![0; SLOT * 1024];
         let mut at = 0;
@@ -163,7 +165,7 @@ impl Marks {
         }
     }
 
-    /// Says that the history of a session is on disk up to `seq`.
+    /// Advances the mark of a session to `seq`.
     pub(super) fn raise(&self, key: i64, session: &SessionId, seq: Seq, reserved: Seq) -> io::Result<()> {
         let mut slot = [0; SLOT];
         slot[4] = LIVE;
@@ -175,23 +177,23 @@ impl Marks {
         slot[16..24].copy_from_slice(&reserved.number().to_le_bytes());
         slot[24..24 + kept].copy_from_slice(&name[..kept]);
         self.write(key, slot)?;
-        // Afterwards, so that a process that is killed in between has not claimed too much.
+        // The header follows the slot, so that a kill between the two writes does not claim too much.
         if self.marked.fetch_max(key, Ordering::Relaxed) < key { self.write_header() } else { Ok(()) }
     }
 
-    /// Says that a session is gone for good.
+    /// Retires the mark of a session permanently.
     pub(super) fn bury(&self, key: i64) -> io::Result<()> {
         let mut slot = [0; SLOT];
         slot[4] = GONE;
         self.write(key, slot)
     }
 
-    /// Makes the marks durable.
+    /// Syncs the marks.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.file.sync()
     }
 
-    /// Says how this life ends, durably.
+    /// Records how this epoch ends, and syncs it.
     pub(super) fn end(&self, ending: Ending) -> io::Result<()> {
         self.ending.store(ending as u8, Ordering::Relaxed);
         self.write_header()?;
@@ -206,18 +208,18 @@ impl Marks {
         slot[24..32].copy_from_slice(&self.life.to_le_bytes());
         slot[32..48].copy_from_slice(&self.boot.to_le_bytes());
         slot[48..56].copy_from_slice(&schema::NEWEST.to_le_bytes());
-        // One more, as zero stands for a header that did not say.
+        // Stored plus one, because zero stands for an old header without this field.
         let marked = self.marked.load(Ordering::Relaxed).saturating_add(1);
         slot[56..64].copy_from_slice(&marked.to_le_bytes());
         self.write(0, slot)
     }
 
-    /// Remembers that marks cannot be written; returns whether that is news.
+    /// Stops using the marks after a failed write; returns whether they were in use.
     pub(super) fn give_up(&self) -> bool {
         !self.broken.swap(true, Ordering::Relaxed)
     }
 
-    /// Tells whether marks are kept.
+    /// Returns whether the marks are in use.
     pub(super) fn are_kept(&self) -> bool {
         !self.broken.load(Ordering::Relaxed)
     }
@@ -230,9 +232,9 @@ impl Marks {
     }
 }
 
-/// Tells whether a name in a slot may be the beginning of a longer one.
+/// Returns whether a name in a slot may be the beginning of a longer one.
 pub(super) const fn may_be_cut(name: &str) -> bool {
-    // A cut falls between two characters, at most three bytes early.
+    // Names are truncated at a character boundary, at most three bytes early.
     name.len() + 3 >= NAME
 }
 
@@ -276,7 +278,7 @@ fn decode(slot: &[u8; SLOT]) -> Option<Mark> {
     }
 }
 
-/// Reads a slot whose checksum holds.
+/// Reads a slot and verifies its checksum.
 fn read_slot(file: &dyn RawFile, at: u64) -> io::Result<Option<[u8; SLOT]>> {
     let mut slot = [0; SLOT];
     if file.read_at(at, &mut slot)? < SLOT {
@@ -285,7 +287,7 @@ fn read_slot(file: &dyn RawFile, at: u64) -> io::Result<Option<[u8; SLOT]>> {
     Ok((slot[..4] == sum(at, &slot).to_le_bytes()).then_some(slot))
 }
 
-/// Covers a slot and its place.
+/// Returns the checksum of a slot and its offset.
 fn sum(at: u64, slot: &[u8; SLOT]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&at.to_le_bytes());
@@ -295,11 +297,11 @@ fn sum(at: u64, slot: &[u8; SLOT]) -> u32 {
 
 fn place(key: i64) -> io::Result<u64> {
     let key = u64::try_from(key).ok().filter(|key| *key < u64::MAX / SLOT as u64);
-    key.map(|key| key * SLOT as u64).ok_or_else(|| io::Error::other("no mark has that place"))
+    key.map(|key| key * SLOT as u64).ok_or_else(|| io::Error::other("the session key is out of range"))
 }
 
 const SLOT: usize = 64;
-/// How much of a name a slot holds; ours are shorter.
+/// How many bytes of a name a slot holds; the names that pushd generates are shorter.
 const NAME: usize = 40;
 const LIVE: u8 = 1;
 const GONE: u8 = 2;
@@ -330,10 +332,10 @@ mod tests {
             Some(Mark::Reaches { session: "sess_a".into(), seq: Seq::new(9), reserved: Seq::new(20) })
         );
         assert_eq!(marks.read(2).unwrap(), None, "a slot that was never written");
-        assert_eq!(open(7).1, Before::Killed, "the same machine, and no end");
-        assert_eq!(open(8).1, Before::Unsure { since: 6, until: 6 }, "the machine was started anew");
+        assert_eq!(open(7).1, Before::Killed, "the same boot, and no clean shutdown");
+        assert_eq!(open(8).1, Before::Unsure { since: 6, until: 6 }, "the machine was rebooted");
         let (marks, before) = open(0);
-        assert_eq!(before, Before::Unsure { since: 7, until: 7 }, "a machine that does not say");
+        assert_eq!(before, Before::Unsure { since: 7, until: 7 }, "an unknown boot id");
         marks.end(Ending::Failed).unwrap();
         let (marks, before) = open(0);
         assert_eq!(before, Before::Unsure { since: 8, until: 8 });

@@ -1,7 +1,7 @@
-//! Making a damaged history honest: what cannot be proven leaves it, and a splice says what is missing there.
+//! Repair of a damaged history: blocks that do not verify are removed, and a splice records each loss.
 //!
-//! A plan is made by reading, and carried out by the writer if nothing has changed meanwhile. Nothing is thrown away:
-//! what is taken out is set aside in a table of its own. What follows a damaged block is proven by itself and stays.
+//! Reading produces a plan, and the writer executes it if nothing has changed meanwhile. Nothing is discarded:
+//! removed blocks move to the table `set_aside`. Blocks after a damaged one are verified on their own and stay.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -14,13 +14,13 @@ use super::row;
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::time::Now;
 
-/// What is to be done to a history.
+/// The changes that repair a history.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     key: i64,
     /// The newest row when the plan was made.
     newest: Option<i64>,
-    /// The rows that cannot be proven.
+    /// The rows that do not verify.
     broken: Vec<i64>,
     splices: Vec<Splice>,
 }
@@ -32,29 +32,29 @@ struct Splice {
     checksum: u32,
 }
 
-/// What says how far a history should reach.
+/// The evidence for how far a history should reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// Its mark.
+    /// The session's mark.
     Mark,
-    /// Nothing: it may be shorter than it was.
+    /// There is none: the history may be shorter than it was.
     Nothing,
 }
 
-/// What is known of a session besides its blocks.
+/// What is known about the extent of a session besides its blocks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
     pub(super) key: i64,
-    /// The highest number that may have been given out.
+    /// The highest sequence number that may have been issued.
     pub(super) reserved: u64,
-    /// The highest number that is known to have been on disk.
+    /// The highest sequence number that is known to have been synced.
     pub(super) marked: u64,
-    /// Whether events that were written may be gone with the power.
+    /// Whether written events may be lost to a power failure.
     pub(super) unsure: bool,
 }
 
 impl Known {
-    /// Asks the session's row and its mark.
+    /// Loads it from the session's row and its mark.
     pub(super) fn of(
         connection: &Connection,
         session: &SessionId,
@@ -67,7 +67,7 @@ impl Known {
         found.map(|row| Self::from_row(connection, session, row, marks)).transpose()
     }
 
-    /// Joins what a session's row says, its key, its reservation and its life, with its mark.
+    /// Combines the session's row (its key, its reservation and its epoch) with its mark.
     pub(super) fn from_row(
         connection: &Connection,
         session: &SessionId,
@@ -86,12 +86,12 @@ impl Known {
                 (0, 0)
             }
             Err(error) => {
-                tracing::warn!(%session, %error, "a mark cannot be read");
+                tracing::warn!(%session, %error, "cannot read the mark of a session");
                 (0, 0)
             }
         };
         let reserved = plausible(row::unsigned(reserved), mark_reserved.max(marked));
-        // Without its mark, the end of a history that was not left in order proves nothing.
+        // Without a mark, the end of a history that was not closed cleanly proves nothing.
         let unsure = row::unsigned(life) != marks.life()
             && (unmarked
                 || connection
@@ -100,7 +100,7 @@ impl Known {
         Ok(Self { key, reserved, marked, unsure })
     }
 
-    /// Tells whether a history that ends at `reached` is shorter than it should be, and why.
+    /// Returns why a history that ends at `reached` is shorter than it should be; `None` if it is complete.
     pub(super) const fn misses(&self, reached: u64) -> Option<Cause> {
         if self.marked > reached {
             Some(Cause::Damage)
@@ -112,7 +112,8 @@ impl Known {
     }
 }
 
-/// Returns a reservation that can have been made: a flipped bit must not move a session to the end of all numbers.
+/// Clamps a reservation to a plausible value: a flipped bit must not move a session to the end of the number
+/// range.
 const fn plausible(stored: u64, marked: u64) -> u64 {
     if stored > marked && stored - marked > u32::MAX as u64 {
         marked + u16::MAX as u64
@@ -123,7 +124,7 @@ const fn plausible(stored: u64, marked: u64) -> u64 {
     }
 }
 
-/// Finds everything that is wrong with a history; none when nothing is.
+/// Finds all damage of a history; `None` if there is none.
 pub(super) fn plan(
     connection: &Connection,
     session: &SessionId,
@@ -136,7 +137,7 @@ pub(super) fn plan(
     };
     let mut plan = Plan { key: known.key, newest: None, broken: Vec::new(), splices: Vec::new() };
     let (mut reached, mut chain) = (0, check::genesis(session));
-    // The last rows that could not be proven are the end of the history, if nothing proven follows them.
+    // Unverified rows are the end of the history if no verified row follows them.
     let mut broken_end = false;
     let mut statement = moment.prepare_cached(
         "SELECT first, last, count, prev, checksum, seal, bytes, rowid
@@ -152,7 +153,7 @@ pub(super) fn plan(
         let fits = (numbers.first > reached || (begins && numbers.first == 0))
             && numbers.last >= numbers.first
             && numbers.stands(session, seal, bytes)
-            // Where bytes are missing, numbers are: there is no room for a splice otherwise.
+            // Missing bytes imply missing numbers; without them there is no room for a splice.
             && (numbers.prev == chain || numbers.first > reached.saturating_add(1));
         broken_end = !fits;
         if !fits {
@@ -179,7 +180,7 @@ impl Plan {
         self.splices.push(Splice { loss, prev, checksum });
     }
 
-    /// Carries the plan out, inside a transaction of the writer; returns what is missing.
+    /// Executes the plan inside a transaction of the writer; returns the losses.
     pub(super) fn carry_out(
         &self,
         connection: &Connection,
@@ -221,7 +222,7 @@ impl Plan {
     }
 }
 
-/// Writes a loss down for whoever looks after the journal.
+/// Records a loss for the operator.
 pub(super) fn note(connection: &Connection, found: &Found) -> Result<(), CommitError> {
     let Found { at, session, after, until, cause, detail } = found;
     let (after, until) = (apply::stored(after.number())?, apply::stored(until.number())?);

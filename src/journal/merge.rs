@@ -1,7 +1,7 @@
-//! Joining small blocks, as a slow stream leaves them, into fewer large ones.
+//! Merging of small blocks, as a slow stream produces them, into fewer large ones.
 //!
-//! A slice reads a bounded number of rows and makes at most one block, inside a transaction which the writer commits
-//! between two groups of batches. No byte changes and none moves past another; damaged blocks are left alone.
+//! A slice reads a bounded number of rows and creates at most one block, inside a transaction that the writer
+//! commits between two groups of batches. All bytes and their order stay the same; damaged blocks are left alone.
 
 use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
@@ -14,11 +14,11 @@ use super::record::{Merged, Options};
 use super::row;
 use crate::kernel::id::{Seq, SessionId};
 
-/// One session's merge, between two slices.
+/// The merge of one session.
 pub(super) struct Merge {
     session: SessionId,
     up_to: u64,
-    /// Where the next slice begins to look.
+    /// Where the next slice starts.
     at: u64,
     small: usize,
     whole: usize,
@@ -26,21 +26,21 @@ pub(super) struct Merge {
     reply: Reply,
 }
 
-/// Where the answer to a merge goes.
+/// Receives the result of a merge.
 pub(super) type Reply = oneshot::Sender<Result<Merged, MergeError>>;
 
-/// What a slice knows of a block before it reads the bytes.
+/// What a slice knows about a block before it reads the bytes.
 struct Head {
     first: u64,
     last: u64,
-    /// How large it is; what stands for lost events is never small.
+    /// The size in bytes; a splice never counts as small.
     size: usize,
-    /// Whether the bytes end in a line feed, so that others may follow them.
+    /// Whether the bytes end in a line feed, so that another block may be appended.
     ends: bool,
 }
 
 impl Chore for Merge {
-    /// Looks at the next blocks and joins the first run among them.
+    /// Reads the next blocks and merges the first mergeable run.
     fn slice(&mut self, connection: &Connection) -> Result<Progress, MergeError> {
         let Some(key) = apply::key(connection, &self.session)? else {
             return Err(MergeError::Commit(Conflict::NoSuchSession.into()));
@@ -49,7 +49,7 @@ impl Chore for Merge {
         let run = self.run(&heads);
         let (Some(first), Some(last)) = (run.first(), run.last()) else {
             let Some(end) = heads.last().filter(|_| heads.len() >= ROWS) else { return Ok(Progress::Done) };
-            // The last one looked at may be joined to those which follow.
+            // The last block of this slice may be merged with the next ones.
             self.at = end.first;
             return Ok(Progress::More);
         };
@@ -79,7 +79,7 @@ impl Merge {
     }
 
     fn heads(&self, connection: &Connection, key: i64) -> Result<Vec<Head>, MergeError> {
-        // The second CASE keeps SQLite from reading large blocks only to look at their last byte.
+        // The second CASE keeps SQLite from reading large blocks only for their last byte.
         let mut statement = connection.prepare_cached(
             "SELECT first, last, CASE count WHEN 0 THEN ?4 ELSE length(bytes) END,
                     CASE WHEN count > 0 AND length(bytes) < ?4 THEN substr(bytes, -1) = x'0a' ELSE 0 END
@@ -100,7 +100,7 @@ impl Merge {
         Ok(heads.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Finds the first run of at least two blocks that may become one; empty if there is none.
+    /// Finds the first run of at least two mergeable blocks; empty if there is none.
     fn run<'heads>(&self, heads: &'heads [Head]) -> &'heads [Head] {
         let (mut start, mut size) = (0, 0_usize);
         for (index, head) in heads.iter().enumerate() {
@@ -163,5 +163,5 @@ impl Merge {
     }
 }
 
-/// How many blocks a slice looks at.
+/// How many blocks a slice reads.
 const ROWS: usize = 256;

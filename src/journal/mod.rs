@@ -1,33 +1,35 @@
-//! What is kept: the history of every session in one SQLite database.
+//! Durable storage of every session's history in one SQLite database.
 //!
-//! Events are opaque bytes to it. It keeps them in blocks (one row holds a run of consecutive events), proves on every
-//! read that they are what was written, and tells each writer when its batch has reached the grade of durability
-//! that it asked for. It serves nothing that it cannot prove, never reorders a session's batches, never blocks the
-//! thread that asks, and never tries a failed sync a second time: the kernel may have dropped the pages already, so that
-//! the second answer means nothing.
+//! Events are opaque bytes to the journal. It stores them in blocks (one row holds a run of consecutive events),
+//! verifies checksums on every read, and tells each writer when its batch has reached the durability that it
+//! requested. The journal never returns data that it cannot verify, never reorders the batches of a session, never
+//! blocks the calling thread, and never retries a failed sync: the kernel may have dropped the dirty pages
+//! already, so a second success would prove nothing.
 //!
 //! # One writer
 //!
-//! A thread of its own takes everything that waits, applies it in one transaction (a savepoint a batch, so that a
-//! refused one harms nobody) and commits once. SQLite runs with `synchronous=NORMAL`: a commit puts the pages into the
-//! write-ahead log, which is [`Durability::Written`]. For [`Durability::Synced`] the thread calls `fdatasync` through a
-//! handle of its own on the log. The other way, `PRAGMA synchronous=FULL` for the transactions which need it, costs as
-//! much for a synced commit (215 against 269 µs in the median, one block of 180 bytes) and less is possible with it: the
-//! whole group would wait for the sync, where a batch that is only to be written is answered before it; and what is left
-//! unsynced could be synced later only by writing something once more. A handle on the log is harmless; one on the
-//! database or its shared memory would not be, because closing it drops the locks which SQLite holds there.
+//! A dedicated thread takes all queued tasks, applies them in one transaction (one savepoint a batch, so that a
+//! refused batch does not affect the others) and commits once. SQLite runs with `synchronous=NORMAL`: a commit
+//! puts the pages into the write-ahead log, which is [`Durability::Written`]. For [`Durability::Synced`] the
+//! thread calls `fdatasync` through its own handle on the log. The alternative, `PRAGMA synchronous=FULL` for the
+//! transactions that need it, costs about the same for a synced commit (215 against 269 µs in the median, one
+//! block of 180 bytes) and has two drawbacks: the whole group would wait for the sync, whereas a batch that only
+//! needs to be written is answered before it; and unsynced data could be synced later only by writing again. An
+//! extra handle on the log is harmless. An extra handle on the database or its shared memory is not, because
+//! closing it drops the POSIX locks that SQLite holds there.
 //!
-//! Checkpoints of the log are asked for here and not left to SQLite, which would hide a failed sync inside them.
+//! The writer requests WAL checkpoints itself, because an automatic checkpoint in SQLite would hide a failed sync.
 //!
 //! # Blocks
 //!
-//! Blocks lie in a rowid table with an index on (session, first). Clustering them by session (`WITHOUT ROWID`) costs
-//! 5 to 10 times the log for a commit over many sessions, as each touches a page of its own: measured 7,500 against
-//! 720 bytes a block with 1,000 sessions of 180 bytes each.
+//! Blocks are stored in a rowid table with an index on (session, first). Clustering them by session (`WITHOUT
+//! ROWID`) costs 5 to 10 times the log for a commit over many sessions, because each session touches its own page:
+//! measured 7,500 against 720 bytes a block with 1,000 sessions of 180 bytes each.
 //!
-//! `checksum` is the CRC-32 of all bytes of the session up to the end of the block, continued from `prev`, the value
-//! before it; the first block continues from the CRC-32 of the session's name. A lost, swapped or changed block breaks the
-//! chain, and blocks can be merged without touching what follows them. `seal` covers what stands beside the bytes.
+//! `checksum` is the CRC-32 of all bytes of the session up to the end of the block, continued from `prev`, the
+//! value before it; the first block continues from the CRC-32 of the session's name. A lost, swapped or changed
+//! block breaks the chain, and blocks can be merged without rewriting later ones. `seal` is a CRC-32 over the
+//! other columns of the row.
 
 mod ahead;
 mod apply;
@@ -101,10 +103,10 @@ use spare::Spare;
 use task::Task;
 use writer::{Counters, Tidiness, Writer};
 
-/// The journal; clones share one writer.
+/// The journal. Clones share one writer.
 ///
-/// When the last clone is dropped, what was handed in is still written and synced, but nobody waits for it: use
-/// [`Journal::close`] where that matters.
+/// After the last clone is dropped, the writer still writes and syncs all queued batches, but no caller waits for
+/// it. Use [`Journal::close`] to wait.
 #[derive(Clone)]
 pub struct Journal {
     shared: Arc<Shared>,
@@ -126,20 +128,21 @@ struct Shared {
 }
 
 impl Journal {
-    /// Opens the journal in `dir`, which exists and belongs to its user alone, and creates or migrates it if need be.
+    /// Opens the journal in `dir`, and creates or migrates the database if necessary. `dir` exists and only its
+    /// user may access it.
     ///
-    /// It blocks, and everything that it finds is synced when it returns. A database of a newer major schema is left
-    /// as it is.
+    /// The call blocks, and everything found on disk is synced when it returns. A database with a newer major
+    /// schema is refused and left unchanged.
     pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
         Self::open_on(Ground::real(dir), options)
     }
 
-    /// The same, with a directory whose files lie in memory: there, batches can be put ahead.
+    /// Opens the journal with a directory on an in-memory file system (`tmpfs`), which enables early writes.
     pub fn open_with_memory(dir: &Path, memory: Option<&Path>, options: Options) -> Result<Self, OpenError> {
         Self::open_on(Ground { memory: memory.map(Path::to_path_buf), ..Ground::real(dir) }, options)
     }
 
-    /// The same, with a log that `sync` makes durable.
+    /// Opens the journal with `sync` as the function that syncs the log.
     #[cfg(test)]
     pub(crate) fn open_with_sync(
         dir: &Path,
@@ -151,7 +154,7 @@ impl Journal {
         Self::start(ground, connection, options, begun, Box::new(sync))
     }
 
-    /// Opens the journal on any ground.
+    /// Opens the journal in any storage environment.
     fn open_on(ground: Ground, options: Options) -> Result<Self, OpenError> {
         let log = ground.path(LOG);
         os::prepare(&ground.path(DATABASE)).map_err(OpenError::io("prepare", &ground.path(DATABASE)))?;
@@ -160,7 +163,7 @@ impl Journal {
         Self::start(ground, connection, options, begun, Box::new(move || handle.sync()))
     }
 
-    /// Starts the writer on an open database; `sync` makes the log durable.
+    /// Starts the writer on an open database; `sync` syncs the log.
     fn start(
         ground: Ground,
         connection: rusqlite::Connection,
@@ -220,39 +223,42 @@ impl Journal {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Hands in a batch; the answer comes when it is as durable as it asked to be.
+    /// Queues a batch. The reply arrives when the batch has reached its requested durability.
     ///
-    /// Batches are applied in the order in which they were handed in. The queue is as long as callers make it: one batch
-    /// in flight a session is the rule which bounds it.
+    /// Batches are applied in the order of the calls. The queue has no limit of its own: callers bound it by
+    /// keeping one batch in flight for each session.
     pub fn commit(&self, batch: Batch) -> oneshot::Receiver<Result<(), CommitError>> {
         let (reply, answer) = oneshot::channel();
         self.send(Task::Commit(Box::new(batch), reply));
         answer
     }
 
-    /// Waits until everything that was handed in before is committed or refused.
+    /// Waits until all batches queued before this call are committed or refused.
     pub async fn barrier(&self, session: SessionId) {
-        // Batches are taken in order, and one that holds nothing is answered when those before it are.
+        // Batches are applied in order, and an empty batch is answered after those before it.
         let _ = self.commit(Batch::new(session)).await;
     }
 
-    /// Puts a batch of plain events where the end of this process cannot take it, so that it may be shown before it is committed.
+    /// Writes a batch that consists only of events to memory that survives the end of this process, so that the
+    /// events may be published before the batch is committed.
     ///
-    /// It does not wait. Where it returns nothing, the batch is to be shown when it is committed. `after` is the position of the
-    /// last event that is committed; the batch is handed in as ever, and nothing of its session before it.
+    /// The call does not wait. If it returns `None`, publish the batch after its commit. `after` is the position
+    /// of the last committed event. The caller still commits the batch as usual, and commits nothing else of that
+    /// session before it.
     pub fn put_ahead(&self, batch: &Batch, after: Seq) -> Option<Early> {
         self.shared.ahead.as_ref()?.put(batch, after)
     }
 
-    /// Merges runs of small adjacent blocks of `session` which end at or before `up_to`.
+    /// Merges runs of small adjacent blocks of `session` that end at or before `up_to`.
     ///
-    /// It happens between batches, a slice and a transaction at a time. Every byte and its order stay; only blocks which
-    /// end in a line feed and leave no gap in the numbers are joined to what follows them.
+    /// The merge runs between batches, one slice and one transaction at a time. All bytes and their order stay the
+    /// same. A block is joined to its successor only if it ends in a line feed and no sequence number is missing
+    /// between them.
     pub fn merge(&self, session: SessionId, up_to: Seq) -> oneshot::Receiver<Result<Merged, MergeError>> {
         self.merge_after(session, Seq::ZERO, up_to)
     }
 
-    /// The same for blocks which begin behind `after`: what is before is not looked at again.
+    /// Like [`Journal::merge`], but only for blocks that begin after `after`.
     pub fn merge_after(
         &self,
         session: SessionId,
@@ -264,9 +270,9 @@ impl Journal {
         answer
     }
 
-    /// Deletes a session and everything of it; the answer comes when no byte of it is left in the journal's files.
+    /// Deletes a session and all its data. The reply arrives when no byte of it is left in the journal's files.
     ///
-    /// It is gone for everybody at once, also if the rest takes a while or is interrupted.
+    /// The session disappears for all readers at once, even if removing its rows takes a while or is interrupted.
     pub fn delete(&self, session: SessionId) -> oneshot::Receiver<Result<(), MergeError>> {
         let (reply, answer) = oneshot::channel();
         if let Some(ahead) = &self.shared.ahead {
@@ -276,9 +282,10 @@ impl Journal {
         answer
     }
 
-    /// Removes the oldest blocks of a session, those that end at or before `up_to` and are in its checkpoint.
+    /// Removes the oldest blocks of a session: those that end at or before `up_to` and are contained in its
+    /// checkpoint.
     ///
-    /// Returns the last position that is gone.
+    /// Returns the last removed position.
     pub fn cut(&self, session: SessionId, up_to: Seq, at: Now) -> oneshot::Receiver<Result<Seq, MergeError>> {
         let (reply, answer) = oneshot::channel();
         let line = self.shared.options.lost_line;
@@ -286,11 +293,12 @@ impl Journal {
         answer
     }
 
-    /// Makes a history honest that cannot be proven as a whole, and returns what is missing.
+    /// Repairs a history that does not verify, and returns the losses.
     pub async fn mend(&self, session: SessionId) -> Result<Vec<Loss>, ReadError> {
         for again in 0..MENDINGS {
             if again == MENDINGS - 1 {
-                // Nobody changes it that often: an index says something else every time it is asked.
+                // Concurrent changes cannot conflict that often: an index contradicts its table, so replace the
+                // database.
                 self.rescue(self.shared.readers.generation()).await?;
             }
             let (marks, name) = (Arc::clone(&self.shared.marks), session.clone());
@@ -307,16 +315,17 @@ impl Journal {
         Err(ReadError::Mend(Conflict::Changed.into()))
     }
 
-    /// Mends what an error tells of, so that reading again makes sense; any other error is given back.
+    /// Repairs the damage that `error` reports, so that the caller can read again. Any other error is returned
+    /// unchanged.
     async fn repair(&self, session: &SessionId, generation: u64, error: ReadError) -> Result<(), ReadError> {
         if error.is_corrupt() {
-            tracing::error!(%error, "the database is broken");
+            tracing::error!(%error, "the database is corrupt; replacing it");
             self.rescue(generation).await?;
         } else if !matches!(error, ReadError::Damaged { .. }) {
             return Err(error);
         }
         match self.mend(session.clone()).await {
-            // Nothing of it could be brought back: whoever reads again hears that it is gone.
+            // Nothing of the session was recovered. The next read reports that it does not exist.
             Err(ReadError::NoSuchSession { .. }) => Ok(()),
             outcome => outcome.map(drop),
         }
@@ -328,9 +337,10 @@ impl Journal {
         }
     }
 
-    /// Finishes what was handed in before, syncs it, empties the log into the database and ends the writer.
+    /// Commits and syncs all tasks queued before this call, checkpoints the log into the database and stops the
+    /// writer.
     ///
-    /// Other clones answer `Closed` from then on.
+    /// Other clones return `Closed` afterwards.
     pub async fn close(self) -> Result<(), CommitError> {
         let (reply, answer) = oneshot::channel();
         self.shared.readers.close().await;
@@ -338,7 +348,7 @@ impl Journal {
         let result = answer.await.unwrap_or(Err(CommitError::Closed));
         let thread = self.shared.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // The answer was the thread's last act, so that this does not wait.
+            // The thread ends right after it replies, so this does not block.
             let _ = thread.join();
         }
         if let Some(ahead) = &self.shared.ahead {
@@ -347,9 +357,9 @@ impl Journal {
         result
     }
 
-    /// Reads everything that restores a session: `None` if there is no such session.
+    /// Loads everything needed to restore a session; `None` if there is no such session.
     ///
-    /// A history that cannot be proven, or is shorter than it should be, is mended first.
+    /// A history that does not verify, or is shorter than it should be, is repaired first.
     pub async fn load(&self, session: SessionId) -> Result<Option<Stored>, ReadError> {
         let generation = self.shared.readers.generation();
         let read = || {
@@ -362,7 +372,7 @@ impl Journal {
                 read().await
             }
             Ok(None) if self.shared.marks.know(&session).unwrap_or(false) => {
-                tracing::error!(%session, "a session that was on disk is not found");
+                tracing::error!(%session, "a session with a mark is missing from the database; replacing the database");
                 self.rescue(generation).await?;
                 read().await
             }
@@ -370,10 +380,11 @@ impl Journal {
         }
     }
 
-    /// Reads whole blocks which hold events after `after`: at most `max_bytes`, but one block if there is any.
+    /// Reads whole blocks that hold events after `after`: at most `max_bytes`, but at least one block if there is
+    /// any.
     ///
-    /// The first block may begin with events up to `after`, as blocks are merged; the caller skips them. A history that
-    /// cannot be proven is mended first.
+    /// The first block may begin with events up to `after`, because blocks are merged; the caller skips them. A
+    /// history that does not verify is repaired first.
     pub async fn page(&self, session: SessionId, after: Seq, max_bytes: usize) -> Result<Page, ReadError> {
         let generation = self.shared.readers.generation();
         let read = || {
@@ -389,36 +400,36 @@ impl Journal {
         }
     }
 
-    /// Lists what was lost, the newest first.
+    /// Lists the recorded losses, newest first.
     pub async fn losses(&self, limit: u32) -> Result<Vec<Found>, ReadError> {
         self.read(move |connection| reader::losses(connection, 0, limit)).await
     }
 
-    /// Waits until the disk is not full.
+    /// Waits until the disk has free space.
     pub async fn room(&self) {
-        // The sender is ours, so that it cannot be gone.
+        // `self` holds the sender, so the channel cannot be closed.
         let _ = self.shared.counters.full.subscribe().wait_for(|full| !full).await;
     }
 
-    /// Tells whether the disk is full, as far as is known.
+    /// Returns whether the last write found the disk full.
     pub fn is_full(&self) -> bool {
         *self.shared.counters.full.borrow()
     }
 
-    /// Tells whether a sync has failed, so that nothing is taken any more.
+    /// Returns whether a sync has failed; the journal then refuses all writes.
     pub fn has_failed(&self) -> bool {
         self.shared.counters.failed.load(Ordering::Relaxed)
     }
 
-    /// Tells whether the life before ended in good order, or left nothing that could be out of it.
+    /// Returns whether the previous epoch was closed cleanly, or the journal had no sessions when it was opened.
     pub fn was_left_in_order(&self) -> bool {
         self.shared.before == Before::Clean || self.shared.began_empty
     }
 
-    /// Reads the lines of the events after `after`, for somebody who only passes them on.
+    /// Reads the lines of the events after `after`, for callers that forward them unparsed.
     ///
-    /// A page is large as long as few are out, and else about `small`. A spent page lends its memory to the new one. A
-    /// history that cannot be proven is mended first.
+    /// A page is large while few large pages are in use, and otherwise about `small` bytes. `spent` is a used page
+    /// whose memory is reused. A history that does not verify is repaired first.
     pub async fn lines(
         &self,
         session: SessionId,
@@ -440,22 +451,22 @@ impl Journal {
         }
     }
 
-    /// Lists sessions, the newest updated first.
+    /// Lists sessions, most recently updated first.
     pub async fn list(&self, query: ListQuery) -> Result<Vec<Meta>, ReadError> {
         self.read(move |connection| reader::list(connection, &query)).await
     }
 
-    /// Names the sessions whose last meta says that a run is unfinished.
+    /// Returns the sessions whose last metadata names an unfinished run.
     pub async fn active(&self) -> Result<Vec<SessionId>, ReadError> {
         self.read(reader::active).await
     }
 
-    /// Returns what lists say about one session.
+    /// Returns the list entry of one session.
     pub async fn meta(&self, session: SessionId) -> Result<Option<Meta>, ReadError> {
         self.read(move |connection| reader::meta_of(connection, &session)).await
     }
 
-    /// Finds the session which was started under an idempotency key.
+    /// Returns the session that was started with an idempotency key.
     pub async fn started_by_key(
         &self,
         key: impl Into<String>,
@@ -464,7 +475,7 @@ impl Journal {
         self.read(move |connection| reader::started_by_key(connection, &key)).await
     }
 
-    /// Returns the figures of this journal; it costs two looks at the file system.
+    /// Returns the counters of this journal. The call costs two `stat` calls.
     pub fn stats(&self) -> Stats {
         let size = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
         let counters = &self.shared.counters;
@@ -487,20 +498,20 @@ impl fmt::Debug for Journal {
     }
 }
 
-/// The name of the database in the state directory.
+/// The file name of the database in the state directory.
 const DATABASE: &str = "pushd.db";
-/// The name which SQLite gives to the write-ahead log of it.
+/// The file name that SQLite gives to the write-ahead log.
 const LOG: &str = "pushd.db-wal";
-/// The name of the marks, which stand outside the database.
+/// The file name of the marks, which are stored outside the database.
 const MARKS: &str = "pushd.marks";
-/// The name of the room that is kept for a full disk.
+/// The file name of the disk reserve.
 const SPARE: &str = "pushd.spare";
-/// The name of the key to what is written ahead.
+/// The file name of the key for early writes.
 const AHEAD: &str = "pushd.ahead";
-/// How often a history that changes while it is looked at is looked at again.
+/// How many times a repair is attempted while the history changes concurrently.
 const MENDINGS: usize = 5;
 
-/// The time, for what is written down by the journal itself.
+/// Returns the current time, for records that the journal writes itself.
 fn present() -> Now {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Now(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))

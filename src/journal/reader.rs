@@ -1,6 +1,6 @@
-//! Reading: a few connections of their own, short transactions, and no block without its proof.
+//! Reads: a small pool of connections and short transactions. Every block is verified.
 //!
-//! Reads run on the runtime's blocking threads, a bounded number at a time; no read sees half a batch.
+//! Reads run on the runtime's blocking threads, a bounded number at a time. No read sees a part of a batch.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,22 +24,22 @@ use super::row;
 use crate::kernel::id::{Fingerprint, Seq, SessionId};
 use crate::kernel::time::Now;
 
-/// The connections for reading.
+/// The pool of connections for reading.
 pub(super) struct Readers {
     path: PathBuf,
     layer: Option<String>,
     busy_timeout: Duration,
     count: u32,
     permits: Arc<Semaphore>,
-    /// How many large pages may be out at once: what is lent to listeners stays bounded, however many are behind.
+    /// Limits the large pages in use, so that memory stays bounded however many subscribers lag.
     large: Arc<Semaphore>,
     page_bytes: usize,
     idle: Mutex<Vec<(u64, Connection)>>,
-    /// Counts how often the database was replaced; connections to an earlier one are of no use.
+    /// Counts how often the database was replaced; connections to an earlier database are dropped.
     generation: Arc<AtomicU64>,
 }
 
-/// The right to a large page, held as long as the page is.
+/// The permit for a large page, held as long as the page.
 pub(super) type Room = Option<OwnedSemaphorePermit>;
 
 impl Readers {
@@ -67,22 +67,23 @@ impl Readers {
         }
     }
 
-    /// Returns a page to read into: the spent one, or a new one that is large if there is room for it.
+    /// Returns a page to read into: the spent one, or a new one that is large if a permit is free.
     pub(super) fn page(&self, spent: Option<Lines>, small: usize) -> Lines {
         let Lines { mut bytes, room, .. } = spent.unwrap_or_default();
         let room = room.or_else(|| Arc::clone(&self.large).try_acquire_owned().ok());
         if room.is_none() {
-            // What a small page took stays with nobody: there may be many.
+            // The memory of a small page is not reused: there may be many small pages.
             return Lines { limit: small, ..Lines::default() };
         }
         bytes.clear();
         let limit = self.page_bytes.max(small);
-        // Here and not where it is read: the memory of a thread that blocks is not seen again by the others.
+        // Allocate here and not on the reading thread: an allocator arena of a blocking thread is not reused by
+        // others.
         bytes.reserve_exact(limit);
         Lines { bytes, room, limit, ..Lines::default() }
     }
 
-    /// Runs `job` on a connection, away from the threads of the runtime.
+    /// Runs `job` on a connection, off the runtime's async threads.
     pub(super) async fn run<T: Send + 'static>(
         self: &Arc<Self>,
         job: impl FnOnce(&Connection) -> Result<T, ReadError> + Send + 'static,
@@ -91,23 +92,23 @@ impl Readers {
         let readers = Arc::clone(self);
         let work = move || {
             let result = readers.with_connection(job);
-            // Held until here even when nobody waits for the answer any more.
+            // The permit is held until here even if the caller no longer waits.
             drop(permit);
             result
         };
         match Handle::try_current() {
             Ok(runtime) => runtime.spawn_blocking(work).await.unwrap_or(Err(ReadError::GivenUp)),
-            // Without a runtime there is no thread of it to be blocked.
+            // Without a runtime there is no async thread to block.
             Err(_) => work(),
         }
     }
 
-    /// Tells how often the database was replaced.
+    /// Returns how often the database was replaced.
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Waits for the reads under way and refuses others.
+    /// Waits for running reads and refuses new ones.
     pub(super) async fn close(&self) {
         let all = self.permits.acquire_many(self.count).await;
         self.permits.close();
@@ -139,15 +140,16 @@ impl Readers {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = files::connect(&self.path, flags, self.layer.as_deref())?;
         connection.busy_timeout(self.busy_timeout)?;
-        // A plan must not depend on the values of its parameters: SQLite would make it anew for every page.
+        // The query plan must not depend on parameter values: SQLite would prepare it again for every page.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-        // Blocks are copied out once and not looked at again.
+        // Blocks are copied out once, so a large cache is useless.
         connection.pragma_update(None, "cache_size", -512)?;
         Ok(connection)
     }
 }
 
-/// Reads everything that restores `session`, as of one moment; a history that misses its newest part is damaged.
+/// Loads everything needed to restore `session`, in one transaction. A history without its newest part counts as
+/// damaged.
 pub(super) fn load(
     connection: &Connection,
     session: &SessionId,
@@ -171,7 +173,7 @@ pub(super) fn load(
     Ok(Some(Stored { meta, reserved, token_hash, checkpoint, tail, floor, holes }))
 }
 
-/// Returns the last position of the history; the block that says so is proven by whoever reads the end.
+/// Returns the last position of the history; reading the tail verifies its block.
 fn reached(connection: &Connection, key: i64) -> Result<u64, ReadError> {
     let last: Option<i64> = connection
         .prepare_cached("SELECT last FROM block WHERE session = ?1 ORDER BY first DESC LIMIT 1")?
@@ -180,7 +182,7 @@ fn reached(connection: &Connection, key: i64) -> Result<u64, ReadError> {
     Ok(last.map_or(0, row::unsigned))
 }
 
-/// Returns the last position that was removed on purpose, and where else events were lost.
+/// Returns the last position that retention removed, and the ranges lost otherwise.
 fn holes(connection: &Connection, key: i64) -> Result<(Seq, Vec<(Seq, Seq)>), ReadError> {
     let mut statement = connection
         .prepare_cached("SELECT first, last FROM block WHERE session = ?1 AND count = 0 ORDER BY first")?;
@@ -196,7 +198,7 @@ fn holes(connection: &Connection, key: i64) -> Result<(Seq, Vec<(Seq, Seq)>), Re
     Ok((floor, holes))
 }
 
-/// Lists what was lost after the loss numbered `since`, the newest first.
+/// Lists the losses after the loss numbered `since`, newest first.
 pub(super) fn losses(connection: &Connection, since: i64, limit: u32) -> Result<Vec<Found>, ReadError> {
     connection
         .prepare_cached(
@@ -231,9 +233,10 @@ pub(super) fn page(
     blocks(&moment, session, key, after, max_bytes)
 }
 
-/// Reads the lines of the events after `after` into `page`, as many blocks as fit but one if there is any.
+/// Reads the lines of the events after `after` into `page`: as many blocks as fit, but at least one if there is
+/// any.
 ///
-/// What precedes a damaged block is still served; the page after it says what is wrong.
+/// Blocks before a damaged one are still returned; the next page reports the damage.
 pub(super) fn lines(
     connection: &Connection,
     session: &SessionId,
@@ -252,7 +255,7 @@ pub(super) fn lines(
         }
         page.last = Seq::new(numbers.last);
         page.bytes.extend_from_slice(bytes);
-        // Reading the next one to see that it does not fit would be in vain.
+        // Do not read the next block only to find that it does not fit.
         page.more = page.bytes.len().saturating_add(bytes.len()) > page.limit;
         if page.more { Walk::Stop } else { Walk::On }
     });
@@ -263,7 +266,7 @@ pub(super) fn lines(
     Ok(page)
 }
 
-/// Lists sessions, the newest updated first.
+/// Lists sessions, most recently updated first.
 pub(super) fn list(connection: &Connection, query: &ListQuery) -> Result<Vec<Meta>, ReadError> {
     let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
     let (time, id) = match &query.after {
@@ -280,7 +283,7 @@ pub(super) fn list(connection: &Connection, query: &ListQuery) -> Result<Vec<Met
             .collect(),
         Some(prefix) => {
             let end = format!("{prefix}{}", char::MAX);
-            // The plus keeps SQLite from walking all sessions by time when the names single out a few.
+            // The plus keeps SQLite from scanning all sessions by time when the prefix selects a few.
             connection
                 .prepare_cached(&format!(
                     "SELECT {META} FROM session WHERE id >= ?4 AND id < ?5 AND (+updated_at, id) < (?1, ?2)
@@ -293,7 +296,7 @@ pub(super) fn list(connection: &Connection, query: &ListQuery) -> Result<Vec<Met
     found.map_err(ReadError::Sqlite)
 }
 
-/// Returns what lists say about one session.
+/// Returns the list entry of one session.
 pub(super) fn meta_of(connection: &Connection, session: &SessionId) -> Result<Option<Meta>, ReadError> {
     connection
         .prepare_cached(&format!("SELECT {META} FROM session WHERE id = ?1"))?
@@ -302,7 +305,7 @@ pub(super) fn meta_of(connection: &Connection, session: &SessionId) -> Result<Op
         .map_err(ReadError::Sqlite)
 }
 
-/// Names the sessions with an unfinished run.
+/// Returns the sessions with an unfinished run.
 pub(super) fn active(connection: &Connection) -> Result<Vec<SessionId>, ReadError> {
     connection
         .prepare_cached("SELECT id FROM session WHERE active_run IS NOT NULL ORDER BY id")?
@@ -311,7 +314,7 @@ pub(super) fn active(connection: &Connection) -> Result<Vec<SessionId>, ReadErro
         .map_err(ReadError::Sqlite)
 }
 
-/// Finds the session which was started under `key`.
+/// Returns the session that was started with the idempotency key `key`.
 pub(super) fn started_by_key(
     connection: &Connection,
     key: &str,
@@ -340,7 +343,7 @@ fn meta(row: &Row<'_>) -> rusqlite::Result<Meta> {
     })
 }
 
-/// Reads the checkpoint; a damaged one counts as none, because the history says the same.
+/// Reads the checkpoint. A damaged one counts as missing, because the history holds the same state.
 fn checkpoint(
     connection: &Connection,
     session: &SessionId,
@@ -357,12 +360,12 @@ fn checkpoint(
         if check::checkpoint(session, seq, &bytes) == checksum {
             return Some(Checkpoint { seq: Seq::new(seq), bytes: bytes.into() });
         }
-        tracing::warn!(%session, seq, "a checkpoint is damaged; the whole history is read");
+        tracing::warn!(%session, seq, "a checkpoint is damaged; reading the whole history");
         None
     }))
 }
 
-/// Reads whole blocks with events after `after`, at most `max_bytes` but one block if there is any.
+/// Reads whole blocks with events after `after`: at most `max_bytes`, but at least one block if there is any.
 fn blocks(
     connection: &Connection,
     session: &SessionId,
@@ -389,13 +392,14 @@ fn blocks(
     Ok(page)
 }
 
-/// Whether a walk goes on.
+/// Whether a visit of blocks continues.
 enum Walk {
     On,
     Stop,
 }
 
-/// Shows the blocks with events after `after` in order and proves each, beginning with its tie to the block before.
+/// Visits the blocks with events after `after` in order, and verifies each, including its link to the block
+/// before.
 fn walk(
     connection: &Connection,
     session: &SessionId,
@@ -424,7 +428,7 @@ fn walk(
     Ok(())
 }
 
-/// Finds where to begin so as to read what follows `after`, and the chain up to there.
+/// Finds where to start reading events after `after`, and the checksum chain up to there.
 fn start(
     connection: &Connection,
     session: &SessionId,
@@ -439,7 +443,7 @@ fn start(
     let mut begin = None;
     while let Some(row) = rows.next()? {
         let (numbers, seal) = row::numbers(row)?;
-        // A wrong number here would pass over events without a word.
+        // A wrong number here would silently skip events.
         if numbers.seal(session, row.get_ref(6)?.as_blob().map_err(rusqlite::Error::from)?) != seal {
             return Err(ReadError::Damaged { session: session.clone(), first: Seq::new(numbers.first) });
         }
@@ -452,5 +456,5 @@ fn start(
     Ok((row::signed(begin.unwrap_or(0)), check::genesis(session)))
 }
 
-/// The columns which [`meta`] reads.
+/// The columns that [`meta`] reads.
 const META: &str = "id, state, updated_at, opened_at, active_run, summary";

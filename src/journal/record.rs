@@ -1,4 +1,4 @@
-//! What goes into the journal and what comes out of it: plain values, no behaviour.
+//! The values that go into the journal and come out of it.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,42 +9,42 @@ use super::reader::Room;
 use crate::kernel::id::{Fingerprint, Seq, SessionId};
 use crate::kernel::time::Now;
 
-/// The bounds of a journal, and what it cannot know itself.
+/// The limits of a journal, and facts that its owner provides.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Names the time since the machine was started, zero where that cannot be told.
+    /// Identifies the current boot of the machine, zero if unknown.
     ///
-    /// While it stays the same, whatever was written is there, also after the end of the process that wrote it.
+    /// As long as it stays the same, all written data is there, even after the process that wrote it has ended.
     pub boot: u128,
-    /// Writes the line that stands in a history where events were lost.
+    /// Encodes the line of a splice, which replaces lost events.
     pub lost_line: LostLine,
-    /// Writes what lists say of a session whose own row is lost.
+    /// Encodes the list entry of a session whose row is lost.
     pub lost_summary: LostSummary,
-    /// How many bytes are kept from use, for what must still be written when the disk is full.
+    /// The size of the disk reserve, for writes that are necessary when the disk is full.
     pub spare_bytes: u64,
     /// How long a transaction waits for a writer outside this process.
     pub busy_timeout: Duration,
-    /// How many bytes one commit gathers before it takes no further batch.
+    /// How many bytes one commit collects before it accepts no further batch.
     pub group_bytes: usize,
-    /// How long something written may stay unsynced.
+    /// How long written data may stay unsynced.
     pub sync_within: Duration,
-    /// How long outcomes of commands that nobody waits for gather before they are written.
+    /// How long deferred outcomes of commands are collected before they are written.
     pub write_behind: Duration,
-    /// How many bytes of large answers are written of what has gathered.
+    /// How many bytes of large answers are kept among the deferred outcomes.
     pub behind_bytes: usize,
-    /// How large an answer of a command may be to be written.
+    /// The largest answer of a command that is stored.
     pub answer_bytes: usize,
-    /// How many pages of 4 KiB wait in the log before they are moved into the database.
+    /// How many pages of 4 KiB the log may hold before it is checkpointed into the database.
     pub checkpoint_pages: u32,
     /// How many reads run at once.
     pub readers: u32,
-    /// How large a page of lines is while there is room for large ones.
+    /// The size of a large page of lines.
     pub page_bytes: usize,
-    /// How many large pages of lines there may be at once.
+    /// How many large pages of lines may be in use at once.
     pub large_pages: usize,
-    /// The size from which a block is too large to be merged into another.
+    /// Blocks of at least this size are not merged.
     pub small_block: usize,
-    /// How large a merged block may become.
+    /// The maximum size of a merged block.
     pub merged_block: usize,
 }
 
@@ -71,7 +71,7 @@ impl Default for Options {
     }
 }
 
-/// Writes the event for lost events as its line, with its line feed; its number is the last one lost.
+/// Encodes the event for lost events as a line, with its line feed; its sequence number is the last lost one.
 pub type LostLine = fn(&SessionId, &Loss, Now) -> Vec<u8>;
 
 fn plain_lost_line(_: &SessionId, loss: &Loss, at: Now) -> Vec<u8> {
@@ -81,33 +81,33 @@ fn plain_lost_line(_: &SessionId, loss: &Loss, at: Now) -> Vec<u8> {
         .into_bytes()
 }
 
-/// Writes the text for lists of a session of which nothing but its name and its events is left.
+/// Encodes the list entry of a session of which only the name and the events are left.
 pub type LostSummary = fn(&SessionId) -> String;
 
-/// Events that are not there any more: those after `after`, up to `until`.
+/// A range of lost events: those after `after`, up to `until`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loss {
-    /// The last position before them.
+    /// The last position before the loss.
     pub after: Seq,
-    /// The last of them; where they were the newest, a number that was never given out.
+    /// The last lost position. If the newest events are lost, it is a number that was never issued.
     pub until: Seq,
-    /// Why.
+    /// The cause.
     pub cause: Cause,
 }
 
-/// Why events are not there any more.
+/// Why events are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// They were found changed, or are missing though they had been on disk.
+    /// They do not verify, or are missing although they were synced.
     Damage,
-    /// They were written and not yet on disk when the machine stopped, if there were any.
+    /// They were written and not synced when the machine stopped, if there were any.
     Power,
-    /// They were removed on purpose, as old ones are.
+    /// Retention removed them.
     Retention,
 }
 
 impl Cause {
-    /// Returns the word for it.
+    /// Returns the stored spelling of the cause.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Damage => "damage",
@@ -117,59 +117,59 @@ impl Cause {
     }
 }
 
-/// A loss that was found, for whoever looks after the journal.
+/// A recorded loss, for the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// When it was found.
+    /// When the loss was found.
     pub at: Now,
-    /// The session; empty when it is not known which.
+    /// The session; empty if unknown.
     pub session: String,
     /// The last position before the loss.
     pub after: Seq,
     /// The last position that may be lost.
     pub until: Seq,
-    /// A word for what happened: a cause, `session` or `database`.
+    /// What happened: a [`LossReason`], `session` or `database`.
     pub cause: String,
-    /// The particulars, for people.
+    /// Details for people.
     pub detail: String,
 }
 
-/// When a batch counts as kept.
+/// When a batch counts as committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
     /// It survives the end of this process.
     Written,
-    /// It survives the loss of power, and so does everything committed before it.
+    /// It survives a power loss, and so does everything committed before it.
     Synced,
 }
 
-/// What changes in one session, all of it or nothing.
+/// An atomic change of one session.
 ///
-/// A batch without any change that asks for [`Durability::Synced`] is a barrier.
+/// An empty batch that requests [`Durability::Synced`] is a barrier.
 #[derive(Debug, Clone)]
 pub struct Batch {
-    /// The session that changes.
+    /// The session.
     pub session: SessionId,
     /// Set in the first batch of a session.
     pub create: Option<Create>,
-    /// The digest of another token that attaches to it, in place of the one before.
+    /// The digest of a new attach token, which replaces the old one.
     pub token_hash: Option<[u8; 32]>,
-    /// The highest number that may be given out; stored as it is, also when it is lower than before.
+    /// The highest sequence number that may be issued; stored as given, even if it is lower than before.
     pub reserve: Option<Seq>,
     /// The events, which begin after the last stored one.
     pub block: Option<Block>,
-    /// What lists say about the session from then on.
+    /// The new list entry of the session.
     pub meta: Option<Meta>,
-    /// The state to restore from; it replaces the one before it.
+    /// The state to restore from; it replaces the previous checkpoint.
     pub checkpoint: Option<Checkpoint>,
-    /// When the answer may come.
+    /// When the reply is sent.
     pub durability: Durability,
-    /// Whether it may use what is kept for a full disk: it ends something, and is small.
+    /// Whether the batch may use the disk reserve: it ends something, and is small.
     pub urgent: bool,
 }
 
 impl Batch {
-    /// Begins a batch which changes nothing yet and asks to be written.
+    /// Creates an empty batch with [`Durability::Written`].
     pub fn new(session: SessionId) -> Self {
         Self {
             session,
@@ -197,7 +197,7 @@ impl Batch {
             && self.checkpoint.is_none()
     }
 
-    /// Returns whether the batch is nothing but events, which need not be synced.
+    /// Returns whether the batch holds only events and need not be synced.
     pub(super) fn is_plain(&self) -> bool {
         self.block.is_some()
             && self.adds_nothing_to_events()
@@ -214,12 +214,12 @@ impl Batch {
     }
 }
 
-/// What a session begins with; its state and summary are empty until a meta comes.
+/// The initial data of a session; its state and summary are empty until the first metadata arrives.
 #[derive(Clone)]
 pub struct Create {
-    /// The digest of the token that attaches to it.
+    /// The digest of the attach token.
     pub token_hash: [u8; 32],
-    /// The idempotency key under which it was started, and what tells two such starts apart.
+    /// The idempotency key of its start, and the fingerprint of the start request.
     pub start_key: Option<(String, Fingerprint)>,
     /// When it was opened.
     pub opened_at: Now,
@@ -231,7 +231,7 @@ impl fmt::Debug for Create {
     }
 }
 
-/// A run of consecutive events, as bytes which the journal does not read.
+/// A run of consecutive events, as bytes that the journal does not interpret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
     /// The position of the first event.
@@ -244,48 +244,48 @@ pub struct Block {
     pub bytes: Bytes,
 }
 
-/// What lists say about a session.
+/// The list entry of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meta {
     /// The session.
     pub session: SessionId,
-    /// The word for its state.
+    /// Its state, spelled by the caller.
     pub state: String,
-    /// When something happened to it last.
+    /// When it was last updated.
     pub updated_at: Now,
-    /// When it was opened; fixed by its creation and not changed by a batch.
+    /// When it was opened; set by its creation, and a batch does not change it.
     pub opened_at: Now,
-    /// The run that is not finished.
+    /// The unfinished run, if any.
     pub active_run: Option<String>,
-    /// A text for lists, made by the caller.
+    /// The encoded entry, produced by the caller.
     pub summary: String,
 }
 
 /// The state of a session at one position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// The last event which it contains.
+    /// The last event that it contains.
     pub seq: Seq,
     /// The state.
     pub bytes: Bytes,
 }
 
-/// Everything that restores a session.
+/// Everything needed to restore a session.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// What lists say about it.
+    /// Its list entry.
     pub meta: Meta,
-    /// The highest number that may have been given out.
+    /// The highest sequence number that may have been issued.
     pub reserved: Seq,
-    /// The digest of the token that attaches to it.
+    /// The digest of the attach token.
     pub token_hash: [u8; 32],
-    /// The last checkpoint; absent also when it was found damaged, the tail is the whole history then.
+    /// The last checkpoint. `None` also if it was damaged; the tail is then the whole history.
     pub checkpoint: Option<Checkpoint>,
     /// The blocks with events after the checkpoint; the first may begin with events up to it.
     pub tail: Vec<Block>,
-    /// The last position that was removed on purpose.
+    /// The last position that retention removed.
     pub floor: Seq,
-    /// Where else events were lost: the last position before each hole, and the last one in it.
+    /// The other lost ranges: the last position before each, and the last one in it.
     pub holes: Vec<(Seq, Seq)>,
 }
 
@@ -300,7 +300,7 @@ impl fmt::Debug for Stored {
     }
 }
 
-/// A part of a session's history.
+/// A part of a session's history, as blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
     /// The blocks, in order.
@@ -309,57 +309,57 @@ pub struct Page {
     pub more: bool,
 }
 
-/// A part of a session's history as one run of lines, in memory that is used again for the next.
+/// A part of a session's history as consecutive lines, in reusable memory.
 ///
-/// What stands before the first event that was asked for is in it, as blocks are read whole; the caller skips it.
+/// Blocks are read whole, so the page may begin with events before the requested ones; the caller skips them.
 #[derive(Debug, Default)]
 pub struct Lines {
     /// The position of the first event.
     pub first: Seq,
-    /// The position of the last event; the one that was asked for when there is none.
+    /// The position of the last event; the requested position if there is none.
     pub last: Seq,
     /// The events.
     pub bytes: Vec<u8>,
     /// Whether further events may follow.
     pub more: bool,
-    /// About how many bytes fit, but for a block that is larger.
+    /// About how many bytes fit, unless a single block is larger.
     pub(super) limit: usize,
     pub(super) room: Room,
 }
 
 impl Lines {
-    /// Makes a page for a history of which nothing follows `after`.
+    /// Creates the page of a history with no event after `after`.
     pub fn none_after(after: Seq) -> Self {
         Self { first: after.next(), last: after, ..Self::default() }
     }
 
-    /// Tells whether the page is one of the few that are large.
+    /// Returns whether the page holds a permit for a large page.
     pub const fn is_large(&self) -> bool {
         self.room.is_some()
     }
 }
 
-/// Which sessions a list shows.
+/// A query for a list of sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListQuery {
-    /// At most how many.
+    /// The maximum number of entries.
     pub limit: usize,
-    /// The last entry of the page before: its time and its name.
+    /// The last entry of the previous page: its time and its name.
     pub after: Option<(Now, SessionId)>,
-    /// What the names begin with.
+    /// A prefix of the names.
     pub prefix: Option<String>,
 }
 
-/// What a merge did.
+/// The result of a merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Merged {
-    /// How many blocks were joined.
+    /// How many blocks were merged.
     pub joined: u64,
     /// How many blocks they became.
     pub made: u64,
 }
 
-/// The figures of a journal.
+/// The counters of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stats {
     /// How many sessions are stored.
@@ -368,14 +368,14 @@ pub struct Stats {
     pub events: u64,
     /// How many transactions it has committed.
     pub commits: u64,
-    /// How many times it has synced the log on request or because it was time.
+    /// How many times it has synced the log, on request or because `sync_within` had passed.
     pub syncs: u64,
     /// The size of the database and of its log.
     pub bytes: u64,
-    /// Whether a sync has failed, so that nothing is taken any more.
+    /// Whether a sync has failed; the journal then refuses all writes.
     pub failed: bool,
     /// Whether the disk is full.
     pub full: bool,
-    /// Whether marks are kept outside the database.
+    /// Whether the marks outside the database are in use.
     pub marked: bool,
 }

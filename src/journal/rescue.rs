@@ -1,7 +1,7 @@
-//! A database that cannot be read: it is set aside, and the journal goes on with what was salvaged.
+//! Replacement of a corrupt database: it is set aside, and the journal continues with what was salvaged.
 //!
-//! That happens when a journal is opened, and in the middle of a life when damage is met. Every history is then compared
-//! with its mark, so that nothing which the salvage did not find is missing without a word.
+//! This happens when a journal is opened, and at run time when corruption is found. Every history is then compared
+//! with its mark, so that everything the salvage did not recover is reported.
 
 use std::sync::atomic::Ordering;
 
@@ -22,7 +22,7 @@ use super::writer::Writer;
 use super::{DATABASE, Journal, LOG, MARKS, present};
 use crate::kernel::id::{Seq, SessionId};
 
-/// Opens the database and begins a life in it; in a salvaged one if there is no other way.
+/// Opens the database and recovers its state; replaces it by a salvaged one if it is damaged.
 pub(super) fn open(ground: &Ground, options: &Options) -> Result<(Connection, Begun), OpenError> {
     let marks = peek(ground)?;
     let outside = |work: &dyn Fn(&Outside<'_>) -> Result<Option<Report>, OpenError>| {
@@ -35,7 +35,7 @@ pub(super) fn open(ground: &Ground, options: &Options) -> Result<(Connection, Be
     });
     match begun {
         Err(error) if resumed.is_none() && is_damage(&error, &marks) => {
-            tracing::error!(%error, "the database cannot be used");
+            tracing::error!(%error, "the database is damaged; salvaging it");
             let seconds = present().0 / 1000;
             outside(&|outside| salvage::rebuild(ground, options, outside, seconds).map(Some))?;
             let connection = schema::open(&ground.path(DATABASE), ground.layer.as_deref(), options)?;
@@ -46,7 +46,7 @@ pub(super) fn open(ground: &Ground, options: &Options) -> Result<(Connection, Be
     }
 }
 
-/// Writes down what a salvage could not bring back, for every session.
+/// Records for every session what a salvage did not recover.
 fn write_down(
     connection: &Connection,
     marks: &Marks,
@@ -55,7 +55,7 @@ fn write_down(
 ) -> Result<(), CommitError> {
     let at = present();
     let detail = format!(
-        "the database could not be read and was set aside as {}; {} sessions and {} blocks were brought back",
+        "the database could not be read and was set aside as {}; {} sessions and {} blocks were recovered",
         report.set_aside.display(),
         report.sessions,
         report.blocks
@@ -76,17 +76,17 @@ fn write_down(
             Ok(Some(plan)) => drop(plan.carry_out(connection, &id, options.lost_line, at)?),
             Ok(None) => {}
             Err(ReadError::NoSuchSession { .. }) => {
-                let detail = "nothing of the session could be brought back".to_owned();
+                let detail = "nothing of the session could be recovered".to_owned();
                 mend::note(connection, &found(session, seq, "session", detail))?;
                 if let Err(error) = marks.bury(key) {
-                    tracing::warn!(%error, "a mark cannot be written");
+                    tracing::warn!(%error, "cannot retire the mark of a lost session");
                 }
             }
-            Err(error) => tracing::error!(session = %id, %error, "a salvaged history cannot be looked at"),
+            Err(error) => tracing::error!(session = %id, %error, "cannot check a salvaged history"),
         }
     }
     for id in without_mark(connection, marks)? {
-        // Nothing says how far it reached, so that it may be shorter than it was.
+        // No mark says how far the history reached, so it may be shorter than it was.
         if let Ok(Some(plan)) = mend::plan(connection, &id, marks, Trust::Nothing) {
             plan.carry_out(connection, &id, options.lost_line, at)?;
         }
@@ -108,14 +108,14 @@ fn without_mark(connection: &Connection, marks: &Marks) -> rusqlite::Result<Vec<
 }
 
 impl Journal {
-    /// Replaces a database that cannot be read, unless somebody else has done so since `generation`.
+    /// Replaces a corrupt database, unless that was done since `generation`.
     pub(super) async fn rescue(&self, generation: u64) -> Result<(), ReadError> {
         let (reply, answer) = oneshot::channel();
         self.send(Task::Rescue { generation, reply });
         answer.await.unwrap_or(Err(CommitError::Closed)).map_err(ReadError::Mend)
     }
 
-    /// Reads, and once more from a salvaged database if that one is broken.
+    /// Runs a read, and repeats it on a salvaged database if the current one is corrupt.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         job: impl Fn(&Connection) -> Result<T, ReadError> + Clone + Send + 'static,
@@ -123,7 +123,7 @@ impl Journal {
         let generation = self.shared.readers.generation();
         match self.shared.readers.run(job.clone()).await {
             Err(error) if error.is_corrupt() => {
-                tracing::error!(%error, "the database is broken");
+                tracing::error!(%error, "the database is corrupt; replacing it");
                 self.rescue(generation).await?;
                 self.shared.readers.run(job).await
             }
@@ -133,7 +133,7 @@ impl Journal {
 }
 
 impl Writer {
-    /// Sets the database aside and goes on with what can be salvaged; `generation` is the one that was found broken.
+    /// Sets the database aside and continues with what can be salvaged; `generation` is the corrupt one.
     pub(super) fn rescue(&mut self, generation: u64) -> Result<(), CommitError> {
         if self.generation.load(Ordering::Acquire) != generation {
             return Ok(());
@@ -141,11 +141,11 @@ impl Writer {
         if self.failed() {
             return Err(CommitError::StorageFailed);
         }
-        // Whatever was answered stands in the marks before it is looked for.
+        // The marks must cover everything that was acknowledged before the salvage uses them.
         self.sync_log()?;
         let replaced = self.replace_database();
         if let Err(error) = replaced {
-            tracing::error!(%error, "the database cannot be salvaged; nothing is taken until a restart");
+            tracing::error!(%error, "cannot salvage the database; all writes are refused until the daemon is restarted");
             self.fail_for_good();
             return Err(CommitError::StorageFailed);
         }
@@ -153,7 +153,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Replaces the database if an error says that it is broken; returns whether that was done.
+    /// Replaces the database if an error reports corruption; returns whether it was replaced.
     pub(super) fn rescued(&mut self, error: &CommitError) -> bool {
         error.is_corrupt() && self.rescue(self.generation.load(Ordering::Acquire)).is_ok()
     }
@@ -164,7 +164,7 @@ impl Writer {
         let nothing = Connection::open_in_memory().map_err(&failed)?;
         let broken = std::mem::replace(&mut self.connection, nothing);
         broken.flush_prepared_statement_cache();
-        // What is in the log is looked at where it is.
+        // The salvage reads the log itself, so closing must not checkpoint it.
         broken.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(&failed)?;
         drop(broken);
         let (ground, options) = (&self.ground, &self.options);
@@ -179,7 +179,7 @@ impl Writer {
     }
 }
 
-/// Reads the marks without beginning a life.
+/// Reads the marks without beginning an epoch.
 fn peek(ground: &Ground) -> Result<Marks, OpenError> {
     let path = ground.path(MARKS);
     let file = (ground.open)(&path).map_err(OpenError::io("open", &path))?;
@@ -193,7 +193,7 @@ fn opened(ground: &Ground, options: &Options, marks: &Marks) -> Result<Connectio
         return Err(OpenError::Emptied { path });
     }
     let connection = schema::open(&path, ground.layer.as_deref(), options)?;
-    // Every tree is touched at its root, so that a broken one is found now rather than by somebody who waits.
+    // Reads the root of every B-tree, so that a corrupt one is found here rather than by a later request.
     connection
         .query_row(
             "SELECT (SELECT count(*) FROM (SELECT 1 FROM session LIMIT 1)), (SELECT count(*) FROM (SELECT 1 FROM block LIMIT 1)),
@@ -206,12 +206,12 @@ fn opened(ground: &Ground, options: &Options, marks: &Marks) -> Result<Connectio
     Ok(connection)
 }
 
-/// Tells damage from a database that is not ours to touch or cannot be reached for the moment.
+/// Distinguishes damage from a database of another program and from a temporary failure.
 fn is_damage(error: &OpenError, marks: &Marks) -> bool {
     let ours = marks.schema_before();
     match error {
         OpenError::Unreadable { .. } | OpenError::Emptied { .. } => true,
-        // Marks of ours stand beside it, and one bit is all that tells it from one of ours.
+        // There are marks of this journal, and the value differs from ours in one bit.
         OpenError::Foreign { owner, .. } => ours.is_some() && is_flipped(*owner, schema::OWNER),
         OpenError::Newer { found, .. } => ours.is_some_and(|ours| is_flipped(*found, ours)),
         OpenError::Sqlite { source, .. } => {
@@ -222,7 +222,7 @@ fn is_damage(error: &OpenError, marks: &Marks) -> bool {
     }
 }
 
-/// Tells whether one changed bit makes one number of the other: a newer program's number differs by more.
+/// Returns whether two numbers differ in exactly one bit; the number of a newer program differs in more.
 const fn is_flipped(one: i64, other: i64) -> bool {
     (one ^ other).count_ones() == 1
 }
@@ -233,7 +233,7 @@ fn with_outside<T>(
     work: &dyn Fn(&Outside<'_>) -> Result<T, OpenError>,
 ) -> Result<T, OpenError> {
     let names = |key| match marks.read(key) {
-        // A name that fills its slot may have been cut.
+        // A name that fills its slot may have been truncated.
         Ok(Some(Mark::Reaches { session, .. })) if !marks::may_be_cut(&session) => {
             Some(SessionId::from(session))
         }

@@ -1,12 +1,12 @@
-//! Numbers between Rust, which has unsigned ones, and SQLite, which has not.
+//! Conversion between Rust's unsigned integers and SQLite's signed ones.
 //!
-//! Reading is lenient: a number that cannot have been written becomes another one, and the seal finds it.
+//! Reading is lenient: a number that cannot have been written is clamped, and the seal detects it.
 
 use rusqlite::Row;
 
 use super::check::Numbers;
 
-/// Reads the numbers of a block and its seal from the first six columns of a row.
+/// Reads the header of a block and its seal from the first six columns of a row.
 pub(super) fn numbers(row: &Row<'_>) -> rusqlite::Result<(Numbers, u32)> {
     let numbers = Numbers {
         first: unsigned(row.get(0)?),
@@ -18,17 +18,17 @@ pub(super) fn numbers(row: &Row<'_>) -> rusqlite::Result<(Numbers, u32)> {
     Ok((numbers, short(row.get(5)?)))
 }
 
-/// Reads a number; those below zero become zero.
+/// Reads a number; negative values become zero.
 pub(super) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-/// Reads a number of 32 bits; those outside become the highest.
+/// Reads a 32-bit number; values out of range become the maximum.
 pub(super) fn short(number: i64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// Spells a number to compare with: what is too large lies beyond all that is stored.
+/// Converts a number for a comparison; a number that is too large sorts after all stored ones.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,6 +1,6 @@
-//! The tables, and how an older database becomes one of today.
+//! The tables, and the migrations from older schemas.
 //!
-//! `user_version` is a thousand times the major number plus the minor one. A newer minor schema only adds what this
+//! `user_version` is 1000 times the major number plus the minor one. A newer minor schema only adds what this
 //! program may ignore, so it is opened; a newer major one is refused before anything is written.
 
 use std::path::Path;
@@ -12,14 +12,14 @@ use super::error::OpenError;
 use super::files;
 use super::record::Options;
 
-/// Opens the database for the writer and brings it to the newest schema.
+/// Opens the database for the writer and migrates it to the newest schema.
 pub(super) fn open(path: &Path, layer: Option<&str>, options: &Options) -> Result<Connection, OpenError> {
     let failed = OpenError::sqlite(path);
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = files::connect(path, flags, layer).map_err(&failed)?;
     connection.busy_timeout(options.busy_timeout).map_err(&failed)?;
-    // Closing the last connection moves the log into the database: not before it is known to be ours.
+    // Closing the last connection would checkpoint the log: prevent that until the database is known to be ours.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(&failed)?;
     let found = number(&connection, "user_version").map_err(&failed)?;
     let owner = number(&connection, "application_id").map_err(&failed)?;
@@ -33,10 +33,10 @@ pub(super) fn open(path: &Path, layer: Option<&str>, options: &Options) -> Resul
     }
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(&failed)?;
     if fresh {
-        // It can be chosen only before there are tables: room that is given back can leave the file bit by bit.
+        // It can be chosen only before there are tables: incremental vacuum returns free pages in slices.
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(&failed)?;
     }
-    // Creation and migration are rare and must not be lost: SQLite syncs each of their steps.
+    // Creation and migration are rare and must not be lost, so SQLite syncs each step.
     connection.pragma_update(None, "synchronous", "FULL").map_err(&failed)?;
     let mode = switch_to_log(&connection).map_err(&failed)?;
     if !mode.eq_ignore_ascii_case("wal") {
@@ -47,10 +47,10 @@ pub(super) fn open(path: &Path, layer: Option<&str>, options: &Options) -> Resul
     Ok(connection)
 }
 
-/// Asks for a write-ahead log and returns the mode that the database is in.
+/// Enables the write-ahead log and returns the resulting journal mode.
 ///
-/// The change is committed when the statement ends and not with its row, so that it is stepped to its end: an error
-/// there is the only sign that the database is still in the mode before.
+/// The change is committed when the statement ends and not with its row, so the statement is stepped to its end:
+/// an error there is the only sign that the mode has not changed.
 fn switch_to_log(connection: &Connection) -> rusqlite::Result<String> {
     let mut statement = connection.prepare("PRAGMA journal_mode = WAL")?;
     let mut rows = statement.query([])?;
@@ -59,7 +59,7 @@ fn switch_to_log(connection: &Connection) -> rusqlite::Result<String> {
     mode
 }
 
-/// Returns how many sessions are stored, from a row that is kept up to date.
+/// Returns how many sessions are stored, from a counter row.
 pub(super) fn sessions(connection: &Connection) -> rusqlite::Result<u64> {
     let count: i64 = connection.query_row("SELECT sessions FROM tally", [], |row| row.get(0))?;
     Ok(u64::try_from(count).unwrap_or(0))
@@ -71,7 +71,7 @@ fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
             continue;
         }
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // Another process may have been quicker.
+        // Another process may have migrated first.
         if number(&transaction, "user_version")? < *version {
             transaction.execute_batch(statements)?;
             transaction.pragma_update(None, "application_id", OWNER)?;
@@ -84,15 +84,16 @@ fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
 
 fn tune(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "NORMAL")?;
-    // The writer asks for checkpoints itself; the log keeps its length, as a sync is cheaper when the file does not grow.
+    // The writer requests checkpoints itself. The log keeps its length, because a sync is cheaper when the file
+    // does not grow.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", LOG_LIMIT)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    // What a row said before it was changed would else outlive the row; pages that are freed whole are seen to by who erases.
+    // Overwrites the old content of changed rows. Deletion sets a stricter mode that also overwrites freed pages.
     connection.pragma_update(None, "secure_delete", "FAST")?;
     connection.pragma_update(None, "cache_size", -4096)?;
     connection.set_prepared_statement_cache_capacity(40);
-    // A plan must not depend on the values of its parameters: SQLite would make it anew for every batch.
+    // The query plan must not depend on parameter values: SQLite would prepare it again for every batch.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
 }
@@ -101,16 +102,16 @@ fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, pragma, |row| row.get(0))
 }
 
-/// Says whose database it is: `push` in ASCII.
+/// The application id: `push` in ASCII.
 pub(super) const OWNER: i64 = 0x7075_7368;
-/// What a major number counts in `user_version`.
+/// The factor of the major number in `user_version`.
 const MAJOR: i64 = 1000;
-/// The schema which this program writes.
+/// The schema that this program writes.
 pub(super) const NEWEST: i64 = 1002;
-/// How long the log may stay after its content has been moved into the database.
+/// The maximum length of the log after its content has been checkpointed.
 const LOG_LIMIT: i64 = 16 * 1024 * 1024;
 
-/// Every step from an empty database, in order; a released step never changes.
+/// Every step from an empty database, in order. A released step never changes.
 const MIGRATIONS: &[(i64, &str)] = &[(1000, FIRST), (1001, LOSSES), (1002, COMMANDS)];
 
 const FIRST: &str = "CREATE TABLE session (
@@ -154,7 +155,7 @@ const FIRST: &str = "CREATE TABLE session (
     ) STRICT;
     INSERT INTO tally VALUES (1, 0);";
 
-/// What was lost and is known to be, and what is on its way out.
+/// Recorded losses, uncertain epochs, blocks set aside, and sessions that are being deleted.
 const LOSSES: &str = "ALTER TABLE session ADD COLUMN life INTEGER NOT NULL DEFAULT 0;
     CREATE INDEX block_splice ON block (session, first) WHERE count = 0;
     CREATE TABLE unsure (
@@ -186,7 +187,7 @@ const LOSSES: &str = "ALTER TABLE session ADD COLUMN life INTEGER NOT NULL DEFAU
         session INTEGER PRIMARY KEY
     ) STRICT;";
 
-/// Who sent which command, and what came of it. The trigger holds also for a program that does not know the table.
+/// Admitted commands and their outcomes. The trigger also works for a program that does not know the table.
 const COMMANDS: &str = "CREATE TABLE command (
         row INTEGER PRIMARY KEY,
         id TEXT,

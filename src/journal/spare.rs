@@ -1,29 +1,29 @@
-//! Room that is kept from use, so that a run can be ended and a question denied when the disk is full.
+//! The disk reserve: preallocated space, so that runs can be ended and approvals denied when the disk is full.
 
 use std::io;
 
 use super::files::RawFile;
 
-/// A file whose only use is its size.
+/// A file that only occupies space.
 pub(super) struct Spare {
     file: Option<Box<dyn RawFile>>,
     whole: u64,
 }
 
 impl Spare {
-    /// Takes the spare room up as it is.
+    /// Creates a reserve on an existing file, without changing it.
     pub(super) const fn new(file: Option<Box<dyn RawFile>>, whole: u64) -> Self {
         Self { file, whole }
     }
 
-    /// Gives half of what is left away; returns whether there was any.
+    /// Frees half of the remaining reserve; returns whether there was any.
     pub(super) fn spend(&self) -> bool {
         let Some(file) = &self.file else { return false };
         let left = file.len().unwrap_or(0);
         left > 0 && file.set_len(if left < LEAST { 0 } else { left / 2 }).is_ok()
     }
 
-    /// Tells whether there is room again, and fills up what was given away.
+    /// Refills the reserve; fails if there is not enough space.
     pub(super) fn fill(&self) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let had = file.len()?;
@@ -33,7 +33,7 @@ impl Spare {
         self.extend(file.as_ref(), had.min(self.whole), self.whole)
     }
 
-    /// Tells whether there is room beyond the spare one.
+    /// Checks whether there is free space besides the full reserve.
     pub(super) fn probe(&self) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         self.fill()?;
@@ -42,7 +42,7 @@ impl Spare {
         probed
     }
 
-    /// Writes real bytes, as room that is only promised is of no use; puts the length back if there is no room.
+    /// Writes real bytes, because a sparse file reserves nothing. Restores the length if there is no space.
     fn extend(&self, file: &dyn RawFile, from: u64, to: u64) -> io::Result<()> {
         let chunk = vec![0; CHUNK];
         let mut at = from;
@@ -54,7 +54,7 @@ impl Spare {
             }
             at += length as u64;
         }
-        // A file system that puts allocation off says only here that there is no room.
+        // A file system with delayed allocation reports a full disk only here.
         file.sync().inspect_err(|_| {
             let _ = file.set_len(from);
         })
@@ -62,7 +62,7 @@ impl Spare {
 }
 
 const CHUNK: usize = 64 * 1024;
-/// What must be free beyond the spare room before the disk counts as usable again.
+/// How much space must be free besides the reserve before the disk counts as usable again.
 const PROBE: u64 = 512 * 1024;
-/// Below this the rest is given away at once.
+/// Below this size the whole remainder is freed at once.
 const LEAST: u64 = 128 * 1024;

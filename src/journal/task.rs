@@ -1,4 +1,4 @@
-//! What the writer can be asked to do, and how each is refused.
+//! The tasks of the writer, and how each is refused.
 
 use tokio::sync::oneshot;
 
@@ -10,14 +10,14 @@ use super::record::{Batch, Loss};
 use crate::kernel::id::SessionId;
 use crate::kernel::time::Now;
 
-/// Where the answer to a batch goes.
+/// Receives the result of a batch.
 pub(super) type Reply = oneshot::Sender<Result<(), CommitError>>;
 
-/// What the writer is asked to do.
+/// A request to the writer.
 pub(super) enum Task {
     Commit(Box<Batch>, Reply),
     KeepCommands(Keeping),
-    /// Something has gathered that nobody waits for.
+    /// Deferred writes are waiting that no caller waits for.
     WriteBehind,
     Chore(Box<dyn Chore>),
     Mend {
@@ -37,7 +37,7 @@ pub(super) enum Task {
     Close(Reply),
 }
 
-/// Answers somebody whose task is not taken.
+/// Answers the caller of a task that is not accepted.
 pub(super) fn refuse(task: Task, error: CommitError) {
     match task {
         Task::Commit(_, reply) | Task::Rescue { reply, .. } | Task::Close(reply) => {

@@ -1,13 +1,13 @@
-//! Files of the journal on Unix: who may read them, and when a name is durable.
+//! The journal's files on Unix: permissions, and syncing of directories.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// Makes sure that `path` is a file which its owner alone may open; SQLite gives the log the same mode.
+/// Ensures that `path` is a regular file that only its owner may open; SQLite gives the log the same mode.
 ///
-/// An existing file is not opened, as closing it would drop the locks that this process may hold on it.
+/// An existing file is not opened, because closing it would drop the POSIX locks that this process may hold on it.
 pub(super) fn prepare(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if !found.is_file() => Err(io::Error::other("not a regular file")),
@@ -22,22 +22,22 @@ pub(super) fn prepare(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes the names in `dir` durable.
+/// Syncs the entries of `dir`.
 pub(super) fn sync_directory(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// Opens a file for its owner alone, and makes it when it is not there.
+/// Opens a file that only its owner may access, and creates it if it does not exist.
 pub(super) fn private_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-/// Reads at a position, without moving another.
+/// Reads at a position, without moving the file offset.
 pub(super) fn read_at(file: &File, at: u64, into: &mut [u8]) -> io::Result<usize> {
     file.read_at(into, at)
 }
 
-/// Writes at a position, without moving another.
+/// Writes at a position, without moving the file offset.
 pub(super) fn write_at(file: &File, at: u64, bytes: &[u8]) -> io::Result<usize> {
     file.write_at(bytes, at)
 }

@@ -1,4 +1,5 @@
-//! What the writer does between the batches: removals, chores, the log's length, room on the disk, and the size of the file.
+//! Maintenance between the batches: deletions, background jobs, WAL checkpoints, free space, and the size of the
+//! file.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::writer::Writer;
 use crate::kernel::id::SessionId;
 
 impl Writer {
-    /// Makes a session disappear; its rows are removed bit by bit.
+    /// Deletes a session; a background job removes its rows in slices.
     pub(super) fn delete(&mut self, session: &SessionId, reply: oneshot::Sender<Result<(), MergeError>>) {
         let doomed = if self.failed() { Err(CommitError::StorageFailed) } else { self.doom(session) };
         match doomed {
@@ -34,7 +35,7 @@ impl Writer {
         let key = self.in_transaction(|connection, _| erase::doom(connection, session));
         self.erase_carefully(false);
         let key = match key {
-            // Its mark is buried, so that a salvage has left it out.
+            // Its mark is retired, so the salvage has left the session out.
             Err(error) if self.rescued(&error) => return Err(Conflict::NoSuchSession.into()),
             outcome => outcome.inspect_err(|error| self.note(error))?,
         };
@@ -43,7 +44,7 @@ impl Writer {
         Ok(key)
     }
 
-    /// Takes a chore on; on a full disk only what frees room is worth waiting for.
+    /// Queues a job. On a full disk only a job that frees space is accepted.
     pub(super) fn add_chore(&mut self, chore: Box<dyn Chore>) {
         if self.is_full() && !chore.erases() {
             return chore.end(Err(MergeError::Commit(CommitError::Full)));
@@ -51,12 +52,12 @@ impl Writer {
         self.chores.add(chore);
     }
 
-    /// Tells whether there is a chore that can be gone on with: on a full disk they wait for room.
+    /// Returns whether a job can run. On a full disk jobs wait for free space.
     pub(super) fn has_chores(&self) -> bool {
         !self.chores.is_empty() && !self.is_full()
     }
 
-    /// Does a slice of the next chore.
+    /// Runs a slice of the next job.
     pub(super) fn do_slice(&mut self) {
         if self.is_full() && !self.failed() {
             return;
@@ -76,10 +77,10 @@ impl Writer {
         self.tidiness.loose = true;
         match outcome {
             Ok(Progress::More) => self.chores.add(chore),
-            // Whoever asked for it may look for the bytes as soon as it is answered.
+            // The caller may search the files for the bytes as soon as it gets the reply.
             Ok(Progress::Done) if chore.erases() && !self.empty_log() => self.chores.add(chore),
             Ok(Progress::Done) => chore.end(Ok(())),
-            // What was begun to be erased is erased when there is room again.
+            // A started erasure continues when there is free space again.
             Err(MergeError::Commit(CommitError::Full)) if chore.erases() => {
                 self.became_full();
                 self.chores.add(chore);
@@ -94,9 +95,9 @@ impl Writer {
         }
     }
 
-    /// Moves the log into the database when it has grown long enough.
+    /// Checkpoints the log into the database when it has grown long enough.
     pub(super) fn shorten_log(&mut self) {
-        // On a full disk it would fail again and again.
+        // On a full disk it would fail each time.
         if self.failed() || self.is_full() {
             return;
         }
@@ -105,25 +106,25 @@ impl Writer {
             if length.saturating_sub(moved) >= limit {
                 self.checkpoint("PASSIVE")?;
             } else if length >= limit.saturating_mul(4) {
-                // Readers follow each other so closely that the log never begins anew: wait for a gap between them.
+                // Overlapping readers keep the log from restarting: wait for a moment without readers.
                 self.patiently(|writer| writer.checkpoint("RESTART"))?;
             }
             Ok(())
         });
-        self.mind("the log cannot be moved into the database", outcome);
+        self.mind("cannot checkpoint the log", outcome);
     }
 
-    /// Runs a checkpoint and returns how many pages are in the log and how many of them are in the database as well.
+    /// Runs a WAL checkpoint. Returns how many pages the log has, and how many of them are checkpointed.
     pub(super) fn checkpoint(&self, mode: &str) -> rusqlite::Result<(i64, i64)> {
         self.connection
             .prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?
             .query_row([], |row| Ok((row.get(1)?, row.get(2)?)))
     }
 
-    /// Asks a full disk whether there is room again.
+    /// Probes whether a full disk has free space again.
     pub(super) fn look_for_room(&self) {
         if self.is_full() && self.spare.probe().is_ok() {
-            tracing::info!("there is room on the disk again");
+            tracing::info!("the disk has free space again");
             self.counters.full.send_replace(false);
         }
     }
@@ -134,17 +135,17 @@ impl Writer {
 
     pub(super) fn became_full(&self) {
         if !self.counters.full.send_replace(true) {
-            tracing::error!("the disk is full; nothing new is taken until there is room");
+            tracing::error!("the disk is full; new work is refused until there is free space");
         }
     }
 
-    /// Tells whether something remains to be done to the files.
+    /// Returns whether the files need maintenance.
     pub(super) fn is_untidy(&self) -> bool {
         let tidiness = &self.tidiness;
         !self.failed() && !self.is_full() && (!tidiness.spare_seen_to || tidiness.loose)
     }
 
-    /// Does one thing to the files, as nothing else is to be done.
+    /// Runs one maintenance step on the files; called when no job is waiting.
     fn tidy(&mut self) {
         if !self.is_untidy() {
             return;
@@ -152,23 +153,23 @@ impl Writer {
         if !self.tidiness.spare_seen_to {
             self.tidiness.spare_seen_to = true;
             if let Err(error) = self.spare.fill() {
-                tracing::warn!(%error, "no room can be kept for a full disk");
+                tracing::warn!(%error, "cannot fill the disk reserve");
             }
             return;
         }
         match unused_pages(&self.connection) {
             Ok(free) if free > LOOSE_PAGES => {
                 let outcome = self.in_transaction(|connection, _| give_back(connection));
-                // A database from before room could be given back keeps it for later use.
+                // A database created without incremental vacuum keeps its free pages for later use.
                 let still = unused_pages(&self.connection);
                 self.tidiness.loose = outcome.is_ok() && still.is_ok_and(|still| still < free);
-                self.mind("room cannot be given back", outcome);
+                self.mind("cannot return unused pages to the file system", outcome);
             }
             Ok(_) | Err(_) => self.tidiness.loose = false,
         }
     }
 
-    /// Leaves nothing in the log that was erased from the database; returns false if that is worth another try.
+    /// Truncates the log if it holds erased data. Returns false if the attempt should be repeated.
     fn empty_log(&mut self) -> bool {
         if !self.tidiness.log_holds_erased || self.sync_log().is_err() {
             return true;
@@ -176,28 +177,30 @@ impl Writer {
         let emptied = match self.patiently(|writer| writer.checkpoint("TRUNCATE")) {
             Ok((length, _)) => length == 0,
             Err(error) => {
-                self.mind("the log still holds what was erased", Err(error));
+                self.mind("cannot truncate the log, which still holds erased data", Err(error));
                 return true;
             }
         };
         self.tidiness.log_tries = if emptied { 0 } else { self.tidiness.log_tries + 1 };
         if self.tidiness.log_tries >= LOG_TRIES {
             self.tidiness.log_tries = 0;
-            tracing::warn!("the log is read without a pause, and holds what was erased for a while");
+            tracing::warn!(
+                "readers prevented the log from being truncated; it holds erased data until the next checkpoint"
+            );
             return true;
         }
         self.tidiness.log_holds_erased = !emptied;
         emptied
     }
 
-    /// Has pages that are freed overwritten, too.
+    /// Sets whether SQLite also overwrites freed pages.
     pub(super) fn erase_carefully(&self, carefully: bool) {
         let what = if carefully { "ON" } else { "FAST" };
         let outcome = self.connection.pragma_update(None, "secure_delete", what);
-        self.mind("freed bytes cannot be overwritten", outcome);
+        self.mind("cannot change the secure_delete setting", outcome);
     }
 
-    /// Waits a moment for readers, which read in short transactions.
+    /// Runs `work` with a longer busy timeout; readers use short transactions.
     fn patiently<T>(&self, work: impl FnOnce(&Self) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
         self.connection.busy_timeout(READERS_WAIT)?;
         let outcome = work(self);
@@ -205,7 +208,7 @@ impl Writer {
         outcome
     }
 
-    /// Says that upkeep failed; only a failed sync has consequences.
+    /// Logs a failed maintenance step; only a failed sync has further consequences.
     fn mind(&self, what: &'static str, outcome: rusqlite::Result<()>) {
         if let Err(error) = outcome {
             let error = CommitError::from(error);
@@ -215,12 +218,12 @@ impl Writer {
     }
 }
 
-/// Returns how many pages of the file hold nothing.
+/// Returns how many pages of the file are unused.
 pub(super) fn unused_pages(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "freelist_count", |row| row.get(0))
 }
 
-/// Cuts unused pages off the end of the file, after moving used ones forward.
+/// Truncates unused pages from the end of the file, after moving used ones forward.
 pub(super) fn give_back(connection: &Connection) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(&format!("PRAGMA incremental_vacuum({VACUUM_PAGES})"))?;
     let mut pages = statement.query([])?;
@@ -228,11 +231,11 @@ pub(super) fn give_back(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// How long the log's restart may wait for readers.
+/// How long a WAL checkpoint may wait for readers.
 const READERS_WAIT: Duration = Duration::from_millis(50);
-/// How often the log is tried to be emptied while somebody reads it.
+/// How many times truncating the log is attempted while readers hold it.
 const LOG_TRIES: u32 = 20;
-/// How many pages may lie unused in the file, for the next events.
+/// How many unused pages the file may keep for the next events.
 const LOOSE_PAGES: i64 = 1_024;
-/// How many pages are given back in one slice.
+/// How many pages one slice returns to the file system.
 const VACUUM_PAGES: i64 = 128;

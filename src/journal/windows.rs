@@ -1,11 +1,11 @@
-//! Files of the journal on Windows: the state directory's access list is what guards them.
+//! The journal's files on Windows, protected by the access control list of the state directory.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::windows::fs::FileExt;
 use std::path::Path;
 
-/// Makes sure that `path` is a file; it inherits its access list from the state directory.
+/// Ensures that `path` is a regular file; it inherits its access control list from the state directory.
 pub(super) fn prepare(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if !found.is_file() => Err(io::Error::other("not a regular file")),
@@ -17,12 +17,12 @@ pub(super) fn prepare(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Does nothing: NTFS journals names by itself and has no call to sync a directory.
+/// Does nothing: NTFS journals directory changes and offers no call to sync a directory.
 pub(super) fn sync_directory(_dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a file, and makes it when it is not there.
+/// Opens a file, and creates it if it does not exist.
 pub(super) fn private_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
 }

@@ -1,7 +1,7 @@
-//! The one thread that writes: it gathers batches, commits them together, syncs, and answers.
+//! The writer thread: collects batches, commits them together, syncs, and replies.
 //!
-//! It sleeps without a timer when nothing is unsynced, and it decides nothing: what it is handed is applied in order,
-//! or refused with the reason.
+//! It waits without a timeout when nothing is unsynced. It makes no decisions: each task is applied in order or
+//! refused with the reason.
 
 use std::io;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use super::task::{Reply, Task, refuse};
 use crate::kernel::id::SessionId;
 use crate::kernel::time::Now;
 
-/// What the writer has done, for whoever asks.
+/// The writer's counters.
 #[derive(Default)]
 pub(super) struct Counters {
     pub(super) sessions: AtomicU64,
@@ -36,7 +36,7 @@ pub(super) struct Counters {
     pub(super) commits: AtomicU64,
     pub(super) syncs: AtomicU64,
     pub(super) failed: AtomicBool,
-    /// Whether the disk is full; whoever waits for room is woken.
+    /// Whether the disk is full. Waiters for free space subscribe to it.
     pub(super) full: watch::Sender<bool>,
 }
 
@@ -46,7 +46,7 @@ impl Counters {
     }
 }
 
-/// The state of the writer's thread.
+/// The state of the writer thread.
 pub(super) struct Writer {
     pub(super) ground: Ground,
     /// Counts how often the database was replaced.
@@ -66,16 +66,16 @@ pub(super) struct Writer {
     pub(super) tidiness: Tidiness,
 }
 
-/// What remains to be done to the files when there is nothing else to do.
+/// Pending work on the files, done when the writer is idle.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Tidiness {
-    /// Whether the spare room has been seen to in this life.
+    /// Whether the disk reserve has been checked in this epoch.
     pub(super) spare_seen_to: bool,
-    /// Whether something was erased that the log still holds.
+    /// Whether the log still holds erased data.
     pub(super) log_holds_erased: bool,
-    /// How often it was tried in vain to empty the log.
+    /// How many attempts to truncate the log have failed.
     pub(super) log_tries: u32,
-    /// Whether the file may be larger than it needs to be.
+    /// Whether the database file may have unused pages to return.
     pub(super) loose: bool,
 }
 
@@ -86,7 +86,7 @@ enum Wake {
 }
 
 impl Writer {
-    /// Works until it is told to close or nobody is left who could ask.
+    /// Processes tasks until [`Task::Close`] arrives or all senders are gone.
     pub(super) fn run(mut self, inbox: Receiver<Task>) {
         let closing = loop {
             match self.wait(&inbox) {
@@ -135,7 +135,8 @@ impl Writer {
         }
     }
 
-    /// Gathers what waits behind `task` and commits it; returns whom to answer if closing was among it.
+    /// Collects the tasks queued behind `task` and commits them. Returns the reply of a close request, if there
+    /// was one.
     fn take(&mut self, task: Task, inbox: &Receiver<Task>) -> Option<Reply> {
         let (mut group, mut commands) = (Vec::new(), Vec::new());
         let mut bytes = 0_usize;
@@ -153,7 +154,8 @@ impl Writer {
                 }
                 Task::WriteBehind => self.gather(),
                 Task::Chore(chore) => self.add_chore(chore),
-                // Neither looks at what the group changes before it is committed: both begin with a transaction of their own.
+                // Repair, replacement and deletion run in their own transactions, so the collected group is
+                // committed first.
                 Task::Mend { session, plan, at, reply } => {
                     self.commit_all(std::mem::take(&mut group), std::mem::take(&mut commands));
                     let _ = reply.send(self.mend(&session, &plan, at));
@@ -177,7 +179,7 @@ impl Writer {
         closing
     }
 
-    /// Commits both; what waits for a sync waits for one.
+    /// Commits batches and commands; all that need a sync share one.
     fn commit_all(&mut self, group: Vec<(Box<Batch>, Reply)>, commands: Vec<Keeping>) {
         let waiting = self.write_commands(commands);
         self.commit(group);
@@ -200,13 +202,13 @@ impl Writer {
             Err(error) => {
                 self.note(&error);
                 refuse_group(group, &error);
-                // Those who were refused begin again from what is salvaged.
+                // The refused callers reload their sessions from the salvaged database.
                 self.rescued(&error);
             }
         }
     }
 
-    /// The disk is full: what is urgent is kept in the spare room, and the rest is refused.
+    /// Handles a full disk: commits urgent batches with space from the disk reserve, and refuses the others.
     fn make_do(&mut self, group: Vec<(Box<Batch>, Reply)>) {
         self.became_full();
         let (urgent, others): (Vec<_>, Vec<_>) = group.into_iter().partition(|(batch, _)| batch.urgent);
@@ -226,7 +228,7 @@ impl Writer {
         refuse_group(urgent, &CommitError::Full);
     }
 
-    /// Answers a committed group, each batch when it is as durable as it asked to be.
+    /// Replies to a committed group, each batch when it has reached its requested durability.
     fn answer(&mut self, group: Vec<(Box<Batch>, Reply)>, results: Vec<Applied>) {
         let mut waiting = Vec::new();
         let broken = results
@@ -257,7 +259,7 @@ impl Writer {
         }
     }
 
-    /// Applies a group in one transaction; an error concerns all of it, a result inside concerns one batch.
+    /// Applies a group in one transaction. An outer error concerns the whole group, an inner result one batch.
     fn transact(&mut self, group: &[(Box<Batch>, Reply)]) -> Result<Vec<Applied>, CommitError> {
         if group.iter().all(|(batch, _)| batch.is_empty()) {
             return Ok(group.iter().map(|_| Ok(None)).collect());
@@ -267,7 +269,7 @@ impl Writer {
         })
     }
 
-    /// Makes a damaged history honest, and durably so.
+    /// Repairs a damaged history and syncs the result.
     fn mend(&mut self, session: &SessionId, plan: &Plan, at: Now) -> Result<Vec<Loss>, CommitError> {
         if self.failed() {
             return Err(CommitError::StorageFailed);
@@ -285,7 +287,7 @@ impl Writer {
         Ok(losses)
     }
 
-    /// Runs `work` in a transaction of its own and commits it, or leaves nothing behind.
+    /// Runs `work` in its own transaction; commits it, or rolls it back on error.
     pub(super) fn in_transaction<T, E: From<rusqlite::Error>>(
         &mut self,
         work: impl FnOnce(&Connection, &Life) -> Result<T, E>,
@@ -304,7 +306,7 @@ impl Writer {
         } else if !self.connection.is_autocommit()
             && let Err(error) = self.execute("ROLLBACK")
         {
-            tracing::warn!(%error, "a failed transaction cannot be rolled back");
+            tracing::warn!(%error, "cannot roll back a failed transaction");
         }
         outcome
     }
@@ -322,7 +324,7 @@ impl Writer {
         }
     }
 
-    /// Makes everything committed durable.
+    /// Syncs all committed data.
     pub(super) fn sync_log(&mut self) -> Result<(), CommitError> {
         if self.dirty.is_none() {
             return Ok(());
@@ -340,16 +342,16 @@ impl Writer {
 
     fn sync_when_due(&mut self) {
         if self.dirty.is_some_and(|since| since.elapsed() >= self.options.sync_within) {
-            // Nobody waits for it; those who come later are told that the storage failed.
+            // No caller waits for this sync; later callers get `StorageFailed`.
             let _ = self.sync_log();
         }
     }
 
-    /// Syncs, empties the log and closes the database.
+    /// Syncs, truncates the log and closes the database.
     fn finish(mut self) -> Result<(), CommitError> {
         self.chores.refuse(&CommitError::Closed);
         if let Err(error) = self.put_away() {
-            // What the log holds is all that is certain; closing must neither move it nor sync it in hope.
+            // After a failed sync only the log is reliable. Closing must neither checkpoint it nor sync it again.
             self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
             return Err(error);
         }
@@ -357,12 +359,12 @@ impl Writer {
         let marks = Arc::clone(self.marking.marks());
         self.connection.close().map_err(|(_, error)| CommitError::from(error))?;
         if let Err(error) = marks.end(Ending::Clean) {
-            tracing::warn!(%error, "the end in good order cannot be written down");
+            tracing::warn!(%error, "cannot record the clean shutdown");
         }
         Ok(())
     }
 
-    /// Makes everything durable and moves it into the database.
+    /// Syncs everything and checkpoints it into the database.
     fn put_away(&mut self) -> Result<(), CommitError> {
         if self.failed() {
             return Err(CommitError::StorageFailed);
@@ -372,7 +374,7 @@ impl Writer {
         loop {
             match self.checkpoint("TRUNCATE").map_err(CommitError::from) {
                 Ok(_) => return Ok(()),
-                // The log may stay as it is: everything is in it, and it is on disk.
+                // The log may stay: it holds everything and is synced.
                 Err(CommitError::Full) if !self.spare.spend() => {
                     self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
                     return Ok(());
@@ -390,30 +392,31 @@ impl Writer {
         self.counters.failed.load(Ordering::Relaxed)
     }
 
-    /// Remembers a failed sync for good.
+    /// Records a failed sync permanently; other errors are ignored.
     pub(super) fn note(&self, error: &CommitError) {
         if let CommitError::SyncFailed { source } = error
             && !self.failed()
         {
-            tracing::error!(%source, "a sync failed; the journal takes nothing until the daemon is restarted");
+            tracing::error!(%source, "a sync failed; the journal refuses all writes until the daemon is restarted");
             self.fail_for_good();
         }
     }
 
-    /// Takes nothing any more, and says so to the next life.
+    /// Refuses all further writes, and records the failure for the next epoch.
     pub(super) fn fail_for_good(&self) {
         self.counters.failed.store(true, Ordering::Relaxed);
-        // What is written from here on is of this life's unsure part, also on a machine that goes on.
+        // Data written from here on counts as uncertain in this epoch, even if the machine keeps running.
         if let Err(error) = self.marking.marks().end(Ending::Failed) {
-            tracing::warn!(%error, "the failure cannot be written down");
+            tracing::warn!(%error, "cannot record the failed shutdown");
         }
     }
 }
 
-/// The key of the session that a batch has changed, if it changed any; or why it does not fit.
+/// The key of the session that a batch changed, if any, or the conflict.
 type Applied = Result<Option<i64>, CommitError>;
 
-/// Applies one batch so that its refusal leaves no trace; an outer error has broken the transaction.
+/// Applies one batch in a savepoint, so that a refused batch leaves no changes. An outer error invalidates the
+/// transaction.
 fn apply_alone(connection: &Connection, batch: &Batch, life: &Life) -> Result<Applied, CommitError> {
     connection.prepare_cached("SAVEPOINT batch")?.execute([])?;
     let result = match apply(connection, batch, life) {
@@ -437,5 +440,5 @@ fn refuse_group(group: Vec<(Box<Batch>, Reply)>, error: &CommitError) {
     }
 }
 
-/// How often a full disk is looked at.
+/// How often free space is probed while the disk is full.
 const ROOM_PAUSE: Duration = Duration::from_millis(200);

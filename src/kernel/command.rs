@@ -1,4 +1,4 @@
-//! What may be asked of a session, by whom, and what is answered.
+//! The commands of a session, their callers, and the replies.
 
 use super::event::{Adjustment, Branch, Budget, Criterion, Decision, Image, Lasting, Opening, Question};
 use super::id::{CallId, Fingerprint, GateId, Json, MessageId, ParticipantId, RunId, Seq};
@@ -6,35 +6,35 @@ use super::import::Import;
 use super::refusal::Refusal;
 use super::time::Now;
 
-/// Who asks: derived from the connection, never from what it claims.
+/// The sender of a command. It is derived from the connection, never from what the client claims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// The connection.
+    /// The id of the connection.
     pub id: ParticipantId,
-    /// The kind of connection, as verdicts name it.
+    /// The kind of connection, as gate decisions record it.
     pub source: String,
-    /// What it may do at most.
+    /// The upper bound of its rights.
     pub rights: Rights,
 }
 
-/// What a participant may do.
+/// The rights of a participant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rights {
     /// Start, steer and queue messages.
     pub prompt: bool,
-    /// Settle gates.
+    /// Vote on gates.
     pub decide: bool,
     /// Cancel runs, rename and end the session.
     pub control: bool,
 }
 
 impl Rights {
-    /// Everything: the owner's.
+    /// All rights: those of the owner.
     pub const ALL: Self = Self { prompt: true, decide: true, control: true };
-    /// Watching alone.
+    /// No rights: a read-only participant.
     pub const NONE: Self = Self { prompt: false, decide: false, control: false };
 
-    /// Returns what both allow.
+    /// Returns the rights that both sides grant.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self {
@@ -45,115 +45,115 @@ impl Rights {
     }
 }
 
-/// What is asked.
+/// A request to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// Bring the session to life; the first command of each session.
+    /// Creates the session. It is the first command of every session.
     Open(Box<Opening>),
-    /// Begin a run.
+    /// Starts a run.
     Prompt(Box<Prompt>),
-    /// Begin a run when the active one is over; at once when there is none.
+    /// Starts a run when the active one has ended, or at once if none is active.
     Queue(Box<Prompt>),
-    /// Take a waiting message back.
+    /// Removes a message from the queue.
     Unqueue {
-        /// Which one.
+        /// The message to remove.
         message: MessageId,
     },
-    /// Tell what waits.
+    /// Lists the queued messages.
     ListQueue,
-    /// Speak into the active run.
+    /// Sends a message into the active run.
     Steer(Box<Steer>),
-    /// Settle a gate.
+    /// Votes on a gate.
     Decide(Box<Decide>),
-    /// Stop a run.
+    /// Cancels a run.
     Cancel {
-        /// Which one; the active one when not said.
+        /// The run to cancel; `None` means the active one.
         run: Option<RunId>,
-        /// A word for why.
+        /// A machine-readable reason.
         reason: String,
     },
-    /// Listen, from a position on.
+    /// Subscribes to events after a position.
     Attach {
-        /// The last event that the listener has seen.
+        /// The last event that the subscriber has seen.
         seen: Seq,
-        /// What the listener wants to be able to do at most.
+        /// The rights that the subscriber asks for; the connection's own rights still bound them.
         rights: Rights,
     },
-    /// Listen, from a position on, and be shown the state of the session after what was missed.
+    /// Subscribes like `Attach`, and also sends a summary of the session state after the missed events.
     Resume {
-        /// The last event that the listener has seen.
+        /// The last event that the subscriber has seen.
         seen: Seq,
-        /// What the listener wants to be able to do at most.
+        /// The rights that the subscriber asks for; the connection's own rights still bound them.
         rights: Rights,
     },
-    /// Stop listening.
+    /// Unsubscribes.
     Detach,
-    /// Tell what a client needs to draw the session.
+    /// Returns a snapshot for a client that renders the session.
     Describe,
-    /// Tell which gates are open.
+    /// Lists the open gates.
     ListGates,
-    /// Give the session another name.
+    /// Renames the session.
     Rename {
         /// The new name.
         name: String,
     },
-    /// Take no more messages.
+    /// Ends the session: it accepts no more messages.
     End,
-    /// Count a change that leaves no other trace.
+    /// Increments the session's version for a change that records no other event.
     Touch {
-        /// What was changed, in the caller's word.
+        /// The name of the change, chosen by the caller.
         what: String,
     },
-    /// Count the session's versions anew, and take messages again: it was brought in from outside.
+    /// Resets the session's version and accepts messages again, after a client has loaded the session from outside.
     Load,
-    /// Open the session again as a new one: nothing of its conversation and its settings counts any more.
+    /// Reopens the session as a new one: its conversation and settings no longer apply.
     Reopen(Box<Opening>),
-    /// Have somebody else answer, or in another way.
+    /// Changes the provider, the model or other settings.
     Adjust(Box<Adjustment>),
-    /// Use a tool for the user, beside any run.
+    /// Runs a tool for the user, outside any run.
     Aside(Box<Aside>),
-    /// Stop a tool that is used for the user.
+    /// Stops a user command.
     StopAside {
-        /// Which use; all of them when not said.
+        /// The call to stop; `None` stops all of them.
         call: Option<CallId>,
     },
-    /// Put a summary in the place of the older part of the conversation.
+    /// Replaces the older part of the conversation with a summary.
     Compact {
-        /// What the summary should heed, safe to keep.
+        /// Instructions for the summary, redacted.
         instructions: Option<String>,
     },
-    /// Stop making a summary.
+    /// Aborts the compaction in progress.
     StopCompaction,
-    /// Ask a provider that did not answer no more.
+    /// Stops retrying a provider that does not answer.
     StopRetry,
-    /// Go on from an earlier point of the conversation.
+    /// Continues from an earlier point of the conversation.
     Branch(Branch),
-    /// Take in what was said elsewhere.
+    /// Imports a conversation from elsewhere.
     Import(Box<Import>),
 }
 
-/// Which queue a command waits in.
+/// The queue in which a command waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// Taken before anything else, whatever runs.
+    /// Handled before all ordinary commands, whatever is running.
     Control,
-    /// Taken in order.
+    /// Handled in order of arrival.
     Ordinary,
 }
 
-/// What a command does to what is kept.
+/// What a command does to stored state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// It only looks.
+    /// It only reads.
     Nothing,
-    /// It ends something.
+    /// It only stops something.
     End,
     /// It adds something.
     More,
 }
 
 impl Command {
-    /// Returns what the command does to what is kept: ending something must be possible when nothing can begin.
+    /// Returns what the command does to stored state. When storage fails, reading and stopping stay possible.
     pub fn change(&self) -> Change {
         match self {
             Self::ListQueue
@@ -185,15 +185,15 @@ impl Command {
         }
     }
 
-    /// Tells whether what the command records makes another version of the session.
+    /// Returns whether the events that the command records give the session a new version.
     ///
-    /// What only begins something does not: whoever asked for it knows when it has succeeded, and says so by a touch. What is
-    /// taken in does not either: it comes with a branch or a load, which do.
+    /// A command that only starts a task does not: its sender learns when the task has succeeded and then sends
+    /// `BumpVersion`. An import does not either, because it comes with a `Branch` or a `Load`, which do.
     pub const fn makes_version(&self) -> bool {
         !matches!(self, Self::Open(_) | Self::Aside(_) | Self::Compact { .. } | Self::Import(_))
     }
 
-    /// Returns which queue the command waits in: control never waits behind a flood of messages.
+    /// Returns the queue in which the command waits. Control commands never wait behind ordinary ones.
     pub const fn urgency(&self) -> Urgency {
         match self {
             Self::Open(_)
@@ -226,28 +226,29 @@ impl Command {
     }
 }
 
-/// A message that begins a run.
+/// A message that starts a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
-    /// The run it begins, freshly minted.
+    /// The id of the new run, minted by the driver.
     pub run: RunId,
     /// Its id, which is also its idempotency key.
     pub message: MessageId,
-    /// Its text, safe to keep.
+    /// Its text, redacted.
     pub text: String,
-    /// The pictures that go with it.
+    /// The attached images.
     pub images: Vec<Image>,
-    /// What must hold after the run.
+    /// Acceptance criteria to check after the run.
     pub criteria: Vec<Criterion>,
     /// How long the run may take, in milliseconds.
     pub time_limit: Option<u64>,
-    /// What the run may use before somebody is asked.
+    /// The budget of the run; beyond it a gate asks.
     pub budget: Budget,
-    /// Rules for its calls, safe to keep.
+    /// Policy rules for the run's tool calls, redacted.
     pub rules: Vec<String>,
-    /// Whether its sender's environment says whom to ask: without one nobody else may be asked.
+    /// Whether the provider comes from the sender's environment. If that environment is missing, no other provider
+    /// may be used.
     pub needs_environment: bool,
-    /// What the id stands for.
+    /// Digest of the message, which detects a reused id.
     pub fingerprint: Fingerprint,
 }
 
@@ -256,290 +257,290 @@ pub struct Prompt {
 pub struct Steer {
     /// Its id, which is also its idempotency key.
     pub message: MessageId,
-    /// Its text, safe to keep.
+    /// Its text, redacted.
     pub text: String,
-    /// The pictures that go with it.
+    /// The attached images.
     pub images: Vec<Image>,
-    /// What the id stands for.
+    /// Digest of the message, which detects a reused id.
     pub fingerprint: Fingerprint,
 }
 
-/// A use of a tool for the user, beside any run.
+/// A tool call made for the user, outside any run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Aside {
-    /// The use, freshly minted.
+    /// The id of the call, minted by the driver.
     pub call: CallId,
     /// The tool.
     pub tool: String,
-    /// Its arguments, safe to keep: a JSON object.
+    /// Its arguments: a JSON object, redacted.
     pub args: Json,
-    /// Whether the provider is told of it.
+    /// Whether the model sees the call in its context.
     pub told: bool,
 }
 
 /// A vote at a gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decide {
-    /// Which gate.
+    /// The gate.
     pub gate: GateId,
-    /// The run it should belong to.
+    /// The run that the gate must belong to, if given.
     pub run: Option<RunId>,
-    /// Yes or no.
+    /// Approve or deny.
     pub decision: Decision,
-    /// Which of its choices; the first for yes and the last for no when not said.
+    /// The chosen option. The default is the first for approval and the last for denial.
     pub choice: Option<String>,
-    /// A comment, safe to keep.
+    /// A comment, redacted.
     pub comment: Option<String>,
-    /// How long a yes holds.
+    /// How long an approval lasts.
     pub lasting: Lasting,
-    /// What was filled in, safe to keep.
+    /// The submitted form, redacted.
     pub answer: Option<Json>,
 }
 
-/// What a command is answered.
+/// The successful reply to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// The session lives.
+    /// The session was opened.
     Opened(Phase),
-    /// The message has this run.
+    /// The message was accepted and has a run.
     Prompted {
-        /// Its run, also when it was known already.
+        /// Its run; for a repeated message, the run of the first one.
         run: RunId,
-        /// Whether this was a repetition.
+        /// Whether the message was a repetition.
         repeated: Repetition,
     },
-    /// The message waits.
+    /// The message was queued.
     Queued {
-        /// The run it will begin.
+        /// The run that it will start.
         run: RunId,
-        /// How many wait before it; none when it has begun.
+        /// Its position in the queue, counted from one; zero if its run has started.
         ahead: usize,
     },
-    /// The message was taken back.
+    /// The message was removed from the queue.
     Unqueued,
-    /// What waits, first in front.
+    /// The queue, oldest first.
     Queue(Vec<Waiting>),
-    /// The message reached the run.
+    /// The message was delivered to the run.
     Steered(RunId),
-    /// The vote counts.
+    /// The vote was counted.
     Decided,
-    /// The run is being stopped.
+    /// The run is being cancelled.
     Cancelling,
-    /// The listener is attached.
+    /// The subscriber is attached.
     Attached {
-        /// What the session is doing.
+        /// The phase of the session.
         phase: Phase,
-        /// What is sent again.
+        /// The range of events that is replayed.
         replay: Replay,
     },
-    /// The listener is gone.
+    /// The subscriber is detached.
     Detached,
-    /// What a client needs to draw the session.
+    /// A snapshot for rendering the session.
     Described(Box<Snapshot>),
-    /// The open gates, the first to expire in front.
+    /// The open gates, ordered by expiry.
     Gates {
         /// The run that waits for them.
         run: Option<RunId>,
-        /// What they ask.
+        /// Their questions.
         questions: Vec<Question>,
     },
-    /// The name is taken.
+    /// The session was renamed.
     Renamed,
-    /// No more messages.
+    /// The session has ended.
     Ended,
-    /// The change is counted.
+    /// The version was incremented.
     Touched,
-    /// The versions count anew.
+    /// The version was reset.
     Loaded,
-    /// The next turn is taken so.
+    /// The settings apply from the next turn on.
     Adjusted,
-    /// The tool is being used.
+    /// The tool has started.
     AsideBegan(CallId),
-    /// What the tool has started is being ended.
+    /// The processes of the user command are being stopped.
     StoppingAside,
-    /// The summary is being made; its beginning names it.
+    /// The compaction has started; the sequence number of its first event identifies it.
     CompactionBegan(Seq),
-    /// The summary is not made.
+    /// The compaction was aborted.
     CompactionStopped,
-    /// The provider is asked no more.
+    /// The retries were stopped.
     RetryStopped,
-    /// The conversation goes on from there.
+    /// The conversation continues from the branch point.
     Branched,
-    /// Everything was taken in.
+    /// The import is complete.
     Imported,
 }
 
-/// Whether a command was new.
+/// Whether a command is new or repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repetition {
     /// It was new.
     First,
-    /// It had been answered before.
+    /// It repeats a command that was answered before.
     Again,
 }
 
-/// What one command is answered, once.
+/// The reply to a command; every command gets exactly one.
 pub type Reply = Result<Answer, Refusal>;
 
-/// A message that waits.
+/// A queued message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
     /// Its id.
     pub message: MessageId,
-    /// The run it will begin.
+    /// The run that it will start.
     pub run: RunId,
     /// Its text.
     pub text: String,
 }
 
-/// What an attached listener gets again.
+/// The range of events that an attached subscriber gets again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replay {
     /// The first position that may be sent.
     pub from: Seq,
-    /// The last position there is.
+    /// The newest position.
     pub to: Seq,
-    /// Whether something is missing.
+    /// Whether events are missing.
     pub gap: Gap,
 }
 
-/// Whether the history between a listener's position and the newest event is whole.
+/// Whether the history between a subscriber's position and the newest event is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gap {
-    /// Everything follows.
+    /// Nothing is missing.
     None,
-    /// The events up to and including this position are gone.
+    /// The events before `earliest` are gone.
     Lost {
-        /// The earliest position that is still kept.
+        /// The earliest position that is still stored.
         earliest: Seq,
     },
-    /// The position was never issued: the listener remembers another history.
+    /// The position was never issued: the subscriber's position belongs to another history.
     Foreign,
 }
 
-/// What the session is doing, in one word.
+/// The phase of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Nothing was asked yet.
+    /// No run has started yet.
     Idle,
     /// A run is active.
     Running,
-    /// A run waits for a verdict.
+    /// A run waits for a gate decision.
     Waiting,
-    /// The last run did what it was asked to.
+    /// The last run succeeded.
     Completed,
     /// The last run failed, or was denied.
     Failed,
-    /// The last run was stopped.
+    /// The last run was cancelled.
     Cancelled,
 }
 
-/// What a client needs to draw a session it knows nothing of.
+/// Everything that a client needs to render a session from scratch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// What it is doing.
+    /// The phase of the session.
     pub phase: Phase,
-    /// How it began.
+    /// The parameters with which the session was opened.
     pub opening: Opening,
-    /// Its name for people.
+    /// The display name.
     pub name: Option<String>,
-    /// The active run.
+    /// The id of the active run.
     pub run: Option<RunId>,
-    /// The oldest open gate, in full.
+    /// The open gate that expires first.
     pub question: Option<Question>,
-    /// How many gates are open.
+    /// The number of open gates.
     pub open_gates: usize,
-    /// The end of the last assistant text.
+    /// The tail of the last assistant text.
     pub last_text: String,
-    /// The end of the last user message.
+    /// The tail of the last user message.
     pub last_message: String,
     /// The newest event.
     pub last_seq: Seq,
-    /// When it began.
+    /// When the session was opened.
     pub opened_at: Now,
-    /// When something last happened.
+    /// When the last event happened.
     pub updated_at: Now,
-    /// How the last run ended, with its exit code.
+    /// The last run, its outcome and its exit code.
     pub last_run: Option<(RunId, super::event::Outcome, u8)>,
-    /// How many messages wait.
+    /// The number of queued messages.
     pub queued: usize,
-    /// Whether it takes messages.
+    /// Whether the session accepts messages.
     pub open: Openness,
-    /// How often it was changed.
+    /// The version, incremented with every change.
     pub version: u64,
-    /// What is different from how it began.
+    /// Settings that differ from the opening.
     pub adjusted: Adjustment,
 }
 
 impl Snapshot {
-    /// Returns the directory that the session works in: without links, as far as that was noted.
+    /// Returns the working directory of the session: its resolved path if that was recorded, else the given one.
     pub fn workspace(&self) -> &str {
         let noted = self.adjusted.workspace.as_ref().or(self.opening.workspace.as_ref());
         noted.map_or(&self.opening.cwd, |workspace| &workspace.path)
     }
 
-    /// Returns who answers.
+    /// Returns the provider in use.
     pub fn provider(&self) -> &str {
         self.adjusted.provider.as_ref().unwrap_or(&self.opening.provider)
     }
 
-    /// Returns which model of the provider answers.
+    /// Returns the model in use.
     pub fn model(&self) -> Option<&String> {
         let began = self.opening.model.as_ref().filter(|_| self.adjusted.provider.is_none());
         self.adjusted.model.as_ref().or(began)
     }
 }
 
-/// Whether a session takes messages.
+/// Whether a session accepts messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Openness {
-    /// It does.
+    /// It accepts messages.
     Open,
-    /// It was ended.
+    /// It has ended.
     Ended,
 }
 
-/// Something shown to one listener alone: it takes a number and is not kept.
+/// An event sent to one subscriber only. It takes a sequence number and is not stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Private {
     /// Part of the history is missing.
     Gap {
         /// Its position.
         seq: Seq,
-        /// When it was found.
+        /// When the gap was detected.
         at: Now,
-        /// The last event that the listener has seen.
+        /// The last event that the subscriber has seen.
         seen: Seq,
-        /// What is missing.
+        /// The missing range.
         gap: Gap,
     },
-    /// The baseline after a gap.
+    /// The baseline state after a gap.
     Snapshot {
         /// Its position.
         seq: Seq,
-        /// When it was made.
+        /// When the snapshot was taken.
         at: Now,
-        /// The baseline.
+        /// The snapshot.
         snapshot: Box<Snapshot>,
     },
-    /// The state of the session, for a listener that wants it after what it missed.
+    /// The session state, for a subscriber that asked for it after its missed events.
     Summary {
         /// Its position.
         seq: Seq,
-        /// When it was made.
+        /// When the snapshot was taken.
         at: Now,
-        /// The last event that it includes: the listener gets it behind that one.
+        /// The last event that the snapshot includes; the subscriber receives the summary after that event.
         after: Seq,
-        /// The state.
+        /// The snapshot.
         snapshot: Box<Snapshot>,
     },
-    /// The session is gone, with everything that was ever said in it.
+    /// The session and its whole history were deleted.
     Deleted {
-        /// Its position, the last one.
+        /// Its position, the last one of the session.
         seq: Seq,
         /// When it was deleted.
         at: Now,
-        /// Who wanted it so.
+        /// Who deleted it.
         by: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What the driver is to do, in order.
+//! Effects that the driver carries out in order, and the reports that come back.
 
 use super::command::{Private, Reply};
 use super::event::{
@@ -8,107 +8,107 @@ use super::event::{
 use super::id::{CallId, MessageId, ParticipantId, RunId, Seq};
 use super::state::Spent;
 
-/// Names the command that an answer belongs to; the driver chooses the numbers.
+/// Correlates a command with its reply. The driver chooses the numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// One thing to do.
+/// One action for the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Make sure, on disk, that no number up to this one is ever issued again.
+    /// Persist a reservation: no sequence number up to this one is ever issued again.
     Reserve(Seq),
-    /// Keep the event.
+    /// Persist the event.
     Persist(Event),
-    /// Show the kept event to all listeners; its `Persist` came before.
+    /// Send the persisted event to all subscribers; its `Persist` came before.
     Show(Seq),
-    /// Show something to one listener.
+    /// Send an event to one subscriber.
     ShowTo(ParticipantId, Private),
-    /// Feed a listener with the events after a position.
+    /// Start to send a subscriber the events after a position.
     Subscribe {
-        /// Whom.
+        /// The subscriber.
         who: ParticipantId,
-        /// The last position not to be sent.
+        /// The last position that is not sent.
         after: Seq,
     },
-    /// Feed a listener no longer.
+    /// Stop sending events to a subscriber.
     Unsubscribe(ParticipantId),
-    /// Answer a command, and say which version the session has after it.
+    /// Reply to a command, with the session's version after it.
     Reply(Ticket, Reply, u64),
-    /// Ask the provider for its next turn.
+    /// Request the provider's next turn.
     Turn(Box<Turn>),
-    /// Intend the tool call of the acceptance check at this position, and report it like a provider's.
+    /// Build the tool call of an acceptance check and report it like a call of the provider.
     Check {
-        /// For which run.
+        /// The run.
         run: RunId,
-        /// Which check.
+        /// The index of the check.
         index: u32,
-        /// What it checks.
+        /// The criterion to check.
         criterion: Box<Criterion>,
     },
-    /// Use the tool; its start is on disk.
+    /// Execute the tool call; its start is on disk.
     Execute {
-        /// For which run.
+        /// The run.
         run: RunId,
-        /// With what.
+        /// The tool call.
         intention: Box<Intention>,
-        /// What exactly was approved, as a digest; nothing where nobody was asked.
+        /// Digest of the approved operation; `None` if no gate asked.
         bound: Option<String>,
     },
-    /// Remember for the repository what may go ahead unasked from now on.
+    /// Store a rule for the repository: matching calls no longer ask.
     Remember {
         /// The rule.
         rule: String,
         /// Who granted it.
         by: String,
     },
-    /// End everything the run has started, at once, and report when it is gone.
+    /// Stop every process of the run at once, and report when they are gone.
     Stop(RunId),
-    /// Use a tool for the user; its start is on disk.
+    /// Execute a tool call for the user; its start is on disk.
     Aside(Box<Intention>),
-    /// End everything that a tool used for the user has started, at once, and report it as cut.
+    /// Stop every process of a user command at once, and report it as aborted.
     StopAside(CallId),
-    /// Have the provider make a summary, outside of any run.
+    /// Request a summary from the provider, outside any run.
     Compact(Box<Compact>),
-    /// Make no summary, whoever needs it: a run, or nobody.
+    /// Abort the compaction of a run, or the one outside any run.
     StopCompaction(Option<RunId>),
-    /// Ask the provider that the run waits for no more.
+    /// Stop retrying the provider that the run waits for.
     StopRetry(RunId),
-    /// Keep a checkpoint of the state as it is after everything before this.
+    /// Write a checkpoint of the state after everything before this effect.
     Checkpoint(Seq),
 }
 
-/// What the provider has to know for a summary that somebody asked for.
+/// A compaction that a client asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compact {
-    /// The event that says that it began, which names it.
+    /// The sequence number of its first event, which identifies it.
     pub began: Seq,
-    /// What the summary should heed.
+    /// Instructions for the summary.
     pub instructions: Option<String>,
-    /// The first event of the session that is told word by word.
+    /// The first event that is part of the context verbatim.
     pub context_from: Seq,
     /// The newest event of the session.
     pub last_seq: Seq,
-    /// Who answers, and how.
+    /// The provider, the model and its settings.
     pub voice: Voice,
 }
 
-/// Who answers, and how: as the session began, and as it was adjusted since.
+/// The provider, the model and its settings: those of the opening, with later adjustments applied.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Voice {
     /// The provider.
     pub provider: String,
-    /// Which model of it.
+    /// The model; `None` means the provider's default.
     pub model: Option<String>,
-    /// How much the model thinks, in a word.
+    /// The thinking level.
     pub thinking: Option<String>,
-    /// Whether a conversation that becomes too long is summarised unasked.
+    /// Whether a conversation that becomes too long is compacted automatically.
     pub auto_compaction: bool,
-    /// Whether a provider that does not answer is asked again unasked.
+    /// Whether a provider that does not answer is retried automatically.
     pub auto_retry: bool,
 }
 
 impl Voice {
-    /// Puts what is different in the place of how it began; another provider's model is never asked for.
+    /// Builds the choice from a provider, its model and the adjustments.
     pub fn new(provider: String, model: Option<String>, adjusted: &Adjustment) -> Self {
         Self {
             provider,
@@ -120,224 +120,226 @@ impl Voice {
     }
 }
 
-/// What the provider has to know for its next turn: journaled facts alone, so that a restart asks the same.
+/// A request for the provider's next turn. It holds journaled facts only, so that a restart makes the same request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turn {
     /// The run.
     pub run: RunId,
-    /// The message that began it, safe to keep.
+    /// The message that started it, redacted.
     pub text: String,
     /// The message's id.
     pub message: MessageId,
-    /// What was said into it, each with the number of steps begun by then.
+    /// Steering messages, each with the number of steps that had started before it.
     pub steers: Vec<(u32, Steering)>,
-    /// How many steps are done: finished texts and settled calls.
+    /// The number of finished steps: completed texts and settled calls.
     pub done: u32,
-    /// How the last call ended.
+    /// The result of the last call.
     pub last: Option<Settlement>,
-    /// Whether acceptance checks have begun: the provider had said that everything is done, and a restart has forgotten it.
+    /// Whether acceptance checks have started: the provider had finished before a restart discarded that.
     pub checking: bool,
-    /// What the run may use before somebody is asked.
+    /// The budget of the run.
     pub budget: Budget,
-    /// What it has used.
+    /// The usage of the run so far.
     pub spent: Spent,
-    /// Whether the environment of its message's sender says whom to ask: without one nobody else may be asked.
+    /// Whether the provider comes from the sender's environment. If that environment is missing, no other provider
+    /// may be used.
     pub needs_environment: bool,
-    /// The first event of the session that is told word by word.
+    /// The first event that is part of the context verbatim.
     pub context_from: Seq,
     /// The newest event of the session.
     pub last_seq: Seq,
-    /// Who answers, and how.
+    /// The provider, the model and its settings.
     pub voice: Voice,
-    /// What was said of the run's calls when it began, as rules.
+    /// The policy rules given with the run.
     pub rules: Vec<String>,
-    /// What may go ahead unasked in this session and this run, as rules.
+    /// The rules granted in this session and this run.
     pub granted: Vec<String>,
 }
 
-/// What the provider and the tools report.
+/// A report from the provider or from a tool of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
-    /// What it is busy with.
+    /// Progress information.
     Status {
-        /// Who says so.
+        /// The reporting component.
         source: String,
-        /// What it is doing.
+        /// The current activity.
         phase: String,
-        /// To what.
+        /// The object of the activity.
         detail: Option<String>,
     },
-    /// A piece of reasoning.
+    /// A delta of the model's reasoning.
     Thought(String),
-    /// A piece of text.
+    /// A delta of the assistant's text.
     Said(String),
-    /// The text is whole.
+    /// The assistant's text is complete.
     SayingDone(MessageId),
-    /// What the turn used, and what remains to be done for it.
+    /// The token usage of a turn, and the calls that are still pending.
     Taken(Box<Taken>),
-    /// A summary is being made.
+    /// A compaction has started.
     Compacting(CompactionReason),
-    /// A summary stands for the older part of the conversation.
+    /// The summary that replaces the older part of the conversation.
     Compacted(Box<Compaction>),
-    /// No summary came of it.
+    /// The compaction failed.
     CompactionFailed {
-        /// Why, safe to keep.
+        /// The error, redacted.
         message: String,
         /// Whether another attempt follows.
         again: bool,
     },
-    /// The provider did not answer, and is asked again after a pause.
+    /// The provider did not answer; another attempt follows after a pause.
     RetryBegan(Box<Retry>),
-    /// The provider has answered after all, or is asked no more.
+    /// The retries ended, with or without an answer.
     RetryOver {
-        /// Whether it has answered.
+        /// Whether the provider answered.
         succeeded: bool,
-        /// How often it was asked again.
+        /// The number of retries.
         attempt: u32,
-        /// What went wrong at last, safe to keep.
+        /// The last error, redacted.
         message: Option<String>,
     },
-    /// The provider's turn is over; it gets another when all its calls are settled.
+    /// The provider's turn has ended; the next one starts when all calls of the turn are settled.
     TurnDone,
-    /// Something a person should know.
+    /// A warning for the user.
     Warned {
-        /// A word for programs.
+        /// A machine-readable code.
         code: String,
-        /// A sentence for people.
+        /// A message for people.
         message: String,
-        /// The particulars.
+        /// Details.
         detail: Option<String>,
     },
-    /// A tool is to be used.
+    /// The provider requests a tool call.
     Call(Box<CallRequest>),
-    /// A piece of what a tool printed.
+    /// A chunk of a tool's output.
     Output {
-        /// Which use.
+        /// The call.
         call: CallId,
-        /// Where it was printed.
+        /// The stream.
         stream: OutputStream,
-        /// The piece.
+        /// The text.
         text: String,
     },
-    /// A tool is done.
+    /// A tool call has settled.
     Settled(Box<Settlement>),
-    /// The provider has nothing more to do.
+    /// The provider has finished its work.
     Finished(Box<Finish>),
-    /// Everything that the run had started is gone.
+    /// All processes of the run are gone.
     Stopped {
-        /// What could not be ended, in words.
+        /// The processes that could not be stopped, as text.
         left: Option<String>,
     },
 }
 
-/// What a tool that is used for the user reports.
+/// A report from a user command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AsideReport {
-    /// A piece of what it printed.
+    /// A chunk of its output.
     Output {
-        /// Where it was printed.
+        /// The stream.
         stream: OutputStream,
-        /// The piece.
+        /// The text.
         text: String,
     },
-    /// Something a person should know.
+    /// A warning for the user.
     Warned {
-        /// A word for programs.
+        /// A machine-readable code.
         code: String,
-        /// A sentence for people.
+        /// A message for people.
         message: String,
-        /// The particulars.
+        /// Details.
         detail: Option<String>,
     },
-    /// It is done.
+    /// The call has settled.
     Settled(Box<Settlement>),
 }
 
-/// What came of a summary that somebody asked for.
+/// A report from a compaction that a client asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CompactionReport {
-    /// What asking for it used.
+    /// The token usage of the request.
     Used(Box<Taken>),
     /// The summary.
     Done(Box<Compaction>),
-    /// There is none.
+    /// The compaction failed.
     Failed {
-        /// Why, safe to keep.
+        /// The error, redacted.
         message: String,
     },
 }
 
-/// A use of a tool that a provider asks for.
+/// A tool call that a provider requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallRequest {
-    /// The use.
+    /// The call.
     pub intention: Intention,
-    /// What comes before the use.
+    /// What has to happen before the call starts.
     pub before: Before,
 }
 
-/// What comes before a tool is used.
+/// What has to happen before a tool call starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Before {
     /// Nothing.
     Nothing,
-    /// A question.
+    /// A gate has to approve it.
     Ask(Box<Ask>),
-    /// It is not used at all: it could not succeed, and nobody needs to be asked.
+    /// It is refused without asking, because it could not succeed.
     Refuse(Box<Fault>),
 }
 
-/// What is to be asked before a tool is used.
+/// The gate that a tool call opens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
-    /// The gate, freshly minted.
+    /// The id of the gate, minted by the driver.
     pub gate: super::id::GateId,
-    /// A word for programs.
+    /// A machine-readable kind.
     pub kind: String,
-    /// A headline for people.
+    /// A title for people.
     pub title: String,
-    /// What exactly is asked, safe to keep.
+    /// The exact question, redacted.
     pub summary: String,
-    /// The particulars: a JSON object, safe to keep.
+    /// Details: a JSON object, redacted.
     pub details: super::id::Json,
-    /// More than two answers; empty for plain yes or no.
+    /// The options, if there are more than approve and deny; else empty.
     pub choices: Vec<String>,
-    /// How many of those entitled must agree.
+    /// The number of votes that must agree.
     pub needed: u32,
-    /// What a yes may let go ahead later as well.
+    /// The rule that an approval may grant beyond this call.
     pub remember: Option<String>,
-    /// What exactly would be done, as a digest.
+    /// Digest of the exact operation.
     pub digest: Option<String>,
-    /// What a no with a comment means.
+    /// What a denial with a comment does.
     pub denial: Denial,
-    /// What is to be filled in: a JSON object, safe to keep.
+    /// The form to fill in: a JSON object, redacted.
     pub form: Option<super::id::Json>,
-    /// How long the question stands, in milliseconds; as long as any when not said.
+    /// The timeout in milliseconds; `None` means the default of the limits.
     pub millis: Option<u64>,
-    /// The comment with which the policy of a run denies: why it would have been asked, and how to allow it; safe to keep.
+    /// The comment for a denial by the run's policy: why the gate would have asked and how to allow the call.
+    /// Redacted.
     pub policy_comment: Option<String>,
 }
 
-/// How the provider ended.
+/// How the provider finished its work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finish {
-    /// Success or failure, before acceptance.
+    /// Success or failure, before the acceptance checks.
     pub outcome: Outcome,
-    /// A word for why it failed.
+    /// A machine-readable reason for a failure.
     pub reason: Option<String>,
     /// A sentence for people.
     pub summary: String,
-    /// What to report as an error of the run.
+    /// The error that the run reports.
     pub fault: Option<Fault>,
 }
 
 impl Finish {
-    /// Ends as failed, for a reason that trying again does not change.
+    /// Returns a failure that a retry cannot fix.
     pub fn for_good(kind: &str, message: impl Into<String>) -> Self {
         Self::failed(Fault { kind: kind.to_owned(), retryable: false, message: message.into(), detail: None })
     }
 
-    /// Ends as failed, for the reason that the fault names.
+    /// Returns a failure with the given error.
     pub fn failed(fault: Fault) -> Self {
         Self {
             outcome: Outcome::Failed,

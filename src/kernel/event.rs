@@ -1,288 +1,288 @@
-//! What has happened to a session: the only thing that is journaled, shown and folded.
+//! Events: what has happened to a session. Only events are journaled, sent to subscribers and folded into the state.
 
 use super::id::{CallId, Fingerprint, GateId, Json, MessageId, RunId, Seq, SessionId};
 use super::time::Now;
 
-/// One fact with its position.
+/// One event with its position in the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Strictly rising within the session, never reused.
+    /// The sequence number: strictly increasing within the session, never reused.
     pub seq: Seq,
-    /// When it was decided.
+    /// When the event was recorded; for an imported event, when it happened.
     pub at: Now,
     /// The run it belongs to, if any.
     pub run: Option<RunId>,
-    /// The session's version from here on, where a command has changed the session: the first event of what followed has it.
+    /// The session's version from here on. The first event of a command that changes the session carries it.
     pub version: Option<u64>,
-    /// The entry of a session file that it was imported from; empty for what an import added that stands in no file.
+    /// The session file entry that the event was imported from; empty if the import added the event itself.
     pub origin: Option<String>,
-    /// What happened.
+    /// The kind of event and its data.
     pub kind: EventKind,
 }
 
-/// What happened.
+/// The kind of an event and its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventKind {
-    /// The session exists.
+    /// The session was opened, or opened again as a new one.
     SessionOpened(Box<Opening>),
-    /// The session has another name.
+    /// The session was renamed.
     SessionRenamed {
         /// The new name.
         name: String,
     },
-    /// The session takes no more messages.
+    /// The session has ended and accepts no more messages.
     SessionEnded {
         /// Who ended it.
         by: String,
     },
-    /// Somebody has changed something of the session that leaves no other trace in it.
+    /// The version was incremented for a change that records no other event.
     Touched {
-        /// What, in the word of whoever did.
+        /// The name of the change, chosen by its caller.
         what: String,
-        /// Who.
+        /// Who made it.
         by: String,
     },
-    /// The session was brought in from outside: its versions count anew, and it takes messages, also if it had ended.
+    /// The session was loaded from outside: its version is reset, and it accepts messages even if it had ended.
     Loaded {
-        /// Who brought it.
+        /// Who loaded it.
         by: String,
     },
-    /// From here on somebody else answers, or in another way.
+    /// The provider, the model or other settings changed.
     Adjusted {
-        /// What is different.
+        /// The changed settings.
         adjustment: Box<Adjustment>,
-        /// Who wanted it so.
+        /// Who changed them.
         by: String,
     },
-    /// From here on the conversation goes on from an earlier point.
+    /// The conversation continues from an earlier point.
     Branched {
-        /// From which.
+        /// The branch point.
         branch: Branch,
-        /// Who wanted it so.
+        /// Who branched.
         by: String,
     },
-    /// A message was taken and its run has begun.
+    /// A message was accepted and its run has started.
     RunStarted(Box<Message>),
-    /// A message was taken and waits for the active run to end.
+    /// A message was accepted and is queued behind the active run.
     MessageQueued(Box<QueuedMessage>),
-    /// A waiting message was taken back.
+    /// A message was removed from the queue.
     MessageUnqueued {
-        /// Which one.
+        /// The message.
         message: MessageId,
-        /// Who took it back.
+        /// Who removed it.
         by: String,
     },
-    /// A message reached the active run.
+    /// A steering message was delivered to the active run.
     Steered(Box<Steering>),
-    /// What the run is busy with, for people.
+    /// Progress information for people.
     Status {
-        /// Who says so.
+        /// The reporting component.
         source: String,
-        /// What it is doing.
+        /// The current activity.
         phase: String,
-        /// To what.
+        /// The object of the activity.
         detail: Option<String>,
     },
-    /// A piece of the provider's reasoning.
+    /// A delta of the model's reasoning.
     Thought {
-        /// The piece.
+        /// The delta.
         text: String,
     },
-    /// A piece of the assistant's text.
+    /// A delta of the assistant's text.
     Said {
-        /// The piece.
+        /// The delta.
         text: String,
     },
-    /// The assistant's text is whole.
+    /// The assistant's text is complete.
     SayingDone {
-        /// The assistant's message.
+        /// The id of the assistant's message.
         message: MessageId,
     },
-    /// The provider has taken a turn.
+    /// The token usage of one turn of the provider.
     TurnTaken(Box<Taken>),
-    /// A summary of the older part of the conversation is being made.
+    /// A compaction of the older part of the conversation has started.
     CompactionBegan {
-        /// Why.
+        /// Why it started.
         reason: CompactionReason,
-        /// Who asked for it; nobody where a run needs it.
+        /// The client that asked for it; `None` if a run needs it.
         by: Option<String>,
     },
-    /// From here on a summary stands for the older part of the conversation.
+    /// A summary replaces the older part of the conversation.
     Compacted(Box<Compaction>),
-    /// No summary came of it, and the conversation is as it was.
+    /// The compaction produced no summary; the conversation is unchanged.
     CompactionOver {
-        /// How it ended.
+        /// How it failed.
         ending: CompactionEnding,
-        /// Why, for people.
+        /// The reason, for people.
         message: Option<String>,
         /// Whether another attempt follows.
         again: bool,
     },
-    /// The provider did not answer, and is asked again after a pause.
+    /// The provider did not answer; another attempt follows after a pause.
     RetryBegan(Box<Retry>),
-    /// The provider has answered after all, or is asked no more.
+    /// The retries ended, with or without an answer.
     RetryOver {
-        /// Whether it has answered.
+        /// Whether the provider answered.
         succeeded: bool,
-        /// How often it was asked again.
+        /// The number of retries.
         attempt: u32,
-        /// What went wrong at last.
+        /// The last error.
         message: Option<String>,
     },
-    /// A tool is to be used; nothing has happened yet.
+    /// The intent of a tool call is recorded; nothing has happened yet.
     CallIntended(Box<Intention>),
-    /// The tool is being used; from here on the outside world may have changed.
+    /// The tool call has started. From here on it may have changed the outside world.
     CallStarted {
-        /// Which use.
+        /// The call.
         call: CallId,
-        /// Which tool, for people.
+        /// The name of the tool, for people.
         tool: String,
     },
-    /// A piece of what the tool prints.
+    /// A chunk of the tool's output.
     CallOutput {
-        /// Which use.
+        /// The call.
         call: CallId,
-        /// Where it was printed.
+        /// The stream.
         stream: OutputStream,
-        /// The piece.
+        /// The text.
         text: String,
     },
-    /// The tool is done, or is known never to run.
+    /// The tool call has a result, or is known never to run.
     CallSettled(Box<Settlement>),
-    /// The run waits for a verdict.
+    /// A gate was opened; the run waits for its decision.
     GateOpened(Box<Question>),
-    /// Somebody voted and the gate is still open.
+    /// A vote was counted and the gate is still open.
     GateVoted {
-        /// Which gate.
+        /// The gate.
         gate: GateId,
-        /// Yes or no.
+        /// Approve or deny.
         decision: Decision,
         /// Who voted.
         by: String,
     },
-    /// The gate is closed for good.
+    /// The gate was decided and is closed.
     GateSettled(Box<Verdict>),
-    /// Something a person should know.
+    /// A warning for the user.
     Warned {
-        /// A word for programs.
+        /// A machine-readable code.
         code: String,
-        /// A sentence for people.
+        /// A message for people.
         message: String,
-        /// The particulars.
+        /// Details.
         detail: Option<String>,
     },
-    /// Something went wrong.
+    /// An error of the run or of the session.
     Failed {
-        /// A word for programs.
+        /// A machine-readable code.
         code: String,
-        /// A sentence for people.
+        /// A message for people.
         message: String,
-        /// Whether trying again may help.
+        /// Whether a retry may help.
         retryable: bool,
-        /// The particulars.
+        /// Details.
         detail: Option<String>,
     },
-    /// The run is being stopped; what it had started is being ended.
+    /// The run is being stopped; its processes are being ended.
     Stopping {
-        /// How the run will end.
+        /// The outcome that the run will have.
         outcome: Outcome,
-        /// A word for why.
+        /// A machine-readable reason.
         reason: String,
-        /// Who asked.
+        /// Who stopped it.
         by: String,
     },
-    /// The daemon came back and found the run unfinished.
+    /// The daemon restarted and found the run unfinished.
     RunRecovered {
-        /// What the run was doing.
+        /// The phase in which the run was found.
         found: Found,
     },
-    /// The run is over; no event of it follows.
+    /// The run has ended; no event of it follows.
     RunEnded(Box<RunReport>),
-    /// Events that stood between `after` and this one are gone; its position is the last of theirs.
+    /// The events between `after` and this one are lost; this event has the last of their positions.
     Lost {
-        /// The last position before them.
+        /// The last position before the lost events.
         after: Seq,
-        /// Why.
+        /// The cause.
         cause: LossCause,
     },
 }
 
-/// What went wrong with a tool that the daemon ended because it was told to stop.
+/// The error kind of a tool call that the daemon ended because it shut down.
 pub const STOPPED_WITH_DAEMON: &str = "STOPPED";
 
-/// The code of the warning that says that the text before it was cut: it does not count, and is said again.
+/// The code of the warning that the text before it was cut off: that text is discarded and generated again.
 pub const TURN_CUT: &str = "MODEL_TURN_CUT";
 
-/// Why events are gone.
+/// Why events are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LossCause {
-    /// They were found changed, or are missing though they had been on disk.
+    /// They were modified, or are missing although they had been on disk.
     Damage,
-    /// They may have been shown, and were not on disk when the machine stopped.
+    /// They may have been sent to subscribers and were not on disk when the machine stopped.
     Power,
-    /// They were removed on purpose.
+    /// Retention removed them.
     Retention,
 }
 
-/// How a session begins.
+/// The parameters with which a session is opened.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Opening {
-    /// How its user works with it, in the client's word.
+    /// The client's mode, such as interactive or headless.
     pub mode: String,
-    /// Who answers.
+    /// The provider.
     pub provider: String,
-    /// Which model of the provider.
+    /// The model; `None` means the provider's default.
     pub model: Option<String>,
-    /// Where tools run.
+    /// The sandbox provider.
     pub sandbox: String,
-    /// What holds a model's commands back there: a JSON object.
+    /// The confinement of a model's commands: a JSON object.
     pub walls: Option<Json>,
-    /// The directory of its tools; an absolute path.
+    /// The working directory of the tools; an absolute path.
     pub cwd: String,
-    /// Which directory that was; sessions that began before this was noted have none.
+    /// The identity of that directory; older sessions have none.
     pub workspace: Option<WorkspaceIdentity>,
-    /// What the client said of the repository.
+    /// The client's description of the repository.
     pub repo: Option<Json>,
-    /// What the client wants remembered.
+    /// Metadata that the client wants stored.
     pub metadata: Option<Json>,
-    /// A name for people.
+    /// A display name.
     pub name: Option<String>,
-    /// The session that it goes on from.
+    /// The session that this one continues.
     pub parent: Option<SessionId>,
 }
 
-/// Which directory a session works in, so that another one in its place is noticed.
+/// The identity of a session's working directory, which detects that another directory has replaced it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkspaceIdentity {
-    /// Its absolute path, without links.
+    /// Its absolute path, with symbolic links resolved.
     pub path: String,
-    /// What the file system calls it: two numbers with a colon between them.
+    /// The device and inode numbers, separated by a colon.
     pub file_id: String,
-    /// Since which start of the machine these numbers hold; empty where the system has no name for that.
+    /// The id of the boot for which these numbers are valid; empty where the system has none.
     pub boot: String,
 }
 
-/// What is different from how a session began; nothing where it is as it was.
+/// Settings that differ from the opening; `None` where a setting is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Adjustment {
-    /// Who answers.
+    /// The provider.
     pub provider: Option<String>,
-    /// Which model of the provider.
+    /// The model.
     pub model: Option<String>,
-    /// How much the model thinks, in a word.
+    /// The thinking level.
     pub thinking: Option<String>,
-    /// Whether a conversation that becomes too long is summarised unasked.
+    /// Whether a conversation that becomes too long is compacted automatically.
     pub auto_compaction: Option<bool>,
-    /// Whether a provider that does not answer is asked again unasked.
+    /// Whether a provider that does not answer is retried automatically.
     pub auto_retry: Option<bool>,
-    /// Which directory it works in, noted after it began.
+    /// The working directory, recorded after the session was opened.
     pub workspace: Option<WorkspaceIdentity>,
-    /// Whether it was unloaded by a client of a protocol that has active sessions: those do not see it until it is loaded.
+    /// Whether a client unloaded the session. Protocols with active sessions hide it until it is loaded again.
     pub unloaded: Option<bool>,
 }
 
 impl Adjustment {
-    /// Adds a later one; a provider of its own comes with its own model, or with none.
+    /// Applies a later adjustment. A new provider resets the model, unless the adjustment names one.
     pub fn add(&mut self, later: &Self) {
         if later.provider.is_some() {
             self.provider.clone_from(&later.provider);
@@ -303,208 +303,209 @@ impl Adjustment {
     }
 }
 
-/// An earlier point from which a conversation goes on.
+/// A branch point: an earlier position from which the conversation continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Branch {
-    /// The last event that still counts; nothing of the conversation does before the first.
+    /// The last event that still belongs to the conversation; zero means none.
     pub until: Seq,
-    /// The first event that is told word by word, as it was at that point.
+    /// The first event that is part of the context verbatim, as it was at that point.
     pub from: Seq,
 }
 
-/// Why a summary is made.
+/// Why a compaction starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompactionReason {
-    /// Somebody asked for it.
+    /// A client asked for it.
     Manual,
-    /// The conversation has become long.
+    /// The context has reached the compaction threshold.
     Threshold,
-    /// The provider's server found it too long.
+    /// The model server rejected the context as too long.
     Overflow,
 }
 
-/// How the making of a summary ended that there is none of.
+/// How a compaction ended without a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompactionEnding {
-    /// It could not be made.
+    /// It failed.
     Failed,
-    /// Somebody stopped it, or the daemon did.
+    /// A client or the daemon aborted it.
     Aborted,
 }
 
-/// A pause before a provider is asked again.
+/// A pause before the provider is retried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retry {
-    /// Which repetition follows, counted from one.
+    /// The number of the retry that follows, counted from one.
     pub attempt: u32,
-    /// How many there are at most.
+    /// The maximum number of retries.
     pub most: u32,
-    /// How long the pause is, in milliseconds.
+    /// The length of the pause, in milliseconds.
     pub pause_millis: u64,
-    /// What went wrong, safe to keep.
+    /// The error, redacted.
     pub message: String,
 }
 
-/// A picture that goes with a message.
+/// An image attached to a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// What kind of picture, as mail names it.
+    /// Its MIME type.
     pub mime: String,
-    /// The picture, in base64.
+    /// The image data, in base64.
     pub data: String,
 }
 
-/// A user's message, as it is kept.
+/// A user's message, as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// Its id, which is also its idempotency key.
     pub message: MessageId,
-    /// Its text, safe to keep.
+    /// Its text, redacted.
     pub text: String,
-    /// The pictures that go with it.
+    /// The attached images.
     pub images: Vec<Image>,
-    /// What must hold after the run.
+    /// Acceptance criteria to check after the run.
     pub criteria: Vec<Criterion>,
-    /// How long the run may take, in milliseconds.
+    /// The time limit of the run, in milliseconds.
     pub time_limit: Option<u64>,
-    /// What the run may use before somebody is asked.
+    /// The budget of the run; beyond it a gate asks.
     pub budget: Budget,
-    /// Rules for its calls, safe to keep.
+    /// Policy rules for the run's tool calls, redacted.
     pub rules: Vec<String>,
-    /// Whether its sender's environment says whom to ask: without one nobody else may be asked.
+    /// Whether the provider comes from the sender's environment. If that environment is missing, no other provider
+    /// may be used.
     pub needs_environment: bool,
-    /// What the id stands for.
+    /// Digest of the message, which detects a reused id.
     pub fingerprint: Fingerprint,
-    /// Where it came from.
+    /// The source of the message.
     pub by: String,
 }
 
-/// What a run may use before somebody is asked whether it goes on.
+/// The resources that a run may use before a gate asks whether it may continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Budget {
-    /// Money, in millionths of a US dollar.
+    /// Cost, in millionths of a US dollar.
     pub cost: Option<u64>,
     /// Turns of the provider.
     pub turns: Option<u64>,
-    /// Tokens, read and written.
+    /// Tokens, input and output.
     pub tokens: Option<u64>,
 }
 
-/// What a turn of a provider used, and what is still to be done for it.
+/// The token usage of one turn of a provider, and the calls of the turn that are still pending.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Taken {
     /// The model that answered.
     pub model: String,
-    /// What it used.
+    /// The tokens and the cost.
     pub used: Used,
-    /// What the model wants back with its words, as it came.
+    /// Opaque state that the provider wants back with the turn's content, unchanged.
     pub carry: Option<String>,
-    /// Tools that it wants used, in order: all of the turn if some have to wait for others, else none.
+    /// All tool calls of the turn in order, if some have to wait for others; else empty.
     pub pending: Vec<Wanted>,
 }
 
-/// What was used.
+/// Token counts and cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Used {
-    /// Tokens read, those of the provider's cache included.
+    /// Input tokens, those from the provider's cache included.
     pub input: u64,
-    /// Tokens written, those of its reasoning included.
+    /// Output tokens, reasoning included.
     pub output: u64,
-    /// How many of those read came from the provider's cache.
+    /// How many input tokens were read from the provider's cache.
     pub cache_read: u64,
-    /// How many of those read went into it.
+    /// How many input tokens were written to it.
     pub cache_write: u64,
-    /// Money, in millionths of a US dollar, where it is known.
+    /// Cost in millionths of a US dollar, if known.
     pub cost: Option<u64>,
-    /// Whether the tokens are estimated, because nobody counted them.
+    /// Whether the counts are estimated because the provider reported none.
     pub estimated: bool,
 }
 
-/// A tool that a provider wants used.
+/// A tool call that a provider has requested and that has not started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// The tool.
     pub tool: String,
-    /// Its arguments, safe to keep.
+    /// Its arguments, redacted.
     pub args: Json,
 }
 
-/// A summary that stands for the older part of a conversation.
+/// A summary that replaces the older part of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compaction {
-    /// The summary, safe to keep.
+    /// The summary, redacted.
     pub summary: String,
-    /// The first event that is still told word by word.
+    /// The first event that stays in the context verbatim.
     pub kept_from: Seq,
-    /// How many tokens the conversation had before, about.
+    /// The approximate number of tokens before the compaction.
     pub tokens_before: u64,
 }
 
-/// A message that waits, with the run it will begin.
+/// A queued message with the run that it will start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuedMessage {
-    /// The run it will begin.
+    /// The run that it will start.
     pub run: RunId,
     /// The message.
     pub message: Message,
 }
 
-/// A message into a run.
+/// A steering message: a message into the active run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Steering {
     /// Its id, which is also its idempotency key.
     pub message: MessageId,
-    /// Its text, safe to keep.
+    /// Its text, redacted.
     pub text: String,
-    /// The pictures that go with it.
+    /// The attached images.
     pub images: Vec<Image>,
-    /// What the id stands for.
+    /// Digest of the message, which detects a reused id.
     pub fingerprint: Fingerprint,
-    /// Where it came from.
+    /// The source of the message.
     pub by: String,
 }
 
-/// A check that must pass after the run.
+/// An acceptance check that must pass after the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Criterion {
     /// Its name in the report.
     pub id: String,
-    /// The command.
+    /// The shell command.
     pub check: String,
-    /// The exit code that passes.
+    /// The exit code that counts as passed.
     pub exit_code: i32,
-    /// What it shows, for people.
+    /// A description for people.
     pub description: Option<String>,
 }
 
-/// A tool and what it is given.
+/// The intent to call a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intention {
-    /// This use.
+    /// The id of the call.
     pub call: CallId,
     /// The tool.
     pub tool: String,
-    /// Its arguments, safe to keep.
+    /// Its arguments, redacted.
     pub args: Json,
-    /// What it is used for.
+    /// The purpose of the call.
     pub purpose: Purpose,
 }
 
-/// What a tool is used for.
+/// The purpose of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// The provider's work.
+    /// A call of the provider.
     Work,
-    /// The acceptance check at this position.
+    /// The acceptance check with this index.
     Check(u32),
-    /// The user's own, beside any run.
+    /// A command of the user, outside any run.
     Aside {
-        /// Whether the provider is told of it.
+        /// Whether the model sees the call in its context.
         told: bool,
     },
 }
 
-/// Where a tool printed something.
+/// The output stream of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputStream {
     /// Standard output.
@@ -513,99 +514,100 @@ pub enum OutputStream {
     Err,
 }
 
-/// How a use of a tool ended.
+/// The result of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settlement {
-    /// Which use.
+    /// The call.
     pub call: CallId,
-    /// Which tool.
+    /// The tool.
     pub tool: String,
-    /// What it was used for.
+    /// The purpose of the call.
     pub purpose: Purpose,
-    /// How long it took.
+    /// The duration, in milliseconds.
     pub millis: u64,
-    /// Success, failure, or something in between.
+    /// The outcome.
     pub ending: Ending,
-    /// The exit code of a command that ended by itself.
+    /// The exit code of a command that exited by itself.
     pub exit_code: Option<i32>,
-    /// What it printed, bounded and safe to keep.
+    /// Its output, bounded and redacted.
     pub text: String,
-    /// What went wrong.
+    /// The error, if it failed.
     pub fault: Option<Fault>,
 }
 
-/// How a use of a tool ended, in one word.
+/// The outcome of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// It did what it was asked to.
+    /// It succeeded.
     Done,
     /// It failed.
     Failed,
-    /// The user chose to go on without it.
+    /// The user skipped it.
     Skipped,
-    /// It was cut short, or never began.
+    /// It was aborted, or never started.
     Cut,
 }
 
-/// What went wrong with a tool.
+/// The error of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// A word for programs.
+    /// A machine-readable kind.
     pub kind: String,
-    /// Whether trying again may help.
+    /// Whether a retry may help.
     pub retryable: bool,
-    /// A sentence for people.
+    /// A message for people.
     pub message: String,
-    /// The particulars.
+    /// Details.
     pub detail: Option<String>,
 }
 
-/// What a gate asks.
+/// The question of a gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     /// The gate.
     pub gate: GateId,
-    /// The use of a tool that waits for it.
+    /// The tool call that waits for it.
     pub call: CallId,
-    /// A word for programs.
+    /// A machine-readable kind.
     pub kind: String,
-    /// A headline for people.
+    /// A title for people.
     pub title: String,
-    /// What exactly is asked, safe to keep.
+    /// The exact question, redacted.
     pub summary: String,
-    /// The particulars: a JSON object, safe to keep.
+    /// Details: a JSON object, redacted.
     pub details: Json,
-    /// More than two answers; empty for plain yes or no. Yes is the first, no is the last.
+    /// The options, if there are more than approve and deny; else empty. The first approves and the last denies.
     pub choices: Vec<String>,
-    /// How many of those entitled must agree.
+    /// The number of votes that must agree.
     pub needed: u32,
-    /// When it counts as denied.
+    /// When the gate expires and counts as denied.
     pub expires: Now,
-    /// What a yes may let go ahead later as well, as a rule; nothing where a yes holds once.
+    /// The rule that an approval may grant beyond this call; `None` if an approval is valid once.
     pub remember: Option<String>,
-    /// What exactly would be done, as a digest; it is compared when it is done.
+    /// Digest of the exact operation, compared again when it is executed.
     pub digest: Option<String>,
-    /// What a no with a comment means.
+    /// What a denial with a comment does.
     pub denial: Denial,
-    /// What is to be filled in: a JSON object. The answer is then the result of the use, which itself never happens.
+    /// The form to fill in: a JSON object. The submitted form is the result of the call, and the tool itself never
+    /// runs.
     pub form: Option<Json>,
 }
 
-/// What becomes of a run when somebody says no and why.
+/// What a denial with a comment does to the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denial {
-    /// It ends, as it does without a comment.
+    /// The run ends, as it does without a comment.
     Ends,
-    /// The provider is told, and the run goes on.
+    /// The model is informed and the run continues.
     Told,
-    /// The run goes on without an answer, with a comment or without, also when the time is up.
+    /// The run continues without an answer, with or without a comment, and also after a timeout.
     Dismissed,
 }
 
-/// How long a yes holds.
+/// How long an approval lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lasting {
-    /// For this use.
+    /// For this call.
     Once,
     /// Until the run ends.
     Run,
@@ -615,86 +617,86 @@ pub enum Lasting {
     Always,
 }
 
-/// How a gate was settled.
+/// The decision of a gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// Which gate.
+    /// The gate.
     pub gate: GateId,
-    /// Yes or no.
+    /// Approve or deny.
     pub decision: Decision,
-    /// Which of its choices.
+    /// The chosen option.
     pub choice: Option<String>,
-    /// Who decided, derived from the connection.
+    /// The source that decided, derived from the connection.
     pub by: String,
-    /// What they said.
+    /// Its comment.
     pub comment: Option<String>,
-    /// How long a yes holds.
+    /// How long an approval lasts.
     pub lasting: Lasting,
-    /// What was filled in, safe to keep.
+    /// The submitted form, redacted.
     pub answer: Option<Json>,
 }
 
-/// Yes or no.
+/// Approve or deny.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Decision {
     /// Go ahead.
     Approve,
-    /// Do not.
+    /// Do not go ahead.
     Deny,
 }
 
-/// What a returning daemon found a run doing.
+/// The phase in which a restarted daemon finds an unfinished run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// The provider was working; it is asked again.
+    /// The provider was working; it is asked for the turn again.
     Working,
-    /// It waited for a verdict and still does.
+    /// The run waits for a gate decision and still does.
     Waiting,
-    /// A tool had been started and nobody knows how it ended.
+    /// A tool call had started and its result is unknown.
     Unknown,
-    /// It was being stopped.
+    /// The run was being stopped.
     Stopping,
 }
 
-/// How a run ended.
+/// The report of an ended run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunReport {
-    /// In one word.
+    /// The outcome.
     pub outcome: Outcome,
-    /// A word for why, where the outcome alone does not say it.
+    /// A machine-readable reason, where the outcome alone does not give it.
     pub reason: Option<String>,
     /// A sentence for people.
     pub summary: String,
-    /// The acceptance checks that were run, in order.
+    /// The results of the acceptance checks that ran, in order.
     pub checks: Vec<CheckResult>,
-    /// How many checks were asked for.
+    /// The number of requested checks.
     pub checks_asked: u32,
     /// The exit code for scripts.
     pub exit_code: u8,
 }
 
-/// How an acceptance check ended.
+/// The result of an acceptance check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckResult {
-    /// The criterion.
+    /// The id of the criterion.
     pub id: String,
     /// Whether it passed.
     pub passed: bool,
-    /// The exit code, if the command ended by itself.
+    /// The exit code, if the command exited by itself.
     pub exit_code: Option<i32>,
-    /// What it printed, bounded and safe to keep.
+    /// Its output, bounded and redacted.
     pub output: String,
 }
 
-/// How a run ended, in one word.
+/// The outcome of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Everything was done.
+    /// The run succeeded.
     Success,
-    /// Something failed.
+    /// The run failed.
     Failed,
-    /// Somebody stopped it.
+    /// The run was cancelled.
     Cancelled,
-    /// Somebody said no.
+    /// A gate denied a call.
     Denied,
 }

@@ -1,7 +1,7 @@
-//! A question that holds a run, and the votes on it.
+//! A gate: a question that blocks a run, and the votes on it.
 //!
-//! Any `needed` of those entitled settle it, whichever way they agree. A voter is the source its connection stands
-//! for, so opening a second connection gives nobody a second vote.
+//! The gate is settled when `quorum` participants with the right to decide agree, either way. A voter is identified
+//! by the source of its connection, so a second connection gives no second vote.
 
 use std::collections::BTreeMap;
 
@@ -13,27 +13,27 @@ use super::refusal::Refusal;
 /// An open gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gate {
-    /// What it asks.
+    /// Its question.
     pub question: Question,
-    /// Who voted what.
+    /// The votes by source.
     pub votes: BTreeMap<String, Decision>,
 }
 
 impl Gate {
-    /// Opens a gate.
+    /// Opens a gate without votes.
     pub const fn new(question: Question) -> Self {
         Self { question, votes: BTreeMap::new() }
     }
 
-    /// Tells whether one more vote settles the gate.
+    /// Returns whether this vote settles the gate.
     pub fn settles(&self, voter: &str, decision: Decision) -> bool {
         let agreeing = self.votes.iter().filter(|(who, vote)| *who != voter && **vote == decision).count();
         agreeing + 1 >= self.question.needed as usize
     }
 
-    /// Tells whether a yes may hold as long as a vote says.
+    /// Checks that the gate offers the scope of a vote.
     ///
-    /// What several have to agree on holds once: they agreed on nothing else.
+    /// With a quorum above one, an approval is valid once: the voters agreed on nothing else.
     pub fn offers(&self, vote: &Decide) -> Result<(), Refusal> {
         let lasts = vote.decision == Decision::Approve
             && self.question.remember.is_some()
@@ -41,9 +41,9 @@ impl Gate {
         if vote.lasting == Lasting::Once || lasts { Ok(()) } else { Err(Refusal::UnknownScope) }
     }
 
-    /// Tells whether a vote fills in what the gate wants filled in, and nothing where it wants nothing.
+    /// Checks that a vote submits a form exactly if the gate has one.
     ///
-    /// Whether it is filled in sensibly is not judged here.
+    /// The content of the form is not validated here.
     pub const fn takes(&self, vote: &Decide) -> Result<(), Refusal> {
         match (&self.question.form, &vote.answer, vote.decision) {
             (Some(_), Some(_), Decision::Approve) | (_, None, Decision::Deny) => Ok(()),
@@ -53,10 +53,10 @@ impl Gate {
         }
     }
 
-    /// Returns the choice that a vote stands for: the first for yes and the last for no unless it names one.
+    /// Returns the option that a vote selects. The default is the first for approval and the last for denial.
     ///
-    /// No choice at all for a gate of plain yes or no. A choice that the gate does not offer, or one that
-    /// contradicts the decision (only the last is a no), is refused.
+    /// A gate without options has none to select. An option that the gate does not offer, or one that contradicts the
+    /// decision (only the last one denies), is refused.
     pub fn choice(&self, vote: &Decide) -> Result<Option<String>, Refusal> {
         let choices = &self.question.choices;
         let (Some(first), Some(last)) = (choices.first(), choices.last()) else {
@@ -78,49 +78,49 @@ impl Gate {
     }
 }
 
-/// The first choice for a tool whose end nobody knows: use it once more.
+/// The first option for a tool call whose result is unknown: run it again.
 pub const RUN_AGAIN: &str = "run_again";
-/// The second: go on without it.
+/// The second option: continue without it.
 pub const SKIP: &str = "skip";
-/// The last: end the run.
+/// The last option: end the run.
 pub const STOP: &str = "stop";
 
-/// The rule of a run for which everything is approved that would ask, except more than its budget.
+/// The rule of a run that approves every gate, except those about its budget.
 pub const APPROVE_ALL: &str = "approve: all";
-/// The rule of a run for which everything is denied that would ask.
+/// The rule of a run that denies every gate.
 pub const APPROVE_NOTHING: &str = "approve: deny";
-/// Who settles the gates of a run that has such a rule.
+/// The source that settles the gates of a run with such a rule.
 pub const POLICY: &str = "policy";
 
-/// The word for programs where such a rule has denied a use of a tool and the provider goes on.
+/// The error kind of a call that such a rule denied while the run continues.
 pub const DENIED_BY_POLICY: &str = "DENIED_BY_POLICY";
 
-/// Returns whether a rule answers what would ask, and says nothing of single calls.
+/// Returns whether a rule answers gates, instead of matching single calls.
 pub fn is_approval_policy(rule: &str) -> bool {
     matches!(rule, APPROVE_ALL | APPROVE_NOTHING)
 }
 
-/// The kind of a gate that asks whether a run may use more than was said.
+/// The kind of a gate that asks whether a run may exceed its budget.
 pub const BUDGET: &str = "budget";
-/// The first choice where a budget is used up: as much again.
+/// The first option of a budget gate: the same amount again.
 pub const RAISE: &str = "raise";
 
-/// What a budget limits.
+/// A resource that a budget limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limited {
-    /// Money, in millionths of a US dollar.
+    /// Cost, in millionths of a US dollar.
     Cost,
     /// Turns of the provider.
     Turns,
-    /// Tokens, read and written.
+    /// Tokens, input and output.
     Tokens,
 }
 
 impl Limited {
-    /// All of them.
+    /// All resources.
     pub const ALL: [Self; 3] = [Self::Cost, Self::Turns, Self::Tokens];
 
-    /// Returns the word for it, with which the value of `of` begins in the particulars of a gate.
+    /// Returns the name with which the value of `of` starts in the details of a gate.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Cost => "cost",
@@ -129,19 +129,19 @@ impl Limited {
         }
     }
 
-    /// Finds which limit the particulars of a gate name.
+    /// Returns the resource that the details of a gate name.
     pub fn named_in(details: &Json) -> Option<Self> {
         let names = |limited: &Self| details.as_str().contains(&format!("\"of\":\"{}", limited.word()));
         Self::ALL.into_iter().find(names)
     }
 }
 
-/// Returns the choices where a budget is used up.
+/// Returns the options of a budget gate.
 pub fn budget_choices() -> Vec<String> {
     [RAISE, STOP].map(String::from).to_vec()
 }
 
-/// Returns the choices for a tool whose end nobody knows.
+/// Returns the options for a tool call whose result is unknown.
 pub fn unknown_choices() -> Vec<String> {
     [RUN_AGAIN, SKIP, STOP].map(String::from).to_vec()
 }

@@ -1,6 +1,6 @@
-//! Names of things: opaque, cheap to clone, never inspected.
+//! Identifiers: opaque, cheap to clone, never inspected.
 //!
-//! The kernel mints none of them; the driver does, so that a test can replay a session to the letter.
+//! The driver mints them, not the kernel, so that a test can replay a session exactly.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ macro_rules! name {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Takes any text as a name.
+            /// Accepts any text as an id.
             pub fn new(text: impl Into<Arc<str>>) -> Self {
                 Self(text.into())
             }
 
-            /// Returns the name as it is spelled everywhere.
+            /// Returns the id as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -54,19 +54,19 @@ name!(
     SessionId
 );
 name!(
-    /// One execution cycle inside a session, begun by a message.
+    /// One execution cycle inside a session, started by a message.
     RunId
 );
 name!(
-    /// A question that holds a run until it is settled.
+    /// A question that blocks a run until it is settled.
     GateId
 );
 name!(
-    /// A message of a user or of the assistant; a user's is the key of its idempotency.
+    /// A message of a user or of the assistant; a user's message id is its idempotency key.
     MessageId
 );
 name!(
-    /// One use of a tool inside a run.
+    /// One tool call.
     CallId
 );
 
@@ -78,12 +78,12 @@ impl Seq {
     /// The position before the first event.
     pub const ZERO: Self = Self(0);
 
-    /// Reads a position from its number.
+    /// Creates a position from its number.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// Returns the number as it is written in journals and on the wire.
+    /// Returns the number, as journals and protocols write it.
     pub const fn number(self) -> u64 {
         self.0
     }
@@ -107,20 +107,20 @@ impl fmt::Display for Seq {
     }
 }
 
-/// One attached listener or speaker; the driver gives each connection its own number.
+/// One connected client; the driver gives each connection its own number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ParticipantId(pub u64);
 
-/// What tells two commands under one idempotency key apart: a digest of everything the command asks for.
+/// A digest of everything that a command asks for, which distinguishes two commands with the same idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(pub u128);
 
-/// A JSON text that the kernel carries and never reads.
+/// A JSON text that the kernel stores and never parses.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Json(Arc<str>);
 
 impl Json {
-    /// Takes a text which the caller knows to be one compact JSON value.
+    /// Wraps a text that the caller knows to be one compact JSON value.
     pub fn new(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }

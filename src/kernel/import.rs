@@ -1,83 +1,84 @@
-//! What was said elsewhere and is taken in: a conversation that is over, turn by turn.
+//! A finished conversation to import, turn by turn.
 //!
-//! It becomes ordinary events of finished runs and causes nothing: no provider is asked and no tool is used.
+//! The import becomes ordinary events of finished runs and has no side effects: no provider is called and no tool
+//! runs.
 
 use super::event::{Adjustment, Branch, Ending, Fault, Image, Taken};
 use super::id::{CallId, Json, MessageId, RunId, Seq};
 use super::time::Now;
 
-/// A conversation, in order.
+/// A conversation to import, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Import {
-    /// The earlier point from which it goes on, where that is not the newest.
+    /// The earlier point from which it continues, if that is not the newest.
     pub branch: Option<Branch>,
-    /// What it consists of.
+    /// Its parts, in order.
     pub turns: Vec<Imported>,
-    /// The name that the session has from there on.
+    /// The new name of the session.
     pub name: Option<String>,
-    /// Who answers from there on, and how.
+    /// The provider, the model and other settings from there on.
     pub settings: Adjustment,
 }
 
-/// Where a part of a conversation comes from.
+/// The origin of an imported part.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Provenance {
-    /// When it happened, where that is known.
+    /// When it happened, if known.
     pub at: Option<Now>,
-    /// The entry of the file that it stood in; empty for what the import adds and no file holds.
+    /// The session file entry that held it; empty if the import adds the part itself.
     pub entry: Option<String>,
 }
 
-/// The first part of a conversation that a summary does not stand for.
+/// Where the verbatim context starts after an imported summary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kept {
-    /// There is none before the summary.
+    /// After the summary; nothing before it is kept verbatim.
     Nothing,
-    /// The part of this import that stood in this entry; none where no part did.
+    /// At the part of this import that this entry held; after the summary if no part did.
     Entry(String),
-    /// What the session holds from an event on.
+    /// At an event that the session already holds.
     Since(Seq),
 }
 
 /// One part of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Imported {
-    /// A message and what came of it.
+    /// A message with the run that it started.
     Run(ImportedRun),
-    /// A tool that was used for the user.
+    /// A user command.
     Aside {
-        /// The use.
+        /// The call.
         call: ImportedCall,
-        /// Whether the provider is told of it.
+        /// Whether the model sees the call in its context.
         told: bool,
     },
-    /// A summary that stands for what is before one of the parts.
+    /// A summary that replaces the parts before a given one.
     Summary {
         /// The summary.
         text: String,
-        /// How many tokens the conversation had before, about.
+        /// The approximate number of tokens before the summary.
         tokens_before: u64,
-        /// What is still told word by word.
+        /// Where the verbatim context starts.
         kept: Kept,
-        /// Where it comes from.
+        /// The origin.
         source: Provenance,
     },
 }
 
-/// A message and what came of it.
+/// A message with the run that it started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedRun {
-    /// The run, freshly minted.
+    /// The id of the run, minted by the driver.
     pub run: RunId,
-    /// The message, freshly minted.
+    /// The id of the message, minted by the driver.
     pub message: MessageId,
     /// Its text.
     pub text: String,
-    /// The pictures that go with it.
+    /// The attached images.
     pub images: Vec<Image>,
     /// The turns of the provider.
     pub turns: Vec<ImportedTurn>,
-    /// Where it comes from.
+    /// The origin.
     pub source: Provenance,
 }
 
@@ -86,43 +87,43 @@ pub struct ImportedRun {
 pub struct ImportedTurn {
     /// Its reasoning; may be empty.
     pub thought: String,
-    /// What it said; may be empty.
+    /// Its text; may be empty.
     pub text: String,
-    /// The message that it said, freshly minted.
+    /// The id of the assistant's message, minted by the driver.
     pub message: MessageId,
-    /// The model and what it used.
+    /// The model and its token usage.
     pub taken: Taken,
-    /// The tools that it had used, in order.
+    /// Its tool calls, in order.
     pub calls: Vec<ImportedCall>,
-    /// Where it comes from.
+    /// The origin.
     pub source: Provenance,
 }
 
-/// A use of a tool, from its arguments to its end.
+/// A tool call with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedCall {
-    /// This use, freshly minted.
+    /// The id of the call, minted by the driver.
     pub call: CallId,
     /// The tool.
     pub tool: String,
     /// Its arguments: a JSON object.
     pub args: Json,
-    /// How long it took, in milliseconds.
+    /// The duration, in milliseconds.
     pub millis: u64,
-    /// How it ended.
+    /// The outcome.
     pub ending: Ending,
-    /// The exit code of a command that ended by itself.
+    /// The exit code of a command that exited by itself.
     pub exit_code: Option<i32>,
-    /// What it printed.
+    /// Its output.
     pub text: String,
-    /// What went wrong.
+    /// The error, if it failed.
     pub fault: Option<Fault>,
-    /// Where its result comes from.
+    /// The origin of the result.
     pub source: Provenance,
 }
 
 impl Import {
-    /// Returns how many steps there are, and how many bytes of text they have.
+    /// Returns the number of steps and the size of their text in bytes.
     pub fn size(&self) -> (usize, usize) {
         let sizes = self.turns.iter().map(Imported::size);
         sizes.fold((0, 0), |(steps, bytes), (more_steps, more_bytes)| {

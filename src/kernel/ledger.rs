@@ -1,34 +1,34 @@
-//! The memory of what was asked under which key, so that a repeated command is answered and not carried out again.
+//! The cache of idempotency keys: a repeated message gets the reply of the first one and is not executed again.
 //!
-//! It is bounded: past its limit the oldest entries whose run is over are forgotten.
+//! It is bounded. Beyond its limit the oldest entries whose run has ended are evicted.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::id::{Fingerprint, MessageId, RunId};
 use super::refusal::Refusal;
 
-/// Which commands share one space of keys.
+/// The commands that share one key space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
-    /// Messages that begin a run, now or later.
+    /// Messages that start a run, now or later.
     Prompt,
-    /// Messages into a run.
+    /// Steering messages.
     Steer,
 }
 
-/// What is remembered of a command.
+/// The stored facts about a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// What it asked for.
+    /// Digest of the command.
     pub fingerprint: Fingerprint,
-    /// What came of it.
+    /// The run of the command.
     pub run: RunId,
 }
 
-/// A key in its scope.
+/// A key in its key space.
 pub type Key = (Scope, MessageId);
 
-/// The memory.
+/// The bounded cache of idempotency keys.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ledger {
     entries: BTreeMap<Key, Entry>,
@@ -36,7 +36,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Builds a ledger from entries in the order of their arrival.
+    /// Builds a cache from entries in order of arrival.
     pub fn from_entries(entries: impl IntoIterator<Item = (Key, Entry)>) -> Self {
         let mut ledger = Self::default();
         for (key, entry) in entries {
@@ -45,21 +45,21 @@ impl Ledger {
         ledger
     }
 
-    /// Remembers `entry`, unless its key is known already.
+    /// Inserts or replaces an entry; a known key keeps its place in the eviction order.
     pub fn insert(&mut self, key: Key, entry: Entry) {
         if self.entries.insert(key.clone(), entry).is_none() {
             self.order.push_back(key);
         }
     }
 
-    /// Forgets a key, so that it may be used again.
+    /// Removes a key, so that it may be used again.
     pub fn remove(&mut self, key: &Key) {
         if self.entries.remove(key).is_some() {
             self.order.retain(|known| known != key);
         }
     }
 
-    /// Forgets the oldest entries past `limit`, except those whose run `is_live`.
+    /// Evicts the oldest entries beyond `limit`, except those whose run `is_live`.
     pub fn trim(&mut self, limit: usize, is_live: impl Fn(&RunId) -> bool) {
         let mut at = 0;
         while self.order.len() > limit && at < self.order.len() {
@@ -72,7 +72,8 @@ impl Ledger {
         }
     }
 
-    /// Returns the run of a repeated command, `None` for a new one, and a refusal when the key stands for another.
+    /// Returns the run of a repeated command, `None` for a new one, and a refusal if the key belongs to another
+    /// command.
     pub fn recall(&self, key: &Key, fingerprint: Fingerprint) -> Result<Option<&RunId>, Refusal> {
         match self.entries.get(key) {
             None => Ok(None),
@@ -81,17 +82,17 @@ impl Ledger {
         }
     }
 
-    /// Returns everything remembered, in the order of arrival.
+    /// Returns all entries in order of arrival.
     pub fn entries(&self) -> impl Iterator<Item = (&Key, &Entry)> {
         self.order.iter().filter_map(|key| self.entries.get_key_value(key))
     }
 
-    /// Returns how many keys are remembered.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Tells whether nothing is remembered.
+    /// Returns whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }

@@ -1,33 +1,33 @@
-//! Every bound of a session, passed in, so that tests set them to single digits and reach the edge.
+//! All limits of a session. They are passed in, so that tests can use single digits and reach each limit.
 
-/// The bounds of one session.
+/// The limits of one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// How many sequence numbers are reserved at once.
     pub reserve: u64,
-    /// How many message ids are remembered for idempotency; the oldest settled ones go first.
+    /// How many message ids are kept for idempotency; the oldest of ended runs are evicted first.
     pub ledger: usize,
-    /// How many settled gates are remembered, so that a late verdict is told from a foreign one.
+    /// How many settled gates are kept, so that a late vote is distinguished from a vote on an unknown gate.
     pub settled_gates: usize,
-    /// How many rules are remembered that somebody granted for the run, and for the session; the oldest go first.
+    /// How many granted rules the run and the session each keep; the oldest are dropped first.
     pub granted: usize,
-    /// How many messages may wait behind a run.
+    /// How many messages may be queued behind a run.
     pub queue: usize,
-    /// How many steering messages one run takes.
+    /// How many steering messages one run accepts.
     pub steers: usize,
     /// How many participants may be attached.
     pub participants: usize,
-    /// How many bytes of the last assistant text and the last user message a snapshot keeps.
+    /// How many bytes of the last assistant text and of the last user message are kept.
     pub text_tail: usize,
     /// How long a gate waits before it counts as denied, in milliseconds.
     pub gate_millis: u64,
-    /// How long a stopped run may take to lose its processes before it is ended all the same, in milliseconds.
+    /// How long the processes of a stopped run may take to exit before the run ends anyway, in milliseconds.
     pub stop_millis: u64,
-    /// How many tools may be used for the user at once.
+    /// How many user commands may run at once.
     pub asides: usize,
-    /// How many steps may be taken in at once: messages, turns and uses of tools.
+    /// How many steps one import may have: messages, turns and tool calls.
     pub import_steps: usize,
-    /// How many bytes of text they may have together.
+    /// How many bytes of text one import may have.
     pub import_bytes: usize,
     /// How many events may follow a checkpoint before the next is due.
     pub checkpoint_every: u64,

@@ -1,7 +1,7 @@
-//! The pure core: sessions, runs, gates, and the order of everything that happens to them.
+//! The pure core: sessions, runs, gates, and the order of every event that happens to them.
 //!
-//! One input and the time go in, an ordered list of effects comes out. The kernel does no IO, asks no clock, mints no
-//! name and knows no protocol; what it decides is an event, and folding events is all that changes a session.
+//! The kernel takes one input and the current time and returns an ordered list of effects. It does no IO, reads no
+//! clock, mints no id and knows no protocol. Every decision is an event, and only folding an event changes a session.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod book;

@@ -1,22 +1,22 @@
-//! How many commands come in a span of time, for each session and for all together.
+//! A rate limiter for commands: a sliding window for each session and one for all of them.
 //!
-//! The window slides: what is older than the span does not count. Refused commands do not count either, so that one
-//! who is too fast is served again as soon as there is room. It remembers one moment for each counted command of the
-//! span, which the limit over all bounds.
+//! Refused commands do not count, so a client that is too fast is admitted again as soon as its oldest command leaves
+//! the window. The limiter stores one timestamp for each admitted command in the window; the overall limit bounds
+//! their number.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::id::SessionId;
 use super::time::Now;
 
-/// The bounds of a rate.
+/// The limits of a rate limiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimits {
-    /// How many commands one session may get in a span.
+    /// How many commands one session may send in a window.
     pub session: usize,
-    /// How many commands all sessions, and what concerns none, may get together.
+    /// How many commands may arrive in a window overall, with or without a session.
     pub overall: usize,
-    /// The span, in milliseconds.
+    /// The length of the window, in milliseconds.
     pub millis: u64,
 }
 
@@ -26,32 +26,32 @@ impl Default for RateLimits {
     }
 }
 
-/// Which limit was met.
+/// The limit that was exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TooFast {
-    /// That of the session.
+    /// The limit of the session.
     Session(RateLimits),
-    /// That over all.
+    /// The overall limit.
     Overall(RateLimits),
 }
 
-/// The commands of the last span.
+/// The commands admitted in the current window.
 #[derive(Debug, Clone)]
 pub struct Rate {
     limits: RateLimits,
-    /// When each of them came, and to whom, the oldest first.
+    /// When each command was admitted and for which session, oldest first.
     moments: VecDeque<(Now, Option<SessionId>)>,
-    /// How many of them each session got; no session stands here with none.
+    /// The number of commands of each session; sessions without any are absent.
     counts: BTreeMap<SessionId, usize>,
 }
 
 impl Rate {
-    /// Begins with nothing counted.
+    /// Creates a limiter with an empty window.
     pub const fn new(limits: RateLimits) -> Self {
         Self { limits, moments: VecDeque::new(), counts: BTreeMap::new() }
     }
 
-    /// Counts one command, or says which limit it would exceed and does not count it.
+    /// Admits and counts one command, or returns the limit that it would exceed.
     pub fn take(&mut self, session: Option<&SessionId>, now: Now) -> Result<(), TooFast> {
         self.forget(now);
         if self.moments.len() >= self.limits.overall {
@@ -60,7 +60,7 @@ impl Rate {
         if let Some(session) = session {
             let count = self.counts.entry(session.clone()).or_default();
             if *count >= self.limits.session {
-                // A limit of nothing would otherwise leave a count of nothing behind.
+                // With a limit of zero, the new count must not stay behind.
                 if *count == 0 {
                     self.counts.remove(session);
                 }
@@ -72,7 +72,7 @@ impl Rate {
         Ok(())
     }
 
-    /// Returns how many commands count at this moment.
+    /// Returns the number of commands in the window.
     pub fn used(&mut self, now: Now) -> usize {
         self.forget(now);
         self.moments.len()

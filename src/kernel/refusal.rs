@@ -1,62 +1,62 @@
-//! Why a command was not carried out: an answer, not an accident.
+//! The reasons to refuse a command. A refusal is a reply, not an error.
 
 use std::fmt;
 
-/// Why a command was not carried out.
+/// Why a command was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
     /// A run is active already.
     RunActive,
     /// There is no such active run.
     NoActiveRun,
-    /// The gate was never opened here.
+    /// The session never opened that gate.
     UnknownGate,
-    /// The gate is settled.
+    /// The gate is settled or has expired.
     GateClosed,
-    /// The gate does not offer that answer.
+    /// The gate does not offer that option.
     UnknownChoice,
-    /// The gate does not offer that a yes holds so long.
+    /// The gate does not offer that approval scope.
     UnknownScope,
-    /// The key was used for something else.
+    /// The idempotency key was used for another message.
     KeyConflict,
-    /// No message of that id waits.
+    /// No message with that id is queued.
     NotQueued,
-    /// Too much waits already.
+    /// The queue is full.
     QueueFull,
-    /// The run takes no more steering.
+    /// The run accepts no more steering messages.
     TooManySteers,
-    /// Too many listeners.
+    /// Too many participants are attached.
     TooManyParticipants,
-    /// The participant may not do that.
+    /// The participant lacks the right for the command.
     NotEntitled,
-    /// The session takes no more messages.
+    /// The session accepts no more messages.
     SessionEnded,
     /// The session exists already.
     AlreadyOpen,
-    /// The session is of another version than the caller believes.
+    /// The session has another version than the caller expects.
     Stale {
-        /// Which one the caller believes it to be.
+        /// The expected version.
         expected: u64,
-        /// Which one it is.
+        /// The actual version.
         found: u64,
     },
-    /// A summary of the conversation is being made.
+    /// A compaction is in progress.
     Compacting,
-    /// No summary is being made.
+    /// No compaction is in progress.
     NoCompaction,
-    /// No such tool is used for the user.
+    /// No such user command is running.
     NoAside,
-    /// Too many tools are used for the user already.
+    /// Too many user commands are running.
     TooManyAsides,
-    /// No provider is waited for.
+    /// No retry is pending.
     NoRetry,
-    /// The conversation was never at that point.
+    /// The position is not part of the session's stored history.
     UnknownPosition,
-    /// It is more than is taken in at once.
+    /// The import exceeds the limits.
     TooMuch,
-    /// The gate wants to be answered, not only approved.
+    /// The gate has a form, and the approval submits none.
     AnswerNeeded,
-    /// The gate does not take that answer.
+    /// The gate does not accept the submitted form.
     UnknownAnswer,
 }
 
@@ -73,22 +73,22 @@ impl fmt::Display for Refusal {
             Self::UnknownChoice => "the approval does not offer that choice",
             Self::UnknownScope => "the approval does not offer that scope",
             Self::KeyConflict => "the message id was used for another message",
-            Self::NotQueued => "no such message waits in this session",
-            Self::QueueFull => "too many messages wait in this session",
+            Self::NotQueued => "no such message is queued in this session",
+            Self::QueueFull => "too many messages are queued in this session",
             Self::TooManySteers => "the run takes no more steering messages",
             Self::TooManyParticipants => "too many clients are attached to this session",
             Self::NotEntitled => "this client may only watch the session",
             Self::SessionEnded => "the session has ended",
             Self::AlreadyOpen => "the session exists already",
-            Self::Compacting => "the conversation of this session is being summarised",
-            Self::NoCompaction => "no summary is being made in this session",
-            Self::NoAside => "no such command of the user runs in this session",
-            Self::TooManyAsides => "too many commands of the user run in this session",
-            Self::NoRetry => "no retry is waited for in this session",
-            Self::UnknownPosition => "the conversation was never at that point",
-            Self::TooMuch => "that is more than is taken in at once",
-            Self::AnswerNeeded => "the question wants an answer",
-            Self::UnknownAnswer => "the question does not take that answer",
+            Self::Compacting => "a compaction is in progress in this session",
+            Self::NoCompaction => "no compaction is in progress in this session",
+            Self::NoAside => "no such user command is running in this session",
+            Self::TooManyAsides => "too many user commands are running in this session",
+            Self::NoRetry => "no retry is pending in this session",
+            Self::UnknownPosition => "the position is not part of this session's history",
+            Self::TooMuch => "the import is too large",
+            Self::AnswerNeeded => "the question requires an answer",
+            Self::UnknownAnswer => "the question does not accept that answer",
         };
         f.write_str(text)
     }

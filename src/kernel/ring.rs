@@ -1,18 +1,18 @@
-//! The bounded memory of recent events, for listeners that keep up or come back soon.
+//! A bounded buffer of recent events, for subscribers that keep up or reconnect soon.
 //!
-//! It never grows past its bound and never blocks: who falls out of it is fed from the journal.
+//! It never grows beyond its limit and never blocks. A subscriber whose position was evicted reads from the journal.
 
 use std::collections::VecDeque;
 
 use super::id::Seq;
 
-/// Something that covers a run of positions.
+/// An item that covers a range of positions.
 pub trait Span {
     /// The first position.
     fn first(&self) -> Seq;
     /// The last position.
     fn last(&self) -> Seq;
-    /// What it costs to keep.
+    /// The cost of keeping it.
     fn weight(&self) -> usize;
 }
 
@@ -22,26 +22,26 @@ pub struct Ring<T> {
     spans: VecDeque<T>,
     weight: usize,
     limit: usize,
-    /// The last position that is no longer here.
+    /// The last position that was evicted.
     behind: Seq,
 }
 
-/// What a listener at some position gets.
+/// The events that a subscriber at some position gets.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Tail<T> {
-    /// The spans after its position, oldest first; the first may begin before it.
+    /// The spans after its position, oldest first; the first may start before it.
     Spans(Vec<T>),
-    /// Its position has fallen out.
+    /// Its position was evicted.
     Behind,
 }
 
 impl<T: Span + Clone> Ring<T> {
-    /// Makes a ring for the events after `behind` that keeps about `limit` of weight.
+    /// Creates a buffer for the events after `behind` that keeps spans of about `limit` total weight.
     pub const fn new(behind: Seq, limit: usize) -> Self {
         Self { spans: VecDeque::new(), weight: 0, limit, behind }
     }
 
-    /// Adds the newest span and lets the oldest go.
+    /// Adds the newest span and evicts the oldest beyond the limit.
     pub fn push(&mut self, span: T) {
         self.weight += span.weight();
         self.spans.push_back(span);
@@ -53,7 +53,7 @@ impl<T: Span + Clone> Ring<T> {
         }
     }
 
-    /// Returns what follows `seen`, at most about `limit` of weight.
+    /// Returns the spans after `seen`, up to a total weight of about `limit`.
     pub fn after(&self, seen: Seq, limit: usize) -> Tail<T> {
         if !self.holds_after(seen) {
             return Tail::Behind;
@@ -71,7 +71,7 @@ impl<T: Span + Clone> Ring<T> {
         Tail::Spans(spans)
     }
 
-    /// Tells whether everything after `seen` is still here.
+    /// Returns whether all events after `seen` are still in the buffer.
     pub fn holds_after(&self, seen: Seq) -> bool {
         seen >= self.behind
     }

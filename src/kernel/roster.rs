@@ -1,4 +1,4 @@
-//! Who is attached to a session, and what each may do.
+//! The participants attached to a session and their rights.
 //!
 //! Participants come and go with their connections, so the roster is neither journaled nor restored.
 
@@ -15,7 +15,7 @@ pub struct Roster {
 }
 
 impl Roster {
-    /// Attaches a participant, or gives an attached one other rights.
+    /// Attaches a participant, or changes the rights of an attached one.
     pub fn join(&mut self, who: ParticipantId, rights: Rights, limit: usize) -> Result<(), Refusal> {
         if !self.rights.contains_key(&who) && self.rights.len() >= limit {
             return Err(Refusal::TooManyParticipants);
@@ -24,17 +24,17 @@ impl Roster {
         Ok(())
     }
 
-    /// Lets a participant go.
+    /// Detaches a participant.
     pub fn leave(&mut self, who: ParticipantId) {
         self.rights.remove(&who);
     }
 
-    /// Tells whether a participant is attached.
+    /// Returns whether a participant is attached.
     pub fn contains(&self, who: ParticipantId) -> bool {
         self.rights.contains_key(&who)
     }
 
-    /// Returns what a caller may do: what its connection allows and its attachment does not take away.
+    /// Returns the rights of a caller: those of its connection, limited by those of its attachment.
     pub fn rights(&self, caller: &Caller) -> Rights {
         match self.rights.get(&caller.id) {
             Some(attached) => caller.rights.and(*attached),
@@ -42,17 +42,17 @@ impl Roster {
         }
     }
 
-    /// Returns what an attached participant may do.
+    /// Returns the rights of an attached participant.
     pub fn of(&self, who: ParticipantId) -> Option<Rights> {
         self.rights.get(&who).copied()
     }
 
-    /// Tells whether nobody is attached.
+    /// Returns whether no participant is attached.
     pub fn is_empty(&self) -> bool {
         self.rights.is_empty()
     }
 
-    /// Returns how many are attached.
+    /// Returns the number of attached participants.
     pub fn len(&self) -> usize {
         self.rights.len()
     }

@@ -1,7 +1,7 @@
-//! What a session is: the sum of its events, and nothing else.
+//! The state of a session: the fold of its events.
 //!
-//! `fold` is the only function that changes it. A state restored from the journal is therefore the state that was
-//! lived through, and a checkpoint is a state that was written down.
+//! `fold` is the only function that changes the state. A state restored from the journal therefore equals the live
+//! one, and a checkpoint is a serialized state.
 
 mod run;
 
@@ -23,13 +23,13 @@ pub use run::{Call, Run, Spent, Stage, Stopping};
 /// The folded history of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
-    /// How it began; none before its first event.
+    /// The parameters with which it was opened; `None` before the first event.
     pub opening: Option<Opening>,
-    /// Its name for people.
+    /// Its display name.
     pub name: Option<String>,
-    /// When it began.
+    /// When it was opened.
     pub opened_at: Now,
-    /// When something last happened.
+    /// When the last event happened.
     pub updated_at: Now,
     /// The newest event.
     pub last_seq: Seq,
@@ -37,40 +37,40 @@ pub struct State {
     pub run: Option<Run>,
     /// Its open gates.
     pub gates: BTreeMap<GateId, Gate>,
-    /// Gates that were settled, oldest first.
+    /// Recently settled gates, oldest first.
     pub settled_gates: VecDeque<GateId>,
-    /// What may go ahead unasked in this session, as rules, oldest first.
+    /// The rules granted for this session, oldest first.
     pub granted: VecDeque<String>,
-    /// What waits behind the run.
+    /// The messages queued behind the run.
     pub queue: VecDeque<QueuedMessage>,
-    /// What was asked under which key.
+    /// The idempotency keys of recent messages.
     pub ledger: Ledger,
-    /// The end of the last assistant text.
+    /// The tail of the last assistant text.
     pub last_text: String,
-    /// The end of the last user message.
+    /// The tail of the last user message.
     pub last_message: String,
-    /// How the last run ended.
+    /// The last run, its outcome and its exit code.
     pub last_run: Option<(RunId, Outcome, u8)>,
-    /// Whether it takes messages.
+    /// Whether it accepts messages.
     pub open: Openness,
-    /// The first event that the provider is told word by word; a summary stands for those before it.
+    /// The first event in the provider's context verbatim; a summary replaces those before it.
     pub context_from: Seq,
-    /// How often it was changed.
+    /// The version, incremented with every change.
     pub version: u64,
-    /// What is different from how it began.
+    /// Settings that differ from the opening.
     pub adjusted: Adjustment,
-    /// Tools that are used for the user.
+    /// The user commands that are running.
     pub asides: BTreeMap<CallId, Call>,
-    /// The summary that is being made.
+    /// The compaction in progress.
     pub compaction: Option<Compacting>,
 }
 
-/// A summary that is being made.
+/// A compaction in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compacting {
-    /// The event that says that it began, which names it.
+    /// The sequence number of its first event, which identifies it.
     pub began: Seq,
-    /// Why.
+    /// Why it started.
     pub reason: CompactionReason,
 }
 
@@ -102,10 +102,10 @@ impl Default for State {
 }
 
 impl State {
-    /// Adds one event to the sum.
+    /// Folds one event into the state.
     pub fn fold(&mut self, event: &Event, limits: &Limits) {
         self.last_seq = event.seq;
-        // What was imported happened earlier than the import.
+        // An imported event happened earlier than the import.
         self.updated_at = self.updated_at.max(event.at);
         self.version = event.version.unwrap_or(self.version);
         match &event.kind {
@@ -160,7 +160,7 @@ impl State {
         }
     }
 
-    /// Returns what the session is doing, in one word.
+    /// Returns the phase of the session.
     pub fn phase(&self) -> Phase {
         match (&self.run, &self.last_run) {
             (Some(_), _) if !self.gates.is_empty() => Phase::Waiting,
@@ -172,7 +172,7 @@ impl State {
         }
     }
 
-    /// Returns who answers in the next run, and how.
+    /// Returns the provider, the model and their settings for the next run.
     pub fn voice(&self) -> Voice {
         let opening = self.opening.as_ref();
         let (provider, model) = match &self.adjusted.provider {
@@ -183,13 +183,14 @@ impl State {
         Voice::new(provider, self.adjusted.model.clone().or(model), &self.adjusted)
     }
 
-    /// Returns which directory the session works in, as far as it was noted.
+    /// Returns the identity of the working directory, if it was recorded.
     pub fn workspace(&self) -> Option<&WorkspaceIdentity> {
         let began = self.opening.as_ref().and_then(|opening| opening.workspace.as_ref());
         self.adjusted.workspace.as_ref().or(began)
     }
 
-    /// A run keeps its provider: what another one said in it could not be told to the next.
+    /// Applies an adjustment. The active run keeps its provider, because another provider cannot read its provider
+    /// state.
     fn fold_adjustment(&mut self, adjustment: &Adjustment) {
         self.adjusted.add(adjustment);
         let voice = self.voice();
@@ -201,7 +202,7 @@ impl State {
         }
     }
 
-    /// Adds what became of a tool that is used for the user; returns whether it is one.
+    /// Folds an event of a user command; returns whether the event belongs to one.
     fn fold_aside(&mut self, kind: &EventKind) -> bool {
         if let EventKind::CallIntended(intention) = kind {
             let aside = matches!(intention.purpose, Purpose::Aside { .. });
@@ -221,7 +222,7 @@ impl State {
 
     fn fold_opening(&mut self, opening: &Opening, at: Now) {
         if self.opening.is_some() {
-            // A session that is opened again inherits nothing, least of all what was approved in its old directory.
+            // A reopened session inherits nothing, in particular no approvals of its old directory.
             self.granted.clear();
             self.queue.clear();
             self.ledger = Ledger::default();
@@ -232,7 +233,7 @@ impl State {
         self.name.clone_from(&opening.name);
         self.opening = Some(opening.clone());
         self.opened_at = at;
-        // A session that is opened again is as new.
+        // A reopened session accepts messages again.
         self.open = Openness::Open;
         self.adjusted = Adjustment::default();
     }
@@ -245,7 +246,7 @@ impl State {
     fn fold_branch(&mut self, branch: Branch) {
         self.context_from = branch.from;
         if branch.until == Seq::ZERO {
-            // The name was that of the conversation that was left.
+            // The name belonged to the abandoned conversation.
             self.name = None;
         }
     }
@@ -266,7 +267,7 @@ impl State {
 
     fn fold_steering(&mut self, steering: &Steering, limits: &Limits) {
         let Some(run) = &mut self.run else { return };
-        // Its pictures are told from the journal: many of them would be a burden in memory.
+        // The images are read from the journal when needed; keeping them would take too much memory.
         let kept = Steering { images: Vec::new(), ..steering.clone() };
         run.steers.push((run.begun, kept));
         let run = run.id.clone();
@@ -301,7 +302,7 @@ impl State {
             match verdict.lasting {
                 Lasting::Run => remember(&mut run.granted, rule, limits.granted),
                 Lasting::Session => remember(&mut self.granted, rule, limits.granted),
-                // Kept outside of the session, where it is found by others.
+                // These are stored outside the session, or not at all.
                 Lasting::Always | Lasting::Once => {}
             }
         }
@@ -330,7 +331,7 @@ impl State {
             }
             EventKind::CallSettled(settlement) => run.settle(settlement),
             EventKind::GateOpened(question) => {
-                // A question of the daemon's own, about how a call ended, changes nothing of what was approved.
+                // The gate about a call of unknown result has no digest and keeps the approved one.
                 if let (Some(call), Some(digest)) = (run.calls.get_mut(&question.call), &question.digest) {
                     call.bound = Some(digest.clone());
                 }
@@ -374,7 +375,7 @@ impl State {
     }
 }
 
-/// Adds a rule that is not there yet; the oldest goes where there are too many, and is asked about again.
+/// Adds a rule if it is new. Beyond the limit the oldest rule is dropped, and its calls ask again.
 fn remember(granted: &mut VecDeque<String>, rule: String, limit: usize) {
     if !granted.contains(&rule) {
         granted.push_back(rule);
@@ -384,7 +385,7 @@ fn remember(granted: &mut VecDeque<String>, rule: String, limit: usize) {
     }
 }
 
-/// Returns the end of a text, at most `limit` bytes, cut between characters.
+/// Returns the end of a text: at most `limit` bytes, cut at a character boundary.
 fn tail(text: &str, limit: usize) -> &str {
     let mut start = text.len().saturating_sub(limit);
     while !text.is_char_boundary(start) {
@@ -393,7 +394,8 @@ fn tail(text: &str, limit: usize) -> &str {
     &text[start..]
 }
 
-/// Appends to a text of which only the end is wanted; it is cut in strides, so that a token costs what it adds.
+/// Appends to a text of which only the tail is kept. It is trimmed at twice the limit, so that appending costs
+/// amortized O(1).
 fn append_tail(text: &mut String, more: &str, limit: usize) {
     text.push_str(more);
     if text.len() > limit.saturating_mul(2) {

@@ -1,17 +1,17 @@
-//! Time as an argument.
+//! Time, passed in as an argument.
 
-/// A moment, in milliseconds since 1970; the driver makes sure that it never goes back.
+/// A point in time, in milliseconds since 1970. The driver guarantees that it never decreases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Now(pub u64);
 
 impl Now {
-    /// Returns the moment `millis` later.
+    /// Returns the time `millis` later.
     #[must_use]
     pub const fn after(self, millis: u64) -> Self {
         Self(self.0.saturating_add(millis))
     }
 
-    /// Returns how many milliseconds have passed since `earlier`.
+    /// Returns the milliseconds since `earlier`.
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }

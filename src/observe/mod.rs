@@ -1,8 +1,8 @@
-//! What the daemon writes down about itself: rotating files of bounded size, fields and ids, no secret at any level.
+//! The log of the daemon: rotating files of bounded size, with fields and ids and without secrets at any level.
 //!
-//! `PUSH_LOG` sets what is written (`info` by default; `debug`, `pushd::runtime=trace` and so on). Texts of users and
-//! arguments of tools appear at no level; what a library might say still passes the redactor. A record is one line, in which
-//! nothing acts on the terminal of whoever reads the file, and nothing is hidden.
+//! `PUSH_LOG` sets the filter (`info` by default; `debug`, `pushd::runtime=trace` and so on). Texts of users and
+//! arguments of tools are logged at no level; messages of libraries pass the redactor. A record is one line, in
+//! which terminal control characters and invisible characters are escaped.
 
 #[cfg(unix)]
 #[path = "unix.rs"]
@@ -25,16 +25,16 @@ use crate::invisible_chars::is_unseen;
 use crate::redact::Redactor;
 use rolling::Rolling;
 
-/// The variable that sets what is written.
+/// The variable that sets the log filter.
 const VARIABLE: &str = "PUSH_LOG";
-/// How large a log file may become.
+/// The maximum size of a log file.
 const FILE_BYTES: u64 = 4 * 1024 * 1024;
-/// How many full ones are kept.
+/// How many full log files are kept.
 const KEPT_FILES: usize = 4;
-/// How many records may wait to be written before others are dropped; their places take memory from the start.
+/// The capacity of the queue of records; further records are dropped. The queue is allocated at the start.
 const WAITING_RECORDS: usize = 2048;
 
-/// Begins to write into `directory`; what is still in memory is written when the guard is dropped.
+/// Starts logging into `directory`; dropping the guard flushes the queue.
 pub fn begin(directory: &Path) -> io::Result<WorkerGuard> {
     let rolling = Rolling::open(directory, FILE_BYTES, KEPT_FILES)?;
     let safe = Redacting { redactor: Redactor::default(), to: rolling };
@@ -45,45 +45,45 @@ pub fn begin(directory: &Path) -> io::Result<WorkerGuard> {
         .with_writer(writer)
         .with_ansi(false)
         .finish();
-    // A second daemon in one process, as tests start them, writes into the log of the first.
+    // A second daemon in the same process, as in tests, uses the log of the first.
     let _ = tracing::subscriber::set_global_default(subscriber);
     Ok(guard)
 }
 
-/// Says on standard error why something failed, with everything that led to it.
+/// Prints an error with its chain of causes to standard error.
 pub fn report(error: &(dyn Error + 'static)) {
     let mut text = format!("pushd: {error}");
     let mut cause = error.source();
     while let Some(next) = cause {
-        // Some errors name their cause in their own words.
+        // Some errors include the text of their cause.
         let words = next.to_string();
         if !text.ends_with(&words) {
             text.push_str(&format!(": {words}"));
         }
         cause = next.source();
     }
-    // There is nobody left to tell if that fails.
+    // If standard error fails too, the error cannot be reported.
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Has every panic written down: where it was, and its words only where they stand in our source.
+/// Installs a hook that logs every panic: its location, and its message only if that is a string literal.
 ///
-/// A text that was put together may hold whatever the daemon has in its hands.
+/// A formatted message may contain any data of the daemon, so it is not logged.
 pub fn write_down_panics() {
     panic::set_hook(Box::new(|panic| {
         let at = panic.location().map(ToString::to_string).unwrap_or_default();
         let words = words_of(panic.payload());
         tracing::error!(%at, words, "panic");
-        // There is nobody left to tell if that fails.
+        // If standard error fails too, the panic cannot be reported.
         let _ = writeln!(io::stderr(), "pushd: panic at {at}: {words}");
     }));
 }
 
 fn words_of(payload: &dyn Any) -> &'static str {
-    payload.downcast_ref::<&'static str>().copied().unwrap_or("(its words may hold what is not to be kept)")
+    payload.downcast_ref::<&'static str>().copied().unwrap_or("(message omitted: it may contain data)")
 }
 
-/// Returns a record with everything written out that would act on a terminal, hide something or look like another record.
+/// Escapes the characters of a record that would control a terminal, be invisible or start another record.
 fn one_line(record: &str) -> String {
     let (words, end) = record.strip_suffix('\n').map_or((record, ""), |words| (words, "\n"));
     let mut line = String::with_capacity(record.len());
@@ -97,7 +97,7 @@ fn one_line(record: &str) -> String {
     line + end
 }
 
-/// Passes each record on without the shapes of secrets.
+/// Removes the shapes of secrets from each record before it is written.
 struct Redacting<W> {
     redactor: Redactor,
     to: W,
@@ -133,7 +133,7 @@ mod tests {
         let said = |panics: fn()| words_of(&*panic::catch_unwind(panics).unwrap_err());
         assert_eq!(said(|| panic!("plain words")), "plain words");
         let secret = said(|| panic!("no {}", std::hint::black_box("hunter2hunter2")));
-        assert!(secret.contains("may hold what is not to be kept"), "{secret}");
+        assert!(secret.contains("message omitted"), "{secret}");
         let cut = said(|| drop("hunter2hunter2é"[..std::hint::black_box(15)].to_owned()));
         assert!(!cut.contains("hunter2"), "{cut}");
     }

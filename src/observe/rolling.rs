@@ -1,4 +1,5 @@
-//! A log of bounded size: `pushd.log` is written, and `pushd.1.log`, `pushd.2.log` … are the full ones before it.
+//! A log of bounded size: `pushd.log` is the current file, and `pushd.1.log`, `pushd.2.log` … are full ones, newest
+//! first.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::os;
 
-/// A file that makes room for itself.
+/// A log file that rotates when it is full.
 pub(super) struct Rolling {
     directory: PathBuf,
     file: File,
@@ -16,7 +17,7 @@ pub(super) struct Rolling {
 }
 
 impl Rolling {
-    /// Opens the log in `directory`, which is made if need be; it goes on where an earlier daemon stopped.
+    /// Opens the log in `directory`, which is created if necessary; records are appended to an existing file.
     pub(super) fn open(directory: &Path, limit: u64, kept: usize) -> io::Result<Self> {
         fs::create_dir_all(directory)?;
         let file = open(&current(directory))?;
@@ -30,7 +31,7 @@ impl Rolling {
                 1 => current(&self.directory),
                 _ => full(&self.directory, number - 1),
             };
-            // The oldest falls off the end; one that is missing leaves its place empty.
+            // The oldest file is overwritten; a missing file leaves a gap in the numbering.
             match fs::rename(from, full(&self.directory, number)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 Ok(()) | Err(_) => {}

@@ -1,9 +1,9 @@
-//! Files for their owner alone, as Unix has them.
+//! Owner-only files, on Unix.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 
-/// Lets nobody but the owner read what is created.
+/// Creates files with mode 0600.
 pub(super) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options.mode(0o600)
 }

@@ -1,8 +1,8 @@
-//! Files for their owner alone, as Windows has them.
+//! Owner-only files, on Windows.
 
 use std::fs::OpenOptions;
 
-/// Changes nothing: what lies in a profile belongs to its owner already.
+/// Changes nothing: files in a user's profile belong to that user.
 pub(super) const fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }

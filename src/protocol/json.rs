@@ -1,8 +1,8 @@
-//! JSON by hand, for what is written most: texts, whole numbers, and the values that serde writes.
+//! A JSON writer without an intermediate value, for the hot paths: strings, integers and values that serde serializes.
 
 use serde::Serialize;
 
-/// Writes a text between quotes.
+/// Writes a JSON string, quoted and escaped.
 pub(in crate::protocol) fn string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let bytes = text.as_bytes();
@@ -25,7 +25,7 @@ pub(in crate::protocol) fn string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Writes a whole number.
+/// Writes an unsigned integer.
 pub(in crate::protocol) fn number(out: &mut Vec<u8>, mut number: u64) {
     let mut digits = [0; 20];
     let mut from = digits.len();
@@ -40,15 +40,16 @@ pub(in crate::protocol) fn number(out: &mut Vec<u8>, mut number: u64) {
     out.extend_from_slice(&digits[from..]);
 }
 
-/// Writes a value of the wire.
-#[expect(clippy::expect_used, reason = "a type of the wire has no map and no writer that could fail")]
+/// Writes a wire value through serde.
+#[expect(clippy::expect_used, reason = "a wire type has string keys only, and writing to a Vec cannot fail")]
 pub(in crate::protocol) fn value<T: Serialize>(out: &mut Vec<u8>, value: &T) {
     serde_json::to_writer(out, value).expect("a wire type is always JSON");
 }
 
 const HEX: [u8; 16] = *b"0123456789abcdef";
 
-/// How a byte is escaped: zero as it is, `u` by its number, anything else by that letter.
+/// The escape of each byte: `0` writes the byte unchanged, `u` writes `\u00XX`, any other value writes a backslash and
+/// that letter.
 const ESCAPES: [u8; 256] = {
     let mut table = [0; 256];
     let mut at = 0;

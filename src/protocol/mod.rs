@@ -1,6 +1,7 @@
-//! Protocols: lines into what is asked of the daemon, events into lines.
+//! Protocol adapters: decode client lines into requests, and encode events and replies into lines.
 //!
-//! Each adapter is pure and knows the kernel alone: no IO, no clock, no name is minted, and no adapter names another.
+//! Each adapter is pure and depends on the kernel only. It does no I/O, reads no clock and mints no ids, and no adapter
+//! names another adapter.
 
 mod json;
 pub mod pi;

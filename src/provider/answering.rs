@@ -1,7 +1,8 @@
-//! A turn that is being asked: retries until the first piece, then pieces as they come. A server that loads its model is
-//! waited for.
+//! The stream of a turn: retries until the first delta, then deltas as they arrive. While a server loads its model
+//! the stream polls it.
 //!
-//! Nothing runs behind it: it moves only while it is asked for the next pieces, and dropping it closes the stream.
+//! No background task exists: the stream makes progress only while its caller polls it, and dropping it closes the
+//! connection.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -23,29 +24,29 @@ use super::model::{Piece, Request, Stop, TurnEnd, Usage};
 use super::retry::{Decision, Policy};
 use super::target::Target;
 
-/// A turn that is being asked of a model.
+/// A turn that is requested from a model.
 pub struct Answering {
     state: State,
     question: Arc<Asked>,
-    /// The run that asks, for the server's circuit breaker.
+    /// The admission of the run at the server's circuit breaker.
     run: Arc<RunAdmission>,
-    /// What says to the breaker what came of it; none before it is asked and after it is over.
+    /// Reports the outcome to the breaker; `None` before admission and after the end.
     pass: Option<Pass>,
-    /// Which attempt this is.
+    /// The number of the current attempt, from 1.
     attempt: u32,
     loading: Option<Loading>,
 }
 
-/// How long the server has been loading the model.
+/// The wait for a server that loads its model.
 #[derive(Debug, Clone, Copy)]
 struct Loading {
     since: Instant,
-    /// When that was told last.
+    /// When the caller was last informed.
     told: Instant,
     pause: Duration,
 }
 
-/// What is asked, the same at every attempt.
+/// The request, identical for every attempt.
 struct Asked {
     target: Arc<Target>,
     policy: Policy,
@@ -54,29 +55,29 @@ struct Asked {
     label: String,
 }
 
-/// What a turn has come to.
+/// An item of a [`TurnStream`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
-    /// The next pieces.
+    /// The next deltas.
     Pieces(Vec<Piece>),
-    /// It failed before anything came, and is asked again after a pause that begins now.
+    /// The attempt failed before the first delta; a retry follows after a pause that starts now.
     Waits(Wait),
-    /// The server has been loading the model for so long, and is waited for.
+    /// The server has been loading the model for this long, and the stream waits for it.
     Loading(Duration),
-    /// It is over.
+    /// The turn has ended.
     End,
 }
 
-/// A pause before a question is asked again.
+/// A retry that follows after a pause.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wait {
-    /// Which repetition follows, counted from one.
+    /// The number of the retry, from 1.
     pub attempt: u32,
-    /// How many there are at most.
+    /// The maximum number of retries.
     pub most: u32,
-    /// How long it is.
+    /// The length of the pause.
     pub pause: Duration,
-    /// What went wrong.
+    /// The error of the failed attempt.
     pub error: ModelError,
 }
 
@@ -91,7 +92,7 @@ enum State {
     Failed(ModelError, TurnEnd),
 }
 
-/// What follows a failed attempt.
+/// What to do after a failed attempt.
 enum Next {
     Told(Step),
     Quiet,
@@ -99,7 +100,7 @@ enum Next {
 }
 
 impl Answering {
-    /// Prepares a turn; nothing is sent before the first pieces are asked for.
+    /// Prepares a turn; nothing is sent before the first call of [`TurnStream::next`] or [`TurnStream::next_item`].
     pub(super) fn new(
         target: Arc<Target>,
         request: &Request,
@@ -107,17 +108,17 @@ impl Answering {
         run: Arc<RunAdmission>,
     ) -> Self {
         let body = target.dialect.body(request, target.habits()).to_string();
-        // The same for every attempt, and different for every turn of a conversation.
+        // Equal for every attempt, and different for every turn of a conversation.
         let label = format!("call_{}", request.entries.len());
         let model = request.model.clone();
         let question = Arc::new(Asked { target, policy, body: Bytes::from(body), model, label });
         Self { state: State::New, question, run, pass: None, attempt: 1, loading: None }
     }
 
-    /// Waits for the next pieces; `None` is the end of the turn.
+    /// Waits for the next deltas; `None` is the end of the turn.
     ///
-    /// Text that arrived together comes as one piece. It may be dropped while it waits and called again. After an
-    /// error it gives the same error again.
+    /// Text that arrived together is one delta. The future is cancel-safe. After an error every call returns the
+    /// same error.
     pub async fn next(&mut self) -> Result<Option<Vec<Piece>>, ModelError> {
         loop {
             match self.step().await? {
@@ -128,7 +129,8 @@ impl Answering {
         }
     }
 
-    /// Waits for whatever comes next; like [`Answering::next`], but a pause is told when it begins.
+    /// Waits for the next item. Unlike [`TurnStream::next`] it also returns retries and loading reports when they
+    /// start.
     pub async fn step(&mut self) -> Result<Step, ModelError> {
         loop {
             let step = match &mut self.state {
@@ -169,7 +171,7 @@ impl Answering {
         }
     }
 
-    /// Asks no more if it is waiting to: the error it had becomes the last one.
+    /// Cancels a scheduled retry: the error of the last attempt becomes the result of the turn.
     pub fn give_up(&mut self) {
         if let State::Pausing(_, error) = &self.state {
             self.settle(Err((error.clone(), unfinished())));
@@ -194,22 +196,22 @@ impl Answering {
     fn pause(&mut self, pause: Duration, error: ModelError) -> Wait {
         let Asked { target, policy, .. } = &*self.question;
         let (attempt, most) = (self.attempt, policy.attempts.saturating_sub(1));
-        info!(provider = %target.name, kind = %error.kind, attempt, ?pause, "asking the model again");
+        info!(provider = %target.name, kind = %error.kind, attempt, ?pause, "retrying the model request");
         self.attempt += 1;
         self.state = State::Pausing(Instant::now() + pause, error.clone());
         Wait { attempt, most, pause, error }
     }
 
-    /// Waits for a server that loads its model, as long as for the first bytes of an answer.
+    /// Schedules the next poll of a server that loads its model, for at most the first-byte timeout in total.
     ///
-    /// That is no failure: it takes none of the attempts, and the breaker counts nothing.
+    /// Loading is not a failure: it consumes no attempt, and the breaker does not count it.
     fn load(&mut self, error: ModelError) -> Next {
         let (now, limit) = (Instant::now(), self.question.target.limits.first_byte);
         let first = Loading { since: now, told: now, pause: FIRST_LOOK };
         let loading = self.loading.get_or_insert(first);
         let waited = now.duration_since(loading.since);
         if waited >= limit {
-            let message = format!("{}; it was waited for {} s", error.message, limit.as_secs());
+            let message = format!("{}; gave up after {} s", error.message, limit.as_secs());
             return Next::GiveUp(ModelError { message, ..error });
         }
         let pause = loading.pause;
@@ -222,7 +224,7 @@ impl Answering {
         Next::Quiet
     }
 
-    /// Returns what is known of the end: all of it after the last pieces, what was spent so far before.
+    /// Returns the end of the turn: complete after the last deltas, the usage so far before that.
     pub fn end(&self) -> TurnEnd {
         match &self.state {
             State::New | State::Trying(_) | State::Pausing(..) => unfinished(),
@@ -252,23 +254,24 @@ impl Answering {
 
 impl std::fmt::Debug for Answering {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Answering").finish_non_exhaustive()
+        f.debug_tuple("TurnStream").finish_non_exhaustive()
     }
 }
 
-/// An answer that comes in.
+/// A response that is being received.
 struct Open {
     target: Arc<Target>,
     stream: Stream,
     reader: Reader,
-    /// What was read before anybody asked for it.
+    /// Deltas that were decoded and not yet returned.
     ready: Vec<Piece>,
-    /// What went wrong after that.
+    /// The error that follows the ready deltas.
     failed: Option<ModelError>,
     over: Over,
-    /// Until when the server may be silent; put off with every frame.
+    /// When the server has been idle for too long; every frame extends it.
     patience: Instant,
-    /// Ends no later than that. When it ends earlier it is set anew, which is rarer than a frame.
+    /// A timer that fires no later than `idle_deadline`. If it fires earlier it is reset, which happens less often
+    /// than a frame.
     silence: Pin<Box<Sleep>>,
 }
 
@@ -299,7 +302,7 @@ impl Open {
         }
     }
 
-    /// Waits for the next frame; nothing means that the server has been silent for too long.
+    /// Waits for the next frame; `None` is the idle timeout.
     async fn arrival(&mut self) -> Option<Arrival> {
         poll_fn(|context| match self.stream.poll_frame(context) {
             Poll::Ready(arrival) => Poll::Ready(Some(arrival)),
@@ -308,7 +311,7 @@ impl Open {
         .await
     }
 
-    /// Lets the server be silent from now on for as long as it may.
+    /// Restarts the idle timeout.
     fn be_patient(&mut self) {
         self.patience = Instant::now() + self.target.limits.silence;
         if self.patience < self.silence.deadline() {
@@ -316,7 +319,7 @@ impl Open {
         }
     }
 
-    /// Waits until the server has been silent for too long.
+    /// Waits for the idle timeout.
     fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             ready!(self.silence.as_mut().poll(context));
@@ -327,7 +330,7 @@ impl Open {
         }
     }
 
-    /// Takes what has arrived together with the last frame, without waiting for more.
+    /// Decodes the frames that have already arrived, without waiting for more.
     fn gather(&mut self) {
         for _ in 0..TOGETHER {
             if self.failed.is_some() || self.over == Over::Yes || self.reader.is_done() {
@@ -356,7 +359,7 @@ impl Open {
     }
 }
 
-/// Asks once, up to the first piece.
+/// Makes one attempt, up to the first delta.
 async fn attempt(asked: Arc<Asked>) -> Result<Open, ModelError> {
     let Asked { target, body, model, label, .. } = &*asked;
     let started = Instant::now();
@@ -376,13 +379,13 @@ async fn attempt(asked: Arc<Asked>) -> Result<Open, ModelError> {
     Ok(open)
 }
 
-/// Sends the question and looks at the head of the answer.
+/// Sends the request and checks the status and the content type of the response.
 async fn send(target: &Target, body: &Bytes, model: &str) -> Result<Response<Stream>, ModelError> {
     let call = target.call(target.dialect.chat_path(), Some(body.clone()))?;
     let response = target.client.send(call, target.limits.first_byte).await?;
     let (status, headers) = (response.status(), response.headers().clone());
     if !status.is_success() {
-        // What it says is worth less than that it fails.
+        // A body that cannot be read must not hide the failure itself.
         let said = read_body(response, ERROR_BYTES, target.limits.lookup).await.unwrap_or_default();
         return Err(target.refusal(status, &headers, &said, model));
     }
@@ -390,7 +393,7 @@ async fn send(target: &Target, body: &Bytes, model: &str) -> Result<Response<Str
     if kind.starts_with("text/html") {
         let said = read_body(response, ERROR_BYTES, target.limits.lookup).await.unwrap_or_default();
         let place = &target.place.base;
-        let message = format!("{} answered with a web page; is {place} its base URL?", target.name);
+        let message = format!("{} answered with a web page; check that {place} is its base URL", target.name);
         return Err(ModelError::garbage(message, &said));
     }
     Ok(response)
@@ -398,7 +401,7 @@ async fn send(target: &Target, body: &Bytes, model: &str) -> Result<Response<Str
 
 fn left_alone(target: &Target, wait: Duration) -> ModelError {
     let message = format!(
-        "{} at {} failed too often in a row and is left alone; it is tried again in {} s",
+        "{} at {} failed too often in a row and its circuit breaker is open; the next attempt is possible in {} s",
         target.name,
         target.place.base,
         wait.as_secs_f64().ceil()
@@ -414,12 +417,12 @@ fn unfinished() -> TurnEnd {
     TurnEnd { stop: Stop::Other("unfinished".to_owned()), usage: Usage::default(), carry: None }
 }
 
-/// How soon a server that loads its model is asked again at first, and how far that doubles.
+/// The interval between polls of a server that loads its model: the first, and the maximum to which it doubles.
 const FIRST_LOOK: Duration = Duration::from_millis(250);
 const LONGEST_LOOK: Duration = Duration::from_secs(2);
-/// How often it is told that the model is being loaded.
+/// The interval between loading reports.
 const TELL_LOADING: Duration = Duration::from_secs(5);
-/// How many frames are taken at once that have arrived together.
+/// How many buffered frames are decoded in one poll.
 const TOGETHER: usize = 256;
-/// How much of an answer is read that says what went wrong.
+/// How much of the body of an error response is read.
 const ERROR_BYTES: usize = 64 * 1024;

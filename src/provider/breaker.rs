@@ -1,16 +1,17 @@
-//! The circuit breaker: a server at which runs keep failing is left alone for a while, then tried by one run.
+//! The circuit breaker: after repeated failures of runs a server gets no requests for a while, then one run probes
+//! it.
 //!
-//! It is pure: it is told the time and what came of each run's questions. What is refused by a server that works (a wrong
-//! key, a request it does not like) is no failure here.
+//! It is pure: the caller passes the time and the outcome of each run. A rejection by a working server (a wrong
+//! key, an invalid request) is not a failure here.
 
 use std::time::{Duration, Instant};
 
-/// When a server is left alone.
+/// When the breaker opens, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// After how many failed runs in a row.
+    /// The number of consecutive failed runs that opens it.
     pub failures: u32,
-    /// For how long.
+    /// How long it stays open before a probe.
     pub pause: Duration,
 }
 
@@ -20,19 +21,19 @@ impl Default for Policy {
     }
 }
 
-/// What a breaker does with questions.
+/// The state of a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It lets them pass.
+    /// Requests are admitted.
     Closed,
-    /// It refuses them.
+    /// Requests are refused.
     Open,
-    /// It lets one pass and waits what comes of it.
+    /// One request is admitted as a probe; its outcome decides.
     HalfOpen,
 }
 
 impl State {
-    /// Returns its name in metrics.
+    /// Returns the name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -42,29 +43,29 @@ impl State {
     }
 }
 
-/// Whether a question may be asked.
+/// The admission of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
-    /// It may.
+    /// Admitted.
     Pass,
-    /// It may, and decides what becomes of the others.
+    /// Admitted as the probe, whose outcome decides the state.
     Probe,
-    /// It may not, for about this long.
+    /// Refused, for about this long.
     Refused(Duration),
 }
 
-/// What has been counted.
+/// The counters of a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Runs that failed since the last success.
     pub failures_in_a_row: u32,
     /// How often the breaker opened.
     pub opened: u64,
-    /// How many questions it refused.
+    /// How many requests it refused.
     pub refused: u64,
 }
 
-/// One server's breaker.
+/// The circuit breaker of one server.
 #[derive(Debug, Clone)]
 pub struct Breaker {
     policy: Policy,
@@ -73,7 +74,7 @@ pub struct Breaker {
     counts: Counts,
 }
 
-/// Whether a probe is under way.
+/// Whether a probe is in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Probing {
     No,
@@ -81,13 +82,13 @@ enum Probing {
 }
 
 impl Breaker {
-    /// Makes a closed one.
+    /// Creates a closed breaker.
     pub const fn new(policy: Policy) -> Self {
         let counts = Counts { failures_in_a_row: 0, opened: 0, refused: 0 };
         Self { policy, opened_at: None, probing: Probing::No, counts }
     }
 
-    /// Asks whether a question may be asked now.
+    /// Decides whether a request is admitted now.
     pub fn admit(&mut self, now: Instant) -> Admission {
         let Some(opened_at) = self.opened_at else { return Admission::Pass };
         let left = self.policy.pause.saturating_sub(now.saturating_duration_since(opened_at));
@@ -96,11 +97,11 @@ impl Breaker {
             return Admission::Probe;
         }
         self.counts.refused = self.counts.refused.saturating_add(1);
-        // The others ask again when the probe has had a moment.
+        // Other requests wait at least as long as a probe may need.
         Admission::Refused(left.max(PROBE_MOMENT))
     }
 
-    /// Admits a question whatever the state: where others are refused it is a probe.
+    /// Admits a request in every state; if the breaker is not closed the request is a probe.
     pub fn admit_always(&mut self) -> Admission {
         if self.opened_at.is_none() {
             return Admission::Pass;
@@ -109,21 +110,21 @@ impl Breaker {
         Admission::Probe
     }
 
-    /// The server has begun to answer, or has refused a question for a reason of its own: it is there.
+    /// Records that the server responds: it started to answer, or it rejected a request for a reason of its own.
     pub fn answered(&mut self) {
         if self.opened_at.is_some() {
             self.succeeded();
         }
     }
 
-    /// A question was answered to the end.
+    /// Records a complete response.
     pub fn succeeded(&mut self) {
         self.opened_at = None;
         self.probing = Probing::No;
         self.counts.failures_in_a_row = 0;
     }
 
-    /// The server failed at a question that was admitted so.
+    /// Records the failure of a request with this admission.
     pub fn failed(&mut self, admission: Admission, now: Instant) {
         self.counts.failures_in_a_row = self.counts.failures_in_a_row.saturating_add(1);
         let probed = admission == Admission::Probe;
@@ -135,14 +136,15 @@ impl Breaker {
         self.abandoned(admission);
     }
 
-    /// A question was dropped before anything was known; if it was the probe, another may be one.
+    /// Records a request that was dropped without an outcome; if it was the probe, another request may become the
+    /// probe.
     pub fn abandoned(&mut self, admission: Admission) {
         if admission == Admission::Probe {
             self.probing = Probing::No;
         }
     }
 
-    /// Returns what it does with questions now.
+    /// Returns the state at `now`.
     pub fn state(&self, now: Instant) -> State {
         match self.opened_at {
             None => State::Closed,
@@ -151,13 +153,13 @@ impl Breaker {
         }
     }
 
-    /// Returns what has been counted.
+    /// Returns the counters.
     pub const fn counts(&self) -> Counts {
         self.counts
     }
 }
 
-/// How long a question waits, at least, for what comes of a probe.
+/// The minimum wait of a request that is refused during a probe.
 const PROBE_MOMENT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -232,7 +234,7 @@ mod tests {
         assert_eq!(
             breaker.admit(later),
             Admission::Refused(PROBE_MOMENT),
-            "another one's end is not the probe's"
+            "the end of another request does not end the probe"
         );
         breaker.abandoned(probe);
         assert_eq!(breaker.admit(later), Admission::Probe);

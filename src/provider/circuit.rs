@@ -1,7 +1,7 @@
-//! One server's circuit breaker, shared by all sessions, and how each run stands with it.
+//! The circuit breaker of a server, shared by all sessions, and the admission of each run.
 //!
-//! A run is admitted once: what it asks later is never refused because others failed meanwhile. However often it asks, its
-//! failure counts once, and only when it asks no more.
+//! A run is admitted once: its later requests are never refused because other runs failed in the meantime. The
+//! failure of a run counts once, however many requests it makes, and only after its last one.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,21 +9,21 @@ use std::time::{Duration, Instant};
 use super::breaker::{Admission, Breaker, Counts, Policy, State};
 use super::error::{Kind, ModelError};
 
-/// One server's breaker.
+/// The shared circuit breaker of one server.
 #[derive(Debug)]
 pub(super) struct Circuit(Mutex<Breaker>);
 
 /// Who started a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Starter {
-    /// A person who waits for it: it is never refused, and probes a server that is left alone.
+    /// A person who waits for it: the run is never refused, and probes a server whose breaker is open.
     #[default]
     Person,
-    /// A program, which can be told to come back later.
+    /// A program, which can retry later.
     Program,
 }
 
-/// How a run stands with the breaker of the server that it asks.
+/// The admission of a run at the breaker of its server.
 #[derive(Debug)]
 pub struct RunAdmission {
     starter: Starter,
@@ -44,7 +44,7 @@ enum Failure {
 }
 
 impl RunAdmission {
-    /// Makes one for a run that has asked nobody yet.
+    /// Creates the admission of a run that has made no request yet.
     pub const fn new(starter: Starter) -> Self {
         Self { starter, standing: Mutex::new(None) }
     }
@@ -53,7 +53,7 @@ impl RunAdmission {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets whether the failure of the run is counted, and returns whether it was.
+    /// Sets whether the failure of the run is counted, and returns the previous value.
     fn set_failure(&self, failure: Failure) -> Failure {
         let mut standing = self.standing();
         standing
@@ -63,12 +63,12 @@ impl RunAdmission {
 }
 
 impl Circuit {
-    /// Makes a closed one.
+    /// Creates a closed breaker.
     pub(super) const fn new(policy: Policy) -> Self {
         Self(Mutex::new(Breaker::new(policy)))
     }
 
-    /// Asks for a pass for one question of a run; the error is how long to wait, about.
+    /// Requests a permit for one request of a run; the error is the approximate wait.
     pub(super) fn admit(self: &Arc<Self>, run: &Arc<RunAdmission>) -> Result<Pass, Duration> {
         let mut standing = run.standing();
         let known = standing.as_ref().is_some_and(|standing| Arc::ptr_eq(&standing.circuit, self));
@@ -86,7 +86,7 @@ impl Circuit {
         Ok(Pass { circuit: Arc::clone(self), run: Arc::clone(run), admission, fate: Fate::Open })
     }
 
-    /// Returns what the breaker does and what it has counted.
+    /// Returns the state and the counters.
     pub(super) fn look(&self) -> (State, Counts) {
         let breaker = self.breaker();
         (breaker.state(Instant::now()), breaker.counts())
@@ -97,7 +97,7 @@ impl Circuit {
     }
 }
 
-/// The right to ask one question, and the duty to say what came of it; one that is dropped says that nothing did.
+/// The permit for one request. Its holder reports the outcome; a dropped permit reports an abandoned request.
 #[derive(Debug)]
 pub(super) struct Pass {
     circuit: Arc<Circuit>,
@@ -106,7 +106,7 @@ pub(super) struct Pass {
     fate: Fate,
 }
 
-/// Whether it has been said what came of a question.
+/// Whether the outcome of a request was reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Open,
@@ -114,19 +114,19 @@ enum Fate {
 }
 
 impl Pass {
-    /// The server has begun to answer.
+    /// Records that the server started to respond.
     pub(super) fn answered(&self) {
         self.circuit.breaker().answered();
     }
 
-    /// The answer is whole.
+    /// Records a complete response.
     pub(super) fn succeeded(mut self) {
         self.fate = Fate::Settled;
         self.run.set_failure(Failure::NotCounted);
         self.circuit.breaker().succeeded();
     }
 
-    /// The question failed, and is not asked again under this pass.
+    /// Records the final failure of the request.
     pub(super) fn failed(mut self, error: &ModelError) {
         self.fate = Fate::Settled;
         let counts = error.kind.outage() && self.run.set_failure(Failure::Counted) == Failure::NotCounted;
@@ -134,7 +134,8 @@ impl Pass {
         if counts {
             breaker.failed(self.admission, Instant::now());
         } else if error.kind.outage() || matches!(error.kind, Kind::Garbage | Kind::NotConfigured) {
-            // It is counted already, somebody else may have answered in the server's place, or nothing was sent.
+            // The failure was counted before, another program may have answered in the server's place, or nothing
+            // was sent.
             breaker.abandoned(self.admission);
         } else {
             breaker.succeeded();

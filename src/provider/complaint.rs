@@ -1,29 +1,30 @@
-//! What a server says is wrong, in whatever shape it says it, and which kind of failure that is.
+//! Parses the error responses of model servers in all their formats and classifies them.
 
 use serde_json::Value;
 
 use super::error::{Kind, ModelError, excerpt};
 
-/// A server's own words about a failure.
+/// An error as a server reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Complaint {
-    /// The HTTP status, or the number that an answer names in its place.
+    /// The HTTP status, or the status that an error object names.
     pub(super) status: Option<u16>,
-    /// Its words for programs: type and code.
+    /// The machine-readable values: type and code, in lower case.
     words: Vec<String>,
-    /// Its sentence for people; may be empty.
+    /// The message for people; may be empty.
     pub(super) message: String,
 }
 
 impl Complaint {
-    /// Reads the body of an answer that failed with `status`; a body that is no JSON has no words.
+    /// Parses the body of a response that failed with `status`; a body that is not JSON has neither codes nor a
+    /// message.
     pub(super) fn of_body(status: u16, body: &[u8]) -> Self {
         let value: Value = serde_json::from_slice(body).unwrap_or_default();
         let error = value.get("error").unwrap_or(&value);
         Self { status: Some(status), ..Self::of_error(error) }
     }
 
-    /// Reads an error object, or the text that some servers have in its place.
+    /// Parses an error object, or the string that some servers send in its place.
     pub(super) fn of_error(error: &Value) -> Self {
         let mut complaint = Self::default();
         if let Some(text) = error.as_str() {
@@ -33,7 +34,7 @@ impl Complaint {
             match error.get(field) {
                 Some(Value::String(word)) => complaint.words.push(word.to_ascii_lowercase()),
                 Some(Value::Number(number)) => {
-                    // Vendors also number their errors in ways of their own, which are no statuses.
+                    // Vendors also use numeric codes of their own, which are not HTTP statuses.
                     let number = number.as_u64().and_then(|number| u16::try_from(number).ok());
                     complaint.status = number.filter(|number| (400..=599).contains(number));
                 }
@@ -50,10 +51,10 @@ impl Complaint {
         complaint
     }
 
-    /// Returns which kind of failure it is.
+    /// Returns the kind of the failure.
     ///
-    /// The status decides. Words and sentences only choose among the kinds that its class of statuses allows: a gateway
-    /// that answers 401 with `api_error` refuses the key, whatever it calls that.
+    /// The status decides. Codes and messages only choose among the kinds that the class of the status allows: a
+    /// gateway that answers 401 with `api_error` rejects the key.
     pub(super) fn kind(&self) -> Kind {
         match self.status {
             Some(status) => self.by_status(status),
@@ -61,26 +62,26 @@ impl Complaint {
         }
     }
 
-    /// Makes it an error that came in the middle of an answer.
+    /// Converts it to the error of a stream that reported it after a successful status.
     pub(super) fn in_answer(&self) -> ModelError {
         let said = if self.message.is_empty() { self.words.join(", ") } else { self.message.clone() };
         let message =
-            format!("the server reported an error in its answer: {}", excerpt(&said, SENTENCE_BYTES));
-        ModelError::new(self.kind(), message).with_detail(&said)
+            format!("the server reported an error in its answer: {}", excerpt(&said, MESSAGE_BYTES));
+        ModelError::new(self.kind(), message)
     }
 
     fn by_status(&self, status: u16) -> Kind {
         match status {
             401 | 403 => Kind::Unauthorized,
             402 => Kind::OutOfCredit,
-            // The server gave up waiting for the request, or for somebody else.
+            // A request timeout, a conflict or "too early": the same request may succeed later.
             408 | 409 | 425 => Kind::Failed,
             413 => Kind::ContextTooLong,
             429 => self.by_words(&[Kind::OutOfCredit]).unwrap_or(Kind::RateLimited),
             400..=499 => self.by_words(&REFUSALS).or_else(|| self.by_sentence()).unwrap_or(Kind::Refused),
             503 if self.is_loading() => Kind::ModelLoading,
             503 | 529 => Kind::Overloaded,
-            // Some versions of llama.cpp answer 500 with a type that stands for nothing else.
+            // Some versions of llama.cpp answer 500 with a type that is unambiguous.
             500..=599 => self.by_words(&[Kind::Overloaded, Kind::ContextTooLong]).unwrap_or(Kind::Failed),
             _ => Kind::Refused,
         }
@@ -107,18 +108,18 @@ impl Complaint {
         }
     }
 
-    /// Tells whether the server says that it loads the model, as llama.cpp and Hugging Face do.
+    /// Returns whether the server reports that it is loading the model, as llama.cpp and Hugging Face do.
     fn is_loading(&self) -> bool {
         let sentence = self.message.to_ascii_lowercase();
         sentence.contains("loading") && sentence.contains("model")
     }
 }
 
-/// The kinds that a request can be refused for besides being refused as it is.
+/// The specific kinds of a rejected request; any other rejection is `Refused`.
 const REFUSALS: [Kind; 5] =
     [Kind::ContextTooLong, Kind::OutOfCredit, Kind::Unauthorized, Kind::ModelNotFound, Kind::RateLimited];
 
-/// What servers' words for programs mean.
+/// The kinds of the servers' error codes.
 const WORDS: &[(&str, Kind)] = &[
     ("context_length_exceeded", Kind::ContextTooLong),
     ("exceed_context_size_error", Kind::ContextTooLong),
@@ -137,7 +138,7 @@ const WORDS: &[(&str, Kind)] = &[
     ("timeout_error", Kind::Failed),
 ];
 
-/// How servers say in a sentence that the conversation is too long.
+/// Phrases in messages that report a conversation that is too long.
 const TOO_LONG: &[&str] = &[
     "prompt is too long",
     "maximum context length",
@@ -147,11 +148,29 @@ const TOO_LONG: &[&str] = &[
     "exceeds the context",
 ];
 
-/// How servers say that there is no such model.
+/// Phrases in messages that report an unknown model.
 const NOT_FOUND: &[&str] = &["not found", "does not exist", "not exist", "no such", "model:"];
 
-/// How much of a server's sentence is quoted in ours.
-const SENTENCE_BYTES: usize = 300;
+/// Returns the quotation of a failed response for the error message, and the detail beside it; the two never repeat
+/// each other.
+///
+/// The server's message is preferred to its body. A body without a message is quoted if it is short, and is the
+/// detail otherwise.
+pub(super) fn quote<'a>(sentence: &str, body: &'a str) -> (String, &'a str) {
+    let (sentence, body) = (sentence.trim(), body.trim());
+    if !sentence.is_empty() {
+        (excerpt(sentence, MESSAGE_BYTES), "")
+    } else if body.len() <= BODY_BYTES {
+        (excerpt(body, BODY_BYTES), "")
+    } else {
+        (String::new(), body)
+    }
+}
+
+/// How much of a server's message is quoted in an error.
+const MESSAGE_BYTES: usize = 1024;
+/// The maximum length of a body without a message that is quoted.
+const BODY_BYTES: usize = 300;
 
 #[cfg(test)]
 mod tests {
@@ -258,6 +277,20 @@ mod tests {
         for (status, body, kind) in cases {
             assert_eq!(Complaint::of_body(status, body.as_bytes()).kind(), kind, "{status} {body}");
         }
+    }
+
+    #[test]
+    fn a_failed_response_is_quoted_once() {
+        let body = r#"{"error": {"message": "boom"}}"#;
+        assert_eq!(quote("boom", body), ("boom".to_owned(), ""));
+        assert_eq!(quote("", " <html> "), ("<html>".to_owned(), ""));
+        let page = "<p>".repeat(200);
+        assert_eq!(quote("", &page), (String::new(), page.as_str()));
+        let error = Complaint::of_error(&serde_json::json!({"message": "boom"})).in_answer();
+        assert_eq!(
+            (error.message.as_str(), error.detail),
+            ("the server reported an error in its answer: boom", None)
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Providers as the user has configured them: the same for the daemon that asks and for the client that sets up.
+//! Creates the model registry from the user's configuration, for the daemon and for the client's setup dialogue.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,13 @@ use super::registry::{Models, Settings};
 use crate::config::settings::{ProviderKind, ProviderSettings, ThinkingLevel};
 
 impl Models {
-    /// Knows the usual providers and those that are configured.
+    /// Creates a registry of the built-in and the configured providers.
     pub fn configured(providers: &BTreeMap<String, ProviderSettings>, keys: Keys, limits: Limits) -> Self {
         Self::with_keys(read(providers), keys, limits)
     }
 
-    /// Knows the usual providers and those that are configured anew; servers that are known keep their circuit breakers.
+    /// Creates a registry of the built-in and the newly configured providers; known servers keep their circuit
+    /// breakers.
     #[must_use]
     pub fn reconfigured(&self, providers: &BTreeMap<String, ProviderSettings>) -> Self {
         self.with_settings(read(providers))
@@ -27,7 +28,7 @@ fn read(providers: &BTreeMap<String, ProviderSettings>) -> BTreeMap<String, Sett
 }
 
 impl Dialect {
-    /// Returns the kind of provider that speaks it.
+    /// Returns the provider kind of this dialect.
     pub(super) const fn kind(self) -> ProviderKind {
         match self {
             Self::Ollama => ProviderKind::Ollama,

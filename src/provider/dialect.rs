@@ -1,4 +1,4 @@
-//! The languages that models' servers speak, behind one face.
+//! The wire protocols of model servers behind one interface.
 
 use serde_json::Value;
 
@@ -9,41 +9,41 @@ use super::model::{Piece, Request, TurnEnd};
 use super::ollama;
 use super::openai;
 
-/// A language of models' servers.
+/// The wire protocol of a model server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Dialect {
-    /// Ollama's own.
+    /// The chat API of Ollama.
     Ollama,
-    /// Chat completions, as OpenAI and many others serve them.
+    /// Chat completions, as served by OpenAI and many others.
     OpenAi,
-    /// Messages, as Anthropic serves them.
+    /// The messages API of Anthropic.
     Anthropic,
 }
 
-/// What the body of a request depends on besides the request.
+/// Properties of a server that affect the body of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Habits {
-    /// Whether the server calls the limit on tokens by its newer name.
+    /// The name of the server's field for the token limit.
     pub token_limit: TokenLimit,
-    /// How large a context the server is to make for the model, where it lets one say.
+    /// The context size to request, where the server lets the client choose it.
     pub context_tokens: Option<u32>,
 }
 
-/// What a server of chat completions calls the limit on tokens.
+/// The field for the token limit of a chat completions server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TokenLimit {
-    /// `max_tokens`, which all but one know.
+    /// `max_tokens`, which all servers but one accept.
     #[default]
     MaxTokens,
-    /// `max_completion_tokens`, which OpenAI's own wants.
+    /// `max_completion_tokens`, which OpenAI's server requires.
     MaxCompletionTokens,
 }
 
 impl Dialect {
-    /// All of them.
+    /// All dialects.
     pub const ALL: [Self; 3] = [Self::Ollama, Self::OpenAi, Self::Anthropic];
 
-    /// Returns the name that settings use, which is also that of the provider which speaks it by default.
+    /// Returns the name in the settings, which is also the name of the built-in provider of this dialect.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ollama => "ollama",
@@ -52,7 +52,7 @@ impl Dialect {
         }
     }
 
-    /// Returns where questions are sent, below the base URL.
+    /// Returns the path for turns, below the base URL.
     pub const fn chat_path(self) -> &'static str {
         match self {
             Self::Ollama => "/api/chat",
@@ -61,7 +61,7 @@ impl Dialect {
         }
     }
 
-    /// Returns where the list of models is, below the base URL.
+    /// Returns the path of the model list, below the base URL.
     pub const fn models_path(self) -> &'static str {
         match self {
             Self::Ollama => "/api/tags",
@@ -70,7 +70,7 @@ impl Dialect {
         }
     }
 
-    /// Writes a request as the server wants it.
+    /// Encodes a request for the server.
     pub fn body(self, request: &Request, habits: Habits) -> Value {
         match self {
             Self::Ollama => ollama::encode::body(request, habits),
@@ -79,7 +79,7 @@ impl Dialect {
         }
     }
 
-    /// Reads a list of models; `None` if it is none.
+    /// Parses a list of models; `None` if the body is not one.
     pub fn models(self, body: &[u8]) -> Option<Vec<String>> {
         let value: Value = serde_json::from_slice(body).ok()?;
         let (list, name) = match self {
@@ -92,7 +92,7 @@ impl Dialect {
     }
 }
 
-/// Reads an answer: bytes in, cut anywhere, pieces out.
+/// Decodes a response: chunks of bytes, split anywhere, become deltas.
 #[derive(Debug)]
 pub struct Reader(Inner);
 
@@ -104,7 +104,7 @@ enum Inner {
 }
 
 impl Reader {
-    /// Starts to read an answer; names are made up from `label` for calls that have none.
+    /// Starts to decode a response; `label` is the prefix of generated ids for calls without one.
     pub fn new(dialect: Dialect, limits: TurnLimits, label: &str) -> Self {
         let label = label.to_owned();
         Self(match dialect {
@@ -114,7 +114,8 @@ impl Reader {
         })
     }
 
-    /// Reads on and adds to `out`, where text goes on in its last piece; what comes before an error is there all the same.
+    /// Decodes `bytes` and appends to `out`; text extends the last delta. Deltas before an error are in `out` as
+    /// well.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<Piece>) -> Result<(), ModelError> {
         match &mut self.0 {
             Inner::Ollama(reading) => reading.feed(bytes, out),
@@ -123,7 +124,7 @@ impl Reader {
         }
     }
 
-    /// Nothing more comes: takes what is left, and fails if the answer is not whole.
+    /// Ends the input: decodes the rest, and fails if the response is incomplete.
     pub fn finish(&mut self, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         match &mut self.0 {
             Inner::Ollama(reading) => reading.finish(out),
@@ -132,7 +133,7 @@ impl Reader {
         }
     }
 
-    /// Returns whether the answer is whole, so that nothing more need be waited for.
+    /// Returns whether the response is complete, so that no more input is needed.
     pub const fn is_done(&self) -> bool {
         match &self.0 {
             Inner::Ollama(reading) => reading.is_done(),
@@ -141,7 +142,7 @@ impl Reader {
         }
     }
 
-    /// Returns what is known of the end.
+    /// Returns the end of the turn as far as it is known.
     pub fn end(&self) -> TurnEnd {
         match &self.0 {
             Inner::Ollama(reading) => reading.end(),
@@ -151,7 +152,8 @@ impl Reader {
     }
 }
 
-/// Reads the arguments of a call as an object; what is none is shown to the model under a name of its own.
+/// Parses the arguments of a call as an object; arguments that are not an object are wrapped as
+/// `invalid_arguments`.
 pub(super) fn arguments(args: &str) -> Value {
     match serde_json::from_str(args) {
         Ok(Value::Object(object)) => Value::Object(object),
@@ -161,7 +163,7 @@ pub(super) fn arguments(args: &str) -> Value {
     }
 }
 
-/// Writes the name of a tool as every server takes it: a model may have made up one that its own server refuses.
+/// Returns a tool name that every server accepts: a model may have invented one that its own server rejects.
 pub(super) fn tool_name(name: &str) -> String {
     let safe = |letter: char| {
         if letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_') { letter } else { '_' }
@@ -170,10 +172,11 @@ pub(super) fn tool_name(name: &str) -> String {
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 
-/// How long the name of a tool may be for the strictest of servers.
+/// The maximum length of a tool name on the strictest server.
 const NAME_LETTERS: usize = 64;
 
-/// Judges what is wrong with the last, unended line of an answer: what begins well was cut.
+/// Classifies the error of the last line, which has no line end: a valid beginning means that the response was
+/// interrupted.
 pub(super) fn at_the_end(error: ModelError) -> ModelError {
     let rest = error.detail.as_deref().unwrap_or_default();
     let begun = !rest.is_empty()
@@ -181,9 +184,9 @@ pub(super) fn at_the_end(error: ModelError) -> ModelError {
     if error.kind == Kind::Garbage && (rest.starts_with('{') || begun) { cut() } else { error }
 }
 
-/// Makes the error of an answer that ended too early.
+/// Creates the error of a response that ended too early.
 pub(super) fn cut() -> ModelError {
-    ModelError::new(Kind::Cut, "the server ended its answer in the middle")
+    ModelError::new(Kind::Cut, "the server closed the connection before its response was complete")
 }
 
 #[cfg(test)]

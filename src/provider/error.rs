@@ -1,61 +1,63 @@
-//! What can go wrong between us and a model, as a closed list of kinds with one code each.
+//! The errors of model requests: a closed list of kinds with one code each.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Why a model gave no turn, or not the whole of it.
+/// The reason why a model returned no turn or an incomplete one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
-    /// What kind of failure it is.
+    /// The kind of failure.
     pub kind: Kind,
-    /// Whether asking again later may help.
+    /// Whether a later retry may succeed.
     pub retryable: bool,
-    /// A sentence for people: what happened, and what to do where that is known.
+    /// A message for people: what happened, and the remedy where one is known.
     pub message: String,
-    /// The beginning of what the server said, where it said something.
+    /// The beginning of the server's response, where the message does not quote it.
     pub detail: Option<String>,
-    /// When the server, or the circuit breaker, wants to be asked again.
+    /// The size of the model's context window in tokens, where the server reports it.
+    pub window: Option<u32>,
+    /// The delay before a retry that the server or the circuit breaker asks for.
     pub retry_after: Option<Duration>,
 }
 
 /// A kind of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Something must be set first; the message says what.
+    /// A setting is missing or invalid; the message names it.
     NotConfigured,
-    /// The server refuses the key, or there is none.
+    /// The server rejects the key, or none was sent.
     Unauthorized,
     /// The account has no credit left.
     OutOfCredit,
-    /// The server wants fewer requests.
+    /// The rate limit is exceeded.
     RateLimited,
-    /// The server has too much to do.
+    /// The server is overloaded.
     Overloaded,
     /// The server failed.
     Failed,
-    /// Nobody answers there.
+    /// No connection to the server can be made.
     Unreachable,
-    /// The answer ended in the middle.
+    /// The response ended before it was complete.
     Cut,
-    /// The answer did not come, or stopped coming.
+    /// The server sent nothing within the timeout.
     Silent,
-    /// The answer makes no sense, or is larger than any answer may be.
+    /// The response cannot be decoded, or it exceeds a limit.
     Garbage,
-    /// The server refuses the request as it is.
+    /// The server rejects the request.
     Refused,
     /// The server has no such model.
     ModelNotFound,
-    /// The conversation is longer than the model can take.
+    /// The conversation does not fit into the model's context window.
     ContextTooLong,
-    /// The server failed too often in a row and is left alone for a while.
+    /// The circuit breaker is open: the server failed too often in a row.
     CircuitOpen,
-    /// The server has been loading the model for longer than is waited.
+    /// The server was still loading the model when the wait timed out.
     ModelLoading,
 }
 
 impl Kind {
-    /// All kinds, in the order in which they are documented.
+    /// All kinds, in the order of the documentation.
     pub const ALL: [Self; 15] = [
         Self::NotConfigured,
         Self::Unauthorized,
@@ -74,7 +76,7 @@ impl Kind {
         Self::ModelLoading,
     ];
 
-    /// Returns the word for programs.
+    /// Returns the error code on the wire.
     pub const fn code(self) -> &'static str {
         match self {
             Self::NotConfigured => "PROVIDER_NOT_CONFIGURED",
@@ -95,7 +97,7 @@ impl Kind {
         }
     }
 
-    /// Returns whether asking again later may help.
+    /// Returns whether a later retry may succeed.
     pub const fn retryable(self) -> bool {
         match self {
             Self::NotConfigured => false,
@@ -116,7 +118,7 @@ impl Kind {
         }
     }
 
-    /// Returns whether it is the server's own trouble, of which many in a row mean that it is down.
+    /// Returns whether the server itself failed; the circuit breaker counts such failures.
     pub const fn outage(self) -> bool {
         match self {
             Self::Overloaded => true,
@@ -145,12 +147,13 @@ impl fmt::Display for Kind {
 }
 
 impl ModelError {
-    /// Makes an error of a kind with a sentence for people.
+    /// Creates an error of a kind with a message for people.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, retryable: kind.retryable(), message: message.into(), detail: None, retry_after: None }
+        let (retryable, message) = (kind.retryable(), message.into());
+        Self { kind, retryable, message, detail: None, window: None, retry_after: None }
     }
 
-    /// Adds what the server said, as much of it as is kept.
+    /// Adds the beginning of the server's response.
     #[must_use]
     pub fn with_detail(mut self, said: &str) -> Self {
         let said = said.trim();
@@ -158,13 +161,13 @@ impl ModelError {
         self
     }
 
-    /// Makes the answer's nonsense an error.
+    /// Creates the error of a response that cannot be decoded.
     pub(super) fn garbage(message: impl Into<String>, said: &[u8]) -> Self {
         let head = said.get(..said.len().min(2 * DETAIL_BYTES)).unwrap_or_default();
         Self::new(Kind::Garbage, message).with_detail(&String::from_utf8_lossy(head))
     }
 
-    /// Applies `hide` to every text that is shown.
+    /// Applies `hide` to every text of the error.
     pub(super) fn map_texts(mut self, hide: impl Fn(&str) -> String) -> Self {
         self.message = hide(&self.message);
         self.detail = self.detail.as_deref().map(hide);
@@ -172,7 +175,8 @@ impl ModelError {
     }
 }
 
-/// Returns the beginning of a text, cut where a character ends, without control characters.
+/// Returns at most `bytes` bytes of a text, cut at a character boundary, with control characters replaced by
+/// spaces.
 pub(super) fn excerpt(text: &str, bytes: usize) -> String {
     let mut end = bytes.min(text.len());
     while !text.is_char_boundary(end) {
@@ -183,7 +187,7 @@ pub(super) fn excerpt(text: &str, bytes: usize) -> String {
     text.get(..end).unwrap_or_default().chars().map(plain).chain(cut.chars()).collect()
 }
 
-/// How much of what a server said is kept.
+/// How much of a server's response an error holds.
 const DETAIL_BYTES: usize = 1024;
 
 #[cfg(test)]

@@ -1,43 +1,43 @@
-//! What a model's server may take and send, passed in, so that tests set it small and reach the edge.
+//! Timeouts and size limits of model servers, passed as arguments so that tests can set them small.
 
 use std::time::Duration;
 
 use super::breaker;
 use super::retry;
 
-/// The bounds on one provider's traffic.
+/// The limits on the traffic of one provider.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
-    /// How long a connection may take.
+    /// The timeout of a connection attempt.
     pub connect: Duration,
-    /// How long the server may take until the first bytes of its answer's body.
+    /// The timeout until the first bytes of the response body.
     ///
-    /// A local model is loaded and reads the whole prompt in this time.
+    /// A local model is loaded and processes the whole prompt in this time.
     pub first_byte: Duration,
-    /// How long it may be silent in the middle of its answer.
+    /// The idle timeout within a response.
     pub silence: Duration,
-    /// How long the answer to a question that needs no model may take: a list of models, a version.
+    /// The timeout of a request that involves no model: a list of models, a version.
     pub lookup: Duration,
-    /// What one answer may hold.
+    /// The limits on one response.
     pub turn: TurnLimits,
-    /// When a question is asked again.
+    /// When a request is retried.
     pub retry: retry::Policy,
-    /// When a server is left alone.
+    /// When the circuit breaker of a server opens.
     pub breaker: breaker::Policy,
 }
 
-/// What one answer may hold.
+/// The limits on one response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TurnLimits {
-    /// How long a line of it may be.
+    /// The maximum length of a line.
     pub line_bytes: usize,
-    /// How much text and thinking it may have in all.
+    /// The maximum size of text and thinking together.
     pub text_bytes: usize,
-    /// How many calls it may want.
+    /// The maximum number of tool calls.
     pub calls: usize,
-    /// How much all their arguments may have.
+    /// The maximum size of the arguments of all calls together.
     pub args_bytes: usize,
-    /// How much text that arrived together is passed on as one piece.
+    /// The maximum size of a text delta that is merged from several.
     pub piece_bytes: usize,
 }
 

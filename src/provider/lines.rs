@@ -1,7 +1,7 @@
-//! Bytes into lines, and lines into events, however the bytes were cut.
+//! Splits a byte stream into lines and server-sent events, independently of chunk boundaries.
 //!
-//! Nothing is looked at that is not whole, so a character that arrives in two halves is no concern. What grows past
-//! its limit ends the answer.
+//! Only complete lines are interpreted, so a character that is split between chunks is not a problem. Input that
+//! exceeds its limit ends the response.
 
 use memchr::memchr;
 
@@ -15,12 +15,12 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Starts with nothing.
+    /// Creates an empty one.
     pub(super) const fn new(limit: usize) -> Self {
         Self { held: Vec::new(), limit }
     }
 
-    /// Hands every line to `each` that `bytes` ends, without its end.
+    /// Passes every line that `bytes` completes to `each`, without its line end.
     pub(super) fn feed(
         &mut self,
         mut bytes: &[u8],
@@ -41,7 +41,7 @@ impl Lines {
         self.hold(bytes)
     }
 
-    /// Hands over what is left when nothing more comes.
+    /// Passes the rest to `each` at the end of the input.
     pub(super) fn finish(
         &mut self,
         each: impl FnOnce(&[u8]) -> Result<(), ModelError>,
@@ -63,7 +63,7 @@ impl Lines {
     }
 }
 
-/// Splits bytes into server-sent events.
+/// Decodes server-sent events.
 #[derive(Debug)]
 pub(super) struct Events {
     lines: Lines,
@@ -77,7 +77,7 @@ struct Gathered {
     limit: usize,
 }
 
-/// Whether an event has data yet; an empty line of data is data.
+/// Whether an event has data yet; an empty `data` line counts as data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Any {
     Nothing,
@@ -85,13 +85,13 @@ enum Any {
 }
 
 impl Events {
-    /// Starts with nothing.
+    /// Creates an empty one.
     pub(super) const fn new(limit: usize) -> Self {
         let gathered = Gathered { data: Vec::new(), any: Any::Nothing, limit };
         Self { lines: Lines::new(limit), gathered }
     }
 
-    /// Hands the data of every event to `each` that `bytes` ends.
+    /// Passes the data of every event that `bytes` completes to `each`.
     pub(super) fn feed(
         &mut self,
         bytes: &[u8],
@@ -101,7 +101,7 @@ impl Events {
         lines.feed(bytes, |line| gathered.line(line, &mut each))
     }
 
-    /// Hands over what is left: some servers leave out the empty line after their last event.
+    /// Passes the rest to `each`: some servers omit the empty line after their last event.
     pub(super) fn finish(
         &mut self,
         mut each: impl FnMut(&[u8]) -> Result<(), ModelError>,
@@ -132,14 +132,14 @@ impl Gathered {
             return self.data(data.strip_prefix(b" ").unwrap_or(data));
         }
         if line.first() == Some(&b'{') {
-            // No event at all: a server that answers with plain JSON, mostly to say what is wrong.
+            // Not an event: the server answers with plain JSON, normally an error object.
             return each(line);
         }
         let known: [&[u8]; 4] = [b":", b"event", b"id", b"retry"];
         if known.iter().any(|field| line.starts_with(field)) {
             return Ok(());
         }
-        Err(ModelError::garbage("the server answered with something that is no stream of events", line))
+        Err(ModelError::garbage("the server's response is not a stream of server-sent events", line))
     }
 
     fn data(&mut self, data: &[u8]) -> Result<(), ModelError> {

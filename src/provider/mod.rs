@@ -1,10 +1,11 @@
-//! Who answers a message.
+//! Providers: the backends that produce the turns of a run.
 //!
-//! A provider is asked for one turn at a time and told journaled facts alone, so that it can be asked again after a
-//! restart. It reports what it says and which tools it wants used, and does nothing itself.
+//! A provider is asked for one turn at a time and receives only journaled facts, so that a turn can be requested
+//! again after a restart. It reports the text and the tool calls of the model and executes nothing itself.
 //!
-//! Models on servers stand behind [`registry::Models`]: a server speaks one of the [`dialect`]s, a turn is asked in the
-//! terms of [`model`] and comes back as an [`Answering`]. Retries, circuit breakers, keys and time limits are theirs.
+//! [`registry::ModelRegistry`] resolves models on servers. Each server speaks one [`dialect`]. A turn is requested
+//! with the types of [`model`] and is returned as a [`TurnStream`]. The registry also owns retries, circuit
+//! breakers, keys and timeouts.
 
 mod answering;
 mod anthropic;
@@ -35,20 +36,27 @@ mod window;
 use std::future::Future;
 use std::pin::Pin;
 
-use crate::kernel::effect::Turn;
+use crate::kernel::effect::{Finish, Turn};
 
 pub use answering::{Answering, Step, Wait};
 pub use circuit::{RunAdmission, Starter};
 pub use reports::{APPROVE_REMEDY, Gone, Mint, Question, Reported, Reports, Screen, Screened, Whose};
 
-/// A turn under way; it ends early, and quietly, when nobody listens any more.
+/// The future of a turn in progress. It ends early with [`SessionClosed`] when the session no longer listens.
 pub type Turning = Pin<Box<dyn Future<Output = Result<(), Gone>> + Send>>;
 
-/// Somebody who answers messages.
+/// A backend that produces turns.
 pub trait Provider: Send + Sync {
-    /// Returns the name under which sessions choose it.
+    /// Returns the name by which sessions select the provider.
     fn name(&self) -> &'static str;
 
-    /// Takes one turn of a run.
+    /// Runs one turn of a run and reports to `reports`.
     fn turn(&self, turn: Turn, reports: Reports) -> Turning;
+
+    /// Returns how a run ends whose tools the stopping daemon has ended; none if the run continues after the restart.
+    ///
+    /// `turn` is the one that would come next. The daemon is closing: an implementation waits for nothing.
+    fn finish_at_stop(&self, _turn: &Turn) -> Option<Finish> {
+        None
+    }
 }

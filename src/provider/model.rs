@@ -1,119 +1,120 @@
-//! The seam between the run loop and the models: what is asked, what comes back.
+//! The interface between the run loop and the models: requests, deltas and the end of a turn.
 //!
-//! These are plain types that know no server's words; each dialect translates them. Nothing here is kept or shown as
-//! it is: texts of models pass the redactor on their way into a session.
+//! These types are independent of any server's wire format; each dialect translates them. They are neither stored
+//! nor shown directly: text from a model passes the redactor before it enters a session.
 
 use serde_json::Value;
 
 use crate::kernel::event::Image;
 
-/// One turn that is asked of a model.
+/// A request for one turn of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
     /// The model, as its server names it.
     pub model: String,
-    /// What the model is told about its task; may be empty.
+    /// The system prompt; may be empty.
     pub system: String,
     /// The conversation, oldest first.
     ///
-    /// Each call of an assistant's entry is followed by its result before the next user's or assistant's entry.
+    /// The result of each call of an assistant entry precedes the next user or assistant entry.
     pub entries: Vec<Entry>,
-    /// The tools it may want used.
+    /// The tools that the model may call.
     pub tools: Vec<ToolSpec>,
-    /// How many tokens it may produce, thinking included; `None` leaves it to the server.
+    /// The limit on output tokens, thinking included; `None` leaves it to the server.
     pub max_tokens: Option<u32>,
-    /// How much it is to think before it answers.
+    /// The thinking level.
     pub thinking: Thinking,
 }
 
-/// One step of a conversation.
+/// One entry of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
-    /// What the user says.
+    /// A message of the user.
     User {
-        /// The text; may be empty where there are pictures.
+        /// The text; may be empty if there are images.
         text: String,
-        /// The pictures that go with it.
+        /// The images of the message.
         images: Vec<Image>,
     },
-    /// What the model said and which tools it wanted used.
+    /// A turn of the model: its text and its tool calls.
     Assistant {
-        /// What [`TurnEnd::carry`] gave with it; another dialect's is ignored.
+        /// The [`TurnEnd::provider_state`] of the turn; a dialect ignores the state of another dialect.
         carry: Option<String>,
-        /// Its text; may be empty.
+        /// The text; may be empty.
         said: String,
-        /// The calls, in the order they came in.
+        /// The calls, in the order of arrival.
         calls: Vec<Wanted>,
     },
-    /// What came of a call.
+    /// The result of a call.
     Result {
-        /// The call, as [`Wanted::id`] names it.
+        /// The [`ToolCall::id`] of the call.
         id: String,
         /// The tool.
         tool: String,
-        /// What the model is told.
+        /// The text for the model.
         text: String,
-        /// Whether the tool did what was wanted.
+        /// Whether the tool succeeded.
         outcome: Outcome,
     },
 }
 
 impl Entry {
-    /// Makes what the user says without pictures.
+    /// Creates a user message without images.
     pub const fn user(text: String) -> Self {
         Self::User { text, images: Vec::new() }
     }
 }
 
-/// Whether a tool did what was wanted.
+/// The outcome of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It did.
+    /// The tool succeeded.
     Fine,
-    /// It did not, and the text says why.
+    /// The tool failed; the text gives the reason.
     Failed,
 }
 
-/// A tool that a model wants used.
+/// A tool call requested by a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// Names the call in the conversation; made up where the server gives none.
+    /// Identifies the call in the conversation; generated where the server assigns none.
     pub id: String,
     /// The tool, as the model spelled it.
     pub tool: String,
-    /// The arguments, as the model wrote them: the text of one JSON object if it did well, anything otherwise.
+    /// The arguments as the model wrote them: normally the text of one JSON object, but it may be any text.
     pub args: String,
 }
 
-/// A tool as a model is told of it.
+/// The description of a tool for a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What it does, for the model.
+    /// The description for the model.
     pub description: String,
     /// The JSON Schema of its arguments.
     pub schema: Value,
 }
 
-/// How much a model is to think before it answers.
+/// The thinking level of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Thinking {
-    /// As it does when nothing is said about it.
+    /// The request names no level; the server's default applies.
     #[default]
     Usual,
-    /// Not at all.
+    /// No thinking.
     Off,
-    /// A little.
+    /// Low effort.
     Low,
-    /// Some.
+    /// Medium effort.
     Medium,
-    /// Much.
+    /// High effort.
     High,
 }
 
 impl Thinking {
-    /// Reads a word for it; the least and the most that some clients know are those that every server does.
+    /// Parses a level. `minimal` and `xhigh`, which some clients send, map to the nearest level that every server
+    /// supports.
     pub fn parse(word: &str) -> Option<Self> {
         Some(match word {
             "off" | "none" => Self::Off,
@@ -125,57 +126,57 @@ impl Thinking {
     }
 }
 
-/// A piece of a model's turn.
+/// A delta of a model's turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
-    /// A part of its text.
+    /// A part of the text.
     Said(String),
-    /// A part of its thinking.
+    /// A part of the thinking.
     Thought(String),
-    /// A call, whole.
+    /// A complete tool call.
     Call(Wanted),
 }
 
-/// How a turn ended.
+/// The end of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnEnd {
     /// Why the model stopped.
     pub stop: Stop,
-    /// What the turn cost.
+    /// The tokens and the cost of the turn.
     pub usage: Usage,
-    /// What the dialect needs back with this turn's assistant entry; not for people.
+    /// Opaque state that the dialect needs back with the assistant entry of this turn; it is not for display.
     ///
-    /// It holds the model's thinking as received, signed by some servers: it cannot be redacted without becoming
-    /// worthless, and a conversation goes on without it.
+    /// It holds the model's thinking as received, signed by some servers. Redaction would invalidate the signature,
+    /// so state that holds a secret is dropped; a conversation continues without it.
     pub carry: Option<String>,
 }
 
 /// Why a model stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stop {
-    /// It has said what it had to say.
+    /// The model finished its turn.
     Done,
-    /// It waits for the results of its calls.
+    /// The model waits for the results of its tool calls.
     Calls,
-    /// It reached a limit on length; a call that was cut is left out.
+    /// The model reached a limit on length; a truncated call is omitted.
     Length,
-    /// It, or its server, declined to answer.
+    /// The model or its server declined to answer.
     Refused,
-    /// Something else, in the server's word; `unfinished` while the turn has not ended.
+    /// Another reason, as the server names it; `unfinished` while the turn has not ended.
     Other(String),
 }
 
-/// What a turn cost.
+/// The tokens and the cost of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Tokens that went in, those of the cache included.
+    /// Input tokens, cached ones included.
     pub input: u64,
-    /// Tokens that came out, thinking included.
+    /// Output tokens, thinking included.
     pub output: u64,
     /// How many of `input` were read from the server's cache.
     pub cache_read: u64,
-    /// How many of `input` were written to it.
+    /// How many of `input` were written to the server's cache.
     pub cache_write: u64,
-    /// The price in millionths of a dollar, where the server says it.
+    /// The cost in millionths of a dollar, where the server reports it.
     pub cost_microusd: Option<u64>,
 }

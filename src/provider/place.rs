@@ -1,39 +1,39 @@
-//! Where a provider's server is: a base URL, made whole from what people write.
+//! The endpoint of a provider: a base URL, normalized from user input.
 
 use hyper::Uri;
 
 use super::dialect::Dialect;
 
-/// Where a server is.
+/// The endpoint of a server.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The base URL, without a slash at its end.
+    /// The base URL, without a trailing slash.
     pub base: String,
     host: String,
 }
 
-/// Why a text names no place.
+/// Why a text is not an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotAPlace {
-    /// It is no URL.
-    #[error("it is no URL")]
+    /// It is not a URL.
+    #[error("it is not a valid URL")]
     NoUrl,
-    /// It is a URL of something else.
+    /// Its scheme is neither `http` nor `https`.
     #[error("it must begin with http:// or https://")]
     Scheme,
-    /// It holds a user name or a password, which would be shown.
-    #[error("it may hold no user name and no password")]
+    /// It contains a user name or a password, which would be displayed.
+    #[error("it must not contain a user name or a password")]
     Credentials,
-    /// It has a question mark in it.
-    #[error("it may hold no question mark")]
+    /// It contains a query string.
+    #[error("it must not contain a query string")]
     Query,
 }
 
 impl Place {
-    /// Reads a base URL as people write it for this dialect.
+    /// Parses a base URL as users write it for this dialect.
     ///
-    /// For Ollama it may also be what `OLLAMA_HOST` holds: a host, a port, or both. A server of chat completions
-    /// without a path gets `/v1`; that of messages loses it, as its paths have one.
+    /// For Ollama it may also be a value of `OLLAMA_HOST`: a host, a port, or both. A chat completions URL without
+    /// a path gets `/v1`; a messages URL loses it, because the paths of that dialect contain it.
     pub fn read(dialect: Dialect, written: &str) -> Result<Self, NotAPlace> {
         let written = written.trim();
         let whole = match dialect {
@@ -59,7 +59,7 @@ impl Place {
         Ok(Self { base: format!("{scheme}://{host}{port}{path}"), host: host.to_ascii_lowercase() })
     }
 
-    /// Returns where a dialect's server is when nobody says.
+    /// Returns the default endpoint of a dialect.
     pub fn usual(dialect: Dialect) -> Self {
         let (base, host) = match dialect {
             Dialect::Ollama => ("http://127.0.0.1:11434", "127.0.0.1"),
@@ -69,30 +69,30 @@ impl Place {
         Self { base: base.to_owned(), host: host.to_owned() }
     }
 
-    /// Returns the server alone: scheme, host and port.
+    /// Returns the origin: scheme, host and port.
     pub fn server(&self) -> String {
         let (scheme, rest) = self.base.split_once("://").unwrap_or(("http", &self.base));
         let authority = rest.split('/').next().unwrap_or(rest);
         format!("{scheme}://{}", authority.to_ascii_lowercase())
     }
 
-    /// Returns whether it is a vendor's own server, which answers nobody without a key.
+    /// Returns whether it is the server of a vendor that requires a key.
     pub fn wants_key(&self) -> bool {
         matches!(self.host.as_str(), OPENAI | ANTHROPIC | "openrouter.ai")
     }
 
-    /// Returns whether it is OpenAI's own server, which differs from those of others.
+    /// Returns whether it is OpenAI's own server, which differs from compatible ones.
     pub fn is_openai(&self) -> bool {
         self.host == OPENAI
     }
 
-    /// Returns whether it is on this machine.
+    /// Returns whether the server is on this machine.
     pub fn is_here(&self) -> bool {
         self.host == "localhost" || self.host == "[::1]" || self.host.starts_with("127.")
     }
 }
 
-/// An address to listen at everywhere is one to call at home.
+/// Maps an unspecified address, which is valid only for listening, to the loopback address.
 fn callable(host: &str) -> &str {
     match host {
         "0.0.0.0" => "127.0.0.1",

@@ -1,4 +1,4 @@
-//! The models that sessions may ask: settings of providers, connections for all of them, one circuit breaker a server.
+//! The registry of models: provider settings, a shared HTTP client, and one circuit breaker for each server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,28 +23,28 @@ use super::target::Target;
 use super::window::Windows;
 pub use crate::config::settings::{key_variable, place_variable};
 
-/// The variables of the client's environment; keys and places among them.
+/// The client's environment variables, including keys and base URLs.
 pub type Environment = BTreeMap<String, String>;
 
-/// What is set about one provider.
+/// The settings of one provider.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// What its server speaks.
+    /// The wire protocol of its server.
     pub dialect: Dialect,
-    /// Where it is, if not at the usual place; the client's environment comes before it.
+    /// The base URL, if not the default; the client's environment takes precedence.
     pub base_url: Option<String>,
-    /// What is sent with every request besides; never shown, as it may hold secrets.
+    /// Additional headers of every request; never displayed, because they may hold secrets.
     pub headers: Vec<(String, String)>,
-    /// The model that is asked when a session names none.
+    /// The model for sessions that name none.
     pub model: Option<String>,
-    /// How many tokens its models take in all, if not what is usual; Ollama is told to make its context so large.
+    /// The context window in tokens, if not the default; Ollama is asked to allocate a context of this size.
     pub context_tokens: Option<u32>,
-    /// How much its models are to think.
+    /// The thinking level of its models.
     pub thinking: Thinking,
 }
 
 impl Settings {
-    /// Sets nothing but what the server speaks.
+    /// Creates settings with the defaults of a dialect.
     pub const fn new(dialect: Dialect) -> Self {
         Self {
             dialect,
@@ -71,7 +71,7 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// The models that sessions may ask.
+/// The registry of the models that sessions may use.
 #[derive(Debug)]
 pub struct Models {
     settings: BTreeMap<String, Settings>,
@@ -82,43 +82,44 @@ pub struct Models {
     windows: Arc<Windows>,
 }
 
-/// The breakers of all servers, by scheme, host and port.
+/// The circuit breakers of all servers, by origin (scheme, host and port).
 type Circuits = Mutex<BTreeMap<String, Server>>;
 
-/// A server that is asked, whatever it is called in the settings.
+/// A server, whatever its names in the settings.
 #[derive(Debug)]
 struct Server {
     circuit: Arc<Circuit>,
-    /// The providers that ask it, with the base URLs that they use.
+    /// The providers that use it, with their base URLs.
     providers: BTreeSet<(String, String)>,
 }
 
-/// What is known of the circuit breaker of one provider's server, for metrics; providers of one server share it.
+/// The status of the circuit breaker of one provider's server, for metrics; providers with the same server share
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CircuitReport {
     /// The provider.
     pub provider: String,
     /// Its base URL.
     pub base_url: String,
-    /// What the breaker does with questions.
+    /// The state of the breaker.
     pub state: breaker::State,
-    /// What it has counted.
+    /// The counters of the breaker.
     pub counts: breaker::Counts,
 }
 
-/// An Ollama that runs.
+/// A running Ollama server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningOllama {
-    /// Where.
+    /// The base URL.
     pub base_url: String,
-    /// Which version it says it is.
+    /// The version that it reports.
     pub version: String,
-    /// The models it has.
+    /// The models that it lists.
     pub models: Vec<String>,
 }
 
 impl Models {
-    /// Knows the three usual providers and those that are set; keys are kept in `folder`.
+    /// Creates a registry of the three built-in and the given providers; keys are stored in `folder`.
     pub fn new(
         settings: BTreeMap<String, Settings>,
         folder: PathBuf,
@@ -128,14 +129,14 @@ impl Models {
         Self::with_keys(settings, Keys::new(folder, keyring), limits)
     }
 
-    /// Knows the three usual providers and those that are set, with keys from these places.
+    /// Creates a registry of the three built-in and the given providers with this key store.
     pub(super) fn with_keys(settings: BTreeMap<String, Settings>, keys: Keys, limits: Limits) -> Self {
         let client = Arc::new(Client::new(limits.connect));
         let (circuits, windows) = (Arc::default(), Arc::default());
         Self { settings: with_usual(settings), keys, limits, client, circuits, windows }
     }
 
-    /// Knows other settings, and keeps the connections and the circuit breakers of servers that are known.
+    /// Creates a registry with other settings that keeps the connections and the circuit breakers of known servers.
     pub(super) fn with_settings(&self, settings: BTreeMap<String, Settings>) -> Self {
         Self {
             settings: with_usual(settings),
@@ -147,9 +148,9 @@ impl Models {
         }
     }
 
-    /// Makes a provider ready to be asked, with the session's own environment.
+    /// Resolves a provider and a model with the session's own environment.
     ///
-    /// `model` is what the session chose; without, the provider's own setting holds.
+    /// `model` is the choice of the session; without it the provider's own setting applies.
     pub async fn resolve(
         &self,
         provider: &str,
@@ -163,17 +164,17 @@ impl Models {
             return Ok(Ready { target: Arc::new(target), model: model.to_owned(), thinking, run: None });
         }
         let known = match list(&target).await {
-            Ok(models) if !models.is_empty() => format!("; it has {}", some_of(&models)),
-            Ok(_) => "; it has none yet".to_owned(),
+            Ok(models) if !models.is_empty() => format!("; available: {}", some_of(&models)),
+            Ok(_) => "; its server lists no models".to_owned(),
             Err(_) => String::new(),
         };
         let message = format!(
-            "no model of {provider} is chosen: name one with --model, set PUSH_MODEL, or use `push config`{known}"
+            "no model is selected for {provider}: pass --model, set PUSH_MODEL, or run `push config`{known}"
         );
         Err(ModelError::new(Kind::NotConfigured, message))
     }
 
-    /// Lists the models that a provider's server has, asked at this place and with this key where they are given.
+    /// Lists the models of a provider's server; a given base URL or key overrides the configured one.
     pub async fn list(
         &self,
         provider: &str,
@@ -182,14 +183,14 @@ impl Models {
         environment: &Environment,
     ) -> Result<Vec<String>, ModelError> {
         let mut environment = environment.clone();
-        // Nothing comes before a variable.
+        // Variables take precedence over every other source.
         let said = [(place_variable(provider), base_url), (key_variable(provider), key.map(Key::expose))];
         environment.extend(said.into_iter().filter_map(|(name, value)| Some((name, value?.to_owned()))));
         let target = self.target(provider, self.settings(provider)?, &environment).await?;
         list(&target).await
     }
 
-    /// Looks whether an Ollama runs, where the environment says or at the usual place.
+    /// Detects a running Ollama server at the configured or the default endpoint.
     pub async fn find_ollama(&self, environment: &Environment) -> Option<RunningOllama> {
         let name = Dialect::Ollama.name();
         let settings = self.settings(name).ok()?;
@@ -201,7 +202,7 @@ impl Models {
         Some(RunningOllama { base_url: target.place.base, version, models })
     }
 
-    /// Returns where a provider's key comes from with this environment; none where it has none.
+    /// Returns the source of a provider's key with this environment; `None` if there is no key.
     pub async fn key_source(
         &self,
         provider: &str,
@@ -211,9 +212,10 @@ impl Models {
         Ok(self.key(provider, &place, environment).await?.map(|found| found.source))
     }
 
-    /// Tells whether a provider's server has a place and, where it wants one, a key, without anybody's environment.
+    /// Returns whether a provider has a valid endpoint and, if its server requires one, a key, without any client's
+    /// environment.
     ///
-    /// The keyring is not asked, as it may have to ask its user.
+    /// The keyring is not queried, because it may prompt the user.
     pub async fn can_be_asked(&self, provider: &str) -> bool {
         let nothing = Environment::new();
         let Ok(settings) = self.settings(provider) else { return false };
@@ -227,19 +229,20 @@ impl Models {
         self.settings.keys().map(String::as_str)
     }
 
-    /// Returns where keys are kept.
+    /// Returns the key store.
     pub const fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    /// Returns what the breaker does of the server that a provider has with this environment, if it was ever asked.
+    /// Returns the breaker state of the server that a provider uses with this environment; `None` before its first
+    /// request.
     pub fn circuit_state(&self, provider: &str, environment: &Environment) -> Option<breaker::State> {
         let place = place(provider, self.settings(provider).ok()?, environment).ok()?;
         let circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
         Some(circuits.get(&place.server())?.circuit.look().0)
     }
 
-    /// Returns what is known of every server's circuit breaker.
+    /// Returns the status of every circuit breaker.
     pub fn circuits(&self) -> Vec<CircuitReport> {
         let circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
         let reports = circuits.values().flat_map(|server| {
@@ -297,11 +300,11 @@ impl Models {
         place: &Place,
         environment: &Environment,
     ) -> Result<Option<Found>, ModelError> {
-        // A server on this machine rarely wants a key, and a keyring takes its time to answer.
+        // A loopback server rarely requires a key, and a keyring is slow to answer.
         let keyring = if place.is_here() { AskKeyring::No } else { AskKeyring::Yes };
         let found = self.keys.find(provider, &key_variable(provider), environment, keyring).await;
         found.map_err(|error| {
-            let message = format!("the key of {provider} cannot be looked up: {error}");
+            let message = format!("cannot look up the key for {provider}: {error}");
             ModelError::new(Kind::NotConfigured, message)
         })
     }
@@ -309,7 +312,7 @@ impl Models {
     fn circuit(&self, provider: &str, place: &Place) -> Arc<Circuit> {
         let mut circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
         if circuits.values().map(|server| server.providers.len()).sum::<usize>() >= CIRCUITS {
-            // Places come from clients, who may name any number of them.
+            // Endpoints come from clients, so their number is unbounded: evict closed breakers that are not in use.
             circuits.retain(|_, server| {
                 Arc::strong_count(&server.circuit) > 1 || server.circuit.look().0 != breaker::State::Closed
             });
@@ -323,31 +326,31 @@ impl Models {
     }
 }
 
-/// A provider that can be asked.
+/// A handle to a model of a resolved provider.
 #[derive(Debug, Clone)]
 pub struct Ready {
     target: Arc<Target>,
     model: String,
     thinking: Thinking,
-    /// The run that asks; without, every question is a run of a program.
+    /// The run that uses it; without one, every request counts as a run started by a program.
     run: Option<Arc<RunAdmission>>,
 }
 
 impl Ready {
-    /// Asks on behalf of a run: all its questions are one to the circuit breaker.
+    /// Makes requests on behalf of a run: the circuit breaker counts all of them as one.
     #[must_use]
     pub fn for_run(self, run: Arc<RunAdmission>) -> Self {
         Self { run: Some(run), ..self }
     }
 
-    /// Asks for one turn; [`Request::model`] names the model, mostly [`Ready::model`].
+    /// Starts one turn; [`Request::model`] names the model, normally [`ModelHandle::model`].
     ///
-    /// Nothing is sent before the first pieces are waited for.
+    /// Nothing is sent before the stream is polled.
     pub fn ask(&self, request: &Request) -> Answering {
         self.ask_with(request, self.target.limits.retry)
     }
 
-    /// Asks for one turn like [`Ready::ask`], and not again whatever goes wrong.
+    /// Starts one turn like [`ModelHandle::start_turn`], without retries.
     pub fn ask_once(&self, request: &Request) -> Answering {
         self.ask_with(request, Policy { attempts: 1, ..self.target.limits.retry })
     }
@@ -357,27 +360,28 @@ impl Ready {
         Answering::new(Arc::clone(&self.target), request, policy, run)
     }
 
-    /// Returns the model that was chosen.
+    /// Returns the selected model.
     pub fn model(&self) -> &str {
         &self.model
     }
 
-    /// Returns how many tokens the model takes in all, as far as that is known.
+    /// Returns the size of the model's context window in tokens, as far as it is known.
     pub fn window(&self) -> u32 {
         self.target.window(&self.model)
     }
 
-    /// Asks the server how many tokens the model takes, unless that was done lately.
+    /// Queries the server for the context window, unless the cached value is recent.
     pub async fn look_up_window(&self) {
         self.target.look_up_window(&self.model).await;
     }
 
-    /// Learns how many tokens the model takes from the refusal of a conversation; tells whether it says so.
+    /// Updates the context window from the error of a conversation that is too long; returns whether the error
+    /// names one.
     pub fn learn_window(&self, error: &ModelError) -> bool {
         self.target.learn_window(&self.model, error)
     }
 
-    /// Returns how much the model is to think.
+    /// Returns the thinking level.
     pub const fn thinking(&self) -> Thinking {
         self.thinking
     }
@@ -387,12 +391,12 @@ impl Ready {
         &self.target.name
     }
 
-    /// Returns the key that is used, for whoever is to hide it.
+    /// Returns the key in use, so that it can be redacted.
     pub fn secret(&self) -> Option<&str> {
         self.target.key.as_ref().map(|found| found.key.expose())
     }
 
-    /// Returns where its server is.
+    /// Returns the base URL of its server.
     pub fn base_url(&self) -> &str {
         &self.target.place.base
     }
@@ -403,7 +407,7 @@ fn with_usual(settings: BTreeMap<String, Settings>) -> BTreeMap<String, Settings
     usual.into_iter().chain(settings).collect()
 }
 
-/// Says how a provider's key is set.
+/// Returns instructions for setting a provider's key.
 fn advice(provider: &str) -> String {
     format!("set {} in your shell, or store it with `push config key {provider}`", key_variable(provider))
 }
@@ -424,7 +428,7 @@ fn headers(
     written: &[(String, String)],
 ) -> Result<Vec<(HeaderName, HeaderValue)>, ModelError> {
     let unusable = |name: &str| {
-        let message = format!("the header {name:?} of {provider} cannot be sent as it is set");
+        let message = format!("the header {name:?} set for {provider} is not a valid HTTP header");
         ModelError::new(Kind::NotConfigured, message)
     };
     let header = |(name, value): &(String, String)| {
@@ -440,12 +444,12 @@ async fn list(target: &Target) -> Result<Vec<String>, ModelError> {
     let body = ask(target, target.dialect.models_path()).await?;
     target.dialect.models(&body).ok_or_else(|| {
         let place = &target.place.base;
-        let message = format!("{} gave no list of models; is {place} its base URL?", target.name);
+        let message = format!("{} lists no models; check that {place} is its base URL", target.name);
         target.hide(ModelError::garbage(message, &body))
     })
 }
 
-/// Asks a question that needs no model.
+/// Sends a GET request that involves no model and returns its body.
 async fn ask(target: &Target, path: &str) -> Result<Vec<u8>, ModelError> {
     let within = target.limits.lookup;
     let response = target.client.send(target.call(path, None)?, within).await?;
@@ -460,7 +464,7 @@ fn some_of(models: &[String]) -> String {
     if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
 }
 
-/// How many servers' breakers are remembered before those that matter least are forgotten.
+/// How many circuit breakers are held before unused closed ones are evicted.
 const CIRCUITS: usize = 64;
-/// How many models a sentence names.
+/// How many models a message lists.
 const SHOWN: usize = 8;

@@ -1,4 +1,4 @@
-//! The way back from a provider to its session: in order, bounded, and past the redactor.
+//! The channel from a provider or a tool to its session: ordered, bounded, and redacted.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,85 +13,86 @@ use crate::kernel::event::{Denial, Fault, Intention, Purpose, Retry, Taken};
 use crate::kernel::id::{CallId, GateId, Json, MessageId, RunId, Seq};
 use crate::redact::{self, Masker, Redactor, Stream, Unmaskable};
 
-/// What a provider or a tool says, with what the session may not keep.
+/// A report of a provider or a tool, with the data that the session must not store.
 #[derive(Debug)]
 pub struct Reported {
-    /// What it belongs to.
+    /// The owner of the report.
     pub whose: Whose,
-    /// What it says, safe to keep.
+    /// The report, redacted for storage.
     pub report: Report,
-    /// The arguments as they are to be used where what is kept hides a part of them: of a call, or of each that waits.
+    /// The unredacted arguments where the stored ones are redacted: of a call, or of each pending call.
     pub raw_args: Vec<Option<String>>,
-    /// What a long text holds of the room on the way, until it is taken.
+    /// The share of the byte budget that a large text holds until the session receives it.
     pub room: Option<OwnedSemaphorePermit>,
 }
 
 impl Reported {
-    /// Makes a report that is safe to keep and hides nothing.
+    /// Creates an envelope for a report that contains no secret.
     pub const fn new(whose: Whose, report: Report) -> Self {
         Self { whose, report, raw_args: Vec::new(), room: None }
     }
 }
 
-/// What a report belongs to.
+/// The owner of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Whose {
     /// A run.
     Run(RunId),
-    /// A tool that is used for the user, beside any run.
+    /// A command of the user outside any run.
     Aside(CallId),
-    /// A summary that somebody asked for: the event that says that it began.
+    /// A requested compaction, identified by the event that started it.
     Compaction(Seq),
 }
 
-/// The session has ended, or the run has.
+/// The session or the run has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gone;
 
-/// How a provider gets fresh names.
+/// The generator of ids for a provider.
 #[derive(Debug, Clone, Copy)]
 pub struct Mint {
-    /// A use of a tool.
+    /// The id of a tool call.
     pub call: fn() -> CallId,
-    /// A gate.
+    /// The id of a gate.
     pub gate: fn() -> GateId,
-    /// A message of the assistant.
+    /// The id of an assistant message.
     pub message: fn() -> MessageId,
 }
 
-/// What is to be asked before a tool is used.
+/// A question to the user that precedes a tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// A word for programs.
+    /// The kind, for programs.
     pub kind: &'static str,
-    /// A headline for people.
+    /// The title, for people.
     pub title: String,
-    /// What exactly is asked.
+    /// The exact action to approve.
     pub summary: String,
-    /// The particulars: a JSON object.
+    /// The details: a JSON object.
     pub details: String,
-    /// More than two answers; empty for plain yes or no.
+    /// The choices, if there are more than two; empty for approve or deny.
     pub choices: Vec<String>,
-    /// What a yes may let go ahead later as well, as a rule.
+    /// The rule that an approval with a wider scope grants.
     pub remember: Option<String>,
-    /// What exactly would be done, as a digest.
+    /// The digest of the exact action.
     pub digest: Option<String>,
-    /// What a no with a comment means.
+    /// The effect of a denial with a comment.
     pub denial: Denial,
-    /// What is to be filled in: a JSON object.
+    /// The form to fill in: a JSON object.
     pub form: Option<String>,
-    /// How long the question stands, in milliseconds; as long as any when not said.
+    /// The timeout of the question in milliseconds; `None` is the longest one.
     pub millis: Option<u64>,
-    /// What is said where a run may ask nobody: why this would have been asked, and how to allow it.
+    /// The comment of the denial in a run that cannot prompt: why an approval was needed, and how to allow the
+    /// call.
     pub policy_comment: String,
 }
 
-/// What to do where a run may ask nobody and no rule allows a call.
+/// The remedy in a run that cannot prompt, where no rule allows a call.
 pub const APPROVE_REMEDY: &str =
     "`push run --approve ask` waits for an answer, and `push run --yes` approves whatever would ask";
 
 impl Question {
-    /// Asks for a plain yes or no, which holds once; a no ends the run.
+    /// Creates a question with approve and deny, valid once; a denial ends the run.
     pub fn plain(kind: &'static str, title: String, summary: String, details: String) -> Self {
         Self {
             kind,
@@ -104,34 +105,34 @@ impl Question {
             denial: Denial::Ends,
             form: None,
             millis: None,
-            policy_comment: format!("nobody can be asked in this run; {APPROVE_REMEDY}"),
+            policy_comment: format!("this run cannot prompt for approval; {APPROVE_REMEDY}"),
         }
     }
 }
 
-/// What rules say about a step that is its user's own words.
+/// The decision of the rules about a step that the user wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Screened {
-    /// It goes ahead.
+    /// The step is allowed.
     Free,
-    /// It is asked about first.
+    /// The step needs an approval first.
     Ask(Box<Question>),
-    /// It does not happen.
+    /// The step is denied.
     Refuse(Fault),
 }
 
-/// Holds steps, each a tool with its arguments, against the rules.
+/// Checks steps, each a tool with its arguments, against the rules.
 pub struct Screen(Box<Look>);
 
 type Look = dyn Fn(&str, &str) -> Screened + Send + Sync;
 
 impl Screen {
-    /// Looks at steps in this way.
+    /// Creates a screen from a function of a tool and its arguments.
     pub fn new(look: impl Fn(&str, &str) -> Screened + Send + Sync + 'static) -> Self {
         Self(Box::new(look))
     }
 
-    /// Looks at a step.
+    /// Checks a step.
     pub fn look(&self, tool: &str, args: &str) -> Screened {
         (self.0)(tool, args)
     }
@@ -143,7 +144,7 @@ impl fmt::Debug for Screen {
     }
 }
 
-/// One provider's or tool's way back.
+/// The sender of one provider's or tool's reports.
 #[derive(Debug)]
 pub struct Reports {
     whose: Whose,
@@ -152,19 +153,19 @@ pub struct Reports {
     saying: Option<Stream>,
     thinking: Option<Stream>,
     mint: Mint,
-    /// The channel counts reports, of which a tool's output makes long ones: those are counted by their bytes as well.
+    /// The channel bounds the number of reports; this bounds the bytes of large ones, such as tool output.
     room: Arc<Semaphore>,
-    /// What every call is held against.
+    /// The rules that every call is checked against.
     screen: Option<Screen>,
 }
 
-/// How many bytes of long texts may be on the way at once.
+/// The maximum number of bytes of large texts in flight.
 const ROOM: usize = 512 * 1024;
-/// From how many bytes on a text is long.
+/// The size from which a text is large.
 const LONG: usize = 1024;
 
 impl Reports {
-    /// Opens a way back.
+    /// Creates a sender.
     pub fn new(whose: Whose, sender: mpsc::Sender<Box<Reported>>, redactor: Redactor, mint: Mint) -> Self {
         Self {
             whose,
@@ -178,21 +179,21 @@ impl Reports {
         }
     }
 
-    /// Holds every call against rules, where there are any.
+    /// Checks every call against the rules of `screen`, if there are any.
     #[must_use]
     pub fn screened(mut self, screen: Option<Screen>) -> Self {
         self.screen = screen;
         self
     }
 
-    /// Passes a piece of reasoning on; what might be the beginning of a secret waits for the next piece.
+    /// Sends a delta of thinking; a possible beginning of a secret is held back until the next delta.
     pub async fn think(&mut self, piece: &str) -> Result<(), Gone> {
         let thinking = self.thinking.get_or_insert_with(|| self.redactor.stream());
         let safe = thinking.push(piece);
         self.thought(safe).await
     }
 
-    /// Passes a piece of text on; what might be the beginning of a secret waits for the next piece.
+    /// Sends a delta of text; a possible beginning of a secret is held back until the next delta.
     pub async fn say(&mut self, piece: &str) -> Result<(), Gone> {
         self.done_thinking().await?;
         let saying = self.saying.get_or_insert_with(|| self.redactor.stream());
@@ -209,19 +210,19 @@ impl Reports {
         self.send(Report::SayingDone((self.mint.message)())).await
     }
 
-    /// Ends the text, if one has begun, and the reasoning.
+    /// Ends the thinking, and the text if one has started.
     pub async fn done_speaking(&mut self) -> Result<(), Gone> {
         self.done_thinking().await?;
         if self.saying.is_some() { self.done_saying().await } else { Ok(()) }
     }
 
-    /// Lets go of a text that was cut; nothing of it is said any more.
+    /// Discards the held-back rest of an interrupted text.
     pub async fn cut_text(&mut self) -> Result<(), Gone> {
         self.saying = None;
         self.done_thinking().await
     }
 
-    /// Asks for a tool to be used.
+    /// Requests a tool call.
     pub async fn call(
         &self,
         tool: &str,
@@ -244,12 +245,12 @@ impl Reports {
                 let raw = redact::holds_marker(&shown).then_some(args);
                 self.intend(tool, (Json::new(shown), raw), purpose, Before::Ask(Box::new(ask))).await
             }
-            // Nobody can approve what cannot be shown.
+            // A call that cannot be displayed cannot be approved.
             Err(why) => self.refuse_for(tool, args, purpose, secret_in_call(why)).await,
         }
     }
 
-    /// Says that a tool was to be used, and why that could not succeed.
+    /// Reports a call that is refused, with the reason.
     pub async fn refuse(&self, tool: &str, args: String, fault: Fault) -> Result<(), Gone> {
         self.refuse_for(tool, args, Purpose::Work, fault).await
     }
@@ -260,7 +261,7 @@ impl Reports {
         self.intend(tool, args, purpose, Before::Refuse(fault)).await
     }
 
-    /// Passes a call on, with its arguments as they are kept, and as they are to be used where that differs.
+    /// Sends a call with its redacted arguments, and with the raw ones if they differ.
     async fn intend(
         &self,
         tool: &str,
@@ -273,9 +274,9 @@ impl Reports {
         self.deliver(Reported { raw_args: vec![raw], ..Reported::new(self.whose.clone(), report) }).await
     }
 
-    /// Says what a turn used, and what it wants used that has to wait.
+    /// Reports the usage of a turn and its pending calls.
     pub async fn taken(&self, mut taken: Taken) -> Result<(), Gone> {
-        // What would be changed on its way into the journal is of no use to the server any more.
+        // Provider state that the redactor changes is useless to the server, so it is dropped.
         taken.carry = taken.carry.filter(|carry| self.redactor.text(carry) == *carry);
         let mut raw_args = Vec::new();
         for wanted in &mut taken.pending {
@@ -287,21 +288,21 @@ impl Reports {
         self.deliver(Reported { raw_args, ..Reported::new(self.whose.clone(), report) }).await
     }
 
-    /// Makes arguments safe to keep, and returns them as they were where that hides anything.
+    /// Redacts arguments for storage, and returns the raw ones if they differ.
     fn safe_args(&self, args: String) -> (Json, Option<String>) {
         let safe = self.redactor.json(&args);
         let hides = redact::holds_marker(&safe);
         (Json::new(safe), hides.then_some(args))
     }
 
-    /// Says what a person should know; it may quote a server, and is made safe to keep.
+    /// Sends a warning for people; it may quote a server and is redacted.
     pub async fn warn(&self, code: &str, message: &str, detail: Option<&str>) -> Result<(), Gone> {
         let safe = |text: &str| self.redactor.text(text).into_owned();
         let (code, message, detail) = (code.to_owned(), safe(message), detail.map(safe));
         self.send(Report::Warned { code, message, detail }).await
     }
 
-    /// Says that the provider is asked again after a pause; what went wrong may quote a server, and is made safe to keep.
+    /// Reports a scheduled retry; its error may quote a server and is redacted.
     pub async fn retry(&self, wait: &Wait) -> Result<(), Gone> {
         let message = self.redactor.text(&wait.error.message).into_owned();
         let pause_millis = u64::try_from(wait.pause.as_millis()).unwrap_or(u64::MAX);
@@ -309,13 +310,13 @@ impl Reports {
         self.send(Report::RetryBegan(Box::new(Retry { attempt, most, pause_millis, message }))).await
     }
 
-    /// Says what came of asking again.
+    /// Reports the outcome of a retry.
     pub async fn retried(&self, attempt: u32, failed: Option<&str>) -> Result<(), Gone> {
         let message = failed.map(|message| self.redactor.text(message).into_owned());
         self.send(Report::RetryOver { succeeded: message.is_none(), attempt, message }).await
     }
 
-    /// Ends the turn; another follows.
+    /// Ends the turn; another one follows.
     pub async fn turn_done(&self) -> Result<(), Gone> {
         self.send(Report::TurnDone).await
     }
@@ -327,7 +328,7 @@ impl Reports {
         self.send(Report::Finished(Box::new(Finish { summary, fault, ..finish }))).await
     }
 
-    /// Makes what went wrong safe to keep: it may quote paths and commands.
+    /// Redacts an error, which may quote paths and commands.
     pub fn safe_fault(&self, fault: Fault) -> Fault {
         Fault {
             message: self.redactor.text(&fault.message).into_owned(),
@@ -336,17 +337,17 @@ impl Reports {
         }
     }
 
-    /// Passes a report on that is safe to keep.
+    /// Sends a report that is already redacted.
     pub async fn send(&self, report: Report) -> Result<(), Gone> {
         self.deliver(Reported::new(self.whose.clone(), report)).await
     }
 
-    /// Makes text safe with another redactor, which knows more.
+    /// Replaces the redactor with one that knows more secrets.
     pub fn hide_with(&mut self, redactor: Redactor) {
         self.redactor = redactor;
     }
 
-    /// Returns what makes text safe.
+    /// Returns the redactor.
     pub const fn redactor(&self) -> &Redactor {
         &self.redactor
     }
@@ -380,7 +381,7 @@ impl Reports {
     }
 
     async fn pass_on(&self, reported: Reported) -> Result<(), Gone> {
-        // In a box, so that the channel of a session that waits for nothing stays small.
+        // Boxed, so that the channel of an idle session stays small.
         match self.sender.try_send(Box::new(reported)) {
             Ok(()) => Ok(()),
             Err(TrySendError::Full(reported)) => self.sender.send(reported).await.map_err(|_| Gone),
@@ -388,10 +389,10 @@ impl Reports {
         }
     }
 
-    /// Returns a question as it is kept and shown, and the arguments of its call as they are shown beside it.
+    /// Returns a question as it is stored and displayed, and the arguments of its call as displayed beside it.
     ///
-    /// Both are masked in the same way: whoever approves sees everything but known secret values, and how many of those
-    /// were masked.
+    /// Both are masked in the same way: the approver sees everything except known secret values, and the number of
+    /// masked values.
     fn ask(&self, question: &Question, args: &str) -> Result<(Ask, String), Unmaskable> {
         let mut masker = Masker::new(&self.redactor);
         let title = masker.text(&question.title)?;
@@ -412,7 +413,7 @@ impl Reports {
             details: Json::new(details),
             choices: question.choices.clone(),
             needed: 1,
-            // A rule that holds a secret cannot be kept, and without the secret it would be another.
+            // A rule that contains a secret cannot be stored, and without the secret it would be a different rule.
             remember: question.remember.clone().filter(|rule| self.redactor.text(rule) == *rule),
             digest: question.digest.clone(),
             denial: question.denial,
@@ -424,7 +425,7 @@ impl Reports {
     }
 }
 
-/// Says in the particulars of a question how many values were masked in it.
+/// Adds the number of masked values to the details of a question.
 fn with_masked(details: &str, masked: usize) -> Result<String, Unmaskable> {
     let mut details: Value = serde_json::from_str(details).map_err(|_| Unmaskable::NotJson)?;
     let fields = details.as_object_mut().ok_or(Unmaskable::NotJson)?;
@@ -432,7 +433,7 @@ fn with_masked(details: &str, masked: usize) -> Result<String, Unmaskable> {
     Ok(details.to_string())
 }
 
-/// The particular that says how many values were masked.
+/// The key of the number of masked values.
 const MASKED: &str = "maskedValues";
 
 fn secret_in_call(why: Unmaskable) -> Fault {

@@ -1,22 +1,22 @@
-//! Whether and when a question is asked again: pure, with chance passed in.
+//! The retry policy: pure, with the random number passed in.
 //!
-//! It is consulted only as long as nothing of the answer has been passed on: a turn that has begun is not begun again
-//! behind anybody's back.
+//! It applies only until the first delta of a response has been passed on: a turn that has started is never
+//! restarted silently.
 
 use std::time::{Duration, SystemTime};
 
 use super::error::{Kind, ModelError};
 
-/// When a question is asked again.
+/// When a request is retried.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Policy {
-    /// How often it is asked in all; one is never again.
+    /// The number of attempts in total; 1 means no retry.
     pub attempts: u32,
-    /// How long the first pause is, before chance shortens it.
+    /// The first pause, before jitter shortens it.
     pub first_pause: Duration,
-    /// How long a pause may get; each is twice the one before.
+    /// The maximum pause; each pause is twice the one before.
     pub longest_pause: Duration,
-    /// How long a pause the server may ask for; a longer one is not waited for.
+    /// The maximum `retry-after` of a server; a request with a longer one fails.
     pub longest_asked: Duration,
 }
 
@@ -34,16 +34,16 @@ impl Default for Policy {
 /// What to do after a failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// Ask again after this time.
+    /// Retry after this time.
     Wait(Duration),
     /// Report the error.
     GiveUp(ModelError),
 }
 
 impl Policy {
-    /// Decides what follows when attempt number `attempt` (from 1 on) failed; `chance` lies between 0 and 1.
+    /// Decides what follows the failure of attempt `attempt` (from 1); `chance` is a random number between 0 and 1.
     ///
-    /// A pause is never shorter than half of what the doubling gives, and never shorter than the server asked for.
+    /// A pause is at least half of the exponential backoff, and at least as long as the server asks for.
     pub fn after(&self, attempt: u32, error: ModelError, chance: f64) -> Decision {
         if !again(error.kind) || !error.retryable || attempt >= self.attempts {
             return Decision::GiveUp(error);
@@ -51,7 +51,7 @@ impl Policy {
         let asked = error.retry_after.unwrap_or_default();
         if asked > self.longest_asked {
             let message = format!(
-                "{}; it wants to be asked again in {} s, and at most {} s are waited",
+                "{}; the server asks for a retry after {} s, more than the limit of {} s",
                 error.message,
                 asked.as_secs(),
                 self.longest_asked.as_secs()
@@ -66,7 +66,7 @@ impl Policy {
     }
 }
 
-/// Returns whether a failure of this kind is worth asking again at once.
+/// Returns whether an immediate retry may help against a failure of this kind.
 const fn again(kind: Kind) -> bool {
     match kind {
         Kind::RateLimited => true,
@@ -74,7 +74,7 @@ const fn again(kind: Kind) -> bool {
         Kind::Failed => true,
         Kind::Unreachable => true,
         Kind::Cut => true,
-        // Somebody has waited for minutes already.
+        // The user has already waited for minutes.
         Kind::Silent => false,
         Kind::NotConfigured => false,
         Kind::Unauthorized => false,
@@ -84,12 +84,12 @@ const fn again(kind: Kind) -> bool {
         Kind::ModelNotFound => false,
         Kind::ContextTooLong => false,
         Kind::CircuitOpen => false,
-        // It is waited for in another way, and that was in vain.
+        // `TurnStream` has already polled the server until its timeout.
         Kind::ModelLoading => false,
     }
 }
 
-/// Reads how long a server wants to be left alone: a number of seconds, or a date.
+/// Parses a `retry-after` header: a number of seconds, or a date.
 pub fn asked_pause(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse::<f64>() {
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(policy.after(1, asking(60), 0.5), Decision::Wait(Duration::from_secs(60)));
         assert_eq!(policy.after(1, asking(0), 1.0), Decision::Wait(Duration::from_millis(500)));
         let Decision::GiveUp(error) = policy.after(1, asking(61), 0.5) else { panic!("it waits") };
-        assert_eq!(error.message, "x; it wants to be asked again in 61 s, and at most 60 s are waited");
+        assert_eq!(error.message, "x; the server asks for a retry after 61 s, more than the limit of 60 s");
         assert_eq!((error.kind, error.retry_after), (Kind::Failed, Some(Duration::from_secs(61))));
     }
 

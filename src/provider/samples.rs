@@ -1,4 +1,4 @@
-//! Conversations and readings for the tests of the dialects.
+//! Requests, deltas and decoding helpers for the tests of the dialects.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use super::limits::TurnLimits;
 use super::model::{Entry, Outcome, Piece, Request, Thinking, ToolSpec, TurnEnd, Wanted};
 use crate::kernel::event::Image;
 
-/// A question and nothing else.
+/// Returns a request with one user message.
 pub(super) fn question(text: &str) -> Request {
     Request {
         model: "m".to_owned(),
@@ -20,7 +20,7 @@ pub(super) fn question(text: &str) -> Request {
     }
 }
 
-/// A conversation with everything in it.
+/// Returns a conversation with every kind of entry.
 pub(super) fn conversation(carry: Option<String>) -> Request {
     let wanted = |id: &str, args: &str| Wanted { id: id.into(), tool: "look".into(), args: args.into() };
     let result = |id: &str, text: &str, outcome| Entry::Result {
@@ -49,18 +49,19 @@ pub(super) fn conversation(carry: Option<String>) -> Request {
     }
 }
 
-/// A question with a picture.
+/// Returns a request with an image.
 pub(super) fn picture(text: &str) -> Request {
     let images = vec![Image { mime: "image/png".to_owned(), data: "aGk=".to_owned() }];
     Request { entries: vec![Entry::User { text: text.to_owned(), images }], ..question("") }
 }
 
-/// Reads an answer in one go.
+/// Decodes a response in one chunk.
 pub(super) fn read_whole(dialect: Dialect, bytes: &[u8]) -> Result<(Vec<Piece>, TurnEnd), ModelError> {
     read(dialect, &[bytes])
 }
 
-/// Reads an answer in every cut into two, and in chunks of every size up to seven; all must agree.
+/// Decodes a response at every split into two chunks, and in chunks of every size up to seven; all results must
+/// agree.
 pub(super) fn read_in_every_cut(dialect: Dialect, bytes: &[u8]) -> Result<(Vec<Piece>, TurnEnd), ModelError> {
     let whole = read_whole(dialect, bytes);
     for at in 0..=bytes.len() {
@@ -74,17 +75,17 @@ pub(super) fn read_in_every_cut(dialect: Dialect, bytes: &[u8]) -> Result<(Vec<P
     whole
 }
 
-/// A piece of text.
+/// Returns a text delta.
 pub(super) fn said(text: &str) -> Piece {
     Piece::Said(text.to_owned())
 }
 
-/// A piece of thinking.
+/// Returns a thinking delta.
 pub(super) fn thought(text: &str) -> Piece {
     Piece::Thought(text.to_owned())
 }
 
-/// A call.
+/// Returns a tool call delta.
 pub(super) fn call(id: &str, tool: &str, args: &str) -> Piece {
     Piece::Call(Wanted { id: id.to_owned(), tool: tool.to_owned(), args: args.to_owned() })
 }

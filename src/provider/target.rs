@@ -1,4 +1,4 @@
-//! One server as one session asks it: where, with which key, and what its refusals mean.
+//! The server of a provider as one session uses it: endpoint, key, and the interpretation of its error responses.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -8,7 +8,7 @@ use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
 
 use super::circuit::Circuit;
-use super::complaint::Complaint;
+use super::complaint::{Complaint, quote};
 use super::dialect::{Dialect, Habits, TokenLimit};
 use super::error::{Kind, ModelError, excerpt};
 use super::http::{Call, Client, read_body};
@@ -18,7 +18,7 @@ use super::place::Place;
 use super::retry::asked_pause;
 use super::window::{self, Windows};
 
-/// One server as one session asks it.
+/// The server of a provider as one session uses it.
 #[derive(Debug)]
 pub(super) struct Target {
     /// The provider's name in settings.
@@ -27,10 +27,10 @@ pub(super) struct Target {
     pub(super) place: Place,
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
     pub(super) key: Option<Found>,
-    /// How a key is set, for people.
+    /// Instructions for setting the key.
     pub(super) key_advice: String,
     pub(super) context_tokens: u32,
-    /// Whether somebody has set that.
+    /// Whether the user configured `context_tokens`.
     pub(super) context_set: bool,
     pub(super) windows: Arc<Windows>,
     pub(super) limits: Limits,
@@ -39,19 +39,19 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Returns what the body of a request depends on besides the request.
+    /// Returns the properties of the server that affect the body of a request.
     pub(super) fn habits(&self) -> Habits {
         let token_limit =
             if self.place.is_openai() { TokenLimit::MaxCompletionTokens } else { TokenLimit::MaxTokens };
         Habits { token_limit, context_tokens: Some(self.context_tokens) }
     }
 
-    /// Makes a request to a path below the base URL.
+    /// Creates a request to a path below the base URL.
     pub(super) fn call(&self, path: &str, body: Option<Bytes>) -> Result<Call, ModelError> {
         self.call_at(format!("{}{path}", self.place.base), body)
     }
 
-    /// Returns how many tokens a model takes: what its server says, within what is set.
+    /// Returns a model's context window: the value of its server, limited by the configured one.
     pub(super) fn window(&self, model: &str) -> u32 {
         match self.windows.known(&self.place.server(), model).flatten() {
             Some(tokens) if self.context_set || window::is_made_to_measure(self.dialect) => {
@@ -62,7 +62,7 @@ impl Target {
         }
     }
 
-    /// Keeps the window that a server names when it finds a conversation too long; tells whether it names one.
+    /// Caches the window that the error of a conversation that is too long names; returns whether it names one.
     pub(super) fn learn_window(&self, model: &str, error: &ModelError) -> bool {
         let named = window::in_error(error);
         if named.is_some() {
@@ -71,7 +71,7 @@ impl Target {
         named.is_some()
     }
 
-    /// Asks the server how many tokens a model takes, unless that was done lately.
+    /// Queries the server for a model's context window, unless the cached value is recent.
     pub(super) async fn look_up_window(&self, model: &str) {
         let server = self.place.server();
         if self.windows.known(&server, model).is_some() {
@@ -99,7 +99,7 @@ impl Target {
         self.windows.learn(server, model, found);
     }
 
-    /// Returns the body of an answer; a server that does not answer has said nothing.
+    /// Returns the body of a successful response; it is empty if the request fails.
     async fn body_of(&self, call: Result<Call, ModelError>) -> Vec<u8> {
         let Ok(call) = call else { return Vec::new() };
         let within = self.limits.lookup;
@@ -127,7 +127,7 @@ impl Target {
         Ok(Call { url, headers, body })
     }
 
-    /// Makes an answer that is no success an error.
+    /// Converts an unsuccessful response to an error.
     pub(super) fn refusal(
         &self,
         status: StatusCode,
@@ -137,15 +137,16 @@ impl Target {
     ) -> ModelError {
         let complaint = Complaint::of_body(status.as_u16(), body);
         let text = String::from_utf8_lossy(body);
-        let said = if complaint.message.is_empty() { text.trim() } else { complaint.message.trim() };
+        let (said, detail) = quote(&complaint.message, &text);
         let kind = complaint.kind();
-        let message = self.sentence(kind, status, headers, &excerpt(said, SENTENCE_BYTES), model);
-        let mut error = ModelError::new(kind, message).with_detail(&text);
+        let message = self.sentence(kind, status, headers, &said, model);
+        let mut error = ModelError::new(kind, message).with_detail(detail);
+        error.window = window::in_text(&text);
         error.retry_after = pause(headers);
         self.hide(error)
     }
 
-    /// Takes the key out of what is shown, should a server have repeated it.
+    /// Redacts the key in an error, in case the server repeated it.
     pub(super) fn hide(&self, error: ModelError) -> ModelError {
         match &self.key {
             Some(found) => error.map_texts(|text| found.key.hide_in(text)),
@@ -161,7 +162,7 @@ impl Target {
         };
         let mut value = HeaderValue::from_str(&text).map_err(|_| {
             let message =
-                format!("the key for {} holds what no key can hold; {}", self.name, self.key_advice);
+                format!("the key for {} has characters that are not allowed; {}", self.name, self.key_advice);
             ModelError::new(Kind::NotConfigured, message)
         })?;
         value.set_sensitive(true);
@@ -184,30 +185,27 @@ impl Target {
                 Some(found) => {
                     format!("{name} refuses the key from {} ({code}){told}; {key_advice}", found.source)
                 }
-                None => format!("{name} wants a key ({code}){told}; {key_advice}"),
+                None => format!("{name} requires a key ({code}){told}; {key_advice}"),
             };
         }
         if kind == Kind::ModelNotFound {
             return match self.dialect {
                 Dialect::Ollama => {
-                    format!("{name} has no model {model}{told}; `ollama pull {model}` gets it")
+                    format!("{name} has no model {model}{told}; run `ollama pull {model}`")
                 }
                 Dialect::OpenAi => format!("{name} has no model {model}{told}"),
                 Dialect::Anthropic => format!("{name} has no model {model}{told}"),
             };
         }
         if status.is_redirection() {
-            let to = headers.get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("another place");
+            let to = headers.get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("another URL");
             return format!(
-                "{name} sends on to {}; set its base URL to where it is",
+                "{name} redirects to {}; set its base URL to that location",
                 excerpt(to, SENTENCE_BYTES)
             );
         }
         if status == StatusCode::NOT_FOUND {
-            return format!(
-                "nothing is there ({code}){told}; is {} the base URL of {name}?",
-                self.place.base
-            );
+            return format!("{name} answered {code}{told}; check that {} is its base URL", self.place.base);
         }
         format!("{name} answered {code}{told}")
     }
@@ -217,5 +215,5 @@ fn pause(headers: &HeaderMap) -> Option<std::time::Duration> {
     asked_pause(headers.get(RETRY_AFTER)?.to_str().ok()?, SystemTime::now())
 }
 
-/// How much of what a server said is quoted in a sentence.
+/// How much of a server's text is quoted in a message.
 const SENTENCE_BYTES: usize = 300;

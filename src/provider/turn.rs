@@ -1,16 +1,17 @@
-//! What gathers while an answer is read, whatever its dialect: pieces that are ready, calls that are not yet whole.
+//! Builds a turn while a response of any dialect is decoded: deltas that are ready, and calls that are not yet
+//! complete.
 //!
-//! It counts what it is given and refuses an answer that outgrows its limits.
+//! The builder counts its input and rejects a response that exceeds its limits.
 
 use super::error::{Kind, ModelError};
 use super::limits::TurnLimits;
 use super::model::{Piece, Stop, TurnEnd, Usage, Wanted};
 
-/// An answer under way.
+/// A turn that is being received.
 #[derive(Debug)]
 pub(super) struct Gathering {
     limits: TurnLimits,
-    /// What made-up names of calls begin with.
+    /// The prefix of generated call ids.
     label: String,
     pieces: Vec<Piece>,
     text_bytes: usize,
@@ -18,13 +19,13 @@ pub(super) struct Gathering {
     calls: Vec<Building>,
     passed_on: usize,
     stop: Option<Stop>,
-    /// What the turn has cost so far.
+    /// The usage so far.
     pub(super) usage: Usage,
-    /// What the dialect needs back.
+    /// The state that the dialect needs back.
     pub(super) carry: Option<String>,
 }
 
-/// A call that is being put together.
+/// A call that is not yet complete.
 #[derive(Debug)]
 struct Building {
     slot: Option<u64>,
@@ -33,21 +34,21 @@ struct Building {
     args: String,
 }
 
-/// A part of a call, as it came in.
+/// A fragment of a call, as received.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Part<'a> {
-    /// Which call of the turn, where the server counts them.
+    /// The index of the call in the turn, where the server numbers them.
     pub(super) slot: Option<u64>,
-    /// The server's name of the call; may be empty.
+    /// The server's id of the call; may be empty.
     pub(super) id: &'a str,
     /// The tool; may be empty.
     pub(super) tool: &'a str,
-    /// The next part of its arguments.
+    /// The next part of the arguments.
     pub(super) args: &'a str,
 }
 
 impl Gathering {
-    /// Starts an answer; made-up names of calls begin with `label`.
+    /// Starts a turn; generated call ids begin with `label`.
     pub(super) fn new(limits: TurnLimits, label: String) -> Self {
         Self {
             limits,
@@ -63,7 +64,7 @@ impl Gathering {
         }
     }
 
-    /// Takes a part of the text.
+    /// Appends text.
     pub(super) fn said(&mut self, text: &str) -> Result<(), ModelError> {
         self.count_text(text)?;
         let room = self.limits.piece_bytes;
@@ -77,7 +78,7 @@ impl Gathering {
         Ok(())
     }
 
-    /// Takes a part of the thinking.
+    /// Appends thinking.
     pub(super) fn thought(&mut self, text: &str) -> Result<(), ModelError> {
         self.count_text(text)?;
         let room = self.limits.piece_bytes;
@@ -91,16 +92,16 @@ impl Gathering {
         Ok(())
     }
 
-    /// Takes a call that is whole.
+    /// Adds a complete call.
     pub(super) fn call(&mut self, id: &str, tool: &str, args: &str) -> Result<(), ModelError> {
         let slot = u64::try_from(self.calls.len()).ok();
         self.part(Part { slot, id, tool, args })
     }
 
-    /// Takes a part of a call.
+    /// Adds a fragment of a call.
     ///
-    /// Servers differ in how they say which call a part belongs to. A part with a name of its own, or a slot of its
-    /// own, begins a call; any other continues one.
+    /// Servers differ in how they assign a fragment to a call. A fragment with a new id or a new slot starts a
+    /// call; any other fragment continues one.
     pub(super) fn part(&mut self, part: Part<'_>) -> Result<(), ModelError> {
         self.count_args(part.args)?;
         let part = Part { id: excerpt(part.id, NAME_BYTES), tool: excerpt(part.tool, NAME_BYTES), ..part };
@@ -119,15 +120,15 @@ impl Gathering {
         Ok(())
     }
 
-    /// Counts what is carried besides text and thinking.
+    /// Counts provider state besides text and thinking against the text limit.
     pub(super) fn carries(&mut self, text: &str) -> Result<(), ModelError> {
-        // A block costs something, also an empty one.
+        // An empty block has a cost as well.
         self.text_bytes = self.text_bytes.saturating_add(BLOCK_BYTES);
         self.count_text(text)
     }
 
-    /// Passes the calls on, because the model has stopped; of a turn that was too long, the one that was cut is left
-    /// out.
+    /// Ends the turn and emits its calls. If the length limit ended it, a call with incomplete arguments is
+    /// omitted.
     pub(super) fn stopped(&mut self, stop: Stop) {
         let cut = stop == Stop::Length;
         for call in self.calls.drain(..) {
@@ -140,7 +141,7 @@ impl Gathering {
             self.pieces.push(Piece::Call(Wanted { id, tool: call.tool, args }));
         }
         self.stop = Some(match stop {
-            // Some servers say that the model is done when it waits for its calls, and the other way round.
+            // Some servers report `stop` when the model waits for its calls, and the reverse.
             Stop::Done | Stop::Calls if self.passed_on > 0 => Stop::Calls,
             Stop::Done | Stop::Calls => Stop::Done,
             Stop::Length => Stop::Length,
@@ -149,22 +150,23 @@ impl Gathering {
         });
     }
 
-    /// Exchanges what is ready with `out`: before reading on, so that text goes on in the piece it is in, and after.
+    /// Swaps the ready deltas with `out`: once before decoding, so that text is appended to the last delta, and
+    /// once after.
     pub(super) const fn exchange(&mut self, out: &mut Vec<Piece>) {
         std::mem::swap(out, &mut self.pieces);
     }
 
-    /// Returns whether the model has said why it stopped.
+    /// Returns whether the stop reason is known.
     pub(super) const fn has_stopped(&self) -> bool {
         self.stop.is_some()
     }
 
-    /// Returns whether parts of calls wait to become whole.
+    /// Returns whether there are incomplete calls.
     pub(super) fn has_calls(&self) -> bool {
         !self.calls.is_empty()
     }
 
-    /// Returns what is known of the end.
+    /// Returns the end of the turn as far as it is known.
     pub(super) fn end(&self) -> TurnEnd {
         let stop = self.stop.clone().unwrap_or_else(|| Stop::Other("unfinished".to_owned()));
         TurnEnd { stop, usage: self.usage, carry: self.carry.clone() }
@@ -187,7 +189,7 @@ impl Gathering {
 
     fn begin(&mut self, part: &Part<'_>) -> Result<usize, ModelError> {
         if self.calls.len() >= self.limits.calls {
-            let message = format!("the model wants more than {} tools used in one turn", self.limits.calls);
+            let message = format!("the model made more than {} tool calls in one turn", self.limits.calls);
             return Err(ModelError::new(Kind::Garbage, message));
         }
         self.calls.push(Building {
@@ -202,7 +204,7 @@ impl Gathering {
     fn count_args(&mut self, args: &str) -> Result<(), ModelError> {
         self.args_bytes = self.args_bytes.saturating_add(args.len());
         if self.args_bytes > self.limits.args_bytes {
-            return Err(too_much("the arguments of its calls have", self.limits.args_bytes));
+            return Err(too_much("the arguments of its tool calls have", self.limits.args_bytes));
         }
         Ok(())
     }
@@ -210,27 +212,27 @@ impl Gathering {
     fn count_text(&mut self, text: &str) -> Result<(), ModelError> {
         self.text_bytes = self.text_bytes.saturating_add(text.len());
         if self.text_bytes > self.limits.text_bytes {
-            return Err(too_much("its answer has", self.limits.text_bytes));
+            return Err(too_much("its text has", self.limits.text_bytes));
         }
         Ok(())
     }
 }
 
-/// Returns the beginning of a name, cut where a character ends.
+/// Returns at most `bytes` bytes of a name, cut at a character boundary.
 fn excerpt(name: &str, bytes: usize) -> &str {
     let end = (0..=bytes.min(name.len())).rev().find(|end| name.is_char_boundary(*end));
     name.get(..end.unwrap_or_default()).unwrap_or_default()
 }
 
-/// How long the name of a call or of a tool may be; a longer one is nobody's.
+/// The maximum length of a call id or a tool name; a longer one is truncated.
 const NAME_BYTES: usize = 256;
-/// How long a server's word for why a model stopped may be.
+/// The maximum length of a server's stop reason.
 pub(super) const STOP_BYTES: usize = 128;
-/// What a block of thinking counts for besides its text.
+/// What a thinking block counts for besides its text.
 const BLOCK_BYTES: usize = 64;
 
 fn too_much(what: &str, bytes: usize) -> ModelError {
-    ModelError::new(Kind::Garbage, format!("the model does not stop: {what} more than {bytes} bytes"))
+    ModelError::new(Kind::Garbage, format!("the response is too large: {what} more than {bytes} bytes"))
 }
 
 #[cfg(test)]

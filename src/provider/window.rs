@@ -1,6 +1,7 @@
-//! How many tokens a model takes: what its server lists, says of itself, or names when it refuses a conversation.
+//! Context windows of models, from the server's model list, its properties, or the error of a conversation that is
+//! too long.
 //!
-//! What is learned holds for some minutes: a server may be started again with another model or another size.
+//! Cached values expire after some minutes: a server may be restarted with another model or another size.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,26 +12,26 @@ use serde_json::Value;
 use super::dialect::Dialect;
 use super::error::ModelError;
 
-/// The windows of models, by server and model.
+/// The cache of context windows, by server and model.
 #[derive(Debug, Default)]
 pub(super) struct Windows(Mutex<BTreeMap<(String, String), Known>>);
 
-/// What is known of a model's window.
+/// A cached context window.
 #[derive(Debug, Clone, Copy)]
 struct Known {
-    /// Nothing where the server did not say.
+    /// `None` if the server does not report it.
     tokens: Option<u32>,
     at: Instant,
 }
 
 impl Windows {
-    /// Returns what was learned; nothing at all where nobody asked for a while.
+    /// Returns the cached value; the outer `None` means that there is no recent entry.
     pub(super) fn known(&self, server: &str, model: &str) -> Option<Option<u32>> {
         let known = *self.lock().get(&(server.to_owned(), model.to_owned()))?;
         (known.at.elapsed() < HOLDS).then_some(known.tokens)
     }
 
-    /// Keeps what was learned.
+    /// Caches a value.
     pub(super) fn learn(&self, server: String, model: &str, tokens: Option<u32>) {
         let mut all = self.lock();
         if all.len() >= MODELS {
@@ -46,12 +47,14 @@ impl Windows {
     }
 }
 
-/// Reads the window from what a server said when it found a conversation too long.
+/// Parses the window from the error of a conversation that is too long.
 pub(super) fn in_error(error: &ModelError) -> Option<u32> {
-    [error.detail.as_deref(), Some(error.message.as_str())].into_iter().flatten().find_map(in_text)
+    let texts = [error.detail.as_deref(), Some(error.message.as_str())];
+    error.window.or_else(|| texts.into_iter().flatten().find_map(in_text))
 }
 
-fn in_text(text: &str) -> Option<u32> {
+/// Parses the window from the text of an error response.
+pub(super) fn in_text(text: &str) -> Option<u32> {
     let text = text.to_ascii_lowercase();
     let named = MARKERS.iter().find_map(|marker| {
         text.match_indices(marker).find_map(|(at, found)| number(text.get(at + found.len()..)?))
@@ -61,7 +64,7 @@ fn in_text(text: &str) -> Option<u32> {
     named.or_else(compared)
 }
 
-/// Reads the number at the beginning of a text, if a window may be that large.
+/// Parses the number at the beginning of a text, if it is a plausible window.
 fn number(text: &str) -> Option<u32> {
     let digits: String = text
         .trim_start()
@@ -76,25 +79,25 @@ fn sane(tokens: u64) -> Option<u32> {
     u32::try_from(tokens).ok().filter(|tokens| (LEAST..=MOST).contains(tokens))
 }
 
-/// Reads a model's window from the list of a server's models.
+/// Parses a model's window from a list of models.
 pub(super) fn in_list(body: &[u8], model: &str) -> Option<u32> {
     let value: Value = serde_json::from_slice(body).ok()?;
     let models = value.get("data").or_else(|| value.get("models"))?.as_array()?;
     let names = |entry: &&Value| ["id", "name", "model"].iter().any(|field| entry[*field] == model);
-    // A server that has one model answers to any name.
+    // A server with a single model accepts any model name.
     let entry = models.iter().find(names).or_else(|| models.first().filter(|_| models.len() == 1))?;
     let places = [entry, entry.get("meta").unwrap_or(&Value::Null)];
     places.into_iter().find_map(|place| FIELDS.iter().find_map(|field| sane(place.get(*field)?.as_u64()?)))
 }
 
-/// Reads the window from the properties of a llama.cpp server.
+/// Parses the window from the properties of a llama.cpp server.
 pub(super) fn in_properties(body: &[u8]) -> Option<u32> {
     let value: Value = serde_json::from_slice(body).ok()?;
     let settings = value.get("default_generation_settings")?;
     sane(settings.get("n_ctx")?.as_u64()?)
 }
 
-/// Reads the window from what Ollama shows of a model.
+/// Parses the window from Ollama's description of a model.
 pub(super) fn in_description(body: &[u8]) -> Option<u32> {
     let value: Value = serde_json::from_slice(body).ok()?;
     let facts = value.get("model_info")?.as_object()?;
@@ -103,7 +106,7 @@ pub(super) fn in_description(body: &[u8]) -> Option<u32> {
         .find_map(|(name, value)| name.ends_with(".context_length").then(|| sane(value.as_u64()?)).flatten())
 }
 
-/// Returns whether the server makes the window as large as it is told to, up to what the model can take.
+/// Returns whether the client chooses the window, up to the maximum of the model.
 pub(super) const fn is_made_to_measure(dialect: Dialect) -> bool {
     match dialect {
         Dialect::Ollama => true,
@@ -112,7 +115,7 @@ pub(super) const fn is_made_to_measure(dialect: Dialect) -> bool {
     }
 }
 
-/// What stands before the number in errors of OpenAI, vLLM, llama.cpp and its Python server, LM Studio and OpenRouter.
+/// The text before the number in errors of OpenAI, vLLM, llama.cpp and its Python server, LM Studio and OpenRouter.
 const MARKERS: [&str; 10] = [
     "\"n_ctx\":",
     "context size (",
@@ -126,7 +129,8 @@ const MARKERS: [&str; 10] = [
     "context window (",
 ];
 
-/// What the window is called in lists of models: vLLM, LM Studio, OpenRouter and Together, Groq, Mistral, Anthropic, llama.cpp.
+/// The field of the window in model lists: vLLM, LM Studio, OpenRouter and Together, Groq, Mistral, Anthropic,
+/// llama.cpp.
 const FIELDS: [&str; 7] = [
     "max_model_len",
     "loaded_context_length",
@@ -137,11 +141,11 @@ const FIELDS: [&str; 7] = [
     "n_ctx",
 ];
 
-/// How long what was learned holds.
+/// How long a cached value is valid.
 const HOLDS: Duration = Duration::from_secs(600);
-/// How many models are remembered.
+/// The maximum number of cached values.
 const MODELS: usize = 256;
-/// What a window may be.
+/// The range of plausible windows.
 const LEAST: u32 = 128;
 const MOST: u32 = 100_000_000;
 
@@ -187,7 +191,7 @@ mod tests {
         assert_eq!((in_list(vllm, "b"), in_list(vllm, "c")), (Some(8192), None));
         let anthropic = br#"{"data":[{"id":"claude","max_input_tokens":200000,"max_tokens":64000}]}"#;
         assert_eq!(in_list(anthropic, "claude"), Some(200_000));
-        // What a model was trained with is not what its server gives it.
+        // The window of the training is not the window that the server provides.
         let llama = br#"{"data":[{"id":"x.gguf","meta":{"n_ctx_train":131072}}]}"#;
         assert_eq!(in_list(llama, "any"), None);
         let properties = br#"{"default_generation_settings":{"n_ctx":4096},"total_slots":1}"#;

@@ -1,30 +1,30 @@
-//! Text that a person approves: known secret values are masked, and nothing else is.
+//! Masks known secret values in text that a person approves, and nothing else.
 //!
-//! Whoever approves must see everything that will be done. The shape of a secret says nothing about what a text does when
-//! it runs (`PASSWORD="x$(rm -rf ~)"` has the shape of a password), so shapes are not masked here. A known value, in any
-//! of the forms in which it is looked for, is masked where it is one plain literal; a value that could itself act as
-//! syntax, or that is split by quotes, is neither masked nor shown: the text is refused.
+//! The approver must see everything that will be done. The shape of a secret says nothing about what a text does
+//! when it runs (`PASSWORD="x$(rm -rf ~)"` has the shape of a password), so shapes are not masked here. A known
+//! value, in any of its encoded forms, is masked where it is one plain literal. A value that could act as syntax,
+//! or that is split by quotes, is neither masked nor shown: the text is refused.
 
 use std::collections::BTreeSet;
 
 use super::{MARKER, Redactor, json, scan::Region};
 use crate::invisible_chars::is_unseen;
 
-/// Shorter texts are not masked.
+/// Shorter values are not masked.
 const SHORTEST: usize = 6;
 
-/// Why a text cannot be shown to whoever has to approve it.
+/// Why a text cannot be shown for approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unmaskable {
-    /// A secret value stands where a mask would hide more than the value, or where it is split.
+    /// A mask would hide more than the secret value, or the value is split.
     #[error(
-        "the call contains a secret value in a place where it cannot be hidden without hiding what would be done; \
-         pass it by environment"
+        "the call contains a secret value where a mask would hide what the call does; pass the value in an \
+         environment variable"
     )]
     Secret,
-    /// The text of a mask occurs in the call itself, beside a value that has to be masked.
+    /// The call contains the text of a mask, in addition to a value that has to be masked.
     #[error(
-        "the call contains a secret value and the text {MARKER}, which could not be told from its mask; leave one out"
+        "the call contains a secret value and the text {MARKER}, which looks like its mask; remove one of them"
     )]
     Ambiguous,
     /// A part of the call is not JSON.
@@ -32,24 +32,24 @@ pub enum Unmaskable {
     NotJson,
 }
 
-/// Masks the parts of one approval request, and counts what it masked.
+/// Masks the parts of one approval request, and counts the masked values.
 #[derive(Debug)]
 pub struct Masker<'r> {
     redactor: &'r Redactor,
     values: BTreeSet<String>,
-    /// Whether the text of a mask occurs in a part itself.
+    /// Whether a part contains the text of a mask.
     marker: bool,
 }
 
 impl<'r> Masker<'r> {
-    /// Begins a request; `redactor` knows the values.
+    /// Starts a request; `redactor` has the known values.
     pub fn new(redactor: &'r Redactor) -> Self {
         Self { redactor, values: BTreeSet::new(), marker: false }
     }
 
     /// Masks the known values in a text.
     ///
-    /// With every mask replaced by the value that it stands for, the result is the text again.
+    /// Replacing every mask by its value restores the text.
     pub fn text(&mut self, text: &str) -> Result<String, Unmaskable> {
         let mut shown = String::with_capacity(text.len());
         let mut from = 0;
@@ -75,9 +75,9 @@ impl<'r> Masker<'r> {
         json::map_strings(text, |string| self.text(string))
     }
 
-    /// Ends the request: returns how many different values were masked.
+    /// Ends the request and returns the number of distinct masked values.
     ///
-    /// In a request with masks, every [`MARKER`] is one; in a request without, none is.
+    /// In a request with masks, every [`MARKER`] is a mask; in a request without, none is.
     pub fn finish(self) -> Result<usize, Unmaskable> {
         if self.marker && !self.values.is_empty() {
             return Err(Unmaskable::Ambiguous);
@@ -87,18 +87,18 @@ impl<'r> Masker<'r> {
 }
 
 impl Redactor {
-    /// Returns the last position at or before `at` that lies in no known value.
+    /// Returns the last position at or before `at` that is not inside a known value.
     ///
-    /// Text that is cut there holds no half of a value, which nobody would recognise.
+    /// Cutting the text there leaves no part of a value, which the redactor would not recognise.
     pub fn cut(&self, text: &str, at: usize) -> usize {
         let at = super::boundary(text, at.min(text.len()));
         let known = self.known(text).unwrap_or_else(|| vec![Region { start: 0, end: text.len() }]);
         known.iter().find(|region| region.start < at && at < region.end).map_or(at, |region| region.start)
     }
 
-    /// Returns the tokens in `text`: plain literals that are known for secrets by themselves, wherever they stand.
+    /// Returns the tokens in `text`: plain literals that are secrets by their own shape, whatever precedes them.
     ///
-    /// What is one only by the name before it (`password=…`) may be anything, and is left out.
+    /// Values that are secret only because of the key before them (`password=…`) are not included.
     pub fn tokens(&self, text: &str) -> Vec<String> {
         let regions = self.regions(text);
         let parts = regions.iter().filter_map(|region| text.get(region.start..region.end));
@@ -107,9 +107,9 @@ impl Redactor {
     }
 }
 
-/// Whether a text is one literal word wherever a shell, or a program with options, meets it.
+/// Whether a text is one literal word for a shell and for a program with options.
 ///
-/// Nothing in it expands, separates, quotes, matches names or assigns, and it begins no option and no comment.
+/// It contains no character that expands, separates, quotes, globs or assigns, and starts no option and no comment.
 fn is_plain_literal(text: &str) -> bool {
     let inner = text.trim_end_matches('=');
     let plain = |letter: char| letter.is_alphanumeric() || "_-+/.:@%,^~!#".contains(letter);
@@ -119,7 +119,7 @@ fn is_plain_literal(text: &str) -> bool {
         && !inner.contains("..")
 }
 
-/// The text without what joins the parts of a word in a shell, and without what is not seen.
+/// Removes quoting, line continuations and invisible characters, which would hide a split value.
 fn joined(text: &str) -> String {
     let text = text.replace("\\\n", "");
     text.chars().filter(|letter| !matches!(letter, '\'' | '"' | '\\') && !is_unseen(*letter)).collect()

@@ -1,19 +1,19 @@
-//! Assignments to telling keys: `password=…`, `token: …`, `"apiKey": "…"`, `--secret …`.
+//! Assignments to keys that suggest a secret: `password=…`, `token: …`, `"apiKey": "…"`, `--secret …`.
 //!
-//! The key stays, the value goes. A value of fewer than 8 characters, a placeholder, a path or a piece of code is left
-//! alone; where that cannot be told, the value goes.
+//! The key is kept, the value is hidden. A value of fewer than 8 characters, a placeholder, a path or a piece of
+//! code is kept; in doubt the value is hidden.
 
 use super::{MARKER, scan::Region, shape::reach};
 
-/// Shorter values are left alone.
+/// Shorter values are not hidden.
 const LEAST: usize = 8;
-/// A value without quotes that is longer is certain, and goes as it arrives.
+/// An unquoted value that reaches this length is certain, and is dropped as it arrives.
 const LONG_WORD: usize = 256;
-/// A value in quotes that is longer is certain, and goes as it arrives.
+/// A quoted value that reaches this length is certain, and is dropped as it arrives.
 const LONG_QUOTE: usize = 1024;
-/// How many blanks may stand between the separator and the value.
+/// The maximum number of blanks between the separator and the value.
 const GAP: usize = 8;
-/// What ends a sentence or a bracket rather than being part of a value.
+/// Punctuation that ends a sentence or a bracket and is not part of a value.
 const TRAILING: &[u8] = b",;:.)]}>|&\\";
 
 const STRONG: [&str; 16] = [
@@ -36,16 +36,16 @@ const STRONG: [&str; 16] = [
 ];
 const WEAK: [&str; 4] = ["token", "authorization", "credential", "credentials"];
 
-/// How telling a key is.
+/// How strongly a key suggests a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
-    /// An ordinary word after it is taken for a secret too.
+    /// An ordinary word after it is hidden too.
     Strong,
-    /// An ordinary word after it is an ordinary word: parsers have tokens as well.
+    /// An ordinary word after it is kept: parsers have tokens as well.
     Weak,
 }
 
-/// How the value stands to its key.
+/// How the value is separated from its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     /// `key=value`
@@ -56,7 +56,7 @@ pub(super) enum Style {
     Colon,
 }
 
-/// Returns how telling a name is, by its last word.
+/// Returns how strongly a name suggests a secret, by its last word.
 pub(super) fn key(name: &[u8]) -> Option<Key> {
     let ends_with = |word: &&str| {
         name.len().checked_sub(word.len()).is_some_and(|at| name[at..].eq_ignore_ascii_case(word.as_bytes()))
@@ -70,7 +70,7 @@ pub(super) fn key(name: &[u8]) -> Option<Key> {
     }
 }
 
-/// Returns the telling key that stands before a separator.
+/// Returns the key before a separator, if it suggests a secret.
 pub(super) fn key_before(before: &[u8], separator: u8) -> Option<(Key, Style)> {
     let mut name = before.trim_ascii_end();
     let mut style = match separator {
@@ -106,14 +106,14 @@ fn without_quote(text: &[u8]) -> &[u8] {
     bare
 }
 
-/// Whether the whole of a quoted value is a secret, given that its key is telling.
+/// Whether a quoted value is a secret, given that its key suggests one.
 pub(super) fn is_secret(value: &[u8]) -> bool {
     value.len() >= LEAST
         && !is_placeholder(value)
         && !value.windows(MARKER.len()).any(|part| part == MARKER.as_bytes())
 }
 
-/// The value of an assignment, as it arrives.
+/// Matches the value of an assignment, byte by byte.
 pub(super) struct Value {
     key: Key,
     style: Style,
@@ -138,7 +138,7 @@ impl Value {
         Self { key, style, separator, stage: Stage::Gap { blanks: 0 }, start: 0, seen: Vec::new() }
     }
 
-    /// Whether the value has become certain without having ended.
+    /// Whether the value has become certain and has not ended.
     pub(super) fn is_open_ended(&self) -> bool {
         matches!(self.stage, Stage::LongBare { .. })
     }
@@ -189,7 +189,7 @@ impl Value {
         }
     }
 
-    /// Takes the end of the text.
+    /// Handles the end of the text.
     pub(super) fn end(&mut self, cover: &mut Option<Region>) {
         match self.stage {
             Stage::Bare => self.settle_word(cover),
@@ -198,7 +198,7 @@ impl Value {
         }
     }
 
-    /// Takes a byte between the separator and the value.
+    /// Handles a byte between the separator and the value.
     fn begin(&mut self, byte: u8, at: usize, blanks: usize) -> bool {
         self.start = at;
         match byte {
@@ -223,7 +223,7 @@ impl Value {
         true
     }
 
-    /// Whether `byte` right after the separator shows that it was none: `==`, `=~`, `::`, `:/`, `:=`.
+    /// Whether `byte` after the separator makes it an operator: `==`, `=~`, `::`, `:/`, `:=`.
     fn is_operator(&self, byte: u8) -> bool {
         match self.separator {
             b'=' => byte == b'=' || byte == b'~',
@@ -288,7 +288,7 @@ impl Value {
         }
     }
 
-    /// Judges a quote without an end in its line, which may be an apostrophe: the first word counts.
+    /// Handles a quote without an end in its line, which may be an apostrophe: only the first word counts.
     fn settle_unclosed(&self, cover: &mut Option<Region>) {
         let word = self.seen.split(u8::is_ascii_whitespace).next().unwrap_or_default();
         if is_secret(word) {
@@ -301,7 +301,7 @@ fn ends_word(byte: u8) -> bool {
     byte.is_ascii_whitespace() || b"\"'`".contains(&byte)
 }
 
-/// Returns how much of a word is secret, if it is.
+/// Returns the length of the secret part of a word, if it is secret.
 fn is_secret_word(word: &[u8], key: Key, style: Style) -> Option<usize> {
     let mut value = word;
     while let [rest @ .., last] = value
@@ -314,7 +314,7 @@ fn is_secret_word(word: &[u8], key: Key, style: Style) -> Option<usize> {
     secret.then_some(value.len())
 }
 
-/// Whether a value names a secret rather than being one.
+/// Whether a value refers to a secret instead of being one.
 fn is_placeholder(value: &[u8]) -> bool {
     let same = value.windows(2).all(|pair| pair[0] == pair[1]);
     let begins = |beginnings: &[&[u8]]| beginnings.iter().any(|beginning| value.starts_with(beginning));
@@ -331,7 +331,7 @@ fn is_placeholder(value: &[u8]) -> bool {
         || (value.len() > 2 && value.starts_with(b"%") && value.ends_with(b"%"))
 }
 
-/// Whether a value without quotes reads like code or prose: a name, a path of names, a call, a type.
+/// Whether an unquoted value reads like code or prose: a name, a path of names, a call, a type.
 fn is_code(value: &[u8], trailing: &[u8], key: Key, style: Style) -> bool {
     let sigils = value.iter().take_while(|byte| b"&*!".contains(byte)).count();
     let value = &value[sigils..];

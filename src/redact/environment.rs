@@ -1,27 +1,27 @@
-//! Which variables of an environment hold secrets.
+//! Which environment variables hold secrets.
 //!
-//! It goes by names, and leaves out values that plainly are none. It reads no environment itself.
+//! The names decide; values that clearly are not secrets are skipped. This module does not read the environment.
 
 use std::path::Path;
 
-/// A name that contains one of these looks secret.
+/// A name that contains one of these is secret.
 const TELLING: [&str; 9] =
     ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "COOKIE", "APIKEY", "PRIVATEKEY"];
-/// A name of which one of these is a whole word looks secret.
+/// A name with one of these as a whole word is secret.
 const WORDS: [&str; 9] = ["KEY", "KEYS", "AUTH", "OAUTH", "OAUTH2", "AUTHORIZATION", "PAT", "PASS", "DSN"];
-/// A name that ends like this says where something is or what it is called.
+/// A name with one of these suffixes refers to a location or a name, not to a secret.
 const HARMLESS_ENDS: [&str; 10] =
     ["_SOCK", "_FILE", "_PATH", "_DIR", "_NAME", "_TYPE", "_HOST", "_PORT", "_PID", "_AGENT_INFO"];
-/// Values from examples; hiding them would hide ordinary words.
+/// Common example values; hiding them would hide ordinary words.
 const EXAMPLES: [&str; 6] = ["password", "changeme", "postgres", "disabled", "required", "undefined"];
 /// Shorter values are too likely to be ordinary words.
 const SHORTEST: usize = 8;
 
 /// Returns the secret values among `variables`.
 ///
-/// The names decide: words such as `KEY`, `TOKEN`, `SECRET`, `PASSWORD`, `AUTH`, `COOKIE` or `_PAT`. Left out are
-/// sockets, files and agents by their names (`SSH_AUTH_SOCK`, `XAUTHORITY`), existing absolute paths, numbers, switches
-/// and values of fewer than 8 characters. Of any URL with a user and a password the password is taken.
+/// The names decide: words such as `KEY`, `TOKEN`, `SECRET`, `PASSWORD`, `AUTH`, `COOKIE` or `_PAT`. Skipped are
+/// sockets, files and agents by their names (`SSH_AUTH_SOCK`, `XAUTHORITY`), existing absolute paths, numbers,
+/// booleans and values of fewer than 8 characters. Of a URL with user and password only the password is returned.
 pub fn secrets<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<String> {
     let mut secrets = Vec::new();
     for (name, value) in variables {
@@ -36,7 +36,7 @@ pub fn secrets<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> V
     secrets
 }
 
-/// Returns whether a variable looks secret: by its name, or because its value is a URL with a password.
+/// Returns whether a variable is secret: by its name, or because its value is a URL with a password.
 pub fn is_secret_variable(name: &str, value: &str) -> bool {
     names_a_secret(name) || password_in(value.trim()).is_some()
 }
@@ -54,7 +54,7 @@ fn names_a_secret(name: &str) -> bool {
 fn can_be_secret(value: &str) -> bool {
     let is_number = value.parse::<f64>().is_ok();
     let is_example = EXAMPLES.iter().any(|example| value.eq_ignore_ascii_case(example));
-    // A secret in base64 may begin with a slash, so only the file system can tell a path.
+    // A base64 secret may start with a slash, so only the file system can identify a path.
     let is_path = Path::new(value).is_absolute() && Path::new(value).exists();
     let is_plain_url = value.starts_with("http://") || value.starts_with("https://");
     value.chars().count() >= SHORTEST && !is_number && !is_example && !is_path && !is_plain_url
@@ -68,7 +68,7 @@ fn password_in(value: &str) -> Option<&str> {
         return None;
     }
     let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
-    // A raw slash in a password is wrong and common; then the last at-sign of the whole value ends it.
+    // A raw slash in a password is invalid but common; in that case the last at-sign of the value ends it.
     let (info, _) = authority.rsplit_once('@').or_else(|| rest.rsplit_once('@'))?;
     let (_, password) = info.split_once(':')?;
     (password.chars().count() >= 6).then_some(password)

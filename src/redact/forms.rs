@@ -1,16 +1,16 @@
-//! The forms in which a known value may turn up: as it is, base64, percent-encoded, JSON-escaped, hexadecimal.
+//! The encoded forms of a known value: plain, base64, percent-encoded, JSON-escaped, hexadecimal.
 //!
-//! It lists patterns and finds nothing itself.
+//! This module generates the patterns; the scanner matches them.
 
 use std::collections::BTreeSet;
 
 use super::{MARKER, boundary};
 
-/// Values and forms shorter than this are not looked for.
+/// Shorter values and forms are not matched.
 const SHORTEST: usize = 6;
-/// Longer values are looked for in pieces of this many bytes, so that no form is held back for long.
+/// Longer values are matched in pieces of this many bytes, so that the buffer of a stream stays small.
 const PIECE: usize = 1024;
-/// Lines of a value with several lines are secrets of their own from this length on.
+/// Lines of a multi-line value that are at least this long are matched separately.
 const LONG_LINE: usize = 24;
 
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -56,7 +56,7 @@ fn all_of(value: &str, forms: &mut BTreeSet<String>) {
     }
 }
 
-/// Cuts a long value into pieces of at most [`PIECE`] bytes; none of them is too short to be looked for.
+/// Splits a long value into pieces of at most [`PIECE_BYTES`] bytes; no piece is too short to be matched.
 fn pieces(value: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = value;
@@ -69,9 +69,9 @@ fn pieces(value: &str) -> Vec<&str> {
     pieces
 }
 
-/// Cuts from a form what could be mistaken for the beginning or the end of a marker.
+/// Trims from a form whatever is a prefix or suffix of the marker.
 ///
-/// Otherwise the text around a marker could match together with the marker, and redacting twice would differ.
+/// Otherwise text next to a marker could match together with it, and redaction would not be idempotent.
 fn apart_from_marker(mut form: &str) -> &str {
     loop {
         let before = form.len();
@@ -86,10 +86,10 @@ fn apart_from_marker(mut form: &str) -> &str {
     }
 }
 
-/// Adds the base64 forms of `value` when `before` bytes stand before it in the encoded text.
+/// Adds the base64 forms of `value` when `before` bytes precede it in the encoded data.
 ///
-/// Only characters which the value alone decides are part of a form: those in the middle, and those at the end when
-/// nothing follows the value, with padding and without.
+/// A form contains only characters that depend on the value alone: those in the middle, and those at the end when
+/// nothing follows the value, with and without padding.
 fn base64(value: &[u8], before: usize, alphabet: &[u8; 64], forms: &mut BTreeSet<String>) {
     let skipped = [0, 2, 3][before];
     let mut bytes = vec![0; before];
@@ -115,7 +115,7 @@ fn base64(value: &[u8], before: usize, alphabet: &[u8; 64], forms: &mut BTreeSet
 }
 
 fn percent_encoded(value: &str) -> impl Iterator<Item = String> {
-    // What each of the common encoders leaves alone: RFC 3986, encodeURIComponent, encodeURI, shells' quoting, nothing.
+    // What the common encoders leave unescaped: RFC 3986, encodeURIComponent, encodeURI, shell quoting, nothing.
     const KEPT: [&[u8]; 5] = [b"-_.~", b"-_.~!*'()", b"-_.~!*'();/?:@&=+$,#", b"-_.~/", b""];
     let mut forms = Vec::new();
     for kept in KEPT {
@@ -138,7 +138,7 @@ fn percent_encoded(value: &str) -> impl Iterator<Item = String> {
             forms.push(encode(lower, plus, all));
         }
     }
-    // Some mend an address by encoding its blanks and nothing else.
+    // Some programs encode only the spaces of a URL.
     forms.push(value.replace(' ', "%20"));
     forms.into_iter()
 }
@@ -160,12 +160,12 @@ fn json_escaped(value: &str) -> impl Iterator<Item = String> {
         }
         form
     };
-    // A JSON text inside a JSON text is escaped twice.
+    // JSON inside a JSON string is escaped twice.
     let twice = quoted(&plain);
     [ascii(false), ascii(true), slashes, markup, twice, plain].into_iter()
 }
 
-/// Escapes `value` for the inside of a JSON string.
+/// Escapes `value` for use inside a JSON string.
 fn quoted(value: &str) -> String {
     let literal = serde_json::Value::from(value).to_string();
     literal[1..literal.len() - 1].to_owned()

@@ -1,6 +1,6 @@
 //! Redaction inside the strings of a JSON text.
 //!
-//! It finds strings and leaves the rest alone: numbers, order and duplicate keys stay as they were written.
+//! Only strings change: numbers, order and duplicate keys stay as written.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use super::{MARKER, Redactor, Unmaskable, assignment};
 pub(super) fn redact(redactor: &Redactor, json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     let mut rest = json;
-    // Whether the last string was a telling key, of which the value is awaited.
+    // Whether the previous string was a key that suggests a secret, so that its value follows.
     let mut telling = false;
     while let Some(open) = rest.find('"') {
         let (between, from) = rest.split_at(open);
@@ -26,7 +26,7 @@ pub(super) fn redact(redactor: &Redactor, json: &str) -> String {
         match &decoded {
             Some(value) if telling && assignment::is_secret(value.as_bytes()) => push_marker(&mut out),
             Some(value) => push_redacted(redactor, string, value, &mut out),
-            // What cannot be decoded cannot be searched.
+            // A string that cannot be decoded cannot be searched.
             None => push_marker(&mut out),
         }
         telling = is_key && decoded.is_some_and(|name| assignment::key(name.as_bytes()).is_some());
@@ -36,7 +36,7 @@ pub(super) fn redact(redactor: &Redactor, json: &str) -> String {
     out
 }
 
-/// Replaces every string of `json`, keys too, and leaves everything else as it is.
+/// Maps every string of `json`, keys included, and leaves everything else unchanged.
 pub(super) fn map_strings(
     json: &str,
     mut map: impl FnMut(&str) -> Result<String, Unmaskable>,
@@ -50,7 +50,7 @@ pub(super) fn map_strings(
         let value = decode(string).ok_or(Unmaskable::NotJson)?;
         let mapped = map(&value)?;
         if mapped == value {
-            // As written: an escape that was not necessary stays.
+            // Unchanged strings keep their original escapes.
             out.push_str(string);
         } else {
             out.push_str(&serde_json::Value::from(mapped).to_string());
@@ -69,7 +69,7 @@ fn push_marker(out: &mut String) {
 
 fn push_redacted(redactor: &Redactor, string: &str, value: &str, out: &mut String) {
     match redactor.text(value) {
-        // As written: an escape that was not necessary stays.
+        // Unchanged strings keep their original escapes.
         Cow::Borrowed(_) => out.push_str(string),
         Cow::Owned(redacted) => out.push_str(&serde_json::Value::from(redacted).to_string()),
     }

@@ -1,23 +1,23 @@
-//! The one place where text becomes safe to keep or show.
+//! Redaction: removes secrets from text before it is stored or shown.
 //!
-//! Two things are replaced by [`MARKER`]: known secret values, as they are and in the encodings that tools print
-//! them in, and the shapes of tokens, keys and credentials. How it works, and why a secret cut up into chunks cannot
+//! Two things are replaced by [`MARKER`]: known secret values, plain and in the encodings that tools print, and the
+//! shapes of tokens, keys and credentials. The design ensures that a secret that is split across chunks cannot
 //! pass:
 //!
-//! - A scan reads the text once, byte by byte, and reports regions to hide. All it knows is the text before
-//!   the byte, so its report cannot depend on how the text was cut.
-//! - A brush joins regions which overlap or touch, and puts one marker in the place of each.
-//! - A stream shows what lies before the first byte that a region might still claim. Whole texts go the same way in
-//!   one piece, so both give the same text.
+//! - A scanner reads the text once, byte by byte, and reports regions to hide. It depends only on the text before
+//!   the byte, so the result does not depend on how the text was split.
+//! - A marker writer merges regions that overlap or touch, and writes one marker for each.
+//! - A stream releases the text before the first byte that a region might still claim. Complete texts take the same
+//!   path in one chunk, so both give the same result.
 //!
-//! What is held back is bounded: at most as long as the longest known form, or as what a shape needs to become certain
-//! (a word for most, 1 KiB for a quoted value or the password in a URL, 8 KiB for the first part of a JWT). A shape
-//! that has become certain is dropped as it arrives, however long it is.
+//! The buffered text is bounded: at most the length of the longest known form, or what a shape needs to become
+//! certain (a word for most, 1 KiB for a quoted value or the password in a URL, 8 KiB for the header of a JWT). A
+//! shape that has become certain is dropped as it arrives, whatever its length.
 //!
-//! What a person approves is another matter: there only known values are masked, and never by shape (see `approval`).
+//! Text that a person approves is treated differently: only known values are masked, never shapes (see `approval`).
 //!
-//! It refuses to decode: a secret that was compressed, encrypted, reversed or spelled with gaps is not found. It
-//! logs nothing, and shows none of the values it knows.
+//! Nothing is decoded: a secret that was compressed, encrypted, reversed or interspersed is not found. This module
+//! logs nothing, and its `Debug` output shows no value.
 
 mod approval;
 mod assignment;
@@ -46,39 +46,39 @@ pub use stream::Stream;
 use scan::{Region, Scan, Words};
 use stream::Paint;
 
-/// What stands in the place of a secret.
+/// Replaces a secret.
 pub const MARKER: &str = "[redacted]";
 
-/// Whether something was, or claims to have been, redacted from `text`.
+/// Whether `text` contains the marker, from a redaction or written by somebody.
 pub fn holds_marker(text: &str) -> bool {
     text.contains(MARKER)
 }
 
 /// Replaces known secret values and the shapes of secrets.
 ///
-/// Cheap to clone. Redacting twice gives the same text as redacting once.
+/// Cheap to clone. Redaction is idempotent.
 #[derive(Clone)]
 pub struct Redactor {
     words: Arc<Words>,
 }
 
 impl Redactor {
-    /// Knows `values`, and their base64, percent-encoded, JSON-escaped and hexadecimal forms.
+    /// Creates a redactor for `values` and their base64, percent-encoded, JSON-escaped and hexadecimal forms.
     ///
-    /// Blanks around a value are not part of it. Values of fewer than 6 characters are ignored: they would match
-    /// everywhere. So are the marker and its own parts where they stand at the edge of a value.
+    /// Whitespace around a value is trimmed. Values of fewer than 6 characters are ignored: they would match
+    /// everywhere. The marker, and parts of it at the edges of a value, are ignored too.
     pub fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
         let forms = forms::of(values);
         if forms.is_empty() { Self::default() } else { Self { words: Arc::new(Words::new(forms)) } }
     }
 
-    /// Knows the values of the variables whose names look secret; see [`environment_secrets`].
+    /// Creates a redactor for the values of secret variables; see [`environment_secrets`].
     pub fn from_environment<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let secrets = environment_secrets(variables);
         Self::new(secrets.iter().map(String::as_str))
     }
 
-    /// Redacts a whole text.
+    /// Redacts a complete text.
     pub fn text<'t>(&self, whole: &'t str) -> Cow<'t, str> {
         let mut scan = Scan::new(&self.words);
         scan.read(&self.words, whole.as_bytes(), 0);
@@ -92,22 +92,22 @@ impl Redactor {
         Cow::Owned(shown)
     }
 
-    /// Redacts inside every string of a JSON text, keys too, and leaves everything else as it is.
+    /// Redacts every string of a JSON text, keys included, and leaves everything else unchanged.
     ///
-    /// Valid JSON stays valid. The string value of a key such as `password` is redacted like an assignment. What
-    /// follows an unclosed string is redacted as plain text.
+    /// Valid JSON stays valid. The string value of a key such as `password` is redacted like an assignment. Text
+    /// after an unterminated string is redacted as plain text.
     pub fn json(&self, json: &str) -> String {
         json::redact(self, json)
     }
 
-    /// Returns where known values stand in a text, in any of their forms, in order and joined where they overlap.
+    /// Returns the regions of known values in a text, in any of their forms, sorted and merged where they overlap.
     ///
-    /// Nothing where there are too many values to be looked for.
+    /// Returns `None` if there are too many values to match.
     fn known(&self, whole: &str) -> Option<Vec<Region>> {
         self.words.known(whole.as_bytes())
     }
 
-    /// Returns what is to be hidden of a whole text, in order.
+    /// Returns the regions to hide in a complete text, sorted.
     fn regions(&self, whole: &str) -> Vec<Region> {
         let mut scan = Scan::new(&self.words);
         scan.read(&self.words, whole.as_bytes(), 0);
@@ -115,14 +115,14 @@ impl Redactor {
         scan.settled(&self.words).1
     }
 
-    /// Starts to redact a text that arrives in chunks.
+    /// Creates a stream that redacts a text in chunks.
     pub fn stream(&self) -> Stream {
         Stream::new(Arc::clone(&self.words))
     }
 }
 
 impl Default for Redactor {
-    /// Knows the shapes of secrets and no value; all of these share what they know.
+    /// Knows the shapes of secrets and no values; all such redactors share their patterns.
     fn default() -> Self {
         static SHAPES: LazyLock<Arc<Words>> = LazyLock::new(|| Arc::new(Words::new(BTreeSet::new())));
         Self { words: Arc::clone(&SHAPES) }
@@ -135,7 +135,7 @@ impl fmt::Debug for Redactor {
     }
 }
 
-/// Returns the last boundary between characters at or before `index`.
+/// Returns the last character boundary at or before `index`.
 fn boundary(text: &str, index: usize) -> usize {
     (0..=index).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }

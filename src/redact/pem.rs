@@ -1,16 +1,16 @@
-//! Private keys in armour: `-----BEGIN … PRIVATE KEY-----` to `-----END …-----`.
+//! Private keys in PEM armor: `-----BEGIN … PRIVATE KEY-----` to `-----END …-----`.
 //!
-//! Certificates and public keys are left alone. A key whose end is missing is hidden as far as it looks like one.
+//! Certificates and public keys are not matched. A key without an end is hidden as far as it looks like one.
 
 use super::{scan::Region, shape::reach};
 
-/// The label of a PEM block is not longer than this.
+/// The maximum length of a PEM label.
 const LABEL: usize = 64;
-/// A private key that does not end after this many bytes is none.
+/// A key without an end after this many bytes is not a key.
 const PEM_BODY: usize = 64 * 1024;
 const END: &[u8] = b"-----END ";
 
-/// A block that may turn out to be a private key, as it arrives after `-----BEGIN `.
+/// Matches a block that may be a private key, from after `-----BEGIN ` on.
 pub(super) enum Pem {
     Label { label: Vec<u8>, dashes: usize },
     Body(Body),
@@ -21,7 +21,7 @@ pub(super) enum Pem {
 pub(super) struct Body {
     line: Line,
     backslash: bool,
-    /// How much of the beginning of the last line has been seen.
+    /// How many bytes of [`END`] the last bytes match.
     ending: usize,
     length: usize,
 }
@@ -41,7 +41,7 @@ impl Default for Pem {
 }
 
 impl Pem {
-    /// Takes the byte at offset `at` of a block that began at `start`; false when the block has ended.
+    /// Consumes the byte at offset `at` of a block that started at `start`; returns false when the block has ended.
     pub(super) fn feed(&mut self, byte: u8, at: usize, start: usize, cover: &mut Option<Region>) -> bool {
         match self {
             Self::Label { label, dashes } => {
@@ -87,10 +87,10 @@ impl Pem {
 }
 
 impl Body {
-    /// Whether `byte` can stand in an armoured key, which may be indented, quoted, commented out or JSON-escaped.
+    /// Whether `byte` can be part of a PEM key, which may be indented, quoted, commented out or JSON-escaped.
     ///
-    /// Headers such as `Version: …` may hold anything. Code and prose soon fail, so that a text which merely mentions
-    /// the first line of a key is not swallowed.
+    /// Headers such as `Version: …` may contain anything. Code and prose soon fail, so that a text which merely
+    /// mentions the header of a key is not hidden.
     fn takes(&mut self, byte: u8) -> bool {
         self.length += 1;
         self.ending = match byte {

@@ -1,7 +1,7 @@
-//! One pass over the bytes: which regions are to be hidden, and up to where that is settled.
+//! One pass over the bytes: finds the regions to hide, and the offset up to which they are final.
 //!
-//! One automaton finds the forms of known values, literal markers and the beginnings of shapes; shapes that have begun
-//! are fed every byte until they end. Nothing here depends on where chunks were cut, and nothing here holds text.
+//! One automaton finds the forms of known values, literal markers and the starts of shapes; active shapes are fed
+//! every byte until they end. The result does not depend on how the text was split, and no text is buffered here.
 
 use std::{
     cmp::Reverse,
@@ -20,17 +20,17 @@ use super::{
     shape::{self, Begin, Shape},
 };
 
-/// How many bytes before a shape it may look at.
+/// How many bytes before its start a shape may inspect.
 pub(super) const LOOK_BEHIND: usize = 64;
 
-/// A part of the text to hide, by offsets into the whole text.
+/// A part of the text to hide, as offsets into the complete text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Region {
     pub(super) start: usize,
     pub(super) end: usize,
 }
 
-/// What the automaton looks for.
+/// The patterns to match.
 pub(super) struct Words {
     automaton: Option<Machine>,
 }
@@ -38,32 +38,32 @@ pub(super) struct Words {
 struct Machine {
     nfa: NFA,
     start: StateID,
-    /// What the patterns after the forms and the marker begin.
+    /// The shapes that start at the patterns after the forms and the marker.
     begins: Vec<Begin>,
     forms: usize,
-    /// How many of the last bytes may be the beginning of a pattern that goes on, by state.
+    /// For each state, how many of the last bytes may be the start of a longer pattern.
     depths: HashMap<StateID, usize>,
 }
 
 impl Words {
-    /// Looks for `forms`, for markers and for the shapes.
+    /// Builds the patterns for `forms`, markers and shapes.
     pub(super) fn new(forms: BTreeSet<String>) -> Self {
         let mut patterns: Vec<&[u8]> = forms.iter().map(String::as_bytes).collect();
         patterns.push(MARKER.as_bytes());
         let forms = patterns.len();
         let (beginnings, begins): (Vec<&[u8]>, Vec<Begin>) = shape::beginnings().into_iter().unzip();
         patterns.extend(beginnings);
-        // Standard matching: leftmost kinds would hide overlapping occurrences from us.
+        // Standard matching: the leftmost match kinds do not report overlapping occurrences.
         let Ok(nfa) = NFA::builder().build(&patterns) else { return Self { automaton: None } };
         let Ok(start) = nfa.start_state(Anchored::No) else { return Self { automaton: None } };
         let depths = depths(&nfa, start, &patterns);
         Self { automaton: Some(Machine { nfa, start, begins, forms, depths }) }
     }
 
-    /// Returns where the forms of known values stand in `text`, in order and joined where they overlap or touch.
+    /// Returns the regions of known values in `text`, sorted and merged where they overlap or touch.
     pub(super) fn known(&self, text: &[u8]) -> Option<Vec<Region>> {
         let Machine { nfa, start, forms, .. } = self.automaton.as_ref()?;
-        // The last of the forms is the marker, which is no value.
+        // The last of the forms is the marker, which is not a value.
         let values = forms.saturating_sub(1);
         let mut regions: Vec<Region> = Vec::new();
         let mut state = *start;
@@ -83,7 +83,7 @@ impl Words {
     }
 }
 
-/// Adds a region that ends behind all others, joined with those which it overlaps or touches.
+/// Adds a region that ends after all others, merged with those that it overlaps or touches.
 fn add(regions: &mut Vec<Region>, mut region: Region) {
     while let Some(last) = regions.pop_if(|last| region.start <= last.end) {
         region.start = region.start.min(last.start);
@@ -91,7 +91,7 @@ fn add(regions: &mut Vec<Region>, mut region: Region) {
     regions.push(region);
 }
 
-/// Returns for each state how many of the last bytes may be the beginning of a pattern that goes on.
+/// Returns for each state how many of the last bytes may be the start of a longer pattern.
 fn depths(nfa: &NFA, start: StateID, patterns: &[&[u8]]) -> HashMap<StateID, usize> {
     let step = |state, byte: &u8| nfa.next_state(Anchored::No, state, *byte);
     let mut depths = HashMap::new();
@@ -106,8 +106,8 @@ fn depths(nfa: &NFA, start: StateID, patterns: &[&[u8]]) -> HashMap<StateID, usi
         }
         ends.push((pattern.len(), state, *pattern));
     }
-    // The last state of a pattern which begins no other goes on with what its own end begins; shorter ones first, as
-    // longer ones build on them.
+    // The final state of a pattern that is no prefix of another continues with the longest pattern prefix at its
+    // end. Shorter patterns come first, since longer ones depend on them.
     ends.sort_unstable_by_key(|(length, ..)| *length);
     for (_, end, pattern) in ends {
         if !depths.contains_key(&end) {
@@ -118,12 +118,12 @@ fn depths(nfa: &NFA, start: StateID, patterns: &[&[u8]]) -> HashMap<StateID, usi
     depths
 }
 
-/// The state of a pass over one text.
+/// The state of the pass over one text.
 pub(super) struct Scan {
     state: Option<StateID>,
-    /// How far the pass has come.
+    /// The offset of the next byte.
     position: usize,
-    /// Where in the whole text the buffer begins.
+    /// The offset of the buffer in the complete text.
     base: usize,
     shapes: Vec<Shape>,
     regions: Vec<Region>,
@@ -135,10 +135,10 @@ impl Scan {
         Self { state, position: 0, base: 0, shapes: Vec::new(), regions: Vec::new() }
     }
 
-    /// Reads `buffer` from index `from` on; what is before it was read already.
+    /// Scans `buffer` from index `from` on; the bytes before were scanned already.
     pub(super) fn read(&mut self, words: &Words, buffer: &[u8], from: usize) {
         let (Some(machine), Some(mut state)) = (&words.automaton, self.state) else {
-            // Too many values for an automaton: then nothing at all may be shown.
+            // Too many values for an automaton: nothing may be shown.
             self.regions.push(Region { start: self.position, end: self.base + buffer.len() });
             self.position = self.base + buffer.len();
             return;
@@ -158,7 +158,7 @@ impl Scan {
         self.position = self.base + at;
     }
 
-    /// Tells the shapes that the text ends here.
+    /// Ends the text for all active shapes.
     pub(super) fn end(&mut self) {
         for mut shape in mem::take(&mut self.shapes) {
             shape.end();
@@ -167,24 +167,24 @@ impl Scan {
         self.state = None;
     }
 
-    /// Says that the buffer begins at `base` from here on.
+    /// Sets the offset at which the buffer starts.
     pub(super) fn rebase(&mut self, base: usize) {
         self.base = base;
     }
 
-    /// Returns the offset up to which the text is settled, and the regions that begin before it, in order.
+    /// Returns the offset up to which the text is final, and the regions that start before it, sorted.
     ///
-    /// A shape that may still grow is among them as far as it has come, and again when it has grown.
+    /// A shape that may still grow is included with its current region, and again when it has grown.
     pub(super) fn settled(&mut self, words: &Words) -> (usize, Vec<Region>) {
         let mut regions = mem::take(&mut self.regions);
         regions.extend(self.shapes.iter().filter_map(Shape::cover));
-        // Of those which begin together the longest comes first and stands for the others.
+        // Of the regions with the same start the longest comes first and replaces the others.
         regions.sort_unstable_by_key(|region| (region.start, Reverse(region.end)));
         regions.dedup_by_key(|region| region.start);
         let mut frontier = self.unclaimed(words);
         let mut taken = 0;
         for region in &regions {
-            // What begins inside a region can only make it longer, so the text under it is settled too.
+            // A match inside a region can only extend it, so the text it covers is final too.
             if region.start > frontier {
                 break;
             }
@@ -195,12 +195,12 @@ impl Scan {
         (frontier, regions)
     }
 
-    /// Whether nothing is to be hidden.
+    /// Whether there is nothing to hide.
     pub(super) fn is_clean(&self) -> bool {
         self.regions.is_empty()
     }
 
-    /// Returns the offset before which no further region can begin.
+    /// Returns the offset before which no further region can start.
     pub(super) fn unclaimed(&self, words: &Words) -> usize {
         let depth = match (&words.automaton, self.state) {
             (Some(machine), Some(state)) if state != machine.start => {
@@ -228,7 +228,7 @@ impl Scan {
         });
     }
 
-    /// Deals with the patterns that end before index `at`.
+    /// Handles the patterns that end before index `at`.
     fn found(&mut self, machine: &Machine, state: StateID, buffer: &[u8], at: usize) {
         let nfa = &machine.nfa;
         for index in 0..nfa.match_len(state) {

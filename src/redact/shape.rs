@@ -1,8 +1,8 @@
-//! The shapes of secrets: tokens with a known beginning, JWTs, keys in PEM, passwords in URLs.
+//! The shapes of secrets: tokens with a known prefix, JWTs, PEM keys, passwords in URLs.
 //!
-//! A shape begins where the automaton finds its beginning, and is then fed byte by byte. Until it is certain, text is
-//! held back from `held_from`; once certain it covers a region, which may grow until the shape ends. What makes a shape
-//! certain stays true when more text follows: hence no exact lengths, and redacting twice changes nothing.
+//! A shape starts where the automaton finds its prefix, and is then fed byte by byte. Until it is certain, text is
+//! held back from `held_from`; once certain it covers a region, which may grow until the shape ends. A shape that
+//! is certain stays so when more text follows: hence no exact lengths, and redaction is idempotent.
 
 use super::{
     assignment::{self, Key, Style, Value},
@@ -11,37 +11,37 @@ use super::{
     url::Url,
 };
 
-/// The first part of a JWT is not longer than this.
+/// The maximum length of the header of a JWT.
 const JWT_HEADER: usize = 8 * 1024;
-/// A run that lacks a digit for this long is no token.
+/// A run of this length without a digit is not a token.
 const PATIENCE: usize = 256;
 
-/// What begins where a pattern of the automaton ends.
+/// The shape that starts where a pattern of the automaton ends.
 #[derive(Clone, Copy)]
 pub(super) enum Begin {
     Token(Token),
     Jwt,
     Pem,
     Url,
-    /// `Bearer`, `Basic` and the like, which count for more after `Authorization:`.
+    /// `Bearer`, `Basic` and the like, which need less evidence after `Authorization:`.
     Scheme {
         alone: bool,
     },
-    /// `=` or `:`, which count after a telling key.
+    /// `=` or `:`, which matter after a key that suggests a secret.
     Separator(u8),
-    /// A telling option of a command, before its value.
+    /// A command-line option that suggests a secret, before its value.
     Option(Key),
 }
 
-/// A token with a known prefix.
+/// The format of a token with a known prefix.
 #[derive(Clone, Copy)]
 pub(super) struct Token {
     class: Class,
-    /// How many characters follow the prefix at least.
+    /// The minimum number of characters after the prefix.
     least: usize,
-    /// From which length on no digit is needed.
+    /// The length from which on no digit is needed.
     undoubted: usize,
-    /// Whether the prefix counts only where a word begins.
+    /// Whether the prefix must be at the start of a word.
     edge: bool,
 }
 
@@ -66,7 +66,7 @@ impl Class {
     }
 }
 
-/// Returns the beginnings of all shapes.
+/// Returns the starts of all shapes.
 pub(super) fn beginnings() -> Vec<(&'static [u8], Begin)> {
     let token = |class, least, undoubted, edge| Begin::Token(Token { class, least, undoubted, edge });
     let github = token(Class::Word, 20, 20, false);
@@ -121,9 +121,9 @@ pub(super) fn beginnings() -> Vec<(&'static [u8], Begin)> {
 }
 
 impl Begin {
-    /// Returns the shape that begins here, if what stands `before` allows one.
+    /// Returns the shape that starts here, if the text `before` allows one.
     ///
-    /// The pattern stands at `start..end` of the whole text.
+    /// The pattern is at `start..end` of the complete text.
     pub(super) fn shape(self, before: &[u8], start: usize, end: usize) -> Option<Shape> {
         let (held_from, kind) = match self {
             Self::Token(token) if token.edge && !at_edge(before) => return None,
@@ -152,9 +152,9 @@ impl Begin {
     }
 }
 
-/// Whether a word may begin after `before`.
+/// Whether a word may start after `before`.
 ///
-/// The bracket that ends a marker is no edge: the text before a marker is not known to have been one.
+/// The closing bracket of a marker is not a word boundary: the text that the marker replaced is unknown.
 fn at_edge(before: &[u8]) -> bool {
     match before {
         [.., b'\\', b'n' | b'r' | b't'] => true,
@@ -163,7 +163,7 @@ fn at_edge(before: &[u8]) -> bool {
     }
 }
 
-/// A shape that has begun.
+/// An active shape.
 pub(super) struct Shape {
     held_from: usize,
     cover: Option<Region>,
@@ -179,7 +179,7 @@ enum Kind {
 }
 
 impl Shape {
-    /// Takes the byte at offset `at`; false when the shape has ended before it, or with it.
+    /// Consumes the byte at offset `at`; returns false when the shape has ended before it, or with it.
     pub(super) fn feed(&mut self, byte: u8, at: usize) -> bool {
         match &mut self.kind {
             Kind::Run(run) => run.feed(byte, at, self.held_from, &mut self.cover),
@@ -190,31 +190,31 @@ impl Shape {
         }
     }
 
-    /// Tells the shape that the text ends.
+    /// Handles the end of the text.
     pub(super) fn end(&mut self) {
         if let Kind::Value(value) = &mut self.kind {
             value.end(&mut self.cover);
         }
     }
 
-    /// Returns the offset before which the shape claims nothing further.
+    /// Returns the offset before which the shape claims nothing more.
     pub(super) fn held_from(&self) -> usize {
         self.cover.map_or(self.held_from, |cover| cover.end)
     }
 
-    /// Returns what the shape is certain to cover.
+    /// Returns the region that the shape certainly covers.
     pub(super) fn cover(&self) -> Option<Region> {
         self.cover
     }
 
-    /// Whether this is a word that has become certain and goes on; another one beside it would cover nothing new.
+    /// Whether this is a word that is certain and continues; a second one would cover nothing new.
     pub(super) fn is_open_ended(&self) -> bool {
         matches!(&self.kind, Kind::Value(value) if value.is_open_ended())
     }
 
-    /// Whether `other`, which begins now, could not cover anything that this one does not.
+    /// Whether `other`, which starts now, cannot cover anything that this shape does not.
     ///
-    /// It keeps the number of running shapes small in text that consists of beginnings.
+    /// This bounds the number of active shapes in text that consists of prefixes.
     pub(super) fn stands_for(&self, other: &Self) -> bool {
         self.cover.is_some()
             && match (&self.kind, &other.kind) {
@@ -226,7 +226,7 @@ impl Shape {
     }
 }
 
-/// Lets `cover` begin at `start` if it has not begun, and reach over the byte `at`.
+/// Extends `cover` to include the byte `at`; a new region starts at `start`.
 pub(super) fn reach(cover: &mut Option<Region>, start: usize, at: usize) {
     *cover = Some(Region { start: cover.map_or(start, |region| region.start), end: at + 1 });
 }
@@ -249,7 +249,7 @@ impl Run {
         }
         self.length += 1;
         self.digit |= byte.is_ascii_digit();
-        // A full stop belongs to the token only if the token goes on after it.
+        // A full stop belongs to the token only if the token continues after it.
         self.dots = if byte == b'.' { self.dots + 1 } else { 0 };
         let certain = self.length >= self.token.least && (self.digit || self.length >= self.token.undoubted);
         if certain && self.dots == 0 {
@@ -261,7 +261,7 @@ impl Run {
 
 struct Jwt {
     header: usize,
-    /// How many bytes came after the first dot.
+    /// How many bytes followed the first dot.
     rest: Option<usize>,
     dots: usize,
 }

@@ -1,6 +1,6 @@
-//! Chunks in, safe text out.
+//! Redaction of a text that arrives in chunks.
 //!
-//! A stream keeps what a secret might still claim and a few bytes of what came before, nothing else.
+//! A stream buffers the text that a secret might still claim and a few bytes before it.
 
 use std::{fmt, sync::Arc};
 
@@ -9,21 +9,21 @@ use super::{
     scan::{LOOK_BEHIND, Region, Scan, Words},
 };
 
-/// Shown text is dropped from the buffer when at least this much has gathered.
+/// Released text is dropped from the buffer once it reaches this size.
 const SLACK: usize = 1024;
 
-/// A text that is redacted while it arrives.
+/// Redacts a text as it arrives.
 ///
-/// For every way to cut a text into chunks, what the calls return adds up to what [`Redactor::text`] returns for the
-/// whole of it.
+/// For every way to split a text into chunks, the concatenated results equal what [`Redactor::redact`] returns for
+/// the complete text.
 ///
-/// [`Redactor::text`]: super::Redactor::text
+/// [`Redactor::redact`]: super::Redactor::redact
 pub struct Stream {
     words: Arc<Words>,
     scan: Scan,
     paint: Paint,
     kept: String,
-    /// Where in the whole text `kept` begins.
+    /// The offset of `buffer` in the complete text.
     base: usize,
 }
 
@@ -32,7 +32,7 @@ impl Stream {
         Self { scan: Scan::new(&words), paint: Paint::default(), kept: String::new(), base: 0, words }
     }
 
-    /// Takes the next chunk and returns what has become safe to show.
+    /// Adds the next chunk and returns the text that is safe to show.
     pub fn push(&mut self, chunk: &str) -> String {
         let from = self.kept.len();
         self.kept.push_str(chunk);
@@ -44,7 +44,7 @@ impl Stream {
         shown
     }
 
-    /// Returns what was held back; the stream can then be used for another text.
+    /// Returns the buffered text and resets the stream for another text.
     pub fn finish(&mut self) -> String {
         let mut shown = String::new();
         self.scan.end();
@@ -54,10 +54,9 @@ impl Stream {
         shown
     }
 
-    /// Drops text before an offset, except for what a shape may look back at.
+    /// Drops text before an offset, except for the bytes that a shape may inspect.
     ///
-    /// The offset may lie before what was shown: under a marker a secret may have begun that is longer than the one
-    /// it stands for.
+    /// The offset may be before the released text: a longer secret may have started under a marker.
     fn forget(&mut self, before: usize) {
         let unneeded = before.saturating_sub(self.base).saturating_sub(LOOK_BEHIND);
         if unneeded >= SLACK {
@@ -76,18 +75,18 @@ impl fmt::Debug for Stream {
     }
 }
 
-/// Shows text with one marker for each group of regions which overlap or touch.
+/// Writes text with one marker for each group of regions that overlap or touch.
 #[derive(Default)]
 pub(super) struct Paint {
     shown: usize,
-    /// Up to where the last marker stands for the text.
+    /// The end of the text that the last marker covers.
     covered: Option<usize>,
 }
 
 impl Paint {
-    /// Appends the text up to `frontier` to `out`; `text` begins at `base`.
+    /// Appends the text up to `frontier` to `out`; `text` starts at `base`.
     ///
-    /// `regions` come in order and are all that begin up to the frontier.
+    /// `regions` are sorted and include all that start before the frontier.
     pub(super) fn show(
         &mut self,
         regions: &[Region],

@@ -1,27 +1,27 @@
 //! The password in `scheme://user:password@host`.
 //!
-//! Only the password is hidden. A port is told from a password by its digits and what follows them.
+//! Only the password is hidden. A port is distinguished from a password by its digits and what follows them.
 
 use super::{MARKER, scan::Region};
 
-/// The user and the password in a URL are not longer than this, each.
+/// The maximum length of the user, and of the password.
 const USER_INFO: usize = 1024;
-/// How far behind an at-sign another one may still end the password.
+/// The maximum distance after an at-sign at which another one may still end the password.
 const HOST: usize = 256;
 
-/// What follows `://`, as it arrives.
+/// Matches the text after `://`.
 #[derive(Default)]
 pub(super) struct Url {
     user: Vec<u8>,
     password: Option<(usize, Vec<u8>)>,
-    /// Whether the password holds anything but digits, and so is no port.
+    /// Whether the password contains anything but digits, so that it is not a port.
     beyond_digits: bool,
-    /// How many bytes came after the last at-sign.
+    /// How many bytes followed the last at-sign.
     after: Option<usize>,
 }
 
 impl Url {
-    /// Takes the byte at offset `at`; false when no password, or no more of it, can follow.
+    /// Consumes the byte at offset `at`; returns false when no password, or no more of it, can follow.
     pub(super) fn feed(&mut self, byte: u8, at: usize, cover: &mut Option<Region>) -> bool {
         if byte.is_ascii_whitespace() || byte.is_ascii_control() || b"\"'`<>\\".contains(&byte) {
             return false;
@@ -39,7 +39,7 @@ impl Url {
             return false;
         }
         if byte == b'@' {
-            // An at-sign in the password should have been encoded and often is not: the last one counts.
+            // An at-sign in the password should be encoded and often is not: the last one counts.
             *cover = Some(Region { start: *start, end: at });
             self.after = Some(0);
             return true;

@@ -1,8 +1,8 @@
-//! A session's state, written down.
+//! The encoding of a session's state as a checkpoint.
 //!
-//! What the state holds of events is written as the lines of those events, so that one lossless codec serves the
-//! journal and its checkpoints. A checkpoint that cannot be read is no loss while the whole history is there,
-//! which makes the same state.
+//! Parts of the state that come from events are encoded as the lines of those events, so that one lossless codec
+//! serves the journal and its checkpoints. An unreadable checkpoint loses nothing while the complete history exists,
+//! because replaying the history yields the same state.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,40 +22,40 @@ use crate::kernel::time::Now;
 use crate::protocol::push::encode;
 use crate::protocol::push::record::{self, RecordError};
 
-/// The form that is written.
+/// The version that is written.
 const VERSION: u32 = 2;
-/// The oldest form that is read: what it does not know was not there.
+/// The oldest version that can be read; fields it lacks take their defaults.
 const OLDEST: u32 = 1;
 
 /// Why a checkpoint cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
-    /// It is not of this form.
-    #[error("it is not a checkpoint: {0}")]
+    /// It is not a JSON object of this structure.
+    #[error("not a checkpoint: {0}")]
     Form(#[from] serde_json::Error),
-    /// One of its lines is no event.
-    #[error("one of its events cannot be read: {0}")]
+    /// One of its lines is not an event.
+    #[error("an event cannot be decoded: {0}")]
     Record(#[from] RecordError),
-    /// It was written by another version.
-    #[error("it is of version {0}")]
+    /// It has an unsupported version.
+    #[error("unsupported version {0}")]
     Version(u32),
-    /// One of its lines is an event of another kind.
-    #[error("an event of it stands in the wrong place")]
+    /// One of its lines is an event of another kind than its field requires.
+    #[error("a field holds an event of the wrong kind")]
     Misplaced,
 }
 
-/// Writes a state down.
+/// Encodes a state.
 pub fn encode(state: &State) -> Vec<u8> {
-    // Plain data of ours: there is nothing in it that could not be written.
+    // Plain data: encoding cannot fail.
     serde_json::to_vec(&Written::of(state)).unwrap_or_default()
 }
 
-/// Tells whether a state can be read.
+/// Returns whether a checkpoint can be decoded.
 pub fn is_readable(bytes: &[u8]) -> bool {
     decode(bytes).is_ok()
 }
 
-/// Reads a state.
+/// Decodes a state.
 pub fn decode(bytes: &[u8]) -> Result<State, CheckpointError> {
     let written: Written = serde_json::from_slice(bytes)?;
     if !(OLDEST..=VERSION).contains(&written.version) {
@@ -89,12 +89,12 @@ struct Written {
     context_from: u64,
     #[serde(default)]
     session_version: u64,
-    /// What is different from how it began, as one adjustment.
+    /// The settings that differ from the opening, as one adjustment.
     #[serde(default)]
     adjusted: Option<Line>,
     #[serde(default)]
     asides: Vec<(Line, bool)>,
-    /// The beginning of a summary, with its position.
+    /// The start of the active compaction, with its position.
     #[serde(default)]
     compaction: Option<(u64, Line)>,
 }
@@ -109,7 +109,7 @@ struct WrittenRun {
     done: u32,
     speaking: bool,
     calls: Vec<(Line, bool)>,
-    /// What was asked about, by call.
+    /// The approved digests, by call.
     #[serde(default)]
     bound: BTreeMap<String, String>,
     #[serde(default)]
@@ -121,7 +121,7 @@ struct WrittenRun {
     torn: bool,
     #[serde(default)]
     spent: WrittenSpent,
-    /// Who answers; whoever the session names, in an old form.
+    /// The model of the run; absent in old versions, where the session's model applies.
     #[serde(default)]
     voice: Option<WrittenVoice>,
     #[serde(default)]
@@ -357,7 +357,7 @@ impl WrittenRun {
             checks: report(&self.checks)?.checks,
             stopping: stopping.transpose()?,
             torn: self.torn,
-            // Of how the provider answers, a run has nothing of its own.
+            // The other provider settings belong to the session, not to the run.
             voice: self.voice.map_or_else(
                 || usual.clone(),
                 |WrittenVoice { provider, model }| Voice { provider, model, ..usual.clone() },
@@ -367,10 +367,10 @@ impl WrittenRun {
     }
 }
 
-/// Writes what belongs to an event as that event's line.
+/// Encodes a part of the state as the line of its event.
 fn line(kind: EventKind) -> Option<Line> {
     let nobody = SessionId::from("");
-    // A line names a run where its kind does, so one stands here as well.
+    // Some kinds of events require a run, so an empty one is set.
     let run = Some(RunId::from(""));
     let event = Event { seq: Seq::ZERO, at: Now::default(), run, version: None, origin: None, kind };
     let mut bytes = Vec::new();

@@ -1,7 +1,7 @@
-//! The daemon's time: the wall clock at its start, carried on by a clock that nobody sets.
+//! The daemon's clock: the wall-clock time at startup, advanced by a clock that cannot be set.
 //!
-//! A clock that is moved while the daemon runs changes neither the order of events nor the moment at which an approval
-//! expires, and the time a machine sleeps counts.
+//! Setting the system clock while the daemon runs changes neither the order of events nor the expiry of an approval.
+//! Time during which the machine sleeps counts.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,7 +14,7 @@ mod os;
 #[path = "clock/windows.rs"]
 mod os;
 
-/// A clock that never goes back.
+/// A clock that never runs backwards.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     wall: Duration,
@@ -22,24 +22,24 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Starts the clock at the present.
+    /// Starts the clock at the current time.
     pub fn start() -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { wall, started: os::since_boot() }
     }
 
-    /// Returns the present.
+    /// Returns the current time.
     pub fn now(&self) -> Now {
         let millis = (self.wall + self.uptime()).as_millis();
         Now(u64::try_from(millis).unwrap_or(u64::MAX))
     }
 
-    /// Returns how long the clock has run.
+    /// Returns the time since the clock was started.
     pub fn uptime(&self) -> Duration {
         os::since_boot().saturating_sub(self.started)
     }
 
-    /// Waits until `deadline`; for ever without one.
+    /// Waits until `deadline`; forever without one.
     pub async fn sleep_until(&self, deadline: Option<Now>) {
         match deadline {
             Some(deadline) => tokio::time::sleep(Duration::from_millis(deadline.since(self.now()))).await,

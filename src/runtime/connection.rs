@@ -1,21 +1,22 @@
-//! One connection: a reader that turns lines into requests, and a writer that serves answers and events.
+//! One connection: a reader that decodes requests, and a writer that sends responses and events.
 //!
-//! The reader stops taking lines while too many of its requests are unanswered; the writer reads events at its own
-//! pace from the feeds, or from the journal when it has fallen behind. Neither ever holds up a session.
+//! The reader refuses commands and queries while too many of them are unanswered, and stops reading while its peer
+//! does not read the responses. The writer reads events at its own pace from the feeds, or from the journal if it has
+//! fallen behind. Neither delays a session.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncRead;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::{debug, trace};
 
 use super::mint;
-use super::outbox::{Out, Outbox};
+use super::outbox::{Out, Outbox, RequestPermit};
 use super::pi::{self, PiPeer, Via};
-use super::request_order::Handling;
+use super::request_order::{QUERIES_PER_COMMAND, RequestClass};
 use super::requests::Desk;
 use super::server::Server;
 use super::writing;
@@ -27,7 +28,7 @@ use crate::transport::frames::{Receiving, Sending};
 use crate::transport::line::{Line, Lines};
 use crate::transport::local;
 
-/// Serves a connection until its peer leaves or the daemon closes.
+/// Serves a connection until its peer leaves or the daemon shuts down.
 pub(super) async fn serve(server: Arc<Server>, stream: local::Stream, id: ParticipantId) {
     let (receiving, sending) = stream.into_split();
     let outbox = Outbox::new(id);
@@ -38,7 +39,7 @@ pub(super) async fn serve(server: Arc<Server>, stream: local::Stream, id: Partic
     let mut writer = tokio::spawn(writing::write(Arc::clone(server.hub()), sending, Arc::clone(&outbox)));
     let over = tokio::select! {
         switch = read(&server, &mut lines, &desk, &permits) => {
-            // The peer has said all it will in this protocol; what it asked for is still answered.
+            // The peer sends no more requests in this protocol; the pending ones are still answered.
             tokio::select! {
                 () = permits.all_answered() => Over::Answered(switch),
                 _ = &mut writer => Over::Unwritable,
@@ -50,7 +51,7 @@ pub(super) async fn serve(server: Arc<Server>, stream: local::Stream, id: Partic
     if let Over::Answered(switch) = over {
         let farewell = switch.as_ref().map_or(FAREWELL, |switch| {
             outbox.push(Out::Lines { bytes: switch.answer.clone(), permit: None });
-            // It is no farewell: the writer knows how long a peer may be slow.
+            // The connection continues: the writer's own stall timeout applies.
             Duration::MAX
         });
         drop(desk);
@@ -58,11 +59,11 @@ pub(super) async fn serve(server: Arc<Server>, stream: local::Stream, id: Partic
         match (timeout(farewell, &mut writer).await, switch) {
             (Ok(Ok(Some(sending))), Some(switch)) => {
                 let sending = Sending::lines(sending, limits.stalled);
-                // Boxed: other connections hold no room for it.
+                // Boxed, so that other connections do not hold its memory.
                 Box::pin(speak(server, switch.speak, id, lines, sending)).await;
             }
             (Ok(_), _) => {}
-            // A writer that is stuck in a full socket is of no use to anybody.
+            // A writer that is stuck in a full socket is abandoned.
             (Err(_), _) => writer.abort(),
         }
     }
@@ -70,55 +71,79 @@ pub(super) async fn serve(server: Arc<Server>, stream: local::Stream, id: Partic
     debug!(connection = id.0, "connection closed");
 }
 
-/// What bounds the requests of a connection that are unanswered.
+/// The bounds of unanswered requests of a connection.
 ///
-/// Control has permits of its own, so that it is read while as many queries wait as may.
+/// The reader never waits for a query or a command to finish, so that control is always read: requests beyond a bound
+/// are refused. It waits only if the peer does not read its responses.
 struct Permits {
-    ordinary: Arc<Semaphore>,
+    commands: Arc<Semaphore>,
+    queries: Arc<Semaphore>,
     control: Arc<Semaphore>,
+    /// For requests that are answered as soon as they are read, refusals included.
+    immediate: Arc<Semaphore>,
     limit: usize,
 }
 
-/// How many cancels and decisions of one connection may be unanswered.
+/// Whether a request is handled or refused.
+enum Admission {
+    Admitted(RequestPermit),
+    /// Too many requests of its class are unanswered; the permit is for the refusal.
+    Refused(RequestPermit),
+}
+
+/// The maximum number of unanswered cancels and decisions of one connection.
 const CONTROL: usize = 16;
 
 impl Permits {
     fn new(limit: usize) -> Self {
         let semaphore = |permits| Arc::new(Semaphore::new(permits));
-        Self { ordinary: semaphore(limit), control: semaphore(CONTROL), limit }
+        let queries = semaphore(QUERIES_PER_COMMAND * limit);
+        let (commands, control, immediate) = (semaphore(limit), semaphore(CONTROL), semaphore(limit));
+        Self { commands, queries, control, immediate, limit }
     }
 
-    /// Waits for a permit; none is given any more when the connection ends.
-    async fn acquire(&self, handling: Handling) -> Option<OwnedSemaphorePermit> {
-        let permits = match handling {
-            Handling::Control => &self.control,
-            Handling::Quick | Handling::Slow => &self.ordinary,
+    /// Admits or refuses a request of a class; `None` if the connection ends.
+    async fn admit(&self, class: RequestClass) -> Option<Admission> {
+        let bounded = match class {
+            RequestClass::Control => return Some(Admission::Admitted(acquire(&self.control).await?)),
+            RequestClass::Immediate => return Some(Admission::Admitted(acquire(&self.immediate).await?)),
+            RequestClass::Command => &self.commands,
+            RequestClass::Query => &self.queries,
         };
-        Arc::clone(permits).acquire_owned().await.ok()
+        match Arc::clone(bounded).try_acquire_owned() {
+            Ok(permit) => Some(Admission::Admitted(RequestPermit::new(permit))),
+            Err(_) => Some(Admission::Refused(acquire(&self.immediate).await?)),
+        }
     }
 
     async fn all_answered(&self) {
         let all = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
-        let _ = self.ordinary.acquire_many(all(self.limit)).await;
+        let _ = self.queries.acquire_many(all(QUERIES_PER_COMMAND * self.limit)).await;
+        let _ = self.commands.acquire_many(all(self.limit)).await;
         let _ = self.control.acquire_many(all(CONTROL)).await;
+        let _ = self.immediate.acquire_many(all(self.limit)).await;
     }
 }
 
-/// How a connection comes to its end in this protocol.
+async fn acquire(permits: &Arc<Semaphore>) -> Option<RequestPermit> {
+    Arc::clone(permits).acquire_owned().await.ok().map(RequestPermit::new)
+}
+
+/// How a connection ends in this protocol.
 enum Over {
-    /// Everything is answered; it may go on in another.
+    /// Everything is answered; the connection may continue in another protocol.
     Answered(Option<Switch>),
-    /// Nothing can be written any more.
+    /// A write failed.
     Unwritable,
 }
 
-/// What is left to do for a peer that wants to speak another protocol.
+/// A switch to another protocol, which the peer has requested.
 struct Switch {
     speak: Speak,
     answer: Vec<u8>,
 }
 
-/// Goes on in another protocol, from where the lines are.
+/// Serves another protocol from the current position of the line reader.
 async fn speak(
     server: Arc<Server>,
     asked: Speak,
@@ -137,10 +162,10 @@ async fn speak(
     }
 }
 
-/// How long a writer may take for its last words.
+/// The time that a writer has for its remaining output when the connection closes.
 pub(super) const FAREWELL: Duration = Duration::from_millis(250);
 
-/// Takes requests until the peer ends, or wants to speak another protocol.
+/// Reads requests until the peer closes the connection or switches the protocol.
 async fn read(
     server: &Server,
     lines: &mut Lines<impl AsyncRead + Unpin>,
@@ -154,7 +179,7 @@ async fn read(
             match timeout(limits.first_line, lines.next()).await {
                 Ok(next) => next,
                 Err(_) => {
-                    debug!("a connection said nothing in time");
+                    debug!("no request before the first-line timeout");
                     return None;
                 }
             }
@@ -165,22 +190,24 @@ async fn read(
             Ok(Some(line)) => line,
             Ok(None) => return None,
             Err(error) => {
-                debug!(%error, "a connection broke");
+                debug!(%error, "connection broken");
                 return None;
             }
         };
         first = false;
         let request = request(&line, server, limits.line_depth);
-        let handling = request.as_ref().map_or(Handling::Quick, |request| Handling::of(&request.ask));
-        let permit = permits.acquire(handling).await?;
-        match request {
-            Ok(decode::Request { request_id, kind_name, ask: Ask::Speak(speak), .. }) => {
+        let class = request.as_ref().map_or(RequestClass::Immediate, |request| RequestClass::of(&request.ask));
+        match (request, permits.admit(class).await?) {
+            (Ok(decode::Request { request_id, kind_name, ask: Ask::Speak(speak), .. }), _) => {
                 let request = request_id.unwrap_or_else(mint::request);
                 let answer = encode::response_ok(&request, &kind_name, None, &encode::speaking());
                 return Some(Switch { speak: *speak, answer });
             }
-            Ok(request) => desk.take(request, permit).await,
-            Err(malformed) => refuse(desk.outbox(), &malformed, permit),
+            (Ok(request), Admission::Admitted(permit)) => desk.take(request, permit).await,
+            (Ok(request), Admission::Refused(permit)) => desk.refuse_excess(request, permit),
+            (Err(malformed), Admission::Admitted(permit) | Admission::Refused(permit)) => {
+                refuse(desk.outbox(), &malformed, permit);
+            }
         }
     }
 }
@@ -199,7 +226,7 @@ fn request(line: &Line, server: &Server, depth: usize) -> Result<decode::Request
     decode::decode(&compacted, server.decode_limits())
 }
 
-fn refuse(outbox: &Outbox, malformed: &Malformed, permit: OwnedSemaphorePermit) {
+fn refuse(outbox: &Outbox, malformed: &Malformed, permit: RequestPermit) {
     let request = malformed.request_id.clone().unwrap_or_else(mint::request);
     let session = malformed.session.as_deref();
     let bytes = encode::response_error(&request, malformed.answered_type(), session, &malformed.error());

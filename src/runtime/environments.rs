@@ -1,19 +1,19 @@
-//! The environments that sessions hold: the same one is held once, however many sessions came with it.
+//! Deduplication of session environments: sessions with equal environments share one allocation.
 //!
-//! Sessions of one user are mostly started from the same surroundings, of several kilobytes each. It keeps none alive:
-//! an environment goes with the last session that holds it.
+//! Most sessions of one user start from the same shell environment, which has several kilobytes. The pool holds weak
+//! references only: an environment is dropped with the last session that uses it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::protocol::push::decode::Environment;
 
-/// The environments in use that came last.
+/// The most recent environments that are in use.
 #[derive(Default)]
 pub struct Environments(Mutex<Vec<Weak<Environment>>>);
 
 impl Environments {
-    /// Returns the environment as others hold it, if any do.
+    /// Returns the shared copy of an equal environment, or shares this one.
     pub fn share(&self, environment: Environment) -> Arc<Environment> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|held| held.strong_count() > 0);
@@ -35,7 +35,7 @@ impl fmt::Debug for Environments {
     }
 }
 
-/// How many different ones are compared with; further ones are held once more.
+/// The number of environments that a new one is compared with. Older ones are not deduplicated.
 const KNOWN: usize = 8;
 
 #[cfg(test)]
@@ -53,7 +53,7 @@ mod tests {
         assert!(!Arc::ptr_eq(&one, &environments.share(named("other"))));
         let many: Vec<_> =
             (0..2 * KNOWN).map(|number| environments.share(named(&number.to_string()))).collect();
-        assert_eq!(environments.0.lock().unwrap().len(), KNOWN, "the oldest is compared with no more");
+        assert_eq!(environments.0.lock().unwrap().len(), KNOWN, "the oldest entry is evicted");
         drop(many);
         drop(environments.share(named("other")));
         assert_eq!(environments.0.lock().unwrap().len(), 1);

@@ -1,8 +1,8 @@
-//! What a session shows: a ring of encoded blocks that every listener reads at its own place.
+//! The fan-out of a session's events: a ring of encoded blocks that every subscriber reads at its own position.
 //!
-//! A block is encoded once and its bytes are shared. Nothing is queued for anybody: a listener that is slow falls out
-//! of the ring and reads the journal, and the lane never notices. The lock is held to copy a few pointers, never while
-//! anything is written or awaited.
+//! A block is encoded once and its bytes are shared. Nothing is queued per subscriber: a slow one falls out of the
+//! ring and reads the journal instead, without delaying the lane. The lock is held only to copy a few pointers, never
+//! across I/O or an await.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use crate::kernel::id::{ParticipantId, Seq, SessionId};
 use crate::kernel::ring::{Ring, Span, Tail};
 use crate::protocol::push::record;
 
-/// A run of events as the lines that listeners get.
+/// Consecutive events, encoded as the lines that subscribers receive.
 #[derive(Debug, Clone)]
 pub struct Block {
     /// The position of its first event.
@@ -27,13 +27,13 @@ pub struct Block {
 }
 
 impl Block {
-    /// Returns the lines after `seen` and up to `until`.
+    /// Returns the lines of the events after `seen` and up to `until`.
     pub fn between(&self, seen: Seq, until: Seq) -> Bytes {
         self.lines.slice(between(&self.lines, (self.first, self.last), seen, until))
     }
 }
 
-/// Returns where the lines after `seen` and up to `until` are among those of the events from `first` to `last`.
+/// Returns the range of the lines after `seen` and up to `until` within the lines of the events `first` to `last`.
 pub(super) fn between(lines: &[u8], (first, last): (Seq, Seq), seen: Seq, until: Seq) -> Range<usize> {
     let start = if seen < first { 0 } else { offset_after(lines, seen) };
     let end = if until >= last { lines.len() } else { offset_after(lines, until) };
@@ -50,12 +50,12 @@ impl Span for Block {
     }
 
     fn weight(&self) -> usize {
-        // What stands around the bytes counts too, so that a stream of tiny blocks is bounded as well.
+        // The overhead of a block counts too, so that a stream of tiny blocks is bounded.
         self.lines.len() + 128
     }
 }
 
-/// The shared end of a session's events.
+/// The most recent events of a session, and its subscribers.
 #[derive(Debug)]
 pub struct Feed {
     session: SessionId,
@@ -68,28 +68,28 @@ struct Inner {
     listeners: Vec<Listener>,
 }
 
-/// Somebody who is woken when something is shown.
+/// A connection that is woken when a block is published.
 #[derive(Debug, Clone)]
 pub struct Listener {
-    /// Where it listens.
+    /// The outbox of the connection.
     pub outbox: Arc<Outbox>,
-    /// What it may do, for the next life of a session that broke under it.
+    /// Its rights, for the lane that replaces a failed one.
     pub rights: Rights,
 }
 
 impl Feed {
-    /// Makes a feed for the events after `newest`.
+    /// Creates a feed for the events after `newest`.
     pub fn new(session: SessionId, newest: Seq, ring_bytes: usize) -> Self {
         let ring = Ring::new(newest, ring_bytes);
         Self { session, inner: Mutex::new(Inner { ring, listeners: Vec::new() }) }
     }
 
-    /// Returns the session whose events these are.
+    /// Returns the session of the feed.
     pub const fn session(&self) -> &SessionId {
         &self.session
     }
 
-    /// Shows a block to all listeners.
+    /// Adds a block to the ring and wakes all subscribers.
     pub fn show(&self, block: Block) {
         let listeners = {
             let mut inner = self.lock();
@@ -101,34 +101,34 @@ impl Feed {
         }
     }
 
-    /// Returns what follows `seen`, at most about `limit` bytes.
+    /// Returns the blocks after `seen`, at most about `limit` bytes.
     pub fn after(&self, seen: Seq, limit: usize) -> Tail<Block> {
         self.lock().ring.after(seen, limit)
     }
 
-    /// Tells whether everything after `seen` is still here.
+    /// Returns whether the ring still holds everything after `seen`.
     pub fn holds_after(&self, seen: Seq) -> bool {
         self.lock().ring.holds_after(seen)
     }
 
-    /// Returns the newest position that was shown.
+    /// Returns the newest published position.
     pub fn newest(&self) -> Seq {
         self.lock().ring.newest()
     }
 
-    /// Wakes a listener from now on whenever something is shown.
+    /// Wakes a connection from now on whenever a block is published.
     pub fn add(&self, listener: Listener) {
         let mut inner = self.lock();
         inner.listeners.retain(|known| known.outbox.id() != listener.outbox.id());
         inner.listeners.push(listener);
     }
 
-    /// Returns who is woken.
+    /// Returns the subscribers.
     pub fn listeners(&self) -> Vec<Listener> {
         self.lock().listeners.clone()
     }
 
-    /// Wakes a listener no longer.
+    /// Stops waking a connection.
     pub fn remove(&self, listener: ParticipantId) {
         self.lock().listeners.retain(|known| known.outbox.id() != listener);
     }
@@ -138,7 +138,8 @@ impl Feed {
     }
 }
 
-/// Returns where the first line after `seen` begins; positions rise from line to line, so that halving finds it.
+/// Returns the offset of the first line after `seen`. Positions increase from line to line, so a binary search finds
+/// it.
 fn offset_after(lines: &[u8], seen: Seq) -> usize {
     let (mut low, mut high) = (0, lines.len());
     while low < high {

@@ -1,7 +1,8 @@
-//! Digests of what requests ask for, which tell a repetition under the same key from another request.
+//! Fingerprints of requests: they distinguish a repetition under an idempotency key from a different request.
 //!
-//! A digest covers everything that changes what is done. Each form has a version in its first part, so that a digest of
-//! one form is never equal to one of another; digests of the first form lie in databases and are still recognised.
+//! A fingerprint covers everything that changes the effect of a request. Its first part names the format version, so
+//! that fingerprints of different versions never collide. Fingerprints of the first version are stored in existing
+//! databases and are still recognised.
 
 use super::mint;
 use crate::config::sandbox::SandboxChoice;
@@ -11,7 +12,7 @@ use crate::kernel::id::Fingerprint;
 use crate::kernel::ledger::{Ledger, Scope};
 use crate::protocol::push::decode::StartSession;
 
-/// Digests a message that begins a run.
+/// Returns the fingerprint of a message that starts a run.
 pub(super) fn message(
     text: &str,
     criteria: &[Criterion],
@@ -34,20 +35,22 @@ pub(super) fn message(
     mint::fingerprint(parts.iter().map(String::as_str))
 }
 
-/// Digests the start of a session: what was said, and not what follows from a configuration that may change before a repetition.
+/// Returns the fingerprint of a session start. It covers the request alone and not the configuration, which may change
+/// before a repetition.
 pub(super) fn start(start: &StartSession) -> Fingerprint {
     let provider = start.provider.as_deref().unwrap_or_default();
     let model = start.model.as_deref().unwrap_or_default();
     mint::fingerprint(["start.2", &start.cwd, provider, model, sandbox(start), &start.mode])
 }
 
-/// Tells whether a digest that is kept is of this start, in whichever form.
+/// Returns whether a stored fingerprint, of any version, belongs to this start.
 pub(super) fn is_of_start(kept: Fingerprint, asked: &StartSession) -> bool {
     let provider = asked.provider.as_deref().unwrap_or_default();
     kept == start(asked) || kept == mint::fingerprint([&*asked.cwd, provider, sandbox(asked)])
 }
 
-/// Gives a message that was kept by an earlier version the digest that it has there, so that its repetition is recognised.
+/// Replaces the fingerprint of a message by its first-version one if an earlier version stored that, so that
+/// its repetition is recognised.
 pub(super) fn recognise(command: &mut Command, ledger: &Ledger) {
     let (Command::Prompt(prompt) | Command::Queue(prompt)) = command else { return };
     let first = first_form(prompt);
@@ -56,7 +59,7 @@ pub(super) fn recognise(command: &mut Command, ledger: &Ledger) {
     }
 }
 
-/// Digests a message in the first form, which leaves out its limits and rules.
+/// Returns the first-version fingerprint of a message, which omits its limits and rules.
 fn first_form(prompt: &Prompt) -> Fingerprint {
     let codes: Vec<_> = prompt.criteria.iter().map(|criterion| criterion.exit_code.to_string()).collect();
     let criteria = prompt.criteria.iter().zip(&codes);
@@ -64,7 +67,7 @@ fn first_form(prompt: &Prompt) -> Fingerprint {
     mint::fingerprint(["message", &prompt.text].into_iter().chain(checks).chain(pictures(&prompt.images)))
 }
 
-/// What pictures add to a digest of the first form: nothing where there are none.
+/// Returns the parts that images add to a first-version fingerprint.
 pub(super) fn pictures(images: &[Image]) -> impl Iterator<Item = &str> {
     images.iter().flat_map(|image| ["image", image.mime.as_str(), image.data.as_str()])
 }
@@ -112,12 +115,12 @@ mod tests {
         let kept = mint::fingerprint(["/work", "", SandboxChoice::Local.word()]);
         let with_model = StartSession { model: Some("large".into()), ..asked() };
         assert!(is_of_start(kept, &asked()));
-        assert!(is_of_start(kept, &with_model), "the earlier version did not look at the model");
+        assert!(is_of_start(kept, &with_model), "the earlier version ignored the model");
     }
 
     #[test]
     fn a_message_that_an_earlier_version_kept_is_recognised() {
-        // As the first form was written for this text and this criterion, whatever its budget.
+        // The fingerprint that the first version computed for this text and criterion, with any budget.
         let kept = Fingerprint(0x5be0_2973_97ba_afd0_9740_54b0_0987_110e);
         let key = (Scope::Prompt, MessageId::from("m1"));
         let entry = Entry { fingerprint: kept, run: RunId::from("r1") };

@@ -1,7 +1,7 @@
-//! What may go ahead unasked in a repository: rules that somebody granted for always, kept until they are revoked.
+//! Rules that users granted permanently for a repository, stored until they are revoked.
 //!
-//! They are a file of their own beside the journal, readable by its owner alone: they belong to a repository and not to a
-//! session, and outlive both. The file is read whenever it is needed, so that nothing is remembered that was revoked.
+//! They are in a file beside the journal, readable by its owner alone, because they belong to a repository and
+//! outlive sessions. The file is read whenever it is needed, so that a revoked rule takes effect immediately.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -14,60 +14,60 @@ use super::{mint, os};
 use crate::bounded_io::{self, FileError};
 use crate::kernel::time::Now;
 
-/// The remembered rules of all repositories.
+/// The granted rules of all repositories.
 #[derive(Debug)]
 pub struct Grants {
     path: PathBuf,
-    /// One change at a time.
+    /// Serializes changes of the file.
     changing: Mutex<()>,
 }
 
-/// A rule that somebody granted.
+/// A granted rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Grant {
-    /// Its name.
+    /// Its id.
     pub grant_id: String,
-    /// The repository in which it holds.
+    /// The repository in which it applies.
     pub repository: PathBuf,
     /// The rule.
     pub rule: String,
-    /// Who granted it, derived from the connection.
+    /// The source of the grant, derived from the connection.
     pub by: String,
-    /// When, in milliseconds.
+    /// When it was granted, in milliseconds.
     pub granted_at: u64,
 }
 
-/// Why the remembered rules cannot be used.
+/// Why the granted rules cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum GrantsError {
-    /// The system refused something.
+    /// A system call failed.
     #[error("cannot {action} {}: {source}", .path.display())]
     Io {
-        /// What was being done.
+        /// The action that failed.
         action: &'static str,
-        /// To what.
+        /// The object of the action.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Somebody else can read or change the file.
-    #[error("{} can be read or changed by others, so that it is not used; make it yours alone (mode 0600)", .0.display())]
+    /// Another user can read or change the file.
+    #[error("{} can be read or changed by other users and is not used; run `chmod 600` on it", .0.display())]
     Exposed(PathBuf),
-    /// It is not what was written.
+    /// The file has an invalid format.
     #[error("{} cannot be read: {problem}", .path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong.
         problem: String,
     },
-    /// There are too many already.
-    #[error("{MOST} approvals are remembered already; revoke some with push approvals --revoke ID")]
+    /// The maximum number of rules is reached.
+    #[error("{MOST} remembered approvals are the maximum; revoke some with `push approvals --revoke ID`")]
     TooMany,
 }
 
-/// The form of the file.
+/// The format of the file.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -76,12 +76,12 @@ struct Written {
 }
 
 impl Grants {
-    /// Knows where the rules are kept; nothing is read yet.
+    /// Creates the store of a state directory; reads nothing yet.
     pub fn new(state: &Path) -> Self {
         Self { path: state.join("approvals.json"), changing: Mutex::new(()) }
     }
 
-    /// Returns everything that is remembered, the oldest first.
+    /// Returns all grants, the oldest first.
     pub fn list(&self) -> Result<Vec<Grant>, GrantsError> {
         let io = |action| move |source| GrantsError::Io { action, path: self.path.clone(), source };
         let file = match bounded_io::open(&self.path) {
@@ -92,25 +92,25 @@ impl Grants {
                 return Err(io("open")(io::Error::other(error)));
             }
         };
-        if !os::is_private(&file.metadata().map_err(io("look at"))?) {
+        if !os::is_private(&file.metadata().map_err(io("inspect"))?) {
             return Err(GrantsError::Exposed(self.path.clone()));
         }
         let text = io::read_to_string(io::Read::take(file, FILE_BYTES)).map_err(io("read"))?;
         let malformed = |problem| GrantsError::Malformed { path: self.path.clone(), problem };
         let written: Written = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
         if written.version != VERSION {
-            return Err(malformed(format!("it is of version {}, known is {VERSION}", written.version)));
+            return Err(malformed(format!("it has version {}, supported is {VERSION}", written.version)));
         }
         Ok(written.grants)
     }
 
-    /// Returns the rules that hold in a repository.
+    /// Returns the granted rules of a repository.
     pub fn rules_in(&self, repository: &Path) -> Result<Vec<String>, GrantsError> {
         let here = self.list()?.into_iter().filter(|grant| grant.repository == repository);
         Ok(here.map(|grant| grant.rule).collect())
     }
 
-    /// Remembers a rule for a repository, durably; one that is known stays as it is.
+    /// Stores a rule for a repository durably; a known rule is unchanged.
     pub fn add(&self, repository: &Path, rule: String, by: String, at: Now) -> Result<(), GrantsError> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut grants = self.list()?;
@@ -125,7 +125,7 @@ impl Grants {
         self.write(grants)
     }
 
-    /// Forgets a rule; whether there was one.
+    /// Removes a grant durably; returns whether it existed.
     pub fn revoke(&self, id: &str) -> Result<bool, GrantsError> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut grants = self.list()?;
@@ -139,7 +139,7 @@ impl Grants {
 
     fn write(&self, grants: Vec<Grant>) -> Result<(), GrantsError> {
         let io = |source| GrantsError::Io { action: "write", path: self.path.clone(), source };
-        // Plain data of ours: there is nothing in it that could not be written.
+        // Plain data: encoding cannot fail.
         let bytes = serde_json::to_vec_pretty(&Written { version: VERSION, grants }).unwrap_or_default();
         let draft = self.path.with_extension("new");
         let put = || {
@@ -158,23 +158,24 @@ impl Grants {
     }
 }
 
-/// Finds the repository that a workspace belongs to: the nearest directory above it that git knows, or else itself.
+/// Returns the repository of a workspace: the nearest enclosing git directory, else the workspace itself.
 pub fn repository(workspace: &Path) -> PathBuf {
     let workspace = fs::canonicalize(workspace).unwrap_or_else(|_| workspace.to_owned());
     let root = workspace.ancestors().find(|place| is_repository(&place.join(".git")));
     root.map_or_else(|| workspace.clone(), Path::to_path_buf)
 }
 
-/// A directory without a head is none of git's: such a one stands there while a command runs where there is none.
+/// Returns whether this is a git directory. One without `HEAD` is a placeholder that exists while a confined command
+/// runs.
 fn is_repository(git: &Path) -> bool {
     git.is_file() || git.join("HEAD").symlink_metadata().is_ok()
 }
 
-/// The form of the file that is read and written.
+/// The file version that is read and written.
 const VERSION: u32 = 1;
-/// How many rules are remembered.
+/// The maximum number of stored rules.
 const MOST: usize = 1_000;
-/// How large the file may be.
+/// The maximum size of the file.
 const FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 #[cfg(test)]
@@ -189,7 +190,7 @@ mod tests {
         grants.add(Path::new("/a"), "allow: exec(make)".into(), "cli".into(), Now(7)).unwrap();
         grants.add(Path::new("/a"), "allow: exec(make)".into(), "app".into(), Now(8)).unwrap();
         grants.add(Path::new("/b"), "allow: git".into(), "cli".into(), Now(9)).unwrap();
-        // Another life of the daemon reads the same.
+        // A restarted daemon reads the same rules.
         let grants = Grants::new(dir.path());
         assert_eq!(grants.rules_in(Path::new("/a")).unwrap(), ["allow: exec(make)"]);
         let [first, second] = &grants.list().unwrap()[..] else { panic!("two rules") };

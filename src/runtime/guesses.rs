@@ -1,14 +1,14 @@
-//! How often a wrong token may be tried: a bucket of guesses for each session or guesser, which fills again with time.
+//! Rate limiting of wrong tokens: a token bucket per session or client, refilled over time.
 //!
-//! A guess is taken before the token is looked at and given back when it was right, so that many who guess at once get no
-//! more than one who does. While a bucket is empty no token is looked at, not even the right one; whoever needs no token
-//! is not held up. It reads no clock.
+//! An attempt is taken before the token is compared and refunded if the token was correct, so that concurrent attempts
+//! get no more than sequential ones. While a bucket is empty every token is refused, the correct one included. Requests
+//! that need no token are not limited. The throttle reads no clock.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The guesses that were made of late.
+/// The rate limiter for wrong tokens, by key `K`.
 #[derive(Debug)]
 pub(super) struct Guesses<K> {
     most: u32,
@@ -19,25 +19,25 @@ pub(super) struct Guesses<K> {
 #[derive(Debug)]
 struct Made<K> {
     buckets: BTreeMap<K, Bucket>,
-    /// How many buckets there may be before the full ones are swept out.
+    /// The number of buckets at which full ones are evicted.
     sweep_at: usize,
 }
 
-/// What is left of the guesses under one key.
+/// The remaining attempts of one key.
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
     left: u32,
-    /// When `left` was last right.
+    /// The time for which `remaining` is exact.
     at: Duration,
 }
 
 impl<K: Ord + Clone> Guesses<K> {
-    /// Allows `most` wrong guesses at once, and one more after each `refill`.
+    /// Allows `most` wrong attempts in a burst, and one more after each `refill`.
     pub(super) const fn new(most: u32, refill: Duration) -> Self {
         Self { most, refill, made: Mutex::new(Made { buckets: BTreeMap::new(), sweep_at: 0 }) }
     }
 
-    /// Takes one guess under a key, or says after which time there is one.
+    /// Takes one attempt of a key; fails with the time until the next attempt is available.
     pub(super) fn take(&self, key: &K, now: Duration) -> Result<(), Duration> {
         let mut made = self.lock();
         self.sweep(&mut made, now);
@@ -50,25 +50,25 @@ impl<K: Ord + Clone> Guesses<K> {
         Ok(())
     }
 
-    /// Gives back a guess that was right.
+    /// Returns the attempt of a correct token.
     pub(super) fn give_back(&self, key: &K) {
         if let Some(bucket) = self.lock().buckets.get_mut(key) {
             bucket.left = bucket.left.saturating_add(1).min(self.most);
         }
     }
 
-    /// Adds what has come back since the bucket was last looked at.
+    /// Adds the attempts that have accrued since the last update.
     fn fill(&self, bucket: &mut Bucket, now: Duration) {
         let passed = now.saturating_sub(bucket.at).as_nanos();
-        // Without a pause between guesses there is no limit to them.
+        // Without an interval there is no limit.
         let come = passed.checked_div(self.refill.as_nanos()).unwrap_or(u128::MAX);
         let come = u32::try_from(come).unwrap_or(u32::MAX);
         bucket.left = bucket.left.saturating_add(come).min(self.most);
-        // A full bucket has no use for the part of a guess that has come; the others keep it.
+        // A full bucket discards the fraction of an interval that has passed; others keep it.
         bucket.at = if bucket.left == self.most { now } else { bucket.at + self.refill * come };
     }
 
-    /// Drops full buckets, so that only what is guessed at takes memory.
+    /// Evicts full buckets, so that only keys with recent wrong attempts take memory.
     fn sweep(&self, made: &mut Made<K>, now: Duration) {
         if made.buckets.len() >= made.sweep_at {
             made.buckets.retain(|_, bucket| {
@@ -84,7 +84,7 @@ impl<K: Ord + Clone> Guesses<K> {
     }
 }
 
-/// So many buckets are not worth sweeping.
+/// The number of buckets below which no eviction takes place.
 const FEW: usize = 64;
 
 #[cfg(test)]
@@ -102,16 +102,20 @@ mod tests {
             assert_eq!(guesses.take(&session, SECOND), Ok(()));
         }
         assert_eq!(guesses.take(&session, SECOND), Err(10 * SECOND));
-        assert_eq!(guesses.take(&session, 5 * SECOND), Err(6 * SECOND), "asking does not prolong it");
-        assert_eq!(guesses.take(&session, 12 * SECOND), Ok(()));
-        assert_eq!(guesses.take(&session, 12 * SECOND), Err(9 * SECOND), "the part that has come is kept");
         assert_eq!(
-            guesses.take(&SessionId::from("sess_2"), SECOND),
-            Ok(()),
-            "another session is not held up"
+            guesses.take(&session, 5 * SECOND),
+            Err(6 * SECOND),
+            "a refused attempt does not extend the wait"
         );
+        assert_eq!(guesses.take(&session, 12 * SECOND), Ok(()));
+        assert_eq!(
+            guesses.take(&session, 12 * SECOND),
+            Err(9 * SECOND),
+            "the fraction of an interval is kept"
+        );
+        assert_eq!(guesses.take(&SessionId::from("sess_2"), SECOND), Ok(()), "other keys are not limited");
         for _ in 0..3 {
-            assert_eq!(guesses.take(&session, 1_000 * SECOND), Ok(()), "it never holds more than it did");
+            assert_eq!(guesses.take(&session, 1_000 * SECOND), Ok(()), "a bucket never exceeds its burst");
         }
         assert!(guesses.take(&session, 1_000 * SECOND).is_err());
     }

@@ -1,7 +1,7 @@
-//! The sessions in memory, and the way in and out of it.
+//! The registry of lanes: it loads sessions, restarts failed lanes and unloads idle ones.
 //!
-//! A session that is asked for is loaded once, however many ask; one that is idle writes itself down and is forgotten.
-//! A lane that breaks is forgotten too, and the next command brings its session back from the journal.
+//! Concurrent requests load a session once. An idle lane stores a checkpoint and is removed. A failed lane is removed
+//! too, and the next command restores its session from the journal.
 
 pub mod removal;
 mod restore;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OnceCell};
 use tracing::{error, info, warn};
 
 use super::feed::Listener;
@@ -26,48 +26,50 @@ use restore::{Restored, restore};
 
 pub use restore::Integrity;
 
-/// Why a session could not be brought back.
+/// Why a session could not be restored.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The journal could not be read.
     #[error("cannot read session {session}: {source}")]
     Read {
-        /// Which session.
+        /// The session.
         session: SessionId,
-        /// What the journal said.
+        /// The error of the journal.
         source: ReadError,
     },
-    /// The daemon stops; a second lane of the session would write beside the one that is closing.
+    /// The daemon shuts down; a second lane of the session would write beside the one that is closing.
     #[error("the daemon is stopping; try again in a moment")]
     Closing,
-    /// The journal holds something that is not an event.
-    #[error("session {session} holds an event that cannot be read: {source}")]
+    /// The journal holds a line that is not an event.
+    #[error("session {session} has an event that cannot be decoded: {source}")]
     Record {
-        /// Which session.
+        /// The session.
         session: SessionId,
-        /// What is wrong.
+        /// The decoding error.
         source: RecordError,
     },
 }
 
-/// How long a session that broke rests before it is brought back unasked.
+/// The delay before a failed lane is restarted without a request.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How long checks of what commands have changed are waited for when the daemon ends.
+/// How long shutdown waits for the checks of git directories that commands have changed.
 const CHECKS: Duration = Duration::from_secs(10);
 
-/// The lanes of a daemon.
+/// The registry of a daemon's lanes.
 pub struct Hub {
     world: Arc<World>,
     lanes: Mutex<HashMap<SessionId, LaneHandle>>,
-    /// Loads happen one after the other, so that no session is loaded twice.
+    /// Serializes loads, so that no session is loaded twice.
     loading: tokio::sync::Mutex<()>,
     running: AtomicU64,
     ended: Notify,
+    /// Set when the recovery of all unfinished runs is committed.
+    recovered: OnceCell<()>,
 }
 
 impl Hub {
-    /// Makes a hub without sessions.
+    /// Creates an empty hub.
     pub fn new(world: Arc<World>) -> Arc<Self> {
         Arc::new(Self {
             world,
@@ -75,15 +77,16 @@ impl Hub {
             loading: tokio::sync::Mutex::default(),
             running: AtomicU64::new(0),
             ended: Notify::new(),
+            recovered: OnceCell::new(),
         })
     }
 
-    /// Returns what lanes and connections share.
+    /// Returns the shared services.
     pub const fn world(&self) -> &Arc<World> {
         &self.world
     }
 
-    /// Returns the lane of a session, brought back from the journal if need be; `None` if there is no such session.
+    /// Returns the lane of a session and loads it if necessary; `None` if there is no such session.
     pub async fn lane(self: &Arc<Self>, id: &SessionId) -> Result<Option<LaneHandle>, LoadError> {
         if let Some(lane) = self.resident(id) {
             return Ok(Some(lane));
@@ -95,16 +98,16 @@ impl Hub {
         if self.world.closing.has_begun() {
             return Err(LoadError::Closing);
         }
-        // A lane that broke is still listed, with those who listened to it.
+        // A failed lane is still listed, with its subscribers.
         let listed = self.lock().get(id).map(LaneHandle::listeners);
         if listed.is_some() {
-            // It may have left a batch with the journal, which belongs to what is read here.
+            // It may have submitted a batch, which must be part of what is read here.
             self.world.journal.barrier(id.clone()).await;
         }
         self.load(id, listed.unwrap_or_default()).await
     }
 
-    /// Brings a session back from the journal, with who listens to it; the caller has its turn to load.
+    /// Loads a session with its subscribers; the caller holds the load lock.
     async fn load(
         self: &Arc<Self>,
         id: &SessionId,
@@ -125,42 +128,47 @@ impl Hub {
         self.start(id, Session::new(self.world.limits.session), Beginning::New(create))
     }
 
-    /// Brings back every session whose run was unfinished when the daemon last ended.
+    /// Loads every session whose run was unfinished at the last shutdown.
     ///
-    /// One that is in memory already costs nothing, so that whoever needs all of them may ask for this at any time.
+    /// Sessions in memory cost nothing, so this may be called at any time.
     pub async fn recover(self: &Arc<Self>) -> Result<(), ReadError> {
         for id in self.world.journal.active().await? {
             if let Err(error) = self.lane(&id).await {
-                error!(session = %id, %error, "an unfinished run could not be brought back");
+                error!(session = %id, %error, "cannot restore an unfinished run");
             }
         }
         Ok(())
     }
 
-    /// Brings a command that reached a closing lane to the session's next life.
+    /// Returns the cell that is set when the recovery of all unfinished runs is committed.
+    pub const fn recovered(&self) -> &OnceCell<()> {
+        &self.recovered
+    }
+
+    /// Sends a command that reached a closing lane to the next lane of the session.
     pub(super) fn redirect(self: &Arc<Self>, id: SessionId, asked: Box<Asked>) {
         let hub = Arc::clone(self);
         tokio::spawn(async move {
             if let Ok(Some(lane)) = hub.lane(&id).await {
-                // A second closed door answers by dropping the command.
+                // If this lane is closed too, the command is dropped, and its reply guard answers `Interrupted`.
                 let _ = lane.ask(asked);
             }
         });
     }
 
-    /// Tells a session in memory that a connection is gone.
+    /// Tells a loaded session that a connection is closed.
     pub fn gone(&self, id: &SessionId, who: ParticipantId) {
         if let Some(lane) = self.lock().get(id) {
             lane.gone(who);
         }
     }
 
-    /// Tells whether a session is in memory and takes commands.
+    /// Returns whether a session is in memory and accepts commands.
     pub fn is_loaded(&self, id: &SessionId) -> bool {
         self.resident(id).is_some()
     }
 
-    /// Tells whether a session is in memory, or about to come back to it.
+    /// Returns whether a session is in memory or about to be restarted.
     pub fn holds(&self, id: &SessionId) -> bool {
         self.lock().contains_key(id)
     }
@@ -170,12 +178,12 @@ impl Hub {
         self.lock().values().cloned().collect()
     }
 
-    /// Returns how many runs are at work, those that wait for a verdict not counted.
+    /// Returns the number of runs in progress, without those that wait for a decision.
     pub fn working(&self) -> usize {
         self.lock().values().filter(|lane| lane.phase() == Phase::Running).count()
     }
 
-    /// Waits until no run is at work.
+    /// Waits until no run is in progress.
     pub async fn work_over(&self) {
         loop {
             let changed = self.world.settled.notified();
@@ -186,17 +194,17 @@ impl Hub {
         }
     }
 
-    /// Takes no new runs from now on.
+    /// Refuses new runs from now on.
     pub fn drain(&self) {
         self.world.draining.begin();
     }
 
-    /// Tells whether new runs are refused.
+    /// Returns whether new runs are refused.
     pub fn is_draining(&self) -> bool {
         self.world.draining.has_begun()
     }
 
-    /// Waits until every lane has ended and what commands have changed was checked; the word to close was given before.
+    /// Waits until every lane has ended and all git directories are checked. The shutdown was signalled before.
     pub async fn all_ended(&self) {
         loop {
             let ended = self.ended.notified();
@@ -205,9 +213,9 @@ impl Hub {
             }
             ended.await;
         }
-        // What a command has changed in a git directory is undone after its processes have ended.
+        // Changes of a command in a git directory are undone after its processes have ended.
         if let Err(pending) = self.world.sandboxes.local().pending_checks().finished(CHECKS).await {
-            warn!(pending, "git directories that commands may have changed were not compared in time");
+            warn!(pending, "git directories that commands may have changed were not checked in time");
         }
     }
 
@@ -225,13 +233,13 @@ impl Hub {
         let running = tokio::spawn(lane.run(Arc::clone(self)));
         tokio::spawn(async move {
             let ended = running.await.unwrap_or_else(|panic| {
-                error!(session = %id, %panic, "a lane broke");
+                error!(session = %id, %panic, "lane panicked");
                 Ended::Broken
             });
             if ended == Ended::Broken {
-                // It is listed until the journal has done with what it left.
+                // The lane stays listed until the journal has processed its last batch.
                 hub.world.journal.barrier(id.clone()).await;
-                // Boxed, as every session in memory holds this future.
+                // Boxed, because every session in memory holds this future.
                 Box::pin(hub.bring_back(&id)).await;
             }
             hub.lane_ended(&id);
@@ -239,20 +247,20 @@ impl Hub {
         handle
     }
 
-    /// Gives a session that broke its next life, unless nobody waits for it.
+    /// Restarts a failed lane if it has subscribers or an unfinished run.
     async fn bring_back(self: &Arc<Self>, id: &SessionId) {
         let waited_for = |lane: &LaneHandle| {
             !lane.listeners().is_empty() || matches!(lane.phase(), Phase::Running | Phase::Waiting)
         };
         while self.lock().get(id).is_some_and(|lane| !lane.is_open() && waited_for(lane)) {
-            // What broke it may last: a full disk is not asked a thousand times a second.
+            // The cause may persist: a full disk is not retried a thousand times a second.
             tokio::select! {
                 () = tokio::time::sleep(PAUSE) => {}
                 () = self.world.closing.wait() => return,
             }
             match self.lane(id).await {
                 Ok(_) => return,
-                Err(error) => error!(session = %id, %error, "a broken session could not be brought back"),
+                Err(error) => error!(session = %id, %error, "cannot restart a failed session"),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The life of a daemon: it takes what is its own, serves, drains, and leaves everything in order.
+//! Startup and shutdown of the daemon: it locks its state, serves, drains, and closes the journal.
 
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
@@ -42,84 +42,85 @@ use crate::provider::playbook::Playbook;
 use crate::sandbox::{Local, Origin};
 use crate::transport::local::{AcceptError, BindError, Listener, Peer, Stream};
 
-/// What a daemon is told at its start.
+/// The configuration of a daemon, set at its start.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where everything is.
+    /// All paths.
     pub paths: Paths,
-    /// Every bound.
+    /// All limits.
     pub limits: Limits,
-    /// The homes of the owner, which are hidden from commands of models.
+    /// The owner's home directories, whose contents are hidden from commands of models.
     pub homes: Vec<PathBuf>,
-    /// Directories of toolchains that the daemon's own environment names.
+    /// Toolchain directories named by the daemon's own environment.
     pub toolchains: Vec<PathBuf>,
-    /// Where Pi is spoken, and to whom; none where it is not.
+    /// The settings of the Pi endpoint; `None` if it is disabled.
     pub pi: Option<PiSettings>,
 }
 
-/// What a daemon is told while it runs.
+/// A signal to a running daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// The first asks it to stop, the second makes it.
+    /// The first one drains the daemon, the second one stops it immediately.
     Stop,
 }
 
-/// How many descriptors the daemon may have.
+/// The limits of open file descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Descriptors {
-    /// How many it might have had when it was started, which is what its steps get.
+    /// The limit at startup, which steps inherit.
     pub(super) before: u64,
-    /// How many it may have.
+    /// The limit after it was raised.
     pub(super) limit: u64,
 }
 
 impl Descriptors {
-    /// How many connections leave enough for the journal and for steps.
+    /// Returns how many connections leave enough descriptors for the journal and for steps.
     fn connections(self) -> usize {
         let rest = self.limit.saturating_sub(OWN);
         usize::try_from(rest - (rest / 2).min(SPARE)).unwrap_or(usize::MAX)
     }
 }
 
-/// How many descriptors the daemon has open itself, at most: its journal, its log, its runtime.
+/// The maximum number of descriptors that the daemon itself uses for its journal, log and runtime.
 const OWN: u64 = 32;
 
-/// How many no crowd of clients can take from steps.
+/// The number of descriptors that are reserved for steps.
 const SPARE: u64 = 256;
 
-/// How many threads may wait for files whose paths clients and repositories chose, and how long somebody waits for one.
+/// The number of threads that may block on files at paths which clients and repositories choose, and the deadline for
+/// each file.
 const FILE_SLOTS: usize = 64;
 const FILE_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Why a daemon could not run.
+/// Why a daemon could not run or stop cleanly.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// Nothing can listen there.
+    /// The socket could not be bound.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The journal cannot be used.
+    /// The journal could not be opened.
     #[error("cannot open the journal")]
     Journal(#[from] OpenError),
-    /// The journal could not be left in order.
+    /// The journal could not be closed cleanly.
     #[error("cannot close the journal")]
     Close(#[from] CommitError),
-    /// Another daemon has the same state, at another socket.
+    /// Another daemon uses the same state directory at another socket.
     #[error("another daemon uses {}", .path.display())]
     StateInUse {
         /// The state directory.
         path: PathBuf,
     },
-    /// The port for Pi cannot be opened.
+    /// The Pi port could not be opened.
     #[error(transparent)]
     Web(#[from] WebError),
-    /// The system refused something.
+    /// A system call failed.
     #[error("cannot {action} {}", .path.display())]
     Io {
-        /// What was being done.
+        /// The action that failed.
         action: &'static str,
-        /// To what.
+        /// The object of the action.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -130,7 +131,7 @@ pub enum RunError {
 pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
     let signals = os::signals().map_err(io_error("listen to signals of", Path::new("this process")))?;
     let listener = Listener::bind(&config.paths.address())?;
-    // Held until the end: two daemons must not write one journal, whatever their sockets.
+    // Held until the end: two daemons must not write one journal, even at different sockets.
     let _state = claim_state(&config.paths.state)?;
     let web = match &config.pi {
         Some(settings) => Some(Web::open(settings, &config.paths.state, &config.limits).await?),
@@ -189,13 +190,13 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
     Ok(())
 }
 
-/// Removes what runs of an earlier life have left, while others go on.
+/// Removes the leftovers of earlier runs in the background.
 fn remove_leftovers(hub: &Hub) {
     let local = hub.world().sandboxes.local().clone();
     tokio::task::spawn_blocking(move || local.remove_leftovers());
 }
 
-/// Spells lost events as the event that stands for them.
+/// Encodes the event that stands for lost events.
 pub(super) fn lost_line(session: &SessionId, loss: &Loss, at: Now) -> Vec<u8> {
     let cause = match loss.cause {
         Cause::Damage => LossCause::Damage,
@@ -212,13 +213,13 @@ pub(super) fn lost_line(session: &SessionId, loss: &Loss, at: Now) -> Vec<u8> {
     line
 }
 
-/// Spells what lists say of a session of which only the name and events are left.
+/// Encodes the list entry of a session of which only the id and events are left.
 fn lost_summary(session: &SessionId) -> String {
     let nothing = Session::new(SessionLimits::default()).snapshot();
     encode::session_item(&encode::SessionRow::of(session, &nothing)).as_str().to_owned()
 }
 
-/// Returns what a model's server may take, with what the environment says of it.
+/// Returns the limits of model servers, including those that the environment sets.
 fn model_limits(limits: &Limits) -> ModelLimits {
     let mut of_models = ModelLimits::default();
     if let Some(silence) = limits.model_silence {
@@ -236,7 +237,7 @@ fn providers() -> BTreeMap<&'static str, Arc<dyn Provider>> {
 }
 
 fn claim_state(state: &Path) -> Result<File, RunError> {
-    os::private_directory(state).map_err(io_error("make", state))?;
+    os::private_directory(state).map_err(io_error("create", state))?;
     let path = state.join("pushd.lock");
     let file = os::private_file(&path).map_err(io_error("open", &path))?;
     match file.try_lock() {
@@ -246,7 +247,7 @@ fn claim_state(state: &Path) -> Result<File, RunError> {
     }
 }
 
-/// Takes connections until the work that may finish has finished.
+/// Accepts connections until the daemon has drained or is told to stop.
 async fn serve(server: &Arc<Server>, listener: &Listener, mut signals: mpsc::Receiver<Signal>) {
     let stopped = stopped(server, &mut signals);
     tokio::pin!(stopped);
@@ -265,12 +266,12 @@ async fn serve(server: &Arc<Server>, listener: &Listener, mut signals: mpsc::Rec
                     debug!(connection = id.0, pid = peer.pid, "connection");
                 }
                 Err(AcceptError::Exhausted { source }) => {
-                    warn!(error = %source, "no descriptor is left for another connection");
-                    // The listener stays readable, so that asking again at once would only spin.
+                    warn!(error = %source, "cannot accept a connection: out of file descriptors");
+                    // The listener stays readable, so that an immediate retry would spin.
                     tokio::time::sleep(BREATH).await;
                 }
                 Err(stranger @ (AcceptError::Stranger { .. } | AcceptError::Unidentified { .. })) => {
-                    warn!(error = %stranger, "a connection was refused");
+                    warn!(error = %stranger, "connection refused");
                 }
                 Err(AcceptError::Io { source }) => {
                     error!(error = %source, "cannot accept a connection");
@@ -281,19 +282,19 @@ async fn serve(server: &Arc<Server>, listener: &Listener, mut signals: mpsc::Rec
     }
 }
 
-/// Says why a connection is refused: a command that a model chose opened it, or nobody can say who did.
+/// Returns why a connection is refused: a model's command opened it, or the process that opened it is unknown.
 fn refusal(server: &Server, stream: &Stream, peer: Peer) -> Option<&'static str> {
     match server.hub().world().sandboxes.lineage().origin(peer.pid) {
-        Origin::Tool => Some("a connection of a model's command was refused"),
-        // The one that connected may have ended, and another may have its id.
+        Origin::Tool => Some("connection of a model's command refused"),
+        // The process that connected may have exited, and another may have its id.
         Origin::Elsewhere if !stream.peer_is_gone() => None,
         Origin::Elsewhere | Origin::Unknown => {
-            Some("a connection was refused: the process that opened it has ended or cannot be seen from here")
+            Some("connection refused: the process that opened it has exited or is in another PID namespace")
         }
     }
 }
 
-/// How long the daemon waits when it cannot take a connection.
+/// The delay before the next accept after a failed one.
 const BREATH: Duration = Duration::from_millis(50);
 
 fn admit(server: &Arc<Server>, stream: Stream, id: ParticipantId) {
@@ -308,9 +309,9 @@ fn admit(server: &Arc<Server>, stream: Stream, id: ParticipantId) {
     });
 }
 
-/// Waits until somebody wants the daemon to stop and the running work is over, or its grace is.
+/// Waits until the daemon is asked to stop and has drained, or its grace period has expired.
 ///
-/// Whoever has asked may ask again, with another grace from then on.
+/// A repeated request restarts the grace period with its own duration.
 async fn stopped(server: &Arc<Server>, signals: &mut mpsc::Receiver<Signal>) {
     let mut requests = server.stop_requests();
     tokio::select! {
@@ -319,13 +320,13 @@ async fn stopped(server: &Arc<Server>, signals: &mut mpsc::Receiver<Signal>) {
     }
     loop {
         let grace = requests.borrow_and_update().unwrap_or_default();
-        info!(?grace, working = server.hub().working(), "daemon drains");
+        info!(?grace, working = server.hub().working(), "daemon draining");
         tokio::select! {
             biased;
             () = server.hub().work_over() => return,
             Ok(()) = requests.changed() => {}
-            () = tokio::time::sleep(grace) => return warn!("the grace is over; what still runs is ended"),
-            _ = signals.recv() => return warn!("told twice to stop"),
+            () = tokio::time::sleep(grace) => return warn!("grace period expired; stopping active runs"),
+            _ = signals.recv() => return warn!("second stop signal; stopping active runs"),
         }
     }
 }

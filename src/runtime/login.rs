@@ -1,8 +1,8 @@
-//! The environment of the owner's login shell, for sessions whose clients come over the network and can send none.
+//! The environment of the owner's login shell, for sessions whose clients sent none.
 //!
-//! It is captured once, when the first such session needs it, and again after a restart or a reload. Variables whose names
-//! are those of secrets are left out unless the configuration names them. Where the shell cannot be asked, the daemon's own
-//! environment takes its place, and runs say so.
+//! It is captured once, when the first such session needs it, and again after a restart or a reload. Variables with
+//! the names of secrets are left out unless the configuration lists them. If the shell cannot be queried, the
+//! daemon's own environment is used instead, and runs report that.
 
 #[cfg(unix)]
 #[path = "login/unix.rs"]
@@ -25,18 +25,18 @@ use crate::redact;
 /// The environment of the owner's login shell.
 #[derive(Debug)]
 pub struct LoginEnvironment {
-    /// Where the shell is started.
+    /// The working directory of the shell.
     home: PathBuf,
     captured: Mutex<Option<Arc<Environment>>>,
 }
 
 impl LoginEnvironment {
-    /// Knows that the shell is started in the directory that holds the daemon's own; nothing is captured yet.
+    /// Creates it; the shell starts in the parent of the daemon's own directory. Captures nothing yet.
     pub fn new(own: &Path) -> Self {
         Self { home: own.parent().unwrap_or(own).to_owned(), captured: Mutex::new(None) }
     }
 
-    /// Returns the environment, captured now if that was not done before; `kept` are names of secrets that stay in it.
+    /// Returns the environment, captured on first use; `kept` are the names of secret variables that are retained.
     pub async fn current(&self, kept: &[String]) -> Arc<Environment> {
         let mut captured = self.captured.lock().await;
         match &*captured {
@@ -45,19 +45,19 @@ impl LoginEnvironment {
         }
     }
 
-    /// Captures the environment anew.
+    /// Captures the environment again.
     pub async fn reload(&self, kept: &[String]) -> Arc<Environment> {
         let environment = self.capture(kept).await;
         *self.captured.lock().await = Some(Arc::clone(&environment));
         environment
     }
 
-    /// Asks the shell; whoever waits for the answer may leave, and the shell ends all the same.
+    /// Queries the shell in a task of its own: if the caller is cancelled, the shell still ends.
     async fn capture(&self, kept: &[String]) -> Arc<Environment> {
         let home = self.home.clone();
         let asked = tokio::spawn(async move { os::ask_shell(&home).await }).await;
         let asked =
-            asked.unwrap_or_else(|_| Err("the daemon failed while it asked the login shell".to_owned()));
+            asked.unwrap_or_else(|_| Err("the daemon panicked while it queried the login shell".to_owned()));
         Arc::new(match asked {
             Ok(variables) => {
                 let variables = select(variables, kept);
@@ -65,7 +65,7 @@ impl LoginEnvironment {
                 Environment::of_login(variables)
             }
             Err(why) => {
-                warn!(why, "the login shell cannot be asked for its environment");
+                warn!(why, "cannot query the environment of the login shell");
                 let own = select(std::env::vars_os(), kept);
                 Environment::of_daemon(own, format!("{why}; the environment of the daemon is used instead"))
             }
@@ -73,7 +73,7 @@ impl LoginEnvironment {
     }
 }
 
-/// Returns what of these variables sessions get: no secrets but those that are kept, and nothing of the shell itself.
+/// Returns the variables for sessions: without secrets other than those in `kept`, and without the shell's own state.
 fn select(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
     kept: &[String],
@@ -94,7 +94,7 @@ fn select(
     selected.take(VARIABLES).collect()
 }
 
-/// How many variables an environment has at most, and how many bytes in all.
+/// The maximum number of variables, and their maximum size in bytes together.
 const VARIABLES: usize = 4_096;
 const TOTAL_BYTES: usize = 1024 * 1024;
 

@@ -1,4 +1,4 @@
-//! Fresh names and secrets: the kernel receives them and makes none.
+//! Generation of ids and secrets. The kernel receives them and creates none.
 
 use sha2::{Digest, Sha256};
 use ulid::Ulid;
@@ -6,53 +6,53 @@ use ulid::Ulid;
 use crate::kernel::id::{CallId, Fingerprint, GateId, MessageId, RunId, SessionId};
 use crate::token;
 
-/// Mints the name of a session, in the only form that existing clients accept: `sess_[a-z0-9]+_[a-f0-9]{6}`.
+/// Generates a session id in the only form that existing clients accept: `sess_[a-z0-9]+_[a-f0-9]{6}`.
 pub fn session() -> SessionId {
     let name = Ulid::generate().to_string().to_ascii_lowercase();
     SessionId::new(format!("sess_{name}_{:06x}", Ulid::generate().random() & 0xff_ffff))
 }
 
-/// Mints the name of a run.
+/// Generates a run id.
 pub fn run() -> RunId {
     RunId::new(prefixed("run_"))
 }
 
-/// Mints the name of a gate.
+/// Generates a gate id.
 pub fn gate() -> GateId {
     GateId::new(prefixed("appr_"))
 }
 
-/// Mints the name of a use of a tool.
+/// Generates a tool call id.
 pub fn call() -> CallId {
     CallId::new(prefixed("call_"))
 }
 
-/// Mints the name of a user's message that came without one.
+/// Generates the id of a user message that has none.
 pub fn message() -> MessageId {
     MessageId::new(prefixed("msg_"))
 }
 
-/// Mints the name of an assistant's message.
+/// Generates the id of an assistant message.
 pub fn assistant_message() -> MessageId {
     MessageId::new(prefixed("asst_"))
 }
 
-/// Mints the name of a rule that was granted for always.
+/// Generates the id of a permanently granted rule.
 pub fn grant() -> String {
     prefixed("grant_")
 }
 
-/// Mints the name of a request that came without one.
+/// Generates the id of a request that has none.
 pub fn request() -> String {
     prefixed("req_")
 }
 
-/// Mints the token by which somebody attaches to a session.
+/// Generates an attach token of a session.
 pub fn token() -> Result<String, getrandom::Error> {
     token::fresh("att_")
 }
 
-/// Digests everything a command asks for; the parts are kept apart by their lengths.
+/// Returns the fingerprint of a command; each part is preceded by its length, so that parts cannot run together.
 pub fn fingerprint<'a>(parts: impl IntoIterator<Item = &'a str>) -> Fingerprint {
     let mut digest = Sha256::new();
     for part in parts {

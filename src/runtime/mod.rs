@@ -1,8 +1,12 @@
-//! The daemon: sessions as lanes, connections, and the life of the whole.
+//! The daemon: one lane per session, the connections of clients, and startup and shutdown.
 //!
-//! The rooms: `hub` holds the lanes, `lane` runs a session, `feed` shows its events, `server` is what connections see,
-//! `connection` reads and `writing` writes one, `requests`, `reading` and `tending` do what is asked, `retention` removes
-//! what is too old or too much, `checkpoint` writes a state down, `walls` says what confines a model's commands, `web` lets programs in by WebSocket, `pi` speaks to them, `life` begins and ends everything, `start` is the way in.
+//! - `lifecycle` starts and stops the daemon; `start` is the entry point for `main`.
+//! - `hub` is the registry of lanes; `lane` is the task that owns one session; `feed` fans its events out.
+//! - `server` is the state that connections share; `connection` reads requests, `connection_writer` writes responses.
+//! - `requests`, `queries` and `maintenance` handle requests in the order that `request_order` sets.
+//! - `retention` removes old sessions and events; `checkpoint` encodes the state of a session.
+//! - `confinement` derives the sandbox policy of commands from the configuration.
+//! - `web` accepts WebSocket connections; `pi` serves the Pi protocol.
 
 pub mod checkpoint;
 pub mod clock;

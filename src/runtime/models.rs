@@ -1,7 +1,7 @@
-//! The models that this daemon's sessions may ask, as its owner has configured them.
+//! The models that sessions may use, as the owner configured them.
 //!
-//! The configuration is looked at when a run begins, so that a change of it counts from the next run on. A project's own
-//! file can only make it stricter.
+//! The configuration is read when a run starts, so that a change applies from the next run. A project file can only
+//! tighten it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,32 +20,32 @@ use crate::provider::limits::Limits;
 use crate::provider::registry::{CircuitReport, Models};
 use crate::tools::Network;
 
-/// The models, and what is configured about them.
+/// The configured models and their settings.
 #[derive(Debug)]
 pub struct House {
     watched: Watched,
-    /// Where a project's file is not looked for.
+    /// The home directory, in which no project file is searched.
     home: PathBuf,
     keys: Keys,
     limits: Limits,
-    /// Where a project's files are read.
+    /// The threads that read project files.
     files: FileTasks,
     current: Mutex<Option<Configured>>,
 }
 
-/// What holds for a run.
+/// The configuration of one run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
-    /// What its user has configured, where its project does not want less.
+    /// The user's settings, tightened by the project.
     pub settings: Settings,
-    /// What its project allows at most, whatever is said for the run.
+    /// The limits of the project, which no request can exceed.
     pub bounds: RunLimits,
-    /// Whether its project has no session without a sandbox.
+    /// Whether the project forbids sessions without a sandbox.
     pub wants_walls: bool,
 }
 
 impl Rules {
-    /// Returns what a run may use before somebody is asked: what was said for it, or else what is configured.
+    /// Returns the budget of a run: the requested values, else the configured ones, within the project's limits.
     pub fn budget(&self, said: &Budget) -> Budget {
         let (set, bounds) = (&self.settings.limits, &self.bounds);
         let least = |said: Option<u64>, bound: Option<u64>| said.into_iter().chain(bound).min();
@@ -57,7 +57,7 @@ impl Rules {
         }
     }
 
-    /// Tells whether tools may talk to other machines.
+    /// Returns whether tools may use the network.
     pub const fn network(&self) -> Network {
         match self.settings.tools.fetch {
             Switch::On => Network::Allowed,
@@ -66,11 +66,11 @@ impl Rules {
     }
 }
 
-/// The models of a configuration.
+/// The provider settings, and the registry that was built from them.
 type Configured = (BTreeMap<String, ProviderSettings>, Arc<Models>);
 
 impl House {
-    /// Knows where the configuration and the keys are; nothing is read yet.
+    /// Creates the configuration from the paths of its file and of the keys; reads nothing yet.
     pub fn new(paths: &Paths, limits: Limits, files: FileTasks) -> Self {
         let home = paths.home.parent().map_or_else(|| paths.home.clone(), Path::to_path_buf);
         let keys = Keys::new(paths.keys().to_owned(), Keyring::default());
@@ -78,12 +78,12 @@ impl House {
         Self { watched, home, keys, limits, files, current: Mutex::new(None) }
     }
 
-    /// Returns what the owner has configured.
+    /// Returns the owner's settings.
     pub fn settings(&self) -> Result<Arc<Settings>, ConfigError> {
         self.watched.current()
     }
 
-    /// Returns what holds in a workspace: its project's own files may make it stricter.
+    /// Returns the configuration of a run in a workspace, tightened by the project files.
     pub async fn rules_in(&self, place: &Path) -> Result<Rules, ConfigError> {
         let own = (*self.watched.current()?).clone();
         let own = Settings { limits: own.limits.with_usual(), ..own };
@@ -95,7 +95,7 @@ impl House {
         let tightened = |settings| {
             projects.iter().fold(settings, |settings, each| project::tighten(settings, each.tightening()))
         };
-        // As lenient as can be, but for what projects say.
+        // The most permissive settings, so that only the project's own limits remain.
         let free = Settings {
             sandbox: SandboxSettings { provider: SandboxChoice::None, ..SandboxSettings::default() },
             ..Settings::default()
@@ -105,7 +105,7 @@ impl House {
         Ok(Rules { bounds: theirs.limits, wants_walls, settings: tightened(own) })
     }
 
-    /// Returns the models as they are configured; servers that are known keep their circuit breakers.
+    /// Returns the registry for these settings; known servers keep their circuit breakers.
     pub fn models(&self, settings: &Settings) -> Arc<Models> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, models)) = current.as_ref().filter(|(known, _)| *known == settings.providers) {
@@ -119,7 +119,7 @@ impl House {
         models
     }
 
-    /// Returns what is known of every server's circuit breaker.
+    /// Returns the state of every server's circuit breaker.
     pub fn circuits(&self) -> Vec<CircuitReport> {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         current.as_ref().map_or_else(Vec::new, |(_, models)| models.circuits())

@@ -1,7 +1,7 @@
-//! What waits to be written to one connection: answers, and changes of what it listens to.
+//! The outgoing queue of one connection: responses, and changes of its subscriptions.
 //!
-//! Its length is bounded by the connection's unanswered requests: each answer carries the permit that its request
-//! took, and gives it back when it has been written. Events do not wait here; a feed holds them.
+//! The number of unanswered requests bounds its length: each response carries the permit of its request, and releases
+//! it when it has been written. Events are not queued here; feeds hold them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,39 +13,60 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 use super::feed::Feed;
 use crate::kernel::id::{ParticipantId, Seq, SessionId};
 
-/// One thing for the writer of a connection.
+/// The permit of a request, taken when the request is read and released when its response has been written.
+#[derive(Debug)]
+pub struct RequestPermit {
+    /// One of the slots for requests of its class.
+    _request: OwnedSemaphorePermit,
+    /// One of the slots for responses to queries, taken when the query is handled.
+    _answer: Option<OwnedSemaphorePermit>,
+}
+
+impl RequestPermit {
+    /// Creates the permit of a request.
+    pub const fn new(request: OwnedSemaphorePermit) -> Self {
+        Self { _request: request, _answer: None }
+    }
+
+    /// Adds the slot of its response.
+    pub fn with_answer(self, answer: OwnedSemaphorePermit) -> Self {
+        Self { _answer: Some(answer), ..self }
+    }
+}
+
+/// One item for the writer of a connection.
 #[derive(Debug)]
 pub enum Out {
     /// Lines to write.
     Lines {
         /// The lines, each with its line feed.
         bytes: Vec<u8>,
-        /// What the answered request took.
-        permit: Option<OwnedSemaphorePermit>,
+        /// The permit of the answered request.
+        permit: Option<RequestPermit>,
     },
-    /// Feed the connection with the events after a position.
+    /// Subscribe the connection to the events after a position.
     Subscribe {
-        /// From where.
+        /// The feed of the session.
         feed: Arc<Feed>,
         /// The last position not to be sent.
         after: Seq,
     },
-    /// Write a line after the events up to a position, and before those that follow.
+    /// Write a line between the events up to a position and those after it.
     After {
-        /// Of which session the events are.
+        /// The session of the events.
         session: SessionId,
-        /// The last event before it.
+        /// The last event before the line.
         after: Seq,
         /// The line, with its line feed.
         line: Bytes,
     },
-    /// Go on at the same place in the next life of a session that broke.
+    /// Continue at the same position with the feed of the lane that replaces a failed one.
     Follow(Arc<Feed>),
-    /// Feed the connection no longer.
+    /// End the subscription to a session.
     Unsubscribe(SessionId),
-    /// The session is gone: what it had shown is followed by its last line, and nothing comes after that.
+    /// The session was deleted: write its remaining published events, then this line, and end the subscription.
     Last {
-        /// Which one.
+        /// The session.
         session: SessionId,
         /// The line, with its line feed.
         line: Bytes,
@@ -67,7 +88,7 @@ struct Queue {
     held: usize,
 }
 
-/// Keeps what is added from the writer until it is dropped.
+/// Keeps added items from the writer until it is dropped.
 #[derive(Debug)]
 pub struct Held(Arc<Outbox>);
 
@@ -79,7 +100,7 @@ impl Drop for Held {
 }
 
 impl Outbox {
-    /// Makes the queue of the connection `id`.
+    /// Creates the queue of the connection `id`.
     pub fn new(id: ParticipantId) -> Arc<Self> {
         Arc::new(Self { id, queue: Mutex::default(), wake: Notify::new(), closed: AtomicBool::new(false) })
     }
@@ -89,42 +110,42 @@ impl Outbox {
         self.id
     }
 
-    /// Has the writer take what is added from now on together, when everything has been added.
-    #[must_use = "it holds as long as it lives"]
+    /// Makes the writer take all items that are added until the guard is dropped in one batch.
+    #[must_use = "the hold ends when the guard is dropped"]
     pub fn hold(self: &Arc<Self>) -> Held {
         self.lock().held += 1;
         Held(Arc::clone(self))
     }
 
-    /// Adds something to write.
+    /// Adds an item.
     pub fn push(&self, out: Out) {
         self.lock().waiting.push_back(out);
         self.wake.notify_one();
     }
 
-    /// Tells the writer that a feed has something.
+    /// Tells the writer that a feed has new events.
     pub fn wake(&self) {
         self.wake.notify_one();
     }
 
-    /// Takes everything that waits and is not held.
+    /// Takes all items; none while the queue is held.
     pub fn take(&self) -> VecDeque<Out> {
         let mut queue = self.lock();
         if queue.held == 0 { std::mem::take(&mut queue.waiting) } else { VecDeque::new() }
     }
 
-    /// Waits until there may be something to do.
+    /// Waits until the queue or a feed may have something to write.
     pub async fn woken(&self) {
         self.wake.notified().await;
     }
 
-    /// Marks the connection as gone and wakes its writer.
+    /// Marks the connection as closed and wakes its writer.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.wake.notify_one();
     }
 
-    /// Tells whether the connection is gone.
+    /// Returns whether the connection is closed.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }

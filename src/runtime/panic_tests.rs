@@ -1,8 +1,8 @@
-//! A panic in one session stays there: the others go on, the session comes back from the journal, its listeners go on, and
-//! whoever waited is answered.
+//! A panic in one session is isolated: other sessions continue, the session is restored from the journal, its
+//! subscribers continue, and waiting requests are answered.
 //!
-//! The panics come from the two places where code that is not the lane's own runs inside a lane: a provider that is
-//! asked for a turn, and whoever takes an answer.
+//! The panics come from the two places where foreign code runs inside a lane: a provider that is asked for a turn,
+//! and the callback of a reply guard.
 
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -23,7 +23,7 @@ async fn a_provider_that_panics_breaks_its_session_for_a_moment_and_no_other() {
     let other = neighbour.start().await;
     watcher.get("attach_session", json!({"sessionId": session, "lastSeenSeq": 0})).await;
     let run = owner.prompt(&session, "panic once, then speak").await;
-    // The neighbour is served while the session is away, and after.
+    // The other session is served while this one is restored, and afterwards.
     assert_eq!(neighbour.run(&other, "speak").await["payload"]["outcome"], "success");
     for listener in [&mut owner, &mut watcher] {
         let events = listener.until("run_complete").await;
@@ -47,9 +47,9 @@ async fn whoever_waits_for_a_lane_that_panics_is_answered_and_nothing_kept_is_lo
     owner.run(&session, "speak").await;
     let run = owner.prompt(&session, "wait, then speak").await;
     daemon.provider.asked(2).await;
-    // All are in the inbox before the lane runs; the first to be answered breaks it.
+    // All requests are in the inbox before the lane runs; the first reply panics.
     let lane = daemon.server.hub().lane(&SessionId::from(session.clone())).await.unwrap().unwrap();
-    let poison = Respond::new(|_| panic!("whoever takes this answer breaks the lane"));
+    let poison = Respond::new(|_| panic!("this reply callback panics"));
     assert!(lane.ask(asked(poison)).is_ok());
     let waiting: Vec<_> = (0..10)
         .map(|_| {
@@ -64,7 +64,7 @@ async fn whoever_waits_for_a_lane_that_panics_is_answered_and_nothing_kept_is_lo
         assert_eq!(told.unwrap_err(), Trouble::Interrupted);
     }
     assert_eq!(neighbour.run(&other, "speak").await["payload"]["outcome"], "success");
-    // The listener goes on where it was; the run is asked for again from what is done.
+    // The subscriber continues at its position; the run is resumed from its finished steps.
     let events = owner.until("run_complete").await;
     assert_rising(&events);
     assert_eq!(events.last().unwrap()["runId"], json!(run));

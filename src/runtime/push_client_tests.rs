@@ -1,4 +1,4 @@
-//! What existing Push clients rely on beyond the shapes of messages.
+//! Behaviour that existing Push clients rely on beyond the message formats.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ async fn resume_shows_the_state_of_the_session_after_the_replay_and_before_live_
     let summary = events.pop().unwrap();
     assert_eq!(summary["payload"]["state"], "completed");
     assert_eq!(summary["payload"]["lastAssistantText"], "said");
-    assert_eq!(numbers(&events), (2..=last).collect::<Vec<_>>(), "everything that was missed comes first");
+    assert_eq!(numbers(&events), (2..=last).collect::<Vec<_>>(), "missed events come first");
     let live = other.until("session_renamed").await;
     assert_eq!(live.len(), 1, "{live:?}");
     assert!(numbers(&live)[0] > summary["seq"].as_u64().unwrap());
@@ -64,7 +64,7 @@ async fn ended_sessions_are_listed_only_on_request_and_marked() {
     for _ in 0..7 {
         started.push(client.start().await);
     }
-    // Every second one, so that each page has some that are left out.
+    // Every second session ends, so that each page omits some.
     for ended in started.iter().step_by(2) {
         client.get("end_session", json!({"sessionId": ended})).await;
     }

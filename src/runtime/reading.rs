@@ -1,11 +1,13 @@
-//! Requests that only read: lists of sessions and approvals, and what was said in a session.
+//! Requests that only read: lists of sessions and approvals, grants, and the messages of a session.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::grants::GrantsError;
-use super::lane::{Asked, Respond};
+use super::lane::{Asked, LaneHandle, Respond};
 use super::outbox::Outbox;
 use super::server::Server;
 use crate::journal::{ListQuery, ReadError};
@@ -18,12 +20,21 @@ use crate::protocol::push::error::{Code, ErrorBody};
 use crate::protocol::push::record::{self, Transcript};
 
 /// Lists sessions, the newest first.
-pub(super) async fn sessions(server: &Server, asked: ListSessions) -> Result<Payload, ErrorBody> {
+///
+/// The rows are read from the journal. The first list after a start waits until the recovery of unfinished runs is
+/// committed.
+pub(super) async fn sessions(
+    server: &Server,
+    caller: &Caller,
+    outbox: &Arc<Outbox>,
+    asked: ListSessions,
+) -> Result<Payload, ErrorBody> {
+    recovery_committed(server, caller, outbox).await?;
     let ListSessions { limit, cursor, prefix, include_ended } = asked;
     let mut after = cursor.as_deref().map(parse_cursor).transpose()?;
     let limit = limit as usize;
     let mut found = Vec::new();
-    // What is left out is made up for by further pages.
+    // Omitted rows are replaced from further pages.
     while found.len() <= limit {
         let query = ListQuery { limit: rows_per_query(limit, include_ended), after, prefix: prefix.clone() };
         let wanted = query.limit;
@@ -42,19 +53,20 @@ pub(super) async fn sessions(server: &Server, asked: ListSessions) -> Result<Pay
     Ok(encode::sessions(&rows, cursor.as_deref()))
 }
 
-/// Returns how many rows one query reads: one more than wanted, and where ended sessions are left out no small number, so
-/// that a journal of mostly ended sessions is not read a row or two at a time.
+/// Returns how many rows one query reads: one more than wanted. If ended sessions are omitted it reads a minimum, so
+/// that a journal of mostly ended sessions is not read a few rows at a time.
 fn rows_per_query(limit: usize, include_ended: bool) -> usize {
     let wanted = limit.saturating_add(1);
     if include_ended { wanted } else { wanted.max(MIN_FILTERED_ROWS) }
 }
 
-/// How many rows a query reads at least when ended sessions are left out.
+/// The minimum number of rows per query if ended sessions are omitted.
 const MIN_FILTERED_ROWS: usize = 256;
 
-/// Lists the approvals that wait, in one session or in all.
+/// Lists the pending approvals of one session or of all.
 ///
-/// A run that waits keeps its session in memory, so only lanes are asked; after a restart they are brought back first.
+/// A run that waits for an approval keeps its session in memory, so only lanes are queried; after a restart they are
+/// restored first.
 pub(super) async fn approvals(
     server: &Server,
     caller: &Caller,
@@ -70,16 +82,8 @@ pub(super) async fn approvals(
     };
     let mut pending = Vec::new();
     for lane in lanes.into_iter().filter(|lane| lane.phase() == Phase::Waiting) {
-        let (tell, told) = oneshot::channel();
-        let respond = Respond::new(move |told| {
-            // Whoever asked may have left.
-            let _ = tell.send(told.map(|told| told.reply));
-        });
-        let (caller, outbox) = (caller.clone(), Arc::clone(outbox));
-        let command = Command::ListGates;
-        let asked = Asked { caller, command, if_version: None, respond, outbox, environment: None };
-        if lane.ask(Box::new(asked)).is_ok()
-            && let Ok(Ok(Ok(Answer::Gates { run: Some(run), questions }))) = told.await
+        if let Some(Answer::Gates { run: Some(run), questions }) =
+            answer(&lane, caller, outbox, Command::ListGates).await
         {
             let session = lane.id();
             pending.extend(questions.into_iter().map(|question| PendingApproval {
@@ -93,7 +97,52 @@ pub(super) async fn approvals(
     Ok(encode::approvals(&pending))
 }
 
-/// Lists what may go ahead unasked, in all repositories.
+/// Waits until the recovery of runs that were unfinished at the last shutdown is committed.
+///
+/// A disk that does not respond delays a list for a bounded time.
+async fn recovery_committed(
+    server: &Server,
+    caller: &Caller,
+    outbox: &Arc<Outbox>,
+) -> Result<(), ErrorBody> {
+    let hub = server.hub();
+    let recovery = hub.recovered().get_or_try_init(|| async {
+        hub.recover().await?;
+        let unfinished = |lane: &LaneHandle| matches!(lane.phase(), Phase::Running | Phase::Waiting);
+        for lane in hub.lanes().into_iter().filter(unfinished) {
+            // A lane replies after its earlier decisions are committed.
+            answer(&lane, caller, outbox, Command::Describe).await;
+        }
+        Ok(())
+    });
+    match timeout(RECOVERY_TIMEOUT, recovery).await {
+        Ok(recovered) => recovered.map(|()| ()).map_err(unreadable),
+        Err(_) => Ok(()),
+    }
+}
+
+/// How long a list of sessions waits for the recovery of unfinished runs.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Sends a command to a session and returns its answer; `None` if the session refuses it or closes.
+async fn answer(
+    lane: &LaneHandle,
+    caller: &Caller,
+    outbox: &Arc<Outbox>,
+    command: Command,
+) -> Option<Answer> {
+    let (tell, told) = oneshot::channel();
+    let respond = Respond::new(move |told| {
+        // The requester may be gone.
+        let _ = tell.send(told.map(|told| told.reply));
+    });
+    let (caller, outbox) = (caller.clone(), Arc::clone(outbox));
+    let asked = Asked { caller, command, if_version: None, respond, outbox, environment: None };
+    lane.ask(Box::new(asked)).ok()?;
+    told.await.ok()?.ok()?.ok()
+}
+
+/// Lists the granted rules of all repositories.
 pub(super) async fn grants(server: &Server) -> Result<Payload, ErrorBody> {
     let grants = Arc::clone(&server.hub().world().grants);
     let listed = away(move || grants.list()).await?;
@@ -110,29 +159,28 @@ pub(super) async fn grants(server: &Server) -> Result<Payload, ErrorBody> {
     Ok(encode::grants(&rows))
 }
 
-/// Has something asked about again that may go ahead unasked.
+/// Revokes a granted rule.
 pub(super) async fn revoke(server: &Server, id: String) -> Result<Payload, ErrorBody> {
     let grants = Arc::clone(&server.hub().world().grants);
     let name = id.clone();
     if away(move || grants.revoke(&name)).await? {
         return Ok(encode::revoked());
     }
-    Err(ErrorBody::lasting(Code::ApprovalNotFound, format!("no approval {id} is remembered")))
+    let message = format!("there is no remembered approval {id}; `push approvals --remembered` lists them");
+    Err(ErrorBody::lasting(Code::ApprovalNotFound, message))
 }
 
-/// Does something with the remembered approvals that may wait for the disk.
+/// Runs a blocking operation on the granted rules.
 async fn away<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, GrantsError> + Send + 'static,
 ) -> Result<T, ErrorBody> {
     match tokio::task::spawn_blocking(work).await {
         Ok(outcome) => outcome.map_err(|error| ErrorBody::passing(Code::InternalError, error.to_string())),
-        Err(_) => {
-            Err(ErrorBody::passing(Code::InternalError, "the remembered approvals could not be looked at"))
-        }
+        Err(_) => Err(ErrorBody::passing(Code::InternalError, "cannot read the remembered approvals")),
     }
 }
 
-/// Reads what was said in a session, page by page.
+/// Reads the messages of a session, page by page.
 pub(super) async fn messages(
     server: &Server,
     session: &SessionId,
@@ -156,7 +204,7 @@ pub(super) async fn messages(
             }
             seen = event.seq;
             page.messages.extend(transcript.take(&event));
-            // No page begins in the middle of a text: this one goes on to its end.
+            // A page never starts in the middle of a text, so this one continues to its end.
             if !transcript.is_saying() {
                 (whole, page.next_after) = (page.messages.len(), seen);
                 if whole >= limit as usize {
@@ -168,21 +216,19 @@ pub(super) async fn messages(
             break;
         }
     }
-    // What was said into a text that is not whole yet comes with it, on a later page.
+    // Messages within an incomplete text are returned with it, on a later page.
     page.messages.truncate(whole);
     page.done = true;
     Ok(encode::messages(&page))
 }
 
-/// How much of a journal is read at once.
+/// The number of bytes that one read returns.
 const PAGE_BYTES: usize = 256 * 1024;
 
 fn parse_cursor(cursor: &str) -> Result<(Now, SessionId), ErrorBody> {
     let parsed =
         cursor.split_once(':').and_then(|(at, id)| Some((Now(at.parse().ok()?), SessionId::from(id))));
-    parsed.ok_or_else(|| {
-        ErrorBody::lasting(Code::InvalidRequest, "cursor: is not one that this daemon gave out")
-    })
+    parsed.ok_or_else(|| ErrorBody::lasting(Code::InvalidRequest, "cursor: is not a cursor of this daemon"))
 }
 
 fn unreadable(error: ReadError) -> ErrorBody {

@@ -1,86 +1,188 @@
 //! The order in which the requests of one connection are handled.
 //!
-//! A request that may wait for something (a disk, a session that is loaded, a directory) is handled in a task of its own,
-//! and what comes after it waits behind it, in order. Control overtakes: a cancel or a decision waits for nothing but
-//! earlier commands of the same connection for the same session. The queue is bounded by the permits that requests hold.
+//! Commands of one session are handled in order, and commands of different sessions independently. Control (a cancel,
+//! a decision) waits for earlier commands of its session alone. A query waits for earlier queries, and until every
+//! earlier command of the connection is answered, so that it sees their changes. Neither a command nor control waits
+//! for a query. Requests that may block (on a disk, on loading a session, on a directory) are handled in a task of
+//! their own. The permits of the requests bound the queues.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{Notify, Semaphore};
 
+use super::outbox::RequestPermit;
 use super::requests::Desk;
 use crate::kernel::id::SessionId;
 use crate::protocol::push::decode::{Ask, Request, SessionAsk};
+use crate::protocol::push::error::{Code, ErrorBody};
 
-/// Requests that wait for their turn.
-#[derive(Default)]
-pub(super) struct RequestQueue {
-    waiting: VecDeque<(Request, OwnedSemaphorePermit)>,
-    /// Whether a task handles them.
-    busy: bool,
-    /// The session for which the request at work is a command.
-    current: Option<SessionId>,
-}
+/// The number of unanswered queries that a connection may have for each command.
+pub(super) const QUERIES_PER_COMMAND: usize = 4;
 
-/// How a request is handled.
+/// The class of a request, which sets its order and its bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Handling {
-    /// It stops or decides something: past whatever waits.
+pub(super) enum RequestClass {
+    /// It stops or decides something.
     Control,
-    /// It waits for nothing once its session is in memory.
-    Quick,
-    /// It may wait for something.
-    Slow,
+    /// It changes something.
+    Command,
+    /// It only reads.
+    Query,
+    /// It is answered as soon as it is read.
+    Immediate,
 }
 
-impl Handling {
-    /// Returns how a request is handled.
+impl RequestClass {
+    /// Returns the class of a request.
     pub(super) const fn of(ask: &Ask) -> Self {
         match ask {
             Ask::Session { ask: SessionAsk::Cancel { .. } | SessionAsk::Decide(_), .. } => Self::Control,
-            Ask::Session { ask: SessionAsk::Messages { .. }, .. } => Self::Slow,
-            Ask::Session { .. }
-            | Ask::Hello { .. }
-            | Ask::Ping
-            | Ask::Metrics { sandbox: false }
-            | Ask::Speak(_)
-            | Ask::CheckJournal { .. }
-            | Ask::Drain { .. } => Self::Quick,
-            Ask::StartSession(_)
+            Ask::Session {
+                ask: SessionAsk::Messages { .. } | SessionAsk::Snapshot | SessionAsk::ListQueue, ..
+            }
             | Ask::ListSessions(_)
             | Ask::ListApprovals { .. }
             | Ask::ListGrants
-            | Ask::RevokeGrant { .. }
             | Ask::ListProviders
+            | Ask::Metrics { .. }
+            | Ask::CheckJournal { .. } => Self::Query,
+            Ask::Session { .. }
+            | Ask::StartSession(_)
+            | Ask::RevokeGrant { .. }
             | Ask::Reload
-            | Ask::Metrics { sandbox: true } => Self::Slow,
+            | Ask::Drain { .. } => Self::Command,
+            Ask::Hello { .. } | Ask::Ping | Ask::Speak(_) => Self::Immediate,
         }
     }
 }
 
-impl RequestQueue {
-    /// Tells whether a command for a session waits or is at work, which control must not overtake.
-    fn holds_command_for(&self, session: &SessionId) -> bool {
-        let waiting = self.waiting.iter().filter_map(|(request, _)| commanded(&request.ask));
-        self.current.iter().chain(waiting).any(|commanded| commanded == session)
-    }
+/// A request that was read and is not handled yet.
+pub(super) struct PendingRequest {
+    pub(super) request: Request,
+    pub(super) permit: RequestPermit,
+    /// Set for commands.
+    pub(super) command: Option<CommandGuard>,
+}
 
-    fn next(&mut self) -> Option<(Request, OwnedSemaphorePermit)> {
-        let next = self.waiting.pop_front();
-        self.busy = next.is_some();
-        self.current = next.as_ref().and_then(|(request, _)| commanded(&request.ask).cloned());
-        next
+/// The order of the requests of one connection.
+pub(super) struct RequestOrder {
+    queues: Mutex<RequestQueues>,
+    /// Notified when a command is answered.
+    answered: Notify,
+    /// Bounds the responses to queries that are not written yet.
+    answers: Arc<Semaphore>,
+}
+
+/// An unanswered command; the guard is dropped when the command is answered.
+pub(super) struct CommandGuard {
+    order: Arc<RequestOrder>,
+    number: u64,
+}
+
+impl Drop for CommandGuard {
+    fn drop(&mut self) {
+        self.order.lock().unanswered.remove(&self.number);
+        self.order.answered.notify_waiters();
     }
 }
 
-/// Returns the session that a request does something with; one that only reads does nothing.
-const fn commanded(ask: &Ask) -> Option<&SessionId> {
+impl RequestOrder {
+    /// Creates empty queues; `answers` is the number of responses to queries that may be unwritten.
+    pub(super) fn new(answers: usize) -> Self {
+        let answers = Arc::new(Semaphore::new(answers));
+        Self { queues: Mutex::default(), answered: Notify::new(), answers }
+    }
+
+    /// Registers a command, so that later queries wait for its answer.
+    fn command(self: &Arc<Self>) -> CommandGuard {
+        let mut queues = self.lock();
+        queues.commands_read += 1;
+        let number = queues.commands_read;
+        queues.unanswered.insert(number);
+        CommandGuard { order: Arc::clone(self), number }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RequestQueues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The requests that are not handled yet.
+#[derive(Default)]
+struct RequestQueues {
+    /// Commands by session, including the control behind them; those without a session share one queue. A queue
+    /// exists while a task handles it.
+    commands: BTreeMap<Option<SessionId>, VecDeque<PendingRequest>>,
+    /// Queries, each with the number of commands that were read before it. The queue exists while a task handles it.
+    queries: Option<VecDeque<(u64, PendingRequest)>>,
+    commands_read: u64,
+    /// The numbers of the unanswered commands.
+    unanswered: BTreeSet<u64>,
+}
+
+/// The next step of the query task.
+enum NextQuery {
+    Handle(PendingRequest),
+    /// An earlier command is not answered.
+    Wait,
+    /// The queue is empty.
+    End,
+}
+
+impl RequestQueues {
+    /// Adds a command or control; returns whether its queue needs a new task.
+    fn add_command(&mut self, pending: PendingRequest) -> bool {
+        match self.commands.entry(session_of(&pending.request.ask).cloned()) {
+            Entry::Occupied(queue) => {
+                queue.into_mut().push_back(pending);
+                false
+            }
+            Entry::Vacant(place) => {
+                place.insert(VecDeque::from([pending]));
+                true
+            }
+        }
+    }
+
+    /// Adds a query; returns whether the queue needs a new task.
+    fn add_query(&mut self, pending: PendingRequest) -> bool {
+        let is_new = self.queries.is_none();
+        self.queries.get_or_insert_default().push_back((self.commands_read, pending));
+        is_new
+    }
+
+    fn next_command(&mut self, session: &Option<SessionId>) -> Option<PendingRequest> {
+        let next = self.commands.get_mut(session)?.pop_front();
+        if next.is_none() {
+            self.commands.remove(session);
+        }
+        next
+    }
+
+    fn next_query(&mut self) -> NextQuery {
+        let Some(queries) = &mut self.queries else { return NextQuery::End };
+        let oldest = self.unanswered.first().copied().unwrap_or(u64::MAX);
+        match queries.pop_front_if(|(commands, _)| *commands < oldest) {
+            Some((_, pending)) => NextQuery::Handle(pending),
+            None if queries.is_empty() => {
+                self.queries = None;
+                NextQuery::End
+            }
+            None => NextQuery::Wait,
+        }
+    }
+
+    /// Returns whether no query is queued and no command is unanswered.
+    fn is_free_for_query(&self) -> bool {
+        self.queries.is_none() && self.unanswered.is_empty()
+    }
+}
+
+/// Returns the session that a request names.
+const fn session_of(ask: &Ask) -> Option<&SessionId> {
     match ask {
-        Ask::Session {
-            ask: SessionAsk::Messages { .. } | SessionAsk::Snapshot | SessionAsk::ListQueue,
-            ..
-        } => None,
         Ask::Session { id, .. } => Some(id),
         Ask::Hello { .. }
         | Ask::Ping
@@ -98,92 +200,200 @@ const fn commanded(ask: &Ask) -> Option<&SessionId> {
     }
 }
 
+/// Returns the refusal of a request beyond the bounds of a connection, of which `limit` is that of commands.
+pub(super) fn excess(limit: usize) -> ErrorBody {
+    let message = format!(
+        "too many requests of this connection are unanswered (limit: {limit} commands and {} queries); wait for \
+         responses before sending more",
+        QUERIES_PER_COMMAND * limit
+    );
+    ErrorBody::passing(Code::InvalidRequest, message)
+}
+
 impl Desk {
-    /// Handles a request when it is its turn.
-    pub(super) async fn take(self: &Arc<Self>, request: Request, permit: OwnedSemaphorePermit) {
-        let at_once = {
-            let queue = self.queue();
-            match (Handling::of(&request.ask), &request.ask) {
-                (Handling::Control, Ask::Session { id, .. }) => !queue.holds_command_for(id),
-                (Handling::Quick, Ask::Session { id, .. }) => {
-                    !queue.busy && self.server().hub().is_loaded(id)
-                }
-                (Handling::Quick, _) => !queue.busy,
-                (Handling::Control | Handling::Slow, _) => false,
-            }
+    /// Handles a request in its order. The reader waits only for requests that are handled inline.
+    pub(super) async fn take(self: &Arc<Self>, request: Request, permit: RequestPermit) {
+        let class = RequestClass::of(&request.ask);
+        let command = (class == RequestClass::Command).then(|| self.order().command());
+        let pending = PendingRequest { request, permit, command };
+        let at_once = match class {
+            RequestClass::Immediate => Some(pending),
+            RequestClass::Control | RequestClass::Command => self.take_command(pending),
+            RequestClass::Query => self.take_query(pending),
         };
-        if at_once {
-            // Boxed: a connection that is silent holds no room for what a request needs.
-            return Box::pin(self.handle(request, permit)).await;
-        }
-        let mut queue = self.queue();
-        queue.waiting.push_back((request, permit));
-        if !std::mem::replace(&mut queue.busy, true) {
-            tokio::spawn(Turns(Arc::clone(self)).handle_all());
+        if let Some(pending) = at_once {
+            // Boxed, so that an idle connection does not hold its memory.
+            Box::pin(self.handle(pending)).await;
         }
     }
 
-    fn queue(&self) -> MutexGuard<'_, RequestQueue> {
-        self.waiting().lock().unwrap_or_else(PoisonError::into_inner)
+    /// Queues a command or control, or returns it if it can be handled inline.
+    fn take_command(self: &Arc<Self>, pending: PendingRequest) -> Option<PendingRequest> {
+        let session = session_of(&pending.request.ask).cloned();
+        let mut queues = self.order().lock();
+        if !queues.commands.contains_key(&session) && self.is_quick(&pending.request.ask) {
+            return Some(pending);
+        }
+        if queues.add_command(pending) {
+            tokio::spawn(CommandTask { desk: Arc::clone(self), session, ended: false }.handle_all());
+        }
+        None
+    }
+
+    /// Queues a query, or returns it if it can be handled inline.
+    fn take_query(self: &Arc<Self>, pending: PendingRequest) -> Option<PendingRequest> {
+        let mut queues = self.order().lock();
+        if queues.is_free_for_query()
+            && self.is_quick(&pending.request.ask)
+            && let Ok(answer) = Arc::clone(&self.order().answers).try_acquire_owned()
+        {
+            return Some(PendingRequest { permit: pending.permit.with_answer(answer), ..pending });
+        }
+        if queues.add_query(pending) {
+            tokio::spawn(QueryTask { desk: Arc::clone(self), ended: false }.handle_all());
+        }
+        None
+    }
+
+    /// Returns whether a request is answered or passed to its session without blocking.
+    fn is_quick(&self, ask: &Ask) -> bool {
+        match ask {
+            Ask::Session { ask: SessionAsk::Messages { .. }, .. } => false,
+            Ask::Session { id, .. } => self.server().hub().is_loaded(id),
+            Ask::Hello { .. }
+            | Ask::Ping
+            | Ask::Metrics { sandbox: false }
+            | Ask::Speak(_)
+            | Ask::CheckJournal { .. }
+            | Ask::Reload
+            | Ask::Drain { .. } => true,
+            Ask::StartSession(_)
+            | Ask::ListSessions(_)
+            | Ask::ListApprovals { .. }
+            | Ask::ListGrants
+            | Ask::RevokeGrant { .. }
+            | Ask::ListProviders
+            | Ask::Metrics { sandbox: true } => false,
+        }
     }
 }
 
-/// The task that handles requests in order, as long as there are any.
-struct Turns(Arc<Desk>);
+/// The task that handles the commands of one session, until the queue is empty.
+struct CommandTask {
+    desk: Arc<Desk>,
+    session: Option<SessionId>,
+    /// Whether its queue is removed; a new queue of the session has a task of its own.
+    ended: bool,
+}
 
-impl Turns {
-    async fn handle_all(self) {
+impl CommandTask {
+    async fn handle_all(mut self) {
         loop {
-            let next = self.0.queue().next();
-            let Some((request, permit)) = next else { return };
-            self.0.handle(request, permit).await;
+            let next = self.desk.order().lock().next_command(&self.session);
+            let Some(pending) = next else { break };
+            self.desk.handle(pending).await;
         }
+        self.ended = true;
     }
 }
 
-impl Drop for Turns {
-    /// Whoever waits behind a request that panics is answered.
+impl Drop for CommandTask {
+    /// Answers the requests behind one that panics.
     fn drop(&mut self) {
-        let mut queue = self.0.queue();
-        let left = std::mem::take(&mut queue.waiting);
-        (queue.busy, queue.current) = (false, None);
-        drop(queue);
-        for (request, permit) in left {
-            self.0.interrupt(request, permit);
+        if self.ended {
+            return;
         }
+        let left = self.desk.order().lock().commands.remove(&self.session);
+        left.into_iter().flatten().for_each(|pending| self.desk.interrupt(pending));
+    }
+}
+
+/// The task that handles queries, until the queue is empty.
+struct QueryTask {
+    desk: Arc<Desk>,
+    /// Whether its queue is removed; a new queue has a task of its own.
+    ended: bool,
+}
+
+impl QueryTask {
+    async fn handle_all(mut self) {
+        let order = Arc::clone(self.desk.order());
+        loop {
+            // Created before the queue is read, so that no later notification is missed.
+            let answered = order.answered.notified();
+            let next = order.lock().next_query();
+            match next {
+                NextQuery::Handle(pending) => {
+                    // While the peer reads no responses, no more queries are handled.
+                    let Ok(answer) = Arc::clone(&order.answers).acquire_owned().await else { return };
+                    let permit = pending.permit.with_answer(answer);
+                    self.desk.handle(PendingRequest { permit, ..pending }).await;
+                }
+                NextQuery::Wait => answered.await,
+                NextQuery::End => break,
+            }
+        }
+        self.ended = true;
+    }
+}
+
+impl Drop for QueryTask {
+    /// Answers the requests behind one that panics.
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        let left = self.desk.order().lock().queries.take();
+        left.into_iter().flatten().for_each(|(_, pending)| self.desk.interrupt(pending));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::Semaphore;
-
     use super::*;
     use crate::protocol::push::decode::{self, DecodeLimits};
 
     #[test]
-    fn control_overtakes_queries_and_no_command_for_its_session() {
-        let mut queue = RequestQueue::default();
-        let (one, other) = (SessionId::from("s1"), SessionId::from("s2"));
-        add(&mut queue, "get_session_messages", r#"{"sessionId":"s1"}"#);
-        add(&mut queue, "list_sessions", "{}");
-        assert!(!queue.holds_command_for(&one));
-        add(&mut queue, "send_user_message", r#"{"sessionId":"s1","text":"go"}"#);
-        assert!(queue.holds_command_for(&one));
-        assert!(!queue.holds_command_for(&other));
-        // Also while it is at work.
-        assert!(queue.next().is_some() && queue.next().is_some() && queue.next().is_some());
-        assert!(queue.holds_command_for(&one));
-        assert!(queue.next().is_none());
-        assert!(!queue.holds_command_for(&one) && !queue.busy);
+    fn commands_of_one_session_wait_for_each_other_and_for_no_query() {
+        let order = Arc::new(RequestOrder::new(1));
+        let mut queues = order.lock();
+        assert!(queues.add_query(pending("get_session_messages", r#"{"sessionId":"s1"}"#)));
+        assert!(queues.add_command(pending("attach_session", r#"{"sessionId":"s1"}"#)));
+        assert!(!queues.add_command(pending("cancel_run", r#"{"sessionId":"s1"}"#)));
+        assert!(queues.add_command(pending("cancel_run", r#"{"sessionId":"s2"}"#)));
+        let (one, other) = (Some(SessionId::from("s1")), Some(SessionId::from("s2")));
+        for kind in ["attach_session", "cancel_run"] {
+            assert_eq!(queues.next_command(&one).map(|next| next.request.kind_name).as_deref(), Some(kind));
+        }
+        assert!(queues.next_command(&other).is_some());
+        assert!(queues.next_command(&one).is_none() && queues.next_command(&other).is_none());
+        assert!(queues.commands.is_empty());
     }
 
-    fn add(queue: &mut RequestQueue, kind: &str, payload: &str) {
+    #[test]
+    fn a_query_waits_until_earlier_commands_are_answered() {
+        let order = Arc::new(RequestOrder::new(1));
+        let (first, second) = (order.command(), order.command());
+        assert!(order.lock().add_query(pending("list_sessions", "{}")));
+        let third = order.command();
+        assert!(!order.lock().add_query(pending("list_sessions", "{}")));
+        drop(second);
+        assert!(matches!(order.lock().next_query(), NextQuery::Wait));
+        drop(first);
+        assert!(matches!(order.lock().next_query(), NextQuery::Handle(_)));
+        assert!(matches!(order.lock().next_query(), NextQuery::Wait));
+        drop(third);
+        assert!(matches!(order.lock().next_query(), NextQuery::Handle(_)));
+        assert!(matches!(order.lock().next_query(), NextQuery::End));
+        assert!(order.lock().is_free_for_query());
+    }
+
+    fn pending(kind: &str, payload: &str) -> PendingRequest {
         let line = format!(
             r#"{{"v":"push.runtime.v1","kind":"request","requestId":"r","type":"{kind}","payload":{payload}}}"#
         );
         let Ok(request) = decode::decode(line.as_bytes(), &DecodeLimits::default()) else { panic!("{line}") };
         let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-        queue.waiting.push_back((request, permit));
+        PendingRequest { request, permit: RequestPermit::new(permit), command: None }
     }
 }

@@ -1,4 +1,4 @@
-//! Requests of one connection: what overtakes what, and what counts as a repetition.
+//! Requests of one connection: their order, and what counts as a repetition.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::storage_tests::reaches;
-use super::test_daemon::{Client, FILE_SLOTS, TestDaemon};
+use super::test_daemon::{Client, FILE_SLOTS, TestDaemon, TestDisk};
+use crate::config::limits::Limits;
 use crate::kernel::command::Phase;
 
 #[tokio::test]
@@ -19,7 +20,7 @@ async fn a_cancel_overtakes_a_query_that_waits() {
     client.prompt(&session, "wait, then speak").await;
     neighbour.prompt(&other, "ask, then speak").await;
     neighbour.until("approval_required").await;
-    // A session answers what it is asked for when what it decided before is on disk.
+    // A session replies to a request after its earlier decisions are on disk.
     disk.hold();
     neighbour.send("rename_session", json!({"sessionId": other, "name": "busy"})).await;
     disk.is_held().await;
@@ -32,6 +33,107 @@ async fn a_cancel_overtakes_a_query_that_waits() {
     assert!(types.contains(&&json!("list_approvals")) && types.contains(&&json!("cancel_run")), "{types:?}");
     assert_eq!((&first["ok"], &second["ok"]), (&json!(true), &json!(true)));
     daemon.close().await;
+}
+
+#[tokio::test]
+async fn neither_a_command_nor_the_cancel_behind_it_waits_for_a_query() {
+    let (daemon, disk) = TestDaemon::on_test_disk();
+    let (mut client, session, other) = client_with_held_query(&daemon, &disk).await;
+    client.send("get_session_messages", json!({"sessionId": other})).await;
+    client.send("attach_session", json!({"sessionId": session, "lastSeenSeq": 0})).await;
+    client.send("steer", json!({"sessionId": session, "text": "more"})).await;
+    client.send("rename_session", json!({"sessionId": session, "name": "busy"})).await;
+    client.send("cancel_run", json!({"sessionId": session})).await;
+    reaches(&daemon, &session, Phase::Cancelled).await;
+    disk.recover();
+    let mut answered = Vec::new();
+    for _ in 0..6 {
+        let answer = client.answer().await;
+        assert_eq!(answer["ok"], true, "{answer}");
+        answered.push(answer["type"].as_str().unwrap().to_owned());
+    }
+    answered.retain(|kind| ["attach_session", "rename_session"].contains(&kind.as_str()));
+    assert_eq!(answered, ["attach_session", "rename_session"]);
+    daemon.close().await;
+}
+
+#[tokio::test]
+async fn a_cancel_is_read_behind_more_queries_than_may_be_unanswered() {
+    let (daemon, disk) = TestDaemon::on_test_disk_with(Limits { requests: 2, ..Limits::default() });
+    let (mut client, session, _) = client_with_held_query(&daemon, &disk).await;
+    // With the waiting query these are three more than the eight that may be unanswered.
+    for _ in 0..10 {
+        client.send("list_sessions", json!({})).await;
+    }
+    client.send("cancel_run", json!({"sessionId": session})).await;
+    reaches(&daemon, &session, Phase::Cancelled).await;
+    disk.recover();
+    assert_eq!(outcomes(&mut client, 12).await, (9, 3));
+    daemon.close().await;
+}
+
+#[tokio::test]
+async fn a_cancel_is_read_behind_more_commands_than_may_be_unanswered() {
+    let (daemon, disk) = TestDaemon::on_test_disk_with(Limits { requests: 2, ..Limits::default() });
+    let mut client = daemon.client().await;
+    let session = client.start().await;
+    client.prompt(&session, "wait, then speak").await;
+    disk.hold();
+    for _ in 0..5 {
+        client.send("rename_session", json!({"sessionId": session, "name": "busy"})).await;
+    }
+    client.send("cancel_run", json!({"sessionId": session})).await;
+    reaches(&daemon, &session, Phase::Cancelled).await;
+    disk.recover();
+    assert_eq!(outcomes(&mut client, 6).await, (3, 3));
+    daemon.close().await;
+}
+
+#[tokio::test]
+async fn a_query_reads_what_earlier_commands_of_its_connection_changed() {
+    let (daemon, disk) = TestDaemon::on_test_disk();
+    let mut client = daemon.client().await;
+    let session = client.start().await;
+    disk.hold();
+    client.send("rename_session", json!({"sessionId": session, "name": "changed"})).await;
+    client.send("list_sessions", json!({})).await;
+    disk.is_held().await;
+    disk.recover();
+    let (renamed, listed) = (client.answer().await, client.answer().await);
+    assert_eq!((&renamed["type"], &renamed["ok"]), (&json!("rename_session"), &json!(true)));
+    assert_eq!(listed["payload"]["sessions"][0]["name"], "changed", "{listed}");
+    daemon.close().await;
+}
+
+/// Returns a client with a query that waits for a held sync, the session of its run, and the session that holds the
+/// sync.
+async fn client_with_held_query(daemon: &TestDaemon, disk: &TestDisk) -> (Client, String, String) {
+    let (mut client, mut neighbour) = (daemon.client().await, daemon.client().await);
+    let (session, other) = (client.start().await, neighbour.start().await);
+    client.prompt(&session, "wait, then speak").await;
+    neighbour.prompt(&other, "ask, then speak").await;
+    neighbour.until("approval_required").await;
+    disk.hold();
+    neighbour.send("rename_session", json!({"sessionId": other, "name": "busy"})).await;
+    disk.is_held().await;
+    client.send("list_approvals", json!({})).await;
+    (client, session, other)
+}
+
+/// Reads responses; returns how many succeed, and how many are refused because too many requests are unanswered.
+async fn outcomes(client: &mut Client, answers: usize) -> (usize, usize) {
+    let (mut granted, mut refused) = (0, 0);
+    for _ in 0..answers {
+        let answer = client.answer().await;
+        if answer["ok"] == true {
+            granted += 1;
+        } else {
+            assert_eq!(answer["error"]["code"], "INVALID_REQUEST", "{answer}");
+            assert_eq!(answer["error"]["retryable"], true, "{answer}");
+            refused += 1;
+        }
+    }
+    (granted, refused)
 }
 
 #[tokio::test]
@@ -65,7 +167,7 @@ async fn what_commands_see_of_the_home_is_looked_at_on_the_threads_for_files() {
         begins.await.unwrap();
         held.push(release);
     }
-    // With every thread taken nothing is looked at, however long that is.
+    // While all threads are taken, nothing is inspected.
     assert!(timeout(Duration::from_millis(300), server.walls()).await.is_err());
     drop(held);
     assert!(server.walls().await.is_ok());

@@ -1,15 +1,15 @@
-//! The desk of one connection: what each request asks for is done here, or handed to its session.
+//! The request handler of one connection: it answers requests itself or passes them to their session.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
+use tokio::sync::OwnedMutexGuard;
 
 use super::fingerprints;
 use super::lane::{Asked, LaneHandle, LaneOver, Respond, Told, Trouble};
 use super::mint;
-use super::outbox::{Out, Outbox};
+use super::outbox::{Out, Outbox, RequestPermit};
 use super::reading;
-use super::request_order::RequestQueue;
+use super::request_order::{CommandGuard, PendingRequest, RequestOrder, excess};
 use super::server::Server;
 use super::subscriptions::Subscriptions;
 use super::tending::{self, Deletion};
@@ -21,28 +21,30 @@ use crate::protocol::push::decode::{Ask, Environment, Request, SessionAsk, Start
 use crate::protocol::push::encode::{self, Metrics, Payload};
 use crate::protocol::push::error::{self, Code, ErrorBody};
 
-/// The source of everybody who comes through the local socket, as verdicts name it.
+/// The source name of clients at the local socket, as decisions show it.
 const SOURCE: &str = "cli";
 
-/// Where the requests of one connection are handled.
+/// Handles the requests of one connection.
 pub(super) struct Desk {
     server: Arc<Server>,
     outbox: Arc<Outbox>,
     caller: Caller,
-    /// The sessions that may feed this connection.
+    /// The sessions that this connection may be subscribed to.
     joined: Arc<Mutex<Subscriptions>>,
-    /// The requests that wait for their turn.
-    waiting: Mutex<RequestQueue>,
+    /// The queues of requests that are not handled yet.
+    order: Arc<RequestOrder>,
 }
 
-/// A request on its way to an answer; one that is dropped on its way is answered, too.
+/// The obligation to answer a request: if it is dropped unanswered it answers `Interrupted`.
 pub(super) struct Ticketed {
     request: String,
     kind: String,
     session: Option<SessionId>,
-    /// What the request took; none when it is answered.
-    permit: Option<OwnedSemaphorePermit>,
+    /// The permit of the request; `None` once it is answered.
+    permit: Option<RequestPermit>,
     outbox: Arc<Outbox>,
+    /// Blocks later queries until it is dropped, after the response is queued.
+    _command: Option<CommandGuard>,
 }
 
 impl Drop for Ticketed {
@@ -80,9 +82,10 @@ impl Ticketed {
 
 impl Desk {
     pub(super) fn new(server: Arc<Server>, outbox: Arc<Outbox>) -> Self {
-        // Whoever reaches the local socket is its owner.
+        // Clients at the local socket are its owner.
         let caller = Caller { id: outbox.id(), source: SOURCE.to_owned(), rights: Rights::ALL };
-        Self { server, outbox, caller, joined: Arc::default(), waiting: Mutex::default() }
+        let order = Arc::new(RequestOrder::new(server.hub().world().limits.requests));
+        Self { server, outbox, caller, joined: Arc::default(), order }
     }
 
     pub(super) const fn outbox(&self) -> &Arc<Outbox> {
@@ -93,36 +96,41 @@ impl Desk {
         &self.server
     }
 
-    pub(super) const fn waiting(&self) -> &Mutex<RequestQueue> {
-        &self.waiting
+    pub(super) const fn order(&self) -> &Arc<RequestOrder> {
+        &self.order
     }
 
-    /// Answers a request that is not handled any more.
-    pub(super) fn interrupt(&self, request: Request, permit: OwnedSemaphorePermit) {
-        // Dropped, it is answered.
-        drop(self.ticketed(request.request_id, request.kind_name, request.session, permit));
+    /// Answers a request that will not be handled.
+    pub(super) fn interrupt(&self, pending: PendingRequest) {
+        // Dropping the guard answers the request.
+        drop(self.ticketed(pending));
     }
 
-    fn ticketed(
-        &self,
-        request: Option<String>,
-        kind: String,
-        session: Option<SessionId>,
-        permit: OwnedSemaphorePermit,
-    ) -> Ticketed {
-        let request = request.unwrap_or_else(mint::request);
-        Ticketed { request, kind, session, permit: Some(permit), outbox: Arc::clone(&self.outbox) }
+    /// Refuses a request because too many of the connection are unanswered.
+    pub(super) fn refuse_excess(&self, request: Request, permit: RequestPermit) {
+        let limit = self.server.hub().world().limits.requests;
+        let (ticketed, _) = self.ticketed(PendingRequest { request, permit, command: None });
+        ticketed.refuse(&excess(limit));
     }
 
-    /// Answers a request, or sees to it that its session does.
-    pub(super) async fn handle(&self, request: Request, permit: OwnedSemaphorePermit) {
-        let Request { request_id, kind_name, session, ask } = request;
-        let ticketed = self.ticketed(request_id, kind_name, session, permit);
+    fn ticketed(&self, pending: PendingRequest) -> (Ticketed, Ask) {
+        let PendingRequest { request: Request { request_id, kind_name, session, ask }, permit, command } =
+            pending;
+        let request = request_id.unwrap_or_else(mint::request);
+        let (permit, outbox) = (Some(permit), Arc::clone(&self.outbox));
+        (Ticketed { request, kind: kind_name, session, permit, outbox, _command: command }, ask)
+    }
+
+    /// Answers a request, or passes it to its session.
+    pub(super) async fn handle(&self, pending: PendingRequest) {
+        let (ticketed, ask) = self.ticketed(pending);
         match ask {
             Ask::Hello { .. } => ticketed.ok(&encode::hello(env!("CARGO_PKG_VERSION"))),
             Ask::Ping => ticketed.ok(&encode::pong(self.server.hub().world().clock.now())),
             Ask::StartSession(start) => self.start(*start, ticketed).await,
-            Ask::ListSessions(query) => ticketed.answer(reading::sessions(&self.server, query).await),
+            Ask::ListSessions(query) => {
+                ticketed.answer(reading::sessions(&self.server, &self.caller, &self.outbox, query).await);
+            }
             Ask::ListApprovals { session } => {
                 ticketed.answer(reading::approvals(&self.server, &self.caller, &self.outbox, session).await);
             }
@@ -138,7 +146,7 @@ impl Desk {
                 ticketed.answer(walls.map(|walls| encode::metrics(&metrics(walls))));
             }
             Ask::Reload => self.reload(ticketed),
-            // That is for the connection itself to do, which never hands it on.
+            // The connection handles this request itself and never passes it on.
             Ask::Speak(_) => ticketed.refuse(&trouble(&Trouble::Interrupted)),
             Ask::CheckJournal { full } => self.check_journal(full, ticketed),
             Ask::Drain { grace_ms } => {
@@ -207,13 +215,13 @@ impl Desk {
         self.ask(Ok(lane), command, environment, context, ticketed).await;
     }
 
-    /// Deletes a session; what the connection asks for meanwhile does not wait for the last byte.
+    /// Deletes a session in a task of its own, so that later requests of the connection do not wait for it.
     fn delete(&self, id: SessionId, deletion: Deletion, ticketed: Ticketed) {
         let (server, by) = (Arc::clone(&self.server), self.caller.source.clone());
         tokio::spawn(async move { ticketed.answer(tending::delete(&server, &id, &by, deletion).await) });
     }
 
-    /// Captures the environment of the login shell anew; what the connection asks for meanwhile does not wait for the shell.
+    /// Captures the environment of the login shell again, in a task of its own.
     fn reload(&self, ticketed: Ticketed) {
         let server = Arc::clone(&self.server);
         tokio::spawn(async move {
@@ -222,7 +230,7 @@ impl Desk {
         });
     }
 
-    /// Looks over the journal, as long as somebody waits for the answer.
+    /// Checks the journal in a task of its own, until the connection closes.
     fn check_journal(&self, full: bool, ticketed: Ticketed) {
         let (server, outbox) = (Arc::clone(&self.server), Arc::clone(&self.outbox));
         tokio::spawn(async move {
@@ -230,7 +238,7 @@ impl Desk {
         });
     }
 
-    /// Hands a command to its session; one that was parked meanwhile is brought back.
+    /// Sends a command to its session; if the session was unloaded meanwhile it is loaded again.
     async fn ask(
         &self,
         lane: Result<LaneHandle, ErrorBody>,
@@ -281,7 +289,7 @@ impl Desk {
 }
 
 impl Drop for Desk {
-    /// Tells every session that feeds the connection that it is gone, also when a request of it has panicked.
+    /// Tells every subscribed session that the connection is closed, also after a request has panicked.
     fn drop(&mut self) {
         self.outbox.close();
         for session in self.joined().take() {
@@ -294,15 +302,15 @@ fn lock(joined: &Mutex<Subscriptions>) -> MutexGuard<'_, Subscriptions> {
     joined.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How often a command follows its session out of memory and back.
+/// How often a command follows a session that is unloaded while the command is on its way.
 const REVIVALS: usize = 8;
 
-/// What an answer needs besides what the session says.
+/// What a response needs besides the answer of the session.
 enum Context {
     Plain,
     Started {
         token: String,
-        /// Given back when the answer is out, and the session with it on disk.
+        /// Released when the response is queued, when the session is on disk.
         _turn: Option<OwnedMutexGuard<()>>,
     },
     Queued {
@@ -396,7 +404,7 @@ fn command(ask: SessionAsk) -> (Command, Option<Environment>, Context) {
         SessionAsk::Compact { instructions, environment } => {
             (Command::Compact { instructions }, environment, Context::Plain)
         }
-        // Messages are read from the journal, without the session, and what is deleted is not asked.
+        // Messages are read from the journal, and deletions are handled above.
         SessionAsk::Snapshot | SessionAsk::Messages { .. } | SessionAsk::Delete { .. } => {
             (Command::Describe, None, Context::Plain)
         }
@@ -417,7 +425,7 @@ fn prompt(asked: crate::protocol::push::decode::Prompt) -> (Prompt, Option<Envir
         time_limit: asked.time_limit,
         budget: asked.budget,
         rules: asked.rules,
-        // The lane knows the environment.
+        // The lane sets it.
         needs_environment: false,
         fingerprint,
     };
@@ -437,7 +445,7 @@ pub(super) fn trouble(trouble: &Trouble) -> ErrorBody {
     }
 }
 
-/// Returns what is wrong with the first rule that is none.
+/// Returns the error of the first invalid rule.
 fn wrong_rule(rules: &[String]) -> Option<RuleError> {
     rules.iter().filter(|rule| !is_approval_policy(rule)).find_map(|rule| rule.parse::<Rule>().err())
 }
@@ -445,6 +453,6 @@ fn wrong_rule(rules: &[String]) -> Option<RuleError> {
 pub(super) fn stopping() -> ErrorBody {
     ErrorBody::passing(
         Code::InternalError,
-        "the daemon is stopping and takes no new work; try again in a moment",
+        "the daemon is stopping and accepts no new work; try again in a moment",
     )
 }

@@ -1,4 +1,4 @@
-//! Sessions that are brought back from a journal in which something cannot be read, or not yet.
+//! Sessions that are restored from a journal in which something cannot be read, or not yet.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ async fn a_checkpoint_that_cannot_be_decoded_costs_nothing_while_the_history_is_
     client.get("attach_session", json!({"sessionId": session, "lastSeenSeq": 0})).await;
     client.until("run_complete").await;
     assert_eq!(client.run(&session, "speak").await["payload"]["outcome"], "success");
-    // The next checkpoint holds everything, too.
+    // The next checkpoint is complete, too.
     let daemon = daemon.restarted(async |_| ()).await;
     let mut client = daemon.client().await;
     let snapshot = client.get("get_session_snapshot", json!({"sessionId": session})).await;
@@ -67,13 +67,17 @@ async fn a_session_without_its_checkpoint_and_its_beginning_is_read_only_and_sta
 
     let daemon = daemon
         .restarted(async |journal| {
-            assert_eq!(stored_checkpoint(journal, &session).await.bytes, SPOILED, "it was overwritten");
+            assert_eq!(
+                stored_checkpoint(journal, &session).await.bytes,
+                SPOILED,
+                "the checkpoint was overwritten"
+            );
         })
         .await;
     let mut client = daemon.client().await;
     let listed = client.get("list_sessions", json!({})).await;
     assert_eq!(listed["sessions"][0]["name"], "kept", "{listed}");
-    // Its owner may delete it.
+    // Its owner can delete it.
     client.get("delete_session", json!({"sessionId": session})).await;
     daemon.close().await;
 }
@@ -131,7 +135,7 @@ async fn a_session_comes_back_with_the_batch_that_its_panicked_lane_left_behind(
     let (session, other) = (client.start().await, neighbour.start().await);
     let lane = waiting_lane(&daemon, &mut client, &session).await;
     let gate = client.until("approval_required").await.pop().unwrap();
-    // The journal is busy with another session when the rename is handed in, and the lane breaks before it is taken.
+    // The journal is busy with another session when the rename is submitted, and the lane panics before the commit.
     disk.hold();
     neighbour.send("rename_session", json!({"sessionId": other, "name": "busy"})).await;
     disk.is_held().await;
@@ -140,13 +144,13 @@ async fn a_session_comes_back_with_the_batch_that_its_panicked_lane_left_behind(
     settle().await;
     assert!(lane.ask(poison(&gate)).is_ok());
     settle().await;
-    assert!(!lane.is_open(), "the lane did not break");
+    assert!(!lane.is_open(), "the lane did not panic");
     let hub = Arc::clone(daemon.server.hub());
     let id = SessionId::from(session.clone());
     let loading = async move { hub.lane(&id).await.unwrap().unwrap() };
     tokio::pin!(loading);
     let early = timeout(Duration::from_millis(300), &mut loading).await;
-    assert!(early.is_err(), "the session was read before the journal had taken its last batch");
+    assert!(early.is_err(), "the session was read before its last batch was committed");
     disk.recover();
     timeout(PATIENCE, loading).await.unwrap();
     let snapshot = client.get("get_session_snapshot", json!({"sessionId": session})).await;
@@ -173,7 +177,7 @@ async fn what_a_lane_has_shown_before_it_panics_is_kept() {
     settle().await;
     listener.take();
     let shown = async {
-        // Whoever is woken by what is shown breaks the lane before it hands it to the journal.
+        // The subscriber is woken by the published events, and makes the lane panic before it submits them.
         listener.woken().await;
         listener.woken().await;
         assert!(lane.ask(poison(&gate)).is_ok());
@@ -186,7 +190,7 @@ async fn what_a_lane_has_shown_before_it_panics_is_kept() {
     assert!(timeout(PATIENCE, hub.lane(&id)).await.unwrap().unwrap().is_some());
     let page = hub.world().journal.page(id, Seq::ZERO, usize::MAX).await.unwrap();
     let history: Vec<u8> = page.blocks.iter().flat_map(|block| block.bytes.to_vec()).collect();
-    assert!(String::from_utf8(history).unwrap().contains("a word"), "what was shown is lost");
+    assert!(String::from_utf8(history).unwrap().contains("a word"), "published events are lost");
     daemon.close().await;
 }
 
@@ -200,7 +204,7 @@ async fn a_connection_that_ends_leaves_the_next_life_of_a_broken_session_too() {
     drop(client);
     let id = SessionId::from(session);
     let hub = daemon.server.hub();
-    // Whoever listens keeps a session from being removed by retention.
+    // A subscriber would keep retention from removing the session.
     let gone = async {
         loop {
             let Some(lane) = hub.lane(&id).await.unwrap() else { return };
@@ -210,10 +214,10 @@ async fn a_connection_that_ends_leaves_the_next_life_of_a_broken_session_too() {
             tokio::task::yield_now().await;
         }
     };
-    timeout(PATIENCE, gone).await.expect("somebody seems to listen still");
+    timeout(PATIENCE, gone).await.expect("the session still has a subscriber");
 }
 
-/// A daemon with a session that has a name and a run.
+/// Starts a daemon with a session that has a name and a run.
 async fn with_a_session() -> (TestDaemon, String) {
     let daemon = TestDaemon::new();
     let mut client = daemon.client().await;
@@ -237,13 +241,13 @@ async fn stored_checkpoint(journal: &Journal, session: &str) -> Checkpoint {
     stored.checkpoint.expect("a checkpoint")
 }
 
-/// Begins a run that waits for a form to be filled in, and returns its lane.
+/// Starts a run that waits for a form, and returns its lane.
 async fn waiting_lane(daemon: &TestDaemon, client: &mut Client, session: &str) -> LaneHandle {
     client.prompt(session, "form, then speak").await;
     daemon.server.hub().lane(&SessionId::from(session.to_owned())).await.unwrap().unwrap()
 }
 
-/// A vote that is answered at once, to somebody who panics.
+/// A vote whose reply is immediate and panics.
 fn poison(gate: &Value) -> Box<Asked> {
     let vote = Decide {
         gate: GateId::from(gate["payload"]["approvalId"].as_str().unwrap().to_owned()),
@@ -254,10 +258,7 @@ fn poison(gate: &Value) -> Box<Asked> {
         lasting: Lasting::Once,
         answer: Some(Json::new("\"no boolean\"")),
     };
-    asked(
-        Command::Decide(Box::new(vote)),
-        Respond::new(|_| panic!("whoever takes this answer breaks the lane")),
-    )
+    asked(Command::Decide(Box::new(vote)), Respond::new(|_| panic!("this reply callback panics")))
 }
 
 fn asked(command: Command, respond: Respond) -> Box<Asked> {
@@ -266,7 +267,7 @@ fn asked(command: Command, respond: Respond) -> Box<Asked> {
     Box::new(Asked { caller, command, if_version: None, respond, outbox, environment: None })
 }
 
-/// Lets every task that can run do so: there is one thread for all of them.
+/// Lets every ready task run: the runtime has one thread.
 async fn settle() {
     for _ in 0..100 {
         tokio::task::yield_now().await;

@@ -1,8 +1,8 @@
-//! Retention: sessions that nobody has touched for long, and what is more than the journal may hold, are removed.
+//! Retention: removes sessions that were idle for too long, and whatever exceeds the size limits of the journal.
 //!
-//! It looks once some time after the start, and then only when a run is over: nothing wakes an idle daemon. A session in
-//! which something runs or waits, or to which somebody listens, is never removed; of one that grows too large the oldest
-//! events are cut off, up to its checkpoint.
+//! The first pass runs some time after the start, later ones only when a run ends: an idle daemon is not woken. A
+//! session with a run, a pending decision or a subscriber is never removed. From a session that grows too large the
+//! oldest events are removed, up to its checkpoint.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -22,7 +22,7 @@ use crate::journal::{MergeError, ReadError};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::time::Now;
 
-/// Keeps the journal within its limits until the daemon closes.
+/// Keeps the journal within its limits until the daemon shuts down.
 pub(super) async fn run(hub: Arc<Hub>) {
     let Some(mut runs_over) = hub.world().runs_over.listen() else { return };
     let limits = hub.world().limits.retention;
@@ -48,9 +48,9 @@ pub(super) async fn run(hub: Arc<Hub>) {
 struct Keeper {
     hub: Arc<Hub>,
     limits: Retention,
-    /// How much the sessions hold that were weighed, so that a long history is not added up after every run.
+    /// The sizes of measured sessions, so that a long history is not summed up after every run.
     weights: BTreeMap<SessionId, u64>,
-    /// When the whole journal was looked over last.
+    /// The time of the last pass over the journal.
     looked: Option<Instant>,
 }
 
@@ -59,12 +59,12 @@ impl Keeper {
         if let Some(age) = self.limits.keep_for
             && let Err(error) = self.remove_older_than(age).await
         {
-            warn!(%error, "old sessions could not be removed");
+            warn!(%error, "cannot remove old sessions");
         }
         if let Some(most) = self.limits.keep_bytes
             && let Err(error) = self.remove_down_to(most).await
         {
-            warn!(%error, "the journal could not be made smaller");
+            warn!(%error, "cannot shrink the journal");
         }
         self.looked = Some(Instant::now());
     }
@@ -76,7 +76,7 @@ impl Keeper {
         loop {
             let oldest = self.hub.world().journal.idle(after, PAGE).await?;
             for (_, session) in oldest.iter().filter(|(at, _)| *at < before) {
-                if self.remove(session, "it was not touched for too long").await.is_break() {
+                if self.remove(session, "idle for longer than the limit").await.is_break() {
                     return Ok(());
                 }
             }
@@ -94,11 +94,11 @@ impl Keeper {
         while used > most {
             let oldest = journal.idle(after, PAGE).await?;
             let Some(last) = oldest.last().cloned() else {
-                warn!(used, most, "the journal is too large, and nothing in it can be removed");
+                warn!(used, most, "the journal exceeds its limit, and no session in it can be removed");
                 return Ok(());
             };
             for (_, session) in &oldest {
-                if self.remove(session, "the journal was too large").await.is_break() {
+                if self.remove(session, "the journal exceeded its size limit").await.is_break() {
                     return Ok(());
                 }
                 used = journal.used().await?;
@@ -111,22 +111,22 @@ impl Keeper {
         Ok(())
     }
 
-    /// Removes a session unless something goes on in it; breaks off when nothing can be removed at present.
+    /// Removes a session unless it is active; breaks if the journal cannot remove anything at present.
     async fn remove(&self, session: &SessionId, reason: &'static str) -> ControlFlow<()> {
         match self.hub.delete(session, Departure::Retention).await {
             Ok(bytes) => info!(%session, bytes, reason, "session removed"),
-            Err(DeleteError::Active | DeleteError::NotFound) => debug!(%session, "a session stays"),
+            Err(DeleteError::Active | DeleteError::NotFound) => debug!(%session, "session retained"),
             Err(DeleteError::Closing) => return ControlFlow::Break(()),
-            Err(error @ DeleteError::Read(_)) => warn!(%session, %error, "a session cannot be removed"),
+            Err(error @ DeleteError::Read(_)) => warn!(%session, %error, "cannot remove session"),
             Err(error @ DeleteError::Journal(_)) => {
-                warn!(%session, %error, "a session cannot be removed");
+                warn!(%session, %error, "cannot remove session");
                 return ControlFlow::Break(());
             }
         }
         ControlFlow::Continue(())
     }
 
-    /// Cuts the oldest events off a session whose run is over, if it has grown too large.
+    /// Removes the oldest events of a session whose run has ended, if the session exceeds its limit.
     async fn trim(&mut self, over: RunOver) {
         let Some(most) = self.limits.session_bytes else { return };
         let RunOver { session, grown } = over;
@@ -147,37 +147,39 @@ impl Keeper {
             }
             Ok(Some(weight)) => self.cut(session, weight.surplus, weight.bytes).await,
             Ok(None) => {}
-            Err(error) => warn!(%session, %error, "a session cannot be weighed"),
+            Err(error) => warn!(%session, %error, "cannot measure session"),
         }
     }
 
     async fn cut(&self, session: SessionId, up_to: Seq, bytes: u64) {
         let world = self.hub.world();
-        // Without a checkpoint that can be read, the history is all that there is of the session.
+        // Without a readable checkpoint the history is the only copy of the session's state.
         match world.journal.checkpoint_stands(session.clone(), checkpoint::is_readable).await {
             Ok(true) => {}
-            Ok(false) => return warn!(%session, "a session is not cut: its checkpoint cannot be read"),
-            Err(error) => return warn!(%session, %error, "a session cannot be cut"),
+            Ok(false) => return warn!(%session, "oldest events retained: the checkpoint cannot be read"),
+            Err(error) => return warn!(%session, %error, "cannot remove oldest events"),
         }
         let Ok(cut) = world.journal.cut(session.clone(), up_to, world.clock.now()).await else { return };
         match cut {
-            Ok(Seq::ZERO) => debug!(%session, bytes, "nothing can be cut before the next checkpoint"),
+            Ok(Seq::ZERO) => debug!(%session, bytes, "no event can be removed before the next checkpoint"),
             Ok(floor) => {
-                info!(%session, bytes, %floor, reason = "the session was too large", "oldest events removed");
+                info!(%session, bytes, %floor, reason = "the session exceeded its size limit", "oldest events removed");
                 self.hub.forget(&session, floor).await;
             }
             Err(MergeError::Damaged { .. }) => match world.journal.mend(session.clone()).await {
-                Ok(_) => debug!(%session, "a session is cut after its next run: it was damaged"),
-                Err(error) => warn!(%session, %error, "a damaged session cannot be cut"),
+                Ok(_) => {
+                    debug!(%session, "session repaired; its oldest events are removed after its next run")
+                }
+                Err(error) => warn!(%session, %error, "cannot repair session to remove its oldest events"),
             },
-            Err(error @ MergeError::Commit(_)) => warn!(%session, %error, "a session cannot be cut"),
+            Err(error @ MergeError::Commit(_)) => warn!(%session, %error, "cannot remove oldest events"),
         }
     }
 }
 
-/// When the journal is looked over for the first time, at the latest: not while everybody waits for the start.
+/// The latest time of the first pass, long enough not to slow the start down.
 const FIRST: Duration = Duration::from_secs(60);
-/// How many old sessions are asked for at once.
+/// The number of idle sessions that one read returns.
 const PAGE: u32 = 64;
-/// How many sessions are remembered with their weight.
+/// The maximum number of cached session sizes.
 const WEIGHED: usize = 1_024;

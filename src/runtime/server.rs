@@ -1,4 +1,4 @@
-//! What all connections share: the sessions, the way to start one, the figures, and the wish to stop.
+//! The state that all connections share: the hub, session start, metrics, and the request to stop.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -43,18 +43,18 @@ pub struct Server {
     connections: AtomicU64,
     left: Notify,
     guesses: Guesses<SessionId>,
-    /// The numbers that were given to connections.
+    /// The last number given to a connection.
     participants: AtomicU64,
-    /// Where Pi is spoken.
+    /// The address of the Pi endpoint.
     pi: OnceLock<SocketAddr>,
-    /// What connections that speak Pi share, once there was one.
+    /// The state that Pi connections share; the first one creates it.
     bureau: OnceCell<Arc<Bureau>>,
-    /// Starts under a key happen one after the other, so that a key starts one session.
+    /// Serializes starts under a key, so that a key starts one session.
     starting: Arc<Mutex<()>>,
     stopping: watch::Sender<Option<Duration>>,
 }
 
-/// A session that was just started, or found under its key.
+/// A session that was started, or found under its idempotency key.
 pub(super) struct Started {
     pub(super) id: SessionId,
     pub(super) lane: LaneHandle,
@@ -62,22 +62,22 @@ pub(super) struct Started {
     pub(super) repetition: Repetition,
     /// Held until the session is stored, so that the next start under its key finds it.
     pub(super) turn: Option<OwnedMutexGuard<()>>,
-    /// Who answers in it, and where its tools run.
+    /// The model and the sandbox of the session.
     pub(super) choice: Chosen,
 }
 
-/// What a session is opened with.
+/// The resolved settings of a new session.
 pub(super) struct Chosen {
     pub(super) who: Choice,
     pub(super) sandbox: SandboxChoice,
-    /// What holds its commands back.
+    /// The description of the confinement of its commands.
     pub(super) walls: Json,
-    /// Which directory it works in.
+    /// The identity of its workspace directory.
     pub(super) workspace: WorkspaceIdentity,
 }
 
 impl Chosen {
-    /// Returns what a session is opened with.
+    /// Returns the opening of the session.
     pub(super) fn opening(self, start: StartSession) -> Opening {
         Opening {
             mode: start.mode,
@@ -96,7 +96,7 @@ impl Chosen {
 }
 
 impl Server {
-    /// Makes the server of a hub.
+    /// Creates the server of a hub.
     pub fn new(hub: Arc<Hub>, socket: &Path) -> Arc<Self> {
         let limits = hub.world().limits;
         Arc::new(Self {
@@ -114,7 +114,7 @@ impl Server {
         })
     }
 
-    /// Returns the sessions.
+    /// Returns the hub.
     pub const fn hub(&self) -> &Arc<Hub> {
         &self.hub
     }
@@ -123,33 +123,33 @@ impl Server {
         &self.decode_limits
     }
 
-    /// Counts a connection until what is returned is dropped; also returns how many there are.
+    /// Counts a connection until the guard is dropped; also returns the number of connections.
     pub(super) fn count(self: &Arc<Self>) -> (Counted, u64) {
         let count = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
         (Counted(Arc::clone(self)), count)
     }
 
-    /// Numbers a connection.
+    /// Returns a new connection number.
     pub(super) fn participant(&self) -> ParticipantId {
         ParticipantId(self.participants.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Says where Pi is spoken, once.
+    /// Sets the address of the Pi endpoint, once.
     pub(super) fn speaks_pi_at(&self, address: SocketAddr) {
         let _ = self.pi.set(address);
     }
 
-    /// Tells whether Pi is spoken at a port.
+    /// Returns whether the Pi endpoint is open.
     pub(super) fn speaks_pi(&self) -> bool {
         self.pi.get().is_some()
     }
 
-    /// Returns what connections that speak Pi share; the first of them opens it.
+    /// Returns the state that Pi connections share; the first call creates it.
     pub(super) async fn bureau(self: &Arc<Self>) -> Result<&Arc<Bureau>, ReadError> {
         self.bureau.get_or_try_init(|| Bureau::open(Arc::clone(self))).await
     }
 
-    /// Waits until every connection has ended; they were let go before, and none has much time.
+    /// Waits until every connection has closed. The shutdown was signalled before, and each has a short deadline.
     pub(super) async fn all_left(&self) {
         let all = async {
             loop {
@@ -160,23 +160,23 @@ impl Server {
                 left.await;
             }
         };
-        // Each has its own time limit; this one is for a connection that broke without being counted out.
+        // Each connection has its own deadline; this one covers a connection whose guard was never dropped.
         let _ = timeout(2 * FAREWELL, all).await;
     }
 
-    /// Asks the daemon to stop when the running work is over, or after the grace.
+    /// Asks the daemon to stop when no run is active, or after the grace period.
     pub fn drain(&self, grace_ms: Option<u64>) {
         let grace = grace_ms.map_or(self.hub.world().limits.grace, Duration::from_millis);
         self.hub.drain();
         self.stopping.send_replace(Some(grace));
     }
 
-    /// Returns where it is said how long running work may go on, once somebody has asked the daemon to stop.
+    /// Returns the grace period of the latest stop request; `None` until one arrives.
     pub(super) fn stop_requests(&self) -> watch::Receiver<Option<Duration>> {
         self.stopping.subscribe()
     }
 
-    /// Returns the lane of a session, or the answer that there is none.
+    /// Returns the lane of a session, or the error that the session does not exist.
     pub(super) async fn lane(&self, id: &SessionId) -> Result<LaneHandle, ErrorBody> {
         match self.hub.lane(id).await {
             Ok(Some(lane)) => Ok(lane),
@@ -185,13 +185,11 @@ impl Server {
         }
     }
 
-    /// Refuses a token that is not the session's, and every token while too many wrong ones were tried.
+    /// Refuses a token that is not the session's, and every token while the session is throttled.
     pub(super) fn check_token(&self, lane: &LaneHandle, token: &str) -> Result<(), ErrorBody> {
         if let Err(pause) = self.guesses.take(lane.id(), self.hub.world().clock.uptime()) {
-            let message = format!(
-                "too many wrong attach tokens were tried; none is looked at for {} s",
-                pause.as_millis().div_ceil(1000)
-            );
+            let message =
+                format!("too many wrong attach tokens; try again in {} s", pause.as_millis().div_ceil(1000));
             return Err(ErrorBody::passing(Code::AttachForbidden, message));
         }
         if !token::matches(token, &lane.token_hash()) {
@@ -202,11 +200,11 @@ impl Server {
         Ok(())
     }
 
-    /// Starts a session, or finds the one that was started under the same key.
+    /// Starts a session, or returns the one that was started under the same key.
     pub(super) async fn start_session(&self, start: &StartSession) -> Result<Started, ErrorBody> {
         let choice = self.check(start).await?;
         let token = mint::token()
-            .map_err(|error| ErrorBody::passing(Code::InternalError, format!("no random bits: {error}")))?;
+            .map_err(|error| ErrorBody::passing(Code::InternalError, format!("no random bytes: {error}")))?;
         let Some(key) = &start.idempotency_key else { return Ok(self.create(token, None, choice)) };
         let turn = Arc::clone(&self.starting).lock_owned().await;
         let known = self.hub.world().journal.started_by_key(key.as_str()).await;
@@ -217,7 +215,7 @@ impl Server {
                 Ok(Started { id, lane, token, repetition: Repetition::Again, turn: None, choice })
             }
             Some(_) => {
-                let message = "idempotencyKey: was used to start another session";
+                let message = "idempotencyKey: already used to start a different session";
                 Err(ErrorBody::lasting(Code::InvalidRequest, message))
             }
             None => {
@@ -228,19 +226,19 @@ impl Server {
         }
     }
 
-    /// Begins a session under a name that its client chose; nobody attaches to it with a token.
+    /// Creates a session under an id that its client chose. No token attaches to it.
     ///
-    /// The caller has made sure that there is no such session, and opens it with what is returned.
+    /// The caller has checked that the session does not exist, and opens it with the result.
     pub(super) async fn begin(&self, id: &SessionId, start: StartSession) -> Result<Opening, ErrorBody> {
         let opening = self.opening(start).await?;
         let token = mint::token()
-            .map_err(|error| ErrorBody::passing(Code::InternalError, format!("no random bits: {error}")))?;
+            .map_err(|error| ErrorBody::passing(Code::InternalError, format!("no random bytes: {error}")))?;
         let opened_at = self.hub.world().clock.now();
         self.hub.create(id, Create { token_hash: token::hash(&token), start_key: None, opened_at });
         Ok(opening)
     }
 
-    /// Returns what a session is opened with, unless none can be opened.
+    /// Returns the opening of a new session, or why no session can be opened.
     pub(super) async fn opening(&self, start: StartSession) -> Result<Opening, ErrorBody> {
         if self.hub.is_draining() {
             return Err(requests::stopping());
@@ -251,13 +249,13 @@ impl Server {
         Ok(self.check(&start).await?.opening(start))
     }
 
-    /// Returns why nothing new can be kept, if that is so.
+    /// Returns why nothing new can be stored; `None` if storage works.
     pub(super) fn unable_to_keep(&self) -> Option<Trouble> {
         let journal = &self.hub.world().journal;
         if journal.has_failed() { Some(Trouble::Failed) } else { journal.is_full().then_some(Trouble::Full) }
     }
 
-    /// Returns who can answer.
+    /// Lists the providers.
     pub(super) async fn provider_rows(&self) -> Result<Vec<ProviderRow>, ErrorBody> {
         let world = self.hub.world();
         let settings = world.house.settings().map_err(|error| misconfigured(&error))?;
@@ -276,7 +274,7 @@ impl Server {
         Ok(rows)
     }
 
-    /// Returns the figures of the daemon.
+    /// Returns the metrics of the daemon.
     pub(super) fn metrics(&self) -> Metrics {
         let world = self.hub.world();
         let (stats, lanes) = (world.journal.stats(), self.hub.lanes());
@@ -301,7 +299,7 @@ impl Server {
         }
     }
 
-    /// Says what holds a model's commands back where nothing else is asked for.
+    /// Describes the confinement of a model's commands under the default configuration.
     pub(super) async fn walls(&self) -> Result<Json, ErrorBody> {
         let world = self.hub.world();
         let settings = world.house.settings().map_err(|error| misconfigured(&error))?;
@@ -309,21 +307,21 @@ impl Server {
         let described = walls::described(Some(provider.name()), &provider.layers().await);
         let terms = world.sandboxes.confinement_of_nobody(&settings);
         let access = world.files.run(move || HomeAccess::of(&terms)).await.map_err(|why| {
-            let message = format!("what commands see of the home cannot be told: {why}");
+            let message = format!("cannot inspect the access of commands to the home directory: {why}");
             ErrorBody::passing(Code::SandboxUnavailable, message)
         })?;
         Ok(walls::with_home_access(&described, &access))
     }
 
-    /// Has no token attach to a session any more that did so far.
+    /// Revokes the attach token of a session.
     pub(super) async fn void_token(&self, id: &SessionId) -> Result<(), ErrorBody> {
         let token = mint::token()
-            .map_err(|error| ErrorBody::passing(Code::InternalError, format!("no random bits: {error}")))?;
+            .map_err(|error| ErrorBody::passing(Code::InternalError, format!("no random bytes: {error}")))?;
         let lane = self.lane(id).await?;
         self.replace_token(&lane, &token).await
     }
 
-    /// A token is not kept, so a repeated start gets a new one and the old one is void.
+    /// Stores a new token hash. Tokens are not stored, so a repeated start gets a new token and the old one is revoked.
     async fn replace_token(&self, lane: &LaneHandle, token: &str) -> Result<(), ErrorBody> {
         let hash = token::hash(token);
         let mut batch = Batch::new(lane.id().clone());
@@ -347,7 +345,7 @@ impl Server {
         Started { id, lane, token, repetition: Repetition::First, turn: None, choice }
     }
 
-    /// Returns who answers in a session that may be started, and where its tools run.
+    /// Resolves the model, the sandbox and the workspace of a session that may be started.
     async fn check(&self, start: &StartSession) -> Result<Chosen, ErrorBody> {
         let world = self.hub.world();
         let settings = world.house.settings().map_err(|error| misconfigured(&error))?;
@@ -357,7 +355,7 @@ impl Server {
         if !known.contains(&choice.provider.as_str()) {
             let (name, known) = (&choice.provider, known.join(", "));
             let message = format!("there is no provider {name:?}; known are {known}");
-            let detail = format!("another one is a section [providers.{name}] of config.toml, with its kind");
+            let detail = format!("add a section [providers.{name}] with its kind to config.toml");
             return Err(ErrorBody::lasting(Code::ProviderNotConfigured, message).with_detail(detail));
         }
         let rules =
@@ -372,14 +370,14 @@ impl Server {
         Ok(Chosen { who: choice, sandbox, walls, workspace })
     }
 
-    /// Finds out which directory a session is to work in.
+    /// Identifies the workspace directory of a session.
     async fn identify(&self, cwd: PathBuf) -> Result<WorkspaceIdentity, ErrorBody> {
         let (named, place) = (cwd.display().to_string(), cwd.clone());
         match self.hub.world().files.run_in(&place, move || workspace::identify(&cwd)).await {
             Ok(Ok(found)) => Ok(found),
             Ok(Err(error)) => Err(ErrorBody::lasting(Code::SandboxUnavailable, error.to_string())),
             Err(why) => {
-                let message = format!("the directory {named} cannot be looked at: {why}");
+                let message = format!("cannot inspect the directory {named}: {why}");
                 Err(ErrorBody::passing(Code::SandboxUnavailable, message))
             }
         }
@@ -399,10 +397,10 @@ fn circuit(report: CircuitReport) -> CircuitRow {
 
 fn misconfigured(error: &ConfigError) -> ErrorBody {
     let message = format!("the configuration cannot be used: {error}");
-    ErrorBody::lasting(Code::InvalidConfiguration, message).with_detail("`push config check` says more")
+    ErrorBody::lasting(Code::InvalidConfiguration, message).with_detail("run `push config check`")
 }
 
-/// A connection among those that are counted.
+/// Keeps a connection in the count until it is dropped.
 pub(super) struct Counted(Arc<Server>);
 
 impl Drop for Counted {

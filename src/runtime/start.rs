@@ -1,4 +1,4 @@
-//! The way into a daemon from a `main`: surroundings are read here, and nowhere below.
+//! The entry point of the daemon for `main`. The process environment is read here, and nowhere below.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,40 +14,40 @@ use crate::observe;
 use crate::sandbox::confine::toolchain;
 use crate::transport::local::BindError;
 
-/// Why a daemon did not start, or ended badly.
+/// Why a daemon did not start or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// It is not clear where everything is.
+    /// The paths cannot be determined.
     #[error(transparent)]
     Paths(#[from] PathsError),
-    /// A limit is not one.
+    /// A limit is invalid.
     #[error(transparent)]
     Limit(#[from] LimitError),
-    /// The configuration has a mistake, and the daemon was told to open a port by it.
+    /// The configuration is invalid, and the daemon was asked to open the port that it sets.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A port is not one.
+    /// A port is invalid.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// The log cannot be written.
+    /// The log file cannot be written.
     #[error("cannot write the log")]
     Log(#[source] io::Error),
-    /// The system gives no threads.
+    /// The async runtime cannot be started.
     #[error("cannot start the runtime")]
     Runtime(#[source] io::Error),
-    /// It ran, and failed.
+    /// The daemon failed after its start.
     #[error(transparent)]
     Run(#[from] RunError),
 }
 
 impl StartError {
-    /// Tells whether another daemon holds the place.
+    /// Returns whether another daemon uses the socket or the state directory.
     pub const fn is_in_use(&self) -> bool {
         matches!(self, Self::Run(RunError::Bind(BindError::InUse { .. }) | RunError::StateInUse { .. }))
     }
 }
 
-/// Runs a daemon as the environment says, until it is asked to stop; `ready` is called when clients can connect.
+/// Runs a daemon until it is asked to stop; `ready` is called when clients can connect.
 pub fn start(pi: Asked, ready: impl FnOnce() + Send) -> Result<(), StartError> {
     os::share_memory();
     let variable = |name: &str| std::env::var_os(name);
@@ -69,36 +69,36 @@ pub fn start(pi: Asked, ready: impl FnOnce() + Send) -> Result<(), StartError> {
     if let Err(error) = &ended {
         tracing::error!(error = %error, "daemon failed");
     }
-    // Everything that matters has ended; what a stuck file system holds up is not waited for.
+    // Everything that must finish has finished. Blocking tasks on a stuck file system are not awaited.
     runtime.shutdown_background();
     Ok(ended?)
 }
 
-/// Reads what the configuration says of Pi.
+/// Reads the Pi settings from the configuration.
 ///
-/// A mistake in the file keeps nobody from the daemon, which tells everybody of it; but a port is not opened by half of what
-/// its owner wrote.
+/// An invalid configuration does not prevent the start: clients get the error. But a requested port is not opened with
+/// settings that are only partly valid.
 fn endpoint(config: &Path, asked: Asked) -> Result<PiSettings, StartError> {
     match (file::read(config), asked) {
         (Ok(file), _) => Ok(file.settings.pi),
         (Err(error), Asked::Nothing) => {
-            tracing::warn!(error = %error, "the configuration cannot be used; Pi is not spoken");
+            tracing::warn!(error = %error, "the configuration is invalid; the Pi endpoint stays closed");
             Ok(PiSettings::default())
         }
         (Err(error), Asked::Somewhere | Asked::At(_)) => Err(error.into()),
     }
 }
 
-/// The homes of the owner: the one that the environment names, and the one that the system knows.
+/// Returns the owner's home directories: the one in the environment, and the one in the user database.
 ///
-/// They differ under `sudo` and where somebody has set `HOME`; credentials may be in either.
+/// They differ under `sudo` and where `HOME` is overridden. Either may hold credentials.
 fn homes(variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let mut homes: Vec<PathBuf> = user_home(variable).into_iter().chain(os::home_of_user()).collect();
     homes.dedup();
     homes
 }
 
-/// A local daemon serves one person: a few threads are plenty, and each costs memory.
+/// Returns the number of worker threads: a daemon for one user needs few, and each costs memory.
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).clamp(1, 4)
 }

@@ -1,9 +1,9 @@
-//! A sync that fails while more is decided: everybody who waits hears how it ended.
+//! A sync that fails while further events are decided: every client learns how its run ended.
 
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::test_daemon::{PATIENCE, TestDaemon};
+use super::test_daemon::{Client, PATIENCE, TestDaemon};
 use crate::config::limits::Limits;
 use crate::kernel::command::Phase;
 use crate::kernel::id::SessionId;
@@ -18,12 +18,69 @@ async fn a_run_that_ends_while_its_cancel_is_synced_in_vain_is_reported_as_compl
     disk.hold();
     client.send("cancel_run", json!({"sessionId": session})).await;
     disk.is_held().await;
-    // The run has ended in memory, behind a batch whose sync is still to fail.
+    // The run has ended in memory, behind a batch whose sync is about to fail.
     reaches(&daemon, &session, Phase::Cancelled).await;
     disk.fail();
     assert_eq!(client.answer().await["error"]["code"], "STORAGE_FAILED");
     let events = client.until("run_complete").await;
     assert_eq!(events.last().unwrap()["payload"]["outcome"], "cancelled");
+}
+
+#[tokio::test]
+async fn a_pi_abort_stops_a_run_and_a_dismissal_settles_a_question_while_a_sync_is_held() {
+    let (daemon, disk) = TestDaemon::on_test_disk();
+    let mut client = daemon.client().await;
+    client.get("speak", json!({"protocol": "pi", "cwd": "/"})).await;
+    for (session, message) in [("running", "wait, then speak"), ("asking", "ask, then speak")] {
+        pi_command(&mut client, json!({"id": session, "type": "create_session", "sessionId": session})).await;
+        let prompt = json!({"id": message, "type": "prompt", "sessionId": session, "message": message});
+        pi_command(&mut client, prompt).await;
+    }
+    let request = loop {
+        let line = client.line().await;
+        if line["event"]["type"] == "extension_ui_request" {
+            break line["event"]["requestId"].clone();
+        }
+    };
+    let mut neighbour = daemon.client().await;
+    let other = neighbour.start().await;
+    disk.hold();
+    neighbour.send("rename_session", json!({"sessionId": other, "name": "busy"})).await;
+    disk.is_held().await;
+    let dismissal = json!({"id": "dismiss", "type": "extension_ui_response", "sessionId": "asking",
+        "requestId": request, "response": {"method": "cancelled"}});
+    client.send_line(&json!({"id": "abort", "type": "abort", "sessionId": "running"})).await;
+    client.send_line(&dismissal).await;
+    reaches(&daemon, "running", Phase::Cancelled).await;
+    // The run continues without the step as soon as the denial is kept.
+    let asking = daemon.server.hub().lane(&SessionId::from("asking")).await.unwrap().unwrap();
+    let settled = async {
+        while asking.phase() == Phase::Waiting {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, settled).await.unwrap();
+    disk.recover();
+    let (first, second) = (pi_response(&mut client).await, pi_response(&mut client).await);
+    assert!([first, second].iter().all(|response| response["success"] == true));
+    daemon.close().await;
+}
+
+/// Sends a command of the Pi protocol, which must succeed.
+async fn pi_command(client: &mut Client, command: Value) {
+    client.send_line(&command).await;
+    let response = pi_response(client).await;
+    assert_eq!((&response["id"], &response["success"]), (&command["id"], &json!(true)), "{response}");
+}
+
+/// Returns the next response of the Pi protocol.
+async fn pi_response(client: &mut Client) -> Value {
+    loop {
+        let line = client.line().await;
+        if line["type"] == "response" {
+            return line;
+        }
+    }
 }
 
 #[tokio::test]
@@ -73,7 +130,7 @@ async fn run_complete_arrives_whichever_sync_fails_also_one_that_reserves_sequen
         let session = client.start().await;
         client.prompt(&session, "wait, then speak").await;
         daemon.provider.asked(1).await;
-        // Each name is one event: the cancel has every place in a block of reserved numbers once.
+        // Each rename is one event: the loop places the cancel at every position of a reserved block.
         let mut events = client.until("user_message").await;
         while events.last().unwrap()["seq"].as_u64().unwrap() < last {
             client.get("rename_session", json!({"sessionId": session, "name": "numbered"})).await;
@@ -88,11 +145,14 @@ async fn run_complete_arrives_whichever_sync_fails_also_one_that_reserves_sequen
         events.extend(ended);
         assert_rising(&events);
         let on_disk = if last < BLOCK * 3 / 4 { BLOCK } else { 2 * BLOCK };
-        assert!(events.last().unwrap()["seq"].as_u64() <= Some(on_disk), "a number that may be issued again");
+        assert!(
+            events.last().unwrap()["seq"].as_u64() <= Some(on_disk),
+            "a sequence number that may be issued again"
+        );
     }
 }
 
-/// Waits until a session has decided that it is in `phase`, whether or not that is kept.
+/// Waits until a session has decided to enter `phase`, committed or not.
 pub(super) async fn reaches(daemon: &TestDaemon, session: &str, phase: Phase) {
     let hub = daemon.server.hub();
     let lane = hub.lane(&SessionId::from(session.to_owned())).await.unwrap().unwrap();

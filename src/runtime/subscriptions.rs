@@ -1,7 +1,7 @@
-//! The sessions that may feed a connection, so that each hears when the connection is gone.
+//! The sessions that a connection may be subscribed to, so that each is told when the connection closes.
 //!
-//! The table holds what the connection listens to and little more: what it detaches from is removed, and sessions that
-//! have left memory are dropped before the table doubles.
+//! The table stays close to the number of active subscriptions: a detach removes its entry, and entries of unloaded
+//! sessions are pruned before the table doubles.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::kernel::id::SessionId;
 /// The subscriptions of one connection.
 #[derive(Debug)]
 pub(super) struct Subscriptions {
-    /// Each with the number of the request that made it last.
+    /// The generation of the latest subscription, by session.
     sessions: BTreeMap<SessionId, u64>,
     requests: u64,
-    /// How many there may be before those that are over are dropped.
+    /// The size at which entries of unloaded sessions are pruned.
     limit: usize,
 }
 
@@ -24,7 +24,7 @@ impl Default for Subscriptions {
 }
 
 impl Subscriptions {
-    /// Notes that a session may feed the connection from now on; `is_live` tells which sessions are in memory.
+    /// Records a subscription to a session; `is_live` tells which sessions are loaded.
     pub(super) fn add(&mut self, session: &SessionId, is_live: impl Fn(&SessionId) -> bool) {
         if self.sessions.len() >= self.limit {
             self.sessions.retain(|session, _| is_live(session));
@@ -34,25 +34,25 @@ impl Subscriptions {
         self.sessions.insert(session.clone(), self.requests);
     }
 
-    /// Returns what stands for the subscription as it is now, for [`Subscriptions::remove`].
+    /// Returns the generation of the current subscription, for [`Subscriptions::remove`].
     pub(super) fn current(&self, session: &SessionId) -> Option<u64> {
         self.sessions.get(session).copied()
     }
 
-    /// Removes a subscription, unless it was made anew since.
+    /// Removes a subscription, unless it was renewed since generation `as_of`.
     pub(super) fn remove(&mut self, session: &SessionId, as_of: Option<u64>) {
         if self.current(session) == as_of {
             self.sessions.remove(session);
         }
     }
 
-    /// Takes all sessions out.
+    /// Removes and returns all sessions.
     pub(super) fn take(&mut self) -> impl Iterator<Item = SessionId> + use<> {
         std::mem::take(&mut self.sessions).into_keys()
     }
 }
 
-/// How many subscriptions are never looked through.
+/// The table size below which nothing is pruned.
 const LEAST: usize = 32;
 
 #[cfg(test)]
@@ -64,7 +64,7 @@ mod tests {
         let mut subscriptions = Subscriptions::default();
         let name = |number: usize| SessionId::from(format!("s{number}"));
         for number in 0..10_000 {
-            // The newest ten are in memory.
+            // The newest ten sessions are loaded.
             subscriptions
                 .add(&name(number), |session| (number - 10..number).any(|live| name(live) == *session));
             assert!(subscriptions.sessions.len() <= LEAST, "{number}");

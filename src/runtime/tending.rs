@@ -1,6 +1,6 @@
-//! Requests of whoever looks after the journal: deleting a session, and looking whether everything is there.
+//! Maintenance requests: deleting a session and checking the journal.
 //!
-//! Nobody waits for them but who asked: they read in slices, and hold no session up.
+//! They read in slices and delay no session; only the requester waits for them.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ use crate::kernel::time::Now;
 use crate::protocol::push::encode::{self, JournalCheck, LossRow, Payload, ProblemRow, Proof};
 use crate::protocol::push::error::{Code, ErrorBody};
 
-/// How a session is deleted.
+/// The options of a deletion.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deletion {
-    /// Whether it is only to be said what would be removed.
+    /// Whether only to report what the deletion would remove.
     pub(super) dry_run: bool,
-    /// Whether Pi session files that were imported are removed too.
+    /// Whether to remove imported Pi session files too.
     pub(super) with_pi_files: bool,
 }
 
-/// Deletes a session with the Pi session files that were created for it, or says what that would remove.
+/// Deletes a session and the Pi session files that were created for it; a dry run only reports what it would remove.
 pub(super) async fn delete(
     server: &Server,
     id: &SessionId,
@@ -35,7 +35,7 @@ pub(super) async fn delete(
     deletion: Deletion,
 ) -> Result<Payload, ErrorBody> {
     let hub = server.hub();
-    // Asked first: nobody knows it when the session is gone.
+    // Read before the deletion, which removes it.
     let opened_at = opened_at(&hub.world().journal, id).await;
     if deletion.dry_run {
         let bytes = hub.weigh(id).await.map_err(|error| refusal(id, &error))?;
@@ -49,7 +49,7 @@ pub(super) async fn delete(
     Ok(encode::deleted(true, bytes, &files))
 }
 
-/// Returns when a session began, if it is there.
+/// Returns when a session was opened; `None` if it does not exist.
 async fn opened_at(journal: &Journal, id: &SessionId) -> Option<Now> {
     journal.meta(id.clone()).await.ok().flatten().map(|meta| meta.opened_at)
 }
@@ -72,7 +72,7 @@ fn refusal(id: &SessionId, error: &DeleteError) -> ErrorBody {
     }
 }
 
-/// Says how the journal is; in full, every event of it is proven first, as long as `is_wanted` holds.
+/// Reports the state of the journal. A full check first verifies every event, while `is_wanted` returns true.
 pub(super) async fn check(
     server: &Arc<Server>,
     full: bool,
@@ -116,7 +116,7 @@ async fn describe(journal: &Journal) -> Result<JournalCheck, ReadError> {
     })
 }
 
-/// Looks at every event of every session; what is missing is mended and said.
+/// Verifies every event of every session; repairs and reports what is missing.
 async fn prove(journal: &Journal, is_wanted: impl Fn() -> bool) -> Result<Proof, ReadError> {
     let before = journal.survey().await?.newest_loss;
     let mut proof = Proof::default();
@@ -136,7 +136,7 @@ async fn prove(journal: &Journal, is_wanted: impl Fn() -> bool) -> Result<Proof,
             proof.sessions += 1;
             match prove_session(journal, &session).await {
                 Ok(bytes) => proof.bytes = proof.bytes.saturating_add(bytes),
-                // It was deleted meanwhile.
+                // The session was deleted meanwhile.
                 Err(Unproven::Read(ReadError::NoSuchSession { .. })) => {}
                 Err(error) => note(&mut proof, session, &error.to_string()),
             }
@@ -146,16 +146,18 @@ async fn prove(journal: &Journal, is_wanted: impl Fn() -> bool) -> Result<Proof,
     Ok(proof)
 }
 
-/// Why the whole of a session could not be proven.
+/// Why a session could not be verified completely.
 #[derive(Debug, thiserror::Error)]
 enum Unproven {
     #[error(transparent)]
     Read(#[from] ReadError),
-    #[error("its checkpoint is damaged; what was removed from its history cannot be made up for")]
+    #[error(
+        "its checkpoint is damaged and cannot be rebuilt: retention has removed the start of its history"
+    )]
     Checkpoint,
 }
 
-/// Reads the history of a session page by page, which proves it, and returns how many bytes it has.
+/// Verifies the history of a session by reading it page by page; returns its size in bytes.
 async fn prove_session(journal: &Journal, session: &SessionId) -> Result<u64, Unproven> {
     let (mut seen, mut bytes) = (Seq::ZERO, 0_u64);
     let mut spent: Option<Lines> = None;
@@ -173,29 +175,30 @@ async fn prove_session(journal: &Journal, session: &SessionId) -> Result<u64, Un
     if stands { Ok(bytes) } else { Err(Unproven::Checkpoint) }
 }
 
-/// Brings back what was unfinished when the daemon last ended, and finds what it lost.
+/// Restores the runs that were unfinished when the daemon last stopped, and finds lost events.
 pub(super) async fn recover(hub: &Arc<Hub>) {
     if let Err(error) = hub.recover().await {
-        error!(%error, "cannot tell which runs are unfinished");
+        error!(%error, "cannot list unfinished runs");
     }
     find_shortened(&hub.world().journal).await;
 }
 
-/// After an end in disorder: finds the sessions that are shorter than they should be, before anybody opens them.
+/// After an unclean shutdown: repairs the sessions whose stored history is shorter than their mark, before clients
+/// open them.
 async fn find_shortened(journal: &Journal) {
     if journal.was_left_in_order() {
         return;
     }
     let found = match shortened(journal).await {
         Ok(found) => found,
-        Err(error) => return error!(%error, "cannot tell whether sessions are shorter than they should be"),
+        Err(error) => return error!(%error, "cannot compare sessions with their marks"),
     };
     for session in found {
         if let Err(error) = journal.mend(session.clone()).await {
-            error!(%session, %error, "a session is shorter than it should be, and could not be mended");
+            error!(%session, %error, "session is truncated and could not be repaired");
         }
     }
-    info!("every session was held against its mark");
+    info!("every session was compared with its mark");
 }
 
 async fn shortened(journal: &Journal) -> Result<Vec<SessionId>, ReadError> {
@@ -231,11 +234,11 @@ fn unreadable(error: ReadError) -> ErrorBody {
     ErrorBody::passing(Code::InternalError, format!("the journal cannot be read: {error}"))
 }
 
-/// How many losses, and how many problems, are listed.
+/// The maximum number of losses, and of problems, in a report.
 const LISTED: u32 = 100;
-/// How many sessions are passed in one read.
+/// The number of sessions that one read scans.
 const SLICE: u32 = 4_096;
-/// How much of a history is proven in one read.
+/// The number of bytes of history that one read verifies.
 const PAGE_BYTES: usize = 256 * 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A daemon without its process, for unit tests: the real socket, hub and journal, and a provider that does as a message says.
+//! A daemon without its process, for unit tests: the real socket, hub and journal, and a scripted provider.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -41,19 +41,19 @@ use crate::tools::EXEC;
 use crate::transport::line::{Line, Lines};
 use crate::transport::local::{self, Address, Directory, Listener};
 
-/// Says something at each turn, but for the first turn of a message that says otherwise.
+/// A provider whose first turn of a message does what the first word of the message says; other turns send a text.
 #[derive(Default)]
 pub(super) struct ScriptedProvider {
     turns: AtomicU32,
     turned: Notify,
-    /// The messages whose first turn is over.
+    /// The messages whose first turn has started.
     known: Mutex<BTreeSet<MessageId>>,
     released: Arc<Notify>,
     word: Arc<Notify>,
 }
 
 impl ScriptedProvider {
-    /// Waits until it has had so many turns.
+    /// Waits until the provider has had so many turns.
     pub(super) async fn asked(&self, turns: u32) {
         let enough = async {
             loop {
@@ -67,12 +67,12 @@ impl ScriptedProvider {
         timeout(PATIENCE, enough).await.unwrap();
     }
 
-    /// Has a turn that asks for a form say something meanwhile.
+    /// Makes a turn that waits for a form emit a warning.
     pub(super) fn say_word(&self) {
         self.word.notify_one();
     }
 
-    /// Lets a turn that is held go on.
+    /// Releases a held turn.
     pub(super) fn go_on(&self) {
         self.released.notify_one();
     }
@@ -123,7 +123,7 @@ impl Provider for ScriptedProvider {
     }
 }
 
-/// Everything of a daemon but its process.
+/// A daemon without its process.
 pub(super) struct TestDaemon {
     root: Arc<TempDir>,
     address: Address,
@@ -137,14 +137,14 @@ impl TestDaemon {
         Self::on(Arc::new(TempDir::new().unwrap()), Limits::default(), open)
     }
 
-    /// Starts with batches that are shown before they are committed.
+    /// Starts a daemon that publishes batches before they are committed.
     pub(super) fn showing_early() -> Self {
         let open =
             |directory: &Path| Journal::open_with_memory(directory, Some(directory), options()).unwrap();
         Self::on(Arc::new(TempDir::new().unwrap()), Limits::default(), open)
     }
 
-    /// Ends it, has `change` change what is stored, and starts it again.
+    /// Stops the daemon, has `change` change the journal, and starts it again.
     pub(super) async fn restarted(self, change: impl AsyncFnOnce(&Journal)) -> Self {
         let root = self.stopped(change).await;
         Self::on(root, Limits::default(), open)
@@ -159,7 +159,7 @@ impl TestDaemon {
         root
     }
 
-    /// Starts on a disk whose syncs a test can delay and make fail.
+    /// Starts a daemon on a disk whose syncs a test can delay and make fail.
     pub(super) fn on_test_disk() -> (Self, Arc<TestDisk>) {
         Self::on_test_disk_with(Limits::default())
     }
@@ -231,12 +231,12 @@ impl TestDaemon {
         world.parting.begin();
         world.journal.clone().close().await.unwrap();
         self.serving.abort();
-        // The place where it listened is free again when the task is gone.
+        // The socket is free when the task has ended.
         let _ = self.serving.await;
     }
 }
 
-/// How many threads for files a daemon has here.
+/// The number of file threads of a test daemon.
 pub(super) const FILE_SLOTS: usize = 4;
 
 fn options() -> Options {
@@ -247,7 +247,7 @@ fn open(directory: &Path) -> Journal {
     Journal::open(directory, options()).unwrap()
 }
 
-/// A disk whose syncs wait or fail when a test says so.
+/// A disk whose syncs wait or fail as a test demands.
 #[derive(Default)]
 pub(super) struct TestDisk {
     mode: Mutex<SyncMode>,
@@ -269,17 +269,17 @@ impl TestDisk {
         self.set(SyncMode::Wait);
     }
 
-    /// Lets every sync succeed, also one that waits.
+    /// Makes every sync succeed, including one that waits.
     pub(super) fn recover(&self) {
         self.set(SyncMode::Succeed);
     }
 
-    /// Makes every sync fail, also one that waits.
+    /// Makes every sync fail, including one that waits.
     pub(super) fn fail(&self) {
         self.set(SyncMode::Fail);
     }
 
-    /// Waits until a sync has begun to wait.
+    /// Waits until a sync waits.
     pub(super) async fn is_held(&self) {
         timeout(PATIENCE, self.entered.notified()).await.unwrap();
     }
@@ -323,7 +323,7 @@ impl Client {
         self.until("run_complete").await.pop().unwrap()
     }
 
-    /// Asks for something that must be granted.
+    /// Sends a request that must succeed, and returns its payload.
     pub(super) async fn get(&mut self, kind: &str, payload: Value) -> Value {
         self.send(kind, payload).await;
         let answer = self.answer().await;
@@ -331,14 +331,19 @@ impl Client {
         answer["payload"].clone()
     }
 
-    /// Sends a request and does not wait.
+    /// Sends a request without waiting for the response.
     pub(super) async fn send(&mut self, kind: &str, payload: Value) {
         let request = json!({"v": "push.runtime.v1", "kind": "request", "requestId": "r", "type": kind,
             "payload": payload});
-        self.to.write_all(format!("{request}\n").as_bytes()).await.unwrap();
+        self.send_line(&request).await;
     }
 
-    /// Returns the next answer.
+    /// Sends a line of whichever protocol the connection speaks.
+    pub(super) async fn send_line(&mut self, line: &Value) {
+        self.to.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+    }
+
+    /// Returns the next response.
     pub(super) async fn answer(&mut self) -> Value {
         loop {
             let line = self.line().await;
@@ -349,7 +354,7 @@ impl Client {
         }
     }
 
-    /// Returns all events up to the next one of a type, which is the last.
+    /// Returns all events up to and including the next one of a type.
     pub(super) async fn until(&mut self, kind: &str) -> Vec<Value> {
         let mut events = Vec::new();
         loop {

@@ -1,6 +1,6 @@
-//! What stands between a model's commands and the machine, as its owner has configured it.
+//! The sandbox policy of commands that models run, derived from the configuration.
 //!
-//! What holds the daemon's own secrets is hidden whatever is configured: the socket, the tokens, the database, the keys.
+//! The daemon's own secrets (socket, tokens, database, keys) are hidden under every configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -22,18 +22,18 @@ use crate::sandbox::{HomeAccess, Layers, Lineage, Local, SandboxProvider, Streng
 pub struct Sandboxes {
     local: Local,
     unconfined: Unconfined,
-    /// The owner's homes.
+    /// The owner's home directories.
     homes: Vec<PathBuf>,
-    /// Directories of toolchains that the daemon's own environment names, for whoever asks what a session would have.
+    /// Toolchain directories named by the daemon's own environment, for requests that describe a default session.
     toolchains: Vec<PathBuf>,
-    /// Where private copies of caches are kept.
+    /// The directory of the private cache copies.
     caches: PathBuf,
-    /// What no command of a model sees, nor could make.
+    /// Paths that no command of a model can see or create.
     own: Vec<PathBuf>,
 }
 
 impl Sandboxes {
-    /// Runs commands by `local`, and hides what is at `paths` and in `homes`.
+    /// Runs commands with `local`, and hides the daemon's files at `paths` and the credentials in `homes`.
     pub fn new(local: Local, paths: &Paths, homes: Vec<PathBuf>) -> Self {
         let local = local.with_scratch(scratch(paths));
         let mut own = vec![
@@ -44,7 +44,7 @@ impl Sandboxes {
             paths.config.clone(),
             paths.keys().join("keys.toml"),
         ];
-        // A directory that somebody chose may be a home, with much else in it.
+        // A directory that the user chose may be a home directory with unrelated files.
         if paths.keys().file_name().is_some_and(|name| name == "push") {
             own.push(paths.keys().to_owned());
         }
@@ -58,13 +58,13 @@ impl Sandboxes {
         }
     }
 
-    /// Notes which directories of toolchains a session has that is started like the daemon.
+    /// Sets the toolchain directories of a session that inherits the daemon's environment.
     #[must_use]
     pub fn with_toolchains(self, toolchains: Vec<PathBuf>) -> Self {
         Self { toolchains, ..self }
     }
 
-    /// Returns who runs the commands of models.
+    /// Returns the sandbox provider that runs the commands of models.
     pub fn provider(&self, choice: SandboxChoice) -> &dyn SandboxProvider {
         match choice {
             SandboxChoice::Local => &self.local,
@@ -72,23 +72,23 @@ impl Sandboxes {
         }
     }
 
-    /// Returns who runs the commands of users.
+    /// Returns the sandbox provider that runs the commands of users.
     pub const fn local(&self) -> &Local {
         &self.local
     }
 
-    /// Returns who descends from a model's commands.
+    /// Returns the registry of processes that descend from commands of models.
     pub const fn lineage(&self) -> &Lineage {
         self.local.lineage()
     }
 
-    /// Returns the directories beside a workspace that the commands of a model may write.
+    /// Returns the directories outside the workspace that commands of a model may write.
     pub fn writable(&self, settings: &Settings, home: Option<&Path>) -> Vec<PathBuf> {
         let home = home.or(self.homes.first().map(PathBuf::as_path)).unwrap_or(Path::new(""));
         settings.sandbox.writable.iter().map(|text| sandbox::path(text, home)).collect()
     }
 
-    /// Says what holds for a session that is started like the daemon; the workspace is one that opens nothing.
+    /// Returns the confinement of a session with the daemon's environment, in a workspace that grants no access.
     pub fn confinement_of_nobody(&self, settings: &Settings) -> Confinement {
         let workspace = self.caches.parent().unwrap_or(&self.caches);
         let mut confinement = self.confinement(settings, workspace, &|_| None);
@@ -96,15 +96,15 @@ impl Sandboxes {
         confinement
     }
 
-    /// Says what the commands of a model may reach in a workspace; `variable` looks into the session's environment.
+    /// Returns what the commands of a model may access in a workspace; `variable` looks up the session's environment.
     ///
-    /// A client sets that environment: what it names is opened only as far as a toolchain may need it.
+    /// A client sets that environment, so the paths it names are opened only as far as a toolchain needs them.
     pub fn confinement(&self, settings: &Settings, workspace: &Path, variable: Variable<'_>) -> Confinement {
         let chosen = &settings.sandbox;
         let told = variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let mut homes: Vec<PathBuf> = told.into_iter().chain(self.homes.iter().cloned()).collect();
         homes.dedup();
-        // Where nobody knows of any home, what begins there names nothing.
+        // Without a known home directory, paths that start with it match nothing.
         let home = homes.first().cloned().unwrap_or_default();
         let place = |text: &String| sandbox::path(text, &home);
         let hide: Vec<PathBuf> = chosen.hide.iter().map(place).collect();
@@ -141,7 +141,7 @@ impl Sandboxes {
 }
 
 impl Sandboxes {
-    /// Returns what is closed to the file tools of a model, wherever its workspace is: what is hidden from commands.
+    /// Returns the paths that are denied to file tools in every workspace: those that are hidden from commands.
     pub fn closed(&self, settings: &Settings, variable: Variable<'_>) -> ClosedPaths {
         let Confinement { mut hidden, hide, own, readable, homes, mut opened, caches, .. } =
             self.confinement(settings, Path::new(""), variable);
@@ -152,14 +152,14 @@ impl Sandboxes {
     }
 }
 
-/// Returns where the tools of a session run that was opened so.
+/// Returns the sandbox that a session was opened with.
 pub fn chosen(opening: Option<&Opening>) -> SandboxChoice {
     opening.and_then(|opening| SandboxChoice::parse(&opening.sandbox)).unwrap_or_default()
 }
 
-/// Returns where the tools of a new session run: where its user asks for, or else where the configuration says.
+/// Returns the sandbox of a new session: the requested one, else the configured one.
 ///
-/// A project that wants walls gets them, whoever asks for none.
+/// If the project requires a sandbox, a request for none is refused.
 pub fn asked_for(word: Option<&str>, rules: &Rules) -> Result<SandboxChoice, ErrorBody> {
     let Some(word) = word else { return Ok(rules.settings.sandbox.provider) };
     let unavailable = |message: String, detail: String| {
@@ -167,8 +167,7 @@ pub fn asked_for(word: Option<&str>, rules: &Rules) -> Result<SandboxChoice, Err
     };
     match SandboxChoice::parse(word) {
         Some(SandboxChoice::None) if rules.wants_walls => {
-            let message =
-                "the project asks for a sandbox, so that there is no session without one".to_owned();
+            let message = "the project requires a sandbox; a session without one cannot start".to_owned();
             unavailable(message, "sandbox.provider in its .push/config.toml".to_owned())
         }
         Some(choice) => Ok(choice),
@@ -179,7 +178,7 @@ pub fn asked_for(word: Option<&str>, rules: &Rules) -> Result<SandboxChoice, Err
     }
 }
 
-/// Says what holds the commands of a model back, for whoever opens a session.
+/// Describes the confinement of a model's commands as JSON.
 pub fn described(provider: Option<&str>, layers: &Layers) -> Json {
     let Layers { strength, names, why } = layers;
     let mut said = serde_json::json!({ "strength": strength.word(), "layers": names, "why": why });
@@ -189,7 +188,7 @@ pub fn described(provider: Option<&str>, layers: &Layers) -> Json {
     Json::new(said.to_string())
 }
 
-/// Adds what commands see of homes.
+/// Adds the parts of home directories that commands can access.
 pub fn with_home_access(described: &Json, access: &HomeAccess) -> Json {
     let list = |paths: &[PathBuf]| -> Vec<String> {
         paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
@@ -201,13 +200,13 @@ pub fn with_home_access(described: &Json, access: &HomeAccess) -> Json {
     Json::new(said.to_string())
 }
 
-/// The same for the steps of a playbook.
+/// Describes the missing confinement of playbook steps.
 pub fn of_playbooks() -> Json {
-    let why = Some("the steps of a playbook are its user's own words".to_owned());
+    let why = Some("the user wrote the steps of the playbook".to_owned());
     described(None, &Layers { strength: Strength::Missing, names: Vec::new(), why })
 }
 
-/// Where the temporary files of runs are.
+/// Returns the directory of the temporary files of runs.
 fn scratch(paths: &Paths) -> PathBuf {
     paths.home.join("tmp")
 }

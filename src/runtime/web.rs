@@ -1,10 +1,11 @@
-//! The port where programs come in by WebSocket: who they are, whether they need a token, how many there may be.
+//! The WebSocket port: identification of clients, token checks and connection limits.
 //!
-//! Every user of the machine reaches the port, and so does every command that a model runs with the network. The first are
-//! told apart by the system's table of connections, and need a token where they are not the owner; the second never come in.
+//! Every local user can reach the port, and so can every command that a model runs with network access. The system's
+//! connection table tells users apart: users other than the owner need a token. Commands of models are always
+//! refused.
 //!
-//! Who has a connection open is looked up when its handshake is whole, and not before: a process that has queued its handshake
-//! and ended is nobody whose descent could be told, and does not come in.
+//! The owner of a connection is looked up after its handshake request is complete. A process that queued its
+//! handshake and exited has no known ancestry, so its connection is refused.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -32,65 +33,65 @@ use crate::transport::web::{
 /// Why the port cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum WebError {
-    /// Anybody on the network could come in.
+    /// Clients on the network could connect without a token.
     #[error(
         "{0} can be reached from other machines, and there is no token: `push token new` makes one, or listen at 127.0.0.1"
     )]
     Unprotected(SocketAddr),
-    /// Nobody could come in.
-    #[error("everybody who connects at {0} needs a token, and there is none: `push token new` makes one")]
+    /// No client could connect.
+    #[error("every client at {0} needs a token, and there is none: `push token new` makes one")]
     NoToken(SocketAddr),
-    /// The tokens cannot be used.
+    /// The tokens cannot be read.
     #[error(transparent)]
     Tokens(#[from] TokensError),
-    /// Something else is there, or the address is none of this machine.
+    /// The port is in use, or the address is not one of this machine.
     #[error("cannot listen at {at} for Pi (`[pi] listen`, PI_SERVER_PORT or --pi sets another place)")]
     Bind {
-        /// Where.
+        /// The address.
         at: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// The port.
+/// The WebSocket server.
 #[derive(Debug)]
 pub(super) struct Web {
     listener: TcpListener,
     address: SocketAddr,
     door: Door,
-    /// Whether being the owner is not enough.
+    /// Whether the owner needs a token, too.
     everybody_needs_a_token: bool,
     tokens: Tokens,
     guesses: Guesses<Guesser>,
     limits: WelcomeLimits,
-    /// How many may be served.
+    /// The slots of open connections.
     seats: Arc<Semaphore>,
-    /// How many of the owner's may be on their way in.
+    /// The slots of handshakes of the owner.
     own: Arc<Semaphore>,
-    /// How many others may; they take nothing from the owner.
+    /// The slots of handshakes of other users, separate from the owner's.
     others: Arc<Semaphore>,
 }
 
-/// Who tries tokens.
+/// The key under which wrong tokens are counted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Guesser {
     User(u32),
     Machine(IpAddr),
 }
 
-/// Somebody on the way in.
+/// A connection whose handshake has not finished.
 struct Arrival {
     stream: TcpStream,
     from: SocketAddr,
     here: SocketAddr,
-    /// Whose it was when it was accepted, which decides nothing but how many there may be.
+    /// Its owner when it was accepted, which selects the handshake limit and nothing else.
     whose: Whose,
     permit: OwnedSemaphorePermit,
 }
 
 impl Web {
-    /// Opens the port; refuses where nobody could come in, or anybody.
+    /// Opens the port; refuses a configuration under which no client, or any client, could connect.
     pub(super) async fn open(settings: &PiSettings, state: &Path, limits: &Limits) -> Result<Self, WebError> {
         let tokens = Tokens::new(state);
         let (at, is_local) = (settings.listen, settings.listen.ip().to_canonical().is_loopback());
@@ -122,12 +123,12 @@ impl Web {
         })
     }
 
-    /// Returns where it listens.
+    /// Returns the listening address.
     pub(super) const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Takes connections until the daemon closes.
+    /// Accepts connections until the daemon shuts down.
     pub(super) async fn serve(self: Arc<Self>, server: Arc<Server>) {
         let world = Arc::clone(server.hub().world());
         loop {
@@ -139,14 +140,14 @@ impl Web {
                 Ok((stream, from)) => self.receive(&server, stream, from).await,
                 Err(error) => {
                     error!(%error, "cannot accept a connection for Pi");
-                    // The listener may stay readable, so that asking again at once would only spin.
+                    // The listener may stay readable, so that an immediate retry would spin.
                     tokio::time::sleep(BREATH).await;
                 }
             }
         }
     }
 
-    /// Finds out whose a connection is, and lets it try to come in.
+    /// Looks up the owner of a connection and starts its handshake.
     async fn receive(self: &Arc<Self>, server: &Arc<Server>, stream: TcpStream, from: SocketAddr) {
         let here = stream.local_addr().unwrap_or(self.address);
         let looked_up = tokio::task::spawn_blocking(move || Identity::of(from, here)).await;
@@ -156,7 +157,7 @@ impl Web {
             Whose::Foreign { .. } | Whose::Orphaned | Whose::Unknown => &self.others,
         };
         let Ok(permit) = Arc::clone(room).try_acquire_owned() else {
-            return warn!(%from, whose = ?identity.whose, "too many connections are on their way in");
+            return warn!(%from, whose = ?identity.whose, "too many handshakes in progress");
         };
         let (web, server) = (Arc::clone(self), Arc::clone(server));
         let arrival = Arrival { stream, from, here, whose: identity.whose, permit };
@@ -165,7 +166,7 @@ impl Web {
 
     async fn admit(&self, server: Arc<Server>, arrival: Arrival) {
         let Arrival { stream, from, here, whose, permit } = arrival;
-        // Small messages are not to wait for one another; where that cannot be had, they do.
+        // Disables Nagle's algorithm; a failure only costs latency.
         let _ = stream.set_nodelay(true);
         let entrance = Entrance { web: self, server: &server, from, here };
         match welcome(stream, &self.door, self.limits, &entrance).await {
@@ -178,15 +179,15 @@ impl Web {
                 pi::serve(Arc::clone(&server), peer, receiving, sending).await;
             }
             Err(Unwelcome::Refused(refusal)) => {
-                warn!(%from, ?whose, %refusal, "a request was refused");
+                warn!(%from, ?whose, %refusal, "handshake refused");
             }
             Err(problem @ (Unwelcome::Slow | Unwelcome::Broken(_))) => {
-                debug!(%from, %problem, "no handshake");
+                debug!(%from, %problem, "handshake not completed");
             }
         }
     }
 
-    /// Looks at a token, unless its bearer has tried too many wrong ones.
+    /// Checks a token, unless its source is throttled.
     fn check(&self, token: &str, identity: Identity, from: IpAddr, now: Duration) -> Result<(), Refusal> {
         let guesser = match identity.whose {
             Whose::Foreign { uid } => Guesser::User(uid),
@@ -202,14 +203,14 @@ impl Web {
             }
             Ok(false) => Err(Refusal::WrongToken),
             Err(error) => {
-                error!(%error, "tokens cannot be looked at");
+                error!(%error, "cannot read tokens");
                 Err(Refusal::TokensUnreadable)
             }
         }
     }
 }
 
-/// Somebody at the door.
+/// Authorizes one handshake.
 struct Entrance<'a> {
     web: &'a Web,
     server: &'a Server,
@@ -227,7 +228,7 @@ impl Entry for Entrance<'_> {
             let identity = Identity::of(from, here);
             find_holder(&lineage, identity).map(|holder| (identity, holder))
         });
-        // Whoever cannot be told from a command of a model counts as one.
+        // A client that cannot be distinguished from a command of a model counts as one.
         let (identity, holder) = looked_up.await.unwrap_or(Err(Refusal::OfATool))?;
         let everybody = self.web.everybody_needs_a_token;
         match (token, identity.whose, holder) {
@@ -242,17 +243,17 @@ impl Entry for Entrance<'_> {
     }
 }
 
-/// Whether the process that has a connection open can be seen.
+/// Whether the process that holds a connection is visible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holder {
     Seen,
     Unseen,
 }
 
-/// Looks for the processes that have a connection open at this moment, none of which may descend from a command of a model.
+/// Checks the processes that hold a connection at this moment; none may descend from a command of a model.
 ///
-/// One that cannot be seen, as it is on another machine, of another user or does not let itself be looked at, is not told from
-/// any process of the same user: none of those may then be a model's.
+/// A holder may be invisible: on another machine, of another user, or not inspectable. It could then be any process
+/// of the same user, so none of these may be a model's.
 fn find_holder(lineage: &Lineage, identity: Identity) -> Result<Holder, Refusal> {
     match identity.whose {
         Whose::Orphaned => return Err(Refusal::NoHolder),
@@ -268,14 +269,14 @@ fn find_holder(lineage: &Lineage, identity: Identity) -> Result<Holder, Refusal>
     if !holders.iter().all(|pid| origin(pid) == Origin::Elsewhere) {
         return Err(Refusal::OfATool);
     }
-    // One that has it before and after was the same all along, and not another under its id.
+    // A process that holds the connection before and after the check kept its id throughout.
     let is_held = holders.iter().any(|pid| identity.is_held_by(*pid));
     if is_held { Ok(Holder::Seen) } else { Err(Refusal::NoHolder) }
 }
 
-/// Looks at every process that may hold a connection without being seen to: each must be known to be no model's.
+/// Checks every process that may hold a connection invisibly: each must be known not to be a model's.
 ///
-/// One that ended before it could be looked at may have passed the connection on to another, so that all are looked at again.
+/// A process that exited before it was inspected may have passed the connection on, so all are inspected again.
 fn check_unseen<P: IntoIterator<Item = u32>>(
     possible: impl Fn() -> P,
     origin: impl Fn(u32) -> Origin,
@@ -297,10 +298,10 @@ fn check_unseen<P: IntoIterator<Item = u32>>(
     Err(Refusal::OfATool)
 }
 
-/// How often the processes that may hold a connection are looked at, while some of them end.
+/// How often the possible holders are inspected while some of them exit.
 const READINGS: usize = 16;
 
-/// Writes an address as a `Host` header does.
+/// Formats an address as in a `Host` header.
 fn host_of(ip: IpAddr) -> String {
     match ip {
         IpAddr::V4(four) => four.to_string(),
@@ -308,13 +309,13 @@ fn host_of(ip: IpAddr) -> String {
     }
 }
 
-/// How many of the owner's connections may be on their way in at once.
+/// The maximum number of concurrent handshakes of the owner.
 const ARRIVING: usize = 256;
 
-/// How many of others may.
+/// The maximum number of concurrent handshakes of other users.
 const OTHERS_ARRIVING: usize = 64;
 
-/// How long the daemon waits when it cannot take a connection.
+/// The delay before the next accept after a failed one.
 const BREATH: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
@@ -332,7 +333,7 @@ mod tests {
         assert_eq!(check(&[]), Ok(Holder::Unseen));
         assert_eq!(check(&[Origin::Elsewhere, Origin::Elsewhere]), Ok(Holder::Unseen));
         assert_eq!(check(&[Origin::Elsewhere, Origin::Tool]), Err(Refusal::OfATool));
-        // It lives and nobody can say whose it is.
+        // The process runs, and its origin is unknown.
         assert_eq!(check(&[Origin::Elsewhere, Origin::Unknown]), Err(Refusal::OfATool));
     }
 
@@ -343,14 +344,14 @@ mod tests {
             listings.set(listings.get() + 1);
             [listings.get()]
         };
-        // The first has ended, and what it has started is a model's.
+        // The first process has exited, and its child is a model's.
         let origin = |pid| if pid == 1 { Origin::Unknown } else { Origin::Tool };
         assert_eq!(check_unseen(listed, origin, |_| false), Err(Refusal::OfATool));
         assert_eq!(listings.get(), 2);
         listings.set(0);
         let origin = |pid| if pid == 1 { Origin::Unknown } else { Origin::Elsewhere };
         assert_eq!(check_unseen(listed, origin, |_| false), Ok(Holder::Unseen));
-        // One that ends and starts another for ever is never looked at.
+        // A process that keeps forking and exiting is never inspected.
         assert_eq!(check_unseen(listed, |_| Origin::Unknown, |_| false), Err(Refusal::OfATool));
     }
 }

@@ -1,4 +1,4 @@
-//! What the daemon asks of the operating system, on Windows.
+//! Operating system functions of the daemon, on Windows.
 
 use std::fs;
 use std::io;
@@ -8,40 +8,40 @@ use tokio::sync::mpsc;
 
 use super::life::{Descriptors, Signal};
 
-/// Returns how much memory the daemon holds; zero, as it is not looked up here.
+/// Returns zero: the resident memory is not read on Windows.
 pub(super) const fn resident_bytes() -> u64 {
     0
 }
 
-/// Names the time since the machine was started; zero, as the system does not say.
+/// Returns zero: Windows has no boot id.
 pub(super) const fn boot() -> u128 {
     0
 }
 
-/// Raises nothing: there is no such limit.
+/// Does nothing: Windows has no such limit.
 pub(super) const fn raise_descriptors() -> Option<Descriptors> {
     None
 }
 
-/// Changes nothing: there is one heap for all threads.
+/// Does nothing: all threads share one heap.
 pub(super) const fn share_memory() {}
 
-/// Returns nothing: the environment is all there is to ask.
+/// Returns `None`: the environment is the only source.
 pub(super) const fn home_of_user() -> Option<PathBuf> {
     None
 }
 
-/// Makes a directory; a profile's directories belong to its owner already.
+/// Creates a directory; directories of a profile belong to its owner already.
 pub(super) fn private_directory(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)
 }
 
-/// Opens a file, and makes it when it is not there.
+/// Opens a file, and creates it if it does not exist.
 pub(super) fn private_file(path: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().create(true).truncate(false).write(true).open(path)
 }
 
-/// Tells whether a file is its owner's alone; what lies in a profile is.
+/// Returns true: files in a profile are private to its owner.
 pub(super) const fn is_private(_about: &fs::Metadata) -> bool {
     true
 }
@@ -52,7 +52,7 @@ pub(super) const fn sync_directory(_path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Passes the signals that end a daemon on.
+/// Returns the signals that stop the daemon.
 pub(super) fn signals() -> io::Result<mpsc::Receiver<Signal>> {
     let (sender, receiver) = mpsc::channel(4);
     let mut pressed = tokio::signal::windows::ctrl_c()?;

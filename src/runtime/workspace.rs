@@ -1,8 +1,9 @@
-//! Which directory a session works in, and whether it still is that one.
+//! The identity of a session's workspace directory.
 //!
-//! A session keeps its workspace's path without links and what the file system calls it. Whoever else may write above it,
-//! another session for one, could put a link or another directory in its place; every use opens the kept path without following
-//! links and compares. Everything here blocks: callers keep it off their loop, with a deadline.
+//! A session stores the path of its workspace without symbolic links, and the device and inode of the directory.
+//! Others who can write above it, another session for instance, could replace it by a link or another directory.
+//! Every use therefore opens the stored path without following links and compares the identity. All functions block:
+//! callers run them outside the event loop, with a deadline.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -14,30 +15,30 @@ use crate::sandbox::ground::{FileId, Ground, GroundError, Reach};
 /// Why a workspace cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WorkspaceError {
-    /// There is no such directory.
+    /// The path is not a directory.
     #[error("{} is not a directory", .0.display())]
     NotADirectory(PathBuf),
-    /// Its path cannot be kept.
-    #[error("{} leads to a path that is not UTF-8, which a session cannot keep; use another directory", .0.display())]
+    /// The path is not UTF-8 and cannot be stored.
+    #[error("{} resolves to a path that is not UTF-8 and cannot be stored; use another directory", .0.display())]
     NotText(PathBuf),
-    /// Another one is in its place.
+    /// Another directory has taken its place.
     #[error(
         "the workspace {path} was replaced since the session started: it was {was} and is {is}; start a new session there"
     )]
     Replaced {
-        /// The path that was kept.
+        /// The stored path.
         path: String,
-        /// What the file system called it.
+        /// The stored identity.
         was: String,
-        /// What is there.
+        /// The identity of the current directory.
         is: String,
     },
-    /// The system refused.
+    /// The directory could not be opened.
     #[error(transparent)]
     Ground(#[from] GroundError),
 }
 
-/// Finds out which directory a path leads to.
+/// Returns the identity of the directory that a path resolves to.
 pub(super) fn identify(cwd: &Path) -> Result<WorkspaceIdentity, WorkspaceError> {
     let not_there = |_| WorkspaceError::NotADirectory(cwd.to_owned());
     let real = cwd.canonicalize().map_err(not_there)?;
@@ -53,10 +54,10 @@ pub(super) fn identify(cwd: &Path) -> Result<WorkspaceIdentity, WorkspaceError> 
     Ok(WorkspaceIdentity { path, file_id: ground.file_id()?.to_string(), boot: boot().to_owned() })
 }
 
-/// Opens the workspace of a session that works in `cwd`; what it is known by may have to be noted anew.
+/// Opens the workspace of a session in `cwd`; the second value is a new identity that the caller stores.
 ///
-/// That is so for a session that began before this was noted, and after a restart of the machine: some file systems then
-/// have other numbers for the same directory. Links are not followed in either case.
+/// There is a new identity for a session that has none yet, and after a reboot, because some file systems number
+/// their files anew then. Links are not followed in either case.
 pub(super) fn open(
     cwd: &Path,
     known: Option<&WorkspaceIdentity>,
@@ -89,7 +90,7 @@ pub(super) fn open(
     Ok((checked(ground, known)?.named(cwd), None))
 }
 
-/// Refuses a directory that is not the one that was kept.
+/// Returns the directory if its identity is the stored one.
 fn checked(ground: Ground, known: &WorkspaceIdentity) -> Result<Ground, WorkspaceError> {
     let is = ground.file_id()?;
     match known.file_id.parse::<FileId>() {
@@ -102,12 +103,13 @@ fn checked(ground: Ground, known: &WorkspaceIdentity) -> Result<Ground, Workspac
     }
 }
 
-/// Without a name for the start of the machine, the number of the file system may be another after one.
+/// Returns whether two identities are equal. Without a boot id the device number is ignored, as a reboot may change
+/// it.
 fn same(was: FileId, is: FileId) -> bool {
     was == is || (boot().is_empty() && was.inode == is.inode)
 }
 
-/// Names the start of the machine; empty where the system does not.
+/// Returns the id of the current boot; empty if the system has none.
 fn boot() -> &'static str {
     static BOOT: OnceLock<String> = OnceLock::new();
     BOOT.get_or_init(|| match os::boot() {
@@ -146,7 +148,7 @@ mod tests {
         fs::create_dir_all(at("a/work")).unwrap();
         let known = identify(&at("a/work")).unwrap();
         fs::rename(at("a/work"), at("a/old")).unwrap();
-        // Even one that leads to the very same directory.
+        // A link to the very same directory is refused, too.
         std::os::unix::fs::symlink("old", at("a/work")).unwrap();
         let said = open(&at("a/work"), Some(&known)).unwrap_err().to_string();
         assert!(said.contains("reached through a symbolic link"), "{said}");

@@ -1,4 +1,4 @@
-//! What every lane and connection of a daemon shares: handed in once, never reached for.
+//! The services that every lane and connection of a daemon shares: passed in once, never global.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,85 +20,85 @@ use crate::kernel::id::SessionId;
 use crate::protocol::push::decode::Environment;
 use crate::provider::Provider;
 
-/// The surroundings of a lane.
+/// The shared services of a daemon.
 pub struct World {
-    /// The bounds.
+    /// All limits.
     pub limits: Limits,
-    /// The time.
+    /// The clock.
     pub clock: Clock,
-    /// What is kept.
+    /// The journal.
     pub journal: Journal,
-    /// Who answers, by name.
+    /// The built-in providers, by name.
     pub providers: BTreeMap<&'static str, Arc<dyn Provider>>,
-    /// The models that can be asked.
+    /// The configured models.
     pub house: House,
-    /// Where files are looked at whose paths clients and repositories choose.
+    /// The threads that read files at paths which clients and repositories choose.
     pub files: FileTasks,
-    /// What may go ahead unasked, by repository.
+    /// The rules that users granted permanently, by repository.
     pub grants: Arc<Grants>,
-    /// The session files of the user.
+    /// The Pi session files of the user.
     pub session_files: SessionFiles,
-    /// What sessions know of their users' surroundings.
+    /// The environments of sessions, deduplicated.
     pub environments: Environments,
     /// The environment of sessions whose clients can send none.
     pub login: LoginEnvironment,
-    /// Where commands run, and behind which walls.
+    /// The sandboxes that run commands, and their confinement.
     pub sandboxes: Sandboxes,
-    /// Whether no new run begins.
+    /// Set when the daemon drains: no new run starts.
     pub draining: Closing,
-    /// Whether the daemon closes: lanes end, and nothing more is taken from connections.
+    /// Set when the daemon shuts down: lanes end, and connections accept no more requests.
     pub closing: Closing,
-    /// Whether connections are let go: after the sessions, so that everybody hears how their work ended.
+    /// Set when connections close, after the lanes have ended: clients receive the outcome of their runs first.
     pub parting: Closing,
-    /// Told whenever a session has stopped working, or waits.
+    /// Notified when a session enters a phase other than `Running`.
     pub settled: Notify,
-    /// Told whenever a run is over.
+    /// Receives the end of every run.
     pub runs_over: RunsOver,
-    /// Told whenever a session is about to be deleted, with everything that is known of it.
+    /// Receives the id of every session before it is deleted.
     pub deleted: broadcast::Sender<SessionId>,
-    /// Told whenever a session was opened or ended.
+    /// Receives every session that is opened or ended.
     pub session_changes: broadcast::Sender<SessionChange>,
 }
 
 /// A session that was opened or ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionChange {
-    /// It takes messages.
+    /// The session accepts messages.
     Opened(SessionId),
-    /// It takes no more.
+    /// The session accepts no more messages.
     Ended(SessionId),
 }
 
 impl World {
-    /// Returns the environment of the owner's login shell, captured now if that was not done before.
+    /// Returns the environment of the owner's login shell; captures it on first use.
     pub async fn login_environment(&self) -> Arc<Environment> {
         self.login.current(&self.login_secrets()).await
     }
 
-    /// Captures the environment of the owner's login shell anew.
+    /// Captures the environment of the owner's login shell again.
     pub async fn reload_login_environment(&self) -> Arc<Environment> {
         self.login.reload(&self.login_secrets()).await
     }
 
-    /// Returns the names of secrets that stay in it; none where the configuration cannot be read.
+    /// Returns the names of secret variables that the configuration retains; none if the configuration cannot be read.
     fn login_secrets(&self) -> Vec<String> {
         self.house.settings().map(|settings| settings.login_secrets.clone()).unwrap_or_default()
     }
 }
 
-/// How many deletions or changes of sessions may go unheard before the first of them is forgotten.
+/// The number of deletions or session changes that a slow receiver may lag behind before it loses the oldest.
 pub const DELETIONS: usize = 256;
 
-/// A run that is over.
+/// The end of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunOver {
-    /// Its session.
+    /// The session of the run.
     pub session: SessionId,
-    /// How many bytes of events the session has kept since the one before.
+    /// The bytes of events that the session stored since the previous run ended.
     pub grown: u64,
 }
 
-/// Where lanes say that a run is over.
+/// The channel on which lanes report that a run has ended.
 #[derive(Debug)]
 pub struct RunsOver {
     tell: mpsc::Sender<RunOver>,
@@ -106,18 +106,18 @@ pub struct RunsOver {
 }
 
 impl RunsOver {
-    /// Makes a place where nobody listens yet.
+    /// Creates the channel.
     pub fn new() -> Self {
         let (tell, told) = mpsc::channel(WAITING);
         Self { tell, told: Mutex::new(Some(told)) }
     }
 
-    /// Says that a run is over; nobody waits for whoever should listen, so that it may go unheard.
+    /// Reports that a run has ended. It never blocks; if the channel is full the report is dropped.
     pub fn tell(&self, session: &SessionId, grown: u64) {
         let _ = self.tell.try_send(RunOver { session: session.clone(), grown });
     }
 
-    /// Takes the listener's end, once.
+    /// Takes the receiving end; `None` if it was taken before.
     pub fn listen(&self) -> Option<mpsc::Receiver<RunOver>> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -129,10 +129,10 @@ impl Default for RunsOver {
     }
 }
 
-/// How many runs may be over before the first of them is looked at.
+/// The number of ended runs that may wait for retention.
 const WAITING: usize = 64;
 
-/// A word that is given once: everything closes.
+/// A flag that is set once and wakes all waiters.
 #[derive(Debug, Default)]
 pub struct Closing {
     begun: AtomicBool,
@@ -140,25 +140,25 @@ pub struct Closing {
 }
 
 impl Closing {
-    /// Makes the word, not given yet.
+    /// Creates a latch that is not set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Gives the word.
+    /// Sets the latch and wakes all waiters.
     pub fn begin(&self) {
         self.begun.store(true, Ordering::Release);
         self.told.notify_waiters();
     }
 
-    /// Tells whether the word was given.
+    /// Returns whether the latch is set.
     pub fn has_begun(&self) -> bool {
         self.begun.load(Ordering::Acquire)
     }
 
-    /// Waits until the word is given.
+    /// Waits until the latch is set.
     pub async fn wait(&self) {
-        // Made before the look, so that a word that is given in between is heard.
+        // Created before the check, so that a concurrent `set` is not missed.
         let told = self.told.notified();
         if !self.has_begun() {
             told.await;
@@ -183,7 +183,7 @@ mod tests {
                 tokio::spawn(async move { closing.wait().await })
             })
             .collect();
-        assert!(timeout(Duration::from_millis(20), closing.wait()).await.is_err(), "nobody has given it");
+        assert!(timeout(Duration::from_millis(20), closing.wait()).await.is_err(), "the latch is not set");
         assert!(!closing.has_begun());
         closing.begin();
         for waiting in waiting {

@@ -1,7 +1,7 @@
-//! The writer of a connection: answers first, then the events of every session it listens to.
+//! The writer of a connection: responses first, then the events of every subscribed session.
 //!
-//! Events are looked up before answers are taken, and written after them. As a lane hands an answer over before it shows
-//! the events that follow from it, no event can overtake the answer of its cause.
+//! The writer looks up events before it takes responses, and writes them after the responses. A lane queues the
+//! response to a command before it publishes the resulting events, so no event overtakes the response of its cause.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,31 +10,30 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
-use tokio::sync::OwnedSemaphorePermit;
 use tracing::{debug, warn};
 
 use super::feed::{self, Feed};
 use super::hub::Hub;
-use super::outbox::{Out, Outbox};
+use super::outbox::{Out, Outbox, RequestPermit};
 use crate::journal::{Lines, ReadError};
 use crate::kernel::id::Seq;
 use crate::kernel::ring::Tail;
 use crate::transport::sink::Sink;
 
-/// Writes until the connection closes, and gives it back, or until it breaks.
+/// Writes until the connection closes and returns the stream; `None` if a write failed.
 pub(super) async fn write<W: AsyncWrite + Unpin>(hub: Arc<Hub>, to: W, outbox: Arc<Outbox>) -> Option<W> {
     let limits = hub.world().limits;
     let to = Sink::new(to, limits.stalled);
     let mut writer = Writer { hub, to, write_bytes: limits.write_bytes, listening: Vec::new() };
     let whole = loop {
-        // Asked before the round: what was handed over before the end is still written.
+        // Read before the round, so that items queued before the close are still written.
         let closed = outbox.is_closed();
         match writer.round(&outbox).await {
             Ok(Round::Busy) => {}
             Ok(Round::Quiet) if closed => break true,
             Ok(Round::Quiet) => outbox.woken().await,
             Err(error) => {
-                debug!(connection = outbox.id().0, %error, "a connection could not be written");
+                debug!(connection = outbox.id().0, %error, "write to connection failed");
                 break false;
             }
         }
@@ -52,27 +51,27 @@ struct Writer<W> {
     listening: Vec<Listening>,
 }
 
-/// A place in the events of one session.
+/// The read position of the connection in the events of one session.
 struct Listening {
     feed: Arc<Feed>,
     seen: Seq,
     found: Found,
-    /// What was read from the journal while the page before it was written.
+    /// The page that was read from the journal while the previous one was written.
     next: Option<Lines>,
-    /// A page that was written, for its memory.
+    /// A written page whose buffer can be reused.
     spent: Option<Lines>,
-    /// A line for this listener alone, and the last event before it.
+    /// A line for this connection alone, and the last event before it.
     summary: Option<(Seq, Bytes)>,
 }
 
-/// What is to be written next.
+/// What to write next.
 #[derive(Default)]
 enum Found {
     #[default]
     Nothing,
-    /// From the ring.
+    /// Blocks from the ring.
     Shown(Vec<Bytes>),
-    /// From the journal, a part of a page.
+    /// A range of a page from the journal.
     Page(Lines, Range<usize>),
 }
 
@@ -99,7 +98,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
                     let lines = [&page.bytes[lines]];
                     let write = self.to.write_all(&lines);
                     let read = listening.read_ahead(&page, self.write_bytes, &self.hub);
-                    // Reading begins first: a peer that takes everything at once never lets the other have its turn.
+                    // The read is polled first: a peer that accepts everything at once would starve it.
                     let (read, written) = tokio::join!(read, write);
                     written?;
                     listening.next = read?;
@@ -112,7 +111,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         Ok(if busy { Round::Busy } else { Round::Quiet })
     }
 
-    async fn write_answers(&mut self, waiting: VecDeque<Out>) -> io::Result<Vec<OwnedSemaphorePermit>> {
+    async fn write_answers(&mut self, waiting: VecDeque<Out>) -> io::Result<Vec<RequestPermit>> {
         let mut permits = Vec::new();
         let mut lines = Vec::new();
         for out in waiting {
@@ -122,7 +121,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
                     permits.extend(permit);
                 }
                 Out::Subscribe { feed, after } => {
-                    // Whatever was found for an earlier place is found again from the new one.
+                    // Output for the earlier position is looked up again from the new one.
                     self.listening.retain(|known| known.feed.session() != feed.session());
                     self.listening.push(Listening::new(feed, after));
                 }
@@ -158,7 +157,7 @@ impl Listening {
         Self { feed, seen, found: Found::Nothing, next: None, spent: None, summary: None }
     }
 
-    /// Finds the next events, in the ring or, when they have left it, in the journal.
+    /// Finds the next events in the ring or, if they have left it, in the journal.
     async fn look(&mut self, limit: usize, hub: &Hub) -> io::Result<()> {
         if let Some((_, line)) = self.summary.take_if(|(after, _)| self.seen >= *after) {
             self.found = Found::Shown(vec![line]);
@@ -183,7 +182,7 @@ impl Listening {
                 return Ok(());
             }
         };
-        // Nothing that the feed had not shown yet: its answer may still be on its way.
+        // Events that the feed has not published yet are excluded: their response may not be queued yet.
         let lines = feed::between(&page.bytes, (page.first, page.last), self.seen, newest);
         self.seen = self.seen.max(page.last.min(newest));
         if !lines.is_empty() {
@@ -192,7 +191,7 @@ impl Listening {
         Ok(())
     }
 
-    /// Adds what was found and whatever else the ring holds; what has left it is gone with its session.
+    /// Appends the output that was found and the rest of the ring. Older events are deleted with their session.
     fn finish(mut self, lines: &mut Vec<u8>) {
         match std::mem::take(&mut self.found) {
             Found::Nothing => {}
@@ -204,7 +203,7 @@ impl Listening {
         }
     }
 
-    /// Reads what follows `page` while it is written, unless it can be had for nothing or memory is short.
+    /// Reads the page after `page` while `page` is written, unless the ring has it or memory is short.
     async fn read_ahead(&mut self, page: &Lines, limit: usize, hub: &Hub) -> io::Result<Option<Lines>> {
         if !page.more || !page.is_large() || self.feed.holds_after(self.seen) {
             return Ok(None);
@@ -216,10 +215,10 @@ impl Listening {
         let session = self.feed.session().clone();
         let spent = self.spent.take();
         match hub.world().journal.lines(session.clone(), after, limit, spent).await {
-            // It was deleted: that news is on its way to this listener.
+            // The session was deleted; the subscriber is about to be told.
             Err(ReadError::NoSuchSession { .. }) => Ok(Lines::none_after(after)),
             outcome => outcome.map_err(|error| {
-                warn!(%session, %error, "a listener could not be fed from the journal");
+                warn!(%session, %error, "cannot read events for a subscriber from the journal");
                 io::Error::other(error)
             }),
         }

@@ -1,23 +1,24 @@
-//! What an address of the network leads to, whatever way it is written or wrapped: pure, nothing is looked up.
+//! Classifies network addresses: public, private, or a cloud metadata service. Pure: no name is resolved.
 //!
-//! An address of version 6 may hold one of version 4 (mapped, compatible, translated, tunnelled); it counts as what it
-//! holds. Numbers that the system's resolver takes for addresses (`127.1`, `0x7f.1`, `2130706433`) are addresses here too.
+//! An IPv6 address that embeds an IPv4 address (mapped, compatible, translated, tunnelled) is classified by the
+//! embedded address as well. Numeric hosts that the system's resolver accepts as addresses (`127.1`, `0x7f.1`,
+//! `2130706433`) are parsed as addresses here too.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// How near a machine is, from harmless to dangerous.
+/// The class of an address, ordered from harmless to dangerous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reachability {
-    /// Anywhere on the internet.
+    /// A publicly routable address.
     Public,
-    /// This machine, its network, or a range that nobody on the internet has.
+    /// This machine, its local network, or a range that is not routed on the internet.
     Private,
-    /// The service of a cloud that hands out credentials to whoever asks.
+    /// A cloud metadata service, which hands out credentials to any client.
     Metadata,
 }
 
 impl Reachability {
-    /// Returns the word for it.
+    /// Returns the name of the class.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Public => "public",
@@ -27,7 +28,7 @@ impl Reachability {
     }
 }
 
-/// Says what an address leads to.
+/// Classifies an IP address.
 pub fn of_address(address: IpAddr) -> Reachability {
     match address {
         IpAddr::V4(address) => of_v4(address),
@@ -35,7 +36,7 @@ pub fn of_address(address: IpAddr) -> Reachability {
     }
 }
 
-/// Says what a host leads to, as far as its name tells.
+/// Classifies a host: by its address if it is numeric, by its name otherwise.
 pub fn of_host(host: &str) -> Reachability {
     let host = host.trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
     if let Some(address) = parse(&host) {
@@ -51,9 +52,9 @@ pub fn of_host(host: &str) -> Reachability {
     }
 }
 
-/// Reads an address in any form in which the system's resolver does, or one of version 6 without brackets.
+/// Parses an address in any form that the system's resolver accepts, or an IPv6 address without brackets.
 ///
-/// One of version 4 that is mapped into version 6 is returned as what it is.
+/// An IPv4-mapped IPv6 address is returned as IPv4.
 pub fn parse(host: &str) -> Option<IpAddr> {
     let host = host.trim_end_matches('.');
     match host.parse::<Ipv6Addr>() {
@@ -62,7 +63,7 @@ pub fn parse(host: &str) -> Option<IpAddr> {
     }
 }
 
-/// Reads one to four numbers, decimal, octal or hexadecimal, of which the last fills what is left.
+/// Parses one to four numbers, decimal, octal or hexadecimal; the last one fills the remaining bits.
 fn parse_v4(host: &str) -> Option<Ipv4Addr> {
     let parts: Vec<&str> = host.split('.').collect();
     let (last, before) = parts.split_last()?;
@@ -88,34 +89,36 @@ fn number(part: &str) -> Option<u32> {
     if !digits.bytes().all(|digit| digit.is_ascii_alphanumeric()) {
         return None;
     }
-    // `0x` alone is zero to the resolver.
+    // The resolver reads `0x` alone as zero.
     if digits.is_empty() && radix == 16 { Some(0) } else { u32::from_str_radix(digits, radix).ok() }
 }
 
 fn of_v4(address: Ipv4Addr) -> Reachability {
-    if METADATA_V4.contains(&address.octets()) {
-        return Reachability::Metadata;
-    }
     let bits = address.to_bits();
     let inside = |(network, length): &([u8; 4], u32)| {
         bits >> (32 - length) == u32::from_be_bytes(*network) >> (32 - length)
     };
+    if METADATA_V4.iter().any(inside) {
+        return Reachability::Metadata;
+    }
     if PRIVATE_V4.iter().any(inside) { Reachability::Private } else { Reachability::Public }
 }
 
 fn of_v6(address: Ipv6Addr) -> Reachability {
-    if METADATA_V6.contains(&address.segments()) {
-        return Reachability::Metadata;
-    }
     let bits = address.to_bits();
     let inside = |(network, length): &([u16; 8], u32)| {
         bits >> (128 - length) == Ipv6Addr::from(*network).to_bits() >> (128 - length)
     };
+    // Clouds put the link-local address of version 4 into the last 32 bits: `fe80::a9fe:a9fe`, `fd00:c1::a9fe:a9fe`.
+    let holds_link_local = address.segments()[6] == 0xa9fe && LOCAL_V6.iter().any(inside);
+    if holds_link_local || METADATA_V6.iter().any(inside) {
+        return Reachability::Metadata;
+    }
     let own = if PRIVATE_V6.iter().any(inside) { Reachability::Private } else { Reachability::Public };
     held(address).into_iter().map(of_v4).fold(own, Reachability::max)
 }
 
-/// The addresses of version 4 that one of version 6 leads to.
+/// Returns the IPv4 addresses that are embedded in an IPv6 address.
 fn held(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     let segments = address.segments();
     let v4 = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
@@ -128,7 +131,7 @@ fn held(address: Ipv6Addr) -> Vec<Ipv4Addr> {
         [0, 0, 0, 0, 0, 0, high, low] if (high, low) != (0, 0) && (high, low) != (0, 1) => vec![last],
         // 6to4.
         [0x2002, high, low, ..] => vec![v4(high, low)],
-        // Teredo: the server, and the client with its bits turned.
+        // Teredo: the server, and the client with its bits inverted.
         [0x2001, 0, high, low, ..] => vec![v4(high, low), v4(!segments[6], !segments[7])],
         // ISATAP.
         [.., 0 | 0x200, 0x5efe, _, _] => vec![last],
@@ -146,26 +149,23 @@ const METADATA_NAMES: [&str; 6] = [
 ];
 const LOCAL_ENDS: [&str; 7] =
     [".local", ".internal", ".localhost", ".localdomain", ".home.arpa", ".lan", ".intranet"];
-const METADATA_V4: [[u8; 4]; 6] = [
-    [169, 254, 169, 254],
-    [169, 254, 170, 2],
-    [169, 254, 170, 23],
-    [100, 100, 100, 200],
-    [168, 63, 129, 16],
-    [192, 0, 0, 192],
+/// All of link-local: clouds have services for credentials at many of its addresses.
+const METADATA_V4: [([u8; 4], u32); 4] =
+    [([169, 254, 0, 0], 16), ([100, 100, 100, 200], 32), ([168, 63, 129, 16], 32), ([192, 0, 0, 192], 32)];
+const METADATA_V6: [([u16; 8], u32); 3] = [
+    ([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0], 32),
+    ([0xfd20, 0xce, 0, 0, 0, 0, 0, 0], 32),
+    ([0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42], 128),
 ];
-const METADATA_V6: [[u16; 8]; 3] = [
-    [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254],
-    [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23],
-    [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254],
-];
-/// Ranges that are this machine's, its network's, reserved, or for many at once.
-const PRIVATE_V4: [([u8; 4], u32); 15] = [
+/// Unique local and link-local.
+const LOCAL_V6: [([u16; 8], u32); 2] =
+    [([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7), ([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10)];
+/// Ranges for this machine, local networks, multicast, and reserved ranges.
+const PRIVATE_V4: [([u8; 4], u32); 14] = [
     ([0, 0, 0, 0], 8),
     ([10, 0, 0, 0], 8),
     ([100, 64, 0, 0], 10),
     ([127, 0, 0, 0], 8),
-    ([169, 254, 0, 0], 16),
     ([172, 16, 0, 0], 12),
     ([192, 0, 0, 0], 24),
     ([192, 0, 2, 0], 24),
@@ -253,7 +253,6 @@ mod tests {
             ("10.0.0.1", Private),
             ("100.64.0.1", Private),
             ("127.255.255.254", Private),
-            ("169.254.1.1", Private),
             ("172.16.0.1", Private),
             ("172.31.255.255", Private),
             ("192.168.1.1", Private),
@@ -292,6 +291,23 @@ mod tests {
             ("fd00:ec2::254", Metadata),
             ("100.100.100.200", Metadata),
             ("169.254.170.2", Metadata),
+            ("169.254.0.0", Metadata),
+            ("169.254.1.1", Metadata),
+            ("169.254.255.255", Metadata),
+            ("::ffff:169.254.42.42", Metadata),
+            ("64:ff9b::a9fe:102", Metadata),
+            ("2002:a9fe:102::", Metadata),
+            ("169.253.255.255", Public),
+            ("169.255.0.0", Public),
+            ("fd00:ec2::23", Metadata),
+            ("fd00:ec2::1:2", Metadata),
+            ("fd20:ce::254", Metadata),
+            ("fd00:42::42", Metadata),
+            ("fd00:c1::a9fe:a9fe", Metadata),
+            ("fe80::a9fe:a9fe", Metadata),
+            ("fe80::a9fd:a9fe", Private),
+            ("febf::1", Private),
+            ("fd00:ec3::254", Private),
         ] {
             assert_eq!(of_host(host), expected, "{host}");
         }

@@ -1,8 +1,9 @@
-//! Private copies of caches: one store for each workspace, below the daemon's home.
+//! Private copies of caches: one store per workspace, below the daemon's home.
 //!
-//! What a confined command writes to a cache goes here and is seen by the commands of the same workspace alone. A store is
-//! removed when its workspace is gone, when it was not used for a month, and, the longest unused first, when all
-//! stores together are too large. A store in use is held by a lock and is not removed.
+//! Writes of a confined command to a cache go to the store of its workspace, and only commands of that workspace see
+//! them. A store is removed when its workspace no longer exists or when it has not been used for a month. When all
+//! stores together exceed the size limit, the least recently used stores are removed first. A store in use holds a
+//! shared lock and is not removed.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -15,22 +16,23 @@ use sha2::{Digest, Sha256};
 use super::confine::toolchain::Cache;
 use super::os;
 use super::removal::{self, Remover};
+use super::tree_size::tree_size;
 
-/// The file of a store that names its workspace; its time is that of the last use.
+/// The file in a store that names its workspace; its modification time is the time of the last use.
 const WORKSPACE: &str = "workspace";
 
-/// The directory of a store to which variables lead, where nothing can be mounted.
+/// The directory in a store that environment variables point to where no mount is possible.
 pub(super) const BY_VARIABLE: &str = "variables";
 
-/// How often a store is opened that others remove meanwhile.
+/// How often opening a store is retried while other processes remove it.
 const ATTEMPTS: usize = 100;
 
-/// How long and how large stores may get.
+/// Limits on the age and the total size of the stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CacheLimits {
-    /// How long a store is kept that nobody uses.
+    /// How long an unused store is retained.
     pub(super) unused: Duration,
-    /// How many bytes all stores may have together.
+    /// The maximum size of all stores together, in bytes.
     pub(super) bytes: u64,
 }
 
@@ -40,7 +42,7 @@ impl Default for CacheLimits {
     }
 }
 
-/// The store of a workspace, held against removal.
+/// The store of a workspace, locked against removal.
 #[derive(Debug)]
 pub(super) struct CacheStore {
     path: PathBuf,
@@ -48,7 +50,7 @@ pub(super) struct CacheStore {
 }
 
 impl CacheStore {
-    /// Opens the store of `workspace` below `root`, and notes that it is used.
+    /// Opens the store of `workspace` below `root` and records the time of use.
     pub(super) fn open(root: &Path, workspace: &Path) -> io::Result<Self> {
         let workspace = fs::canonicalize(workspace)?;
         let digest = Sha256::digest(workspace.as_os_str().as_encoded_bytes());
@@ -61,7 +63,7 @@ impl CacheStore {
                 opened => opened?,
             };
             held.lock_shared()?;
-            // It may have been removed before we had the lock.
+            // The directory may have been removed before this process acquired the lock.
             if os::is_same(&path, &held) {
                 fs::write(path.join(WORKSPACE), workspace.as_os_str().as_encoded_bytes())?;
                 return Ok(Self { path, _held: held });
@@ -70,14 +72,16 @@ impl CacheStore {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// Returns where it is.
+    /// Returns the path of the store.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes directories for caches to which nothing can be mounted, and returns the variables that lead there.
+    /// Creates directories for caches that cannot be mounted over, and returns the environment variables that point to
+    /// them.
     ///
-    /// Commands write in these directories and not in the one around them, so that no name of ours can be exchanged.
+    /// Commands may write in these directories but not in their parent, so a command cannot replace a name that the
+    /// daemon relies on.
     pub(super) fn variables(&self, caches: &[Cache]) -> io::Result<Vec<(OsString, OsString)>> {
         let mut variables: Vec<(OsString, OsString)> = Vec::new();
         for cache in caches {
@@ -89,7 +93,7 @@ impl CacheStore {
             {
                 for settings in ["config.toml", "config"] {
                     let (file, link) = (home.join(settings), directory.join(settings));
-                    // What a command has put there concerns its own workspace alone.
+                    // A file that a command put there affects only its own workspace.
                     if file.exists() && fs::symlink_metadata(&link).is_err() {
                         os::symlink(&file, &link)?;
                     }
@@ -104,18 +108,20 @@ impl CacheStore {
     }
 }
 
-/// Has stores removed as `limits` say; it blocks, and takes as long as counting all files in them.
+/// Removes stores according to `limits`.
+///
+/// Blocks for as long as it takes to stat all files in the stores.
 pub(super) fn sweep_caches(root: &Path, limits: CacheLimits, now: SystemTime, remover: &Remover) {
     let mut stores = Vec::new();
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
         let path = entry.path();
         if entry.file_name().to_str().is_some_and(|name| name.starts_with(removal::PREFIX)) {
-            // Somebody was interrupted.
+            // An earlier removal was interrupted.
             remover.remove(path);
             continue;
         }
         let marker = path.join(WORKSPACE);
-        // One that is just being made has no mark yet.
+        // A store that is being created has no marker yet.
         let Ok(used) = fs::metadata(&marker).and_then(|there| there.modified()) else { continue };
         let workspace = fs::read(&marker).map(|bytes| os::path(&bytes)).unwrap_or_default();
         let unused = now.duration_since(used).unwrap_or_default();
@@ -137,48 +143,39 @@ pub(super) fn sweep_caches(root: &Path, limits: CacheLimits, now: SystemTime, re
     }
 }
 
-/// Tells whether a name is that of a store, or of one that is being removed.
+/// Returns whether `name` is the name of a store, or of a store that is being removed.
 pub fn is_store(name: &str) -> bool {
-    // Earlier daemons had another name for what they were removing.
+    // Earlier versions used another prefix for a store that is being removed.
     let former = removal::former_name(name).or_else(|| name.strip_prefix("removed-"));
     let digest = former.unwrap_or(name);
     digest.len() == 32 && digest.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Removes a store that nobody uses, whatever commands have written there; it blocks, however long it takes.
+/// Removes an unused store, whatever commands have written in it. Blocks without a time limit.
 pub fn remove(store: &Path) -> io::Result<()> {
     removal::remove_now(store)
 }
 
-/// Whether a workspace was removed; one on a disk that cannot be read just now was not.
+/// Returns whether a workspace no longer exists; a workspace on a disk that cannot be read at the moment still counts
+/// as existing.
 fn is_gone(workspace: &Path) -> bool {
     matches!(fs::symlink_metadata(workspace), Err(error) if error.kind() == io::ErrorKind::NotFound)
 }
 
-/// Removes a store that nobody holds; whether it was.
+/// Removes a store that no process has locked; returns whether it was removed.
 fn discard(path: &Path, remover: &Remover) -> bool {
     let Ok(held) = File::open(path) else { return false };
     if held.try_lock().is_err() {
         return false;
     }
-    // It is renamed while the lock is held: whoever waits for that makes a new store.
+    // The store is renamed while the lock is held: a process that waits for the lock then creates a new store.
     remover.remove(path.to_owned());
     true
 }
 
-/// Returns how many bytes the files below a directory take on the disk; links are not followed. It blocks.
+/// Returns how many bytes a directory and everything below it occupy on disk; symbolic links are not followed. Blocks.
 pub fn size(path: &Path) -> u64 {
-    let (mut bytes, mut todo) = (0_u64, vec![path.to_owned()]);
-    while let Some(path) = todo.pop() {
-        for entry in fs::read_dir(&path).into_iter().flatten().flatten() {
-            match entry.metadata() {
-                Ok(there) if there.is_dir() => todo.push(entry.path()),
-                Ok(there) => bytes = bytes.saturating_add(os::disk_bytes(&there)),
-                Err(_) => {}
-            }
-        }
-    }
-    bytes
+    tree_size(path)
 }
 
 #[cfg(test)]
@@ -214,10 +211,10 @@ mod tests {
         sweep_caches(&root, CacheLimits::default(), later, &remover());
         assert!(kept.exists(), "it is in use");
         drop(held);
-        // A child that another thread has just forked may hold a copy of the lock, until it executes its program.
+        // A child that another thread has just forked may hold a copy of the lock until it calls `exec`.
         let deadline = std::time::Instant::now() + Duration::from_secs(30);
         while kept.exists() {
-            assert!(std::time::Instant::now() < deadline, "nobody uses it");
+            assert!(std::time::Instant::now() < deadline, "an unused store is removed");
             sweep_caches(&root, CacheLimits::default(), later, &remover());
         }
     }
@@ -240,7 +237,7 @@ mod tests {
         let fill = |workspace: &Path, age: u64| {
             let store = CacheStore::open(&root, workspace).unwrap();
             fs::write(store.path().join("file"), [1; 600 << 10]).unwrap();
-            // It takes no room, however long it is.
+            // A sparse file occupies no disk space, whatever its length.
             File::create(store.path().join("sparse")).unwrap().set_len(1 << 40).unwrap();
             let marker = File::options().write(true).open(store.path().join(WORKSPACE)).unwrap();
             marker.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
@@ -252,6 +249,34 @@ mod tests {
         assert!(old.exists() && new.exists());
         sweep_caches(&root, CacheLimits { bytes: 1000 << 10, ..limits }, SystemTime::now(), &remover());
         assert!(!old.exists() && new.exists());
+    }
+
+    #[test]
+    fn a_file_below_the_longest_path_and_one_in_a_closed_directory_count() {
+        use nix::fcntl::{AT_FDCWD, OFlag, openat};
+        use nix::sys::stat::{Mode, mkdirat};
+        use std::os::unix::fs::PermissionsExt;
+
+        let dir = tempfile::tempdir().unwrap();
+        let name = "d".repeat(255);
+        let mut deepest = openat(AT_FDCWD, dir.path(), OFlag::O_DIRECTORY, Mode::empty()).unwrap();
+        for _ in 0..20 {
+            mkdirat(&deepest, name.as_str(), Mode::S_IRWXU).unwrap();
+            deepest = openat(&deepest, name.as_str(), OFlag::O_DIRECTORY, Mode::empty()).unwrap();
+        }
+        let flags = OFlag::O_CREAT | OFlag::O_WRONLY;
+        let file = openat(&deepest, "file", flags, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+        std::io::Write::write_all(&mut File::from(file), &[1; 600 << 10]).unwrap();
+        let counted = size(dir.path());
+        assert!((600 << 10..1200 << 10).contains(&counted), "{counted}");
+        fs::create_dir(dir.path().join("closed")).unwrap();
+        fs::write(dir.path().join("closed/file"), [1; 600 << 10]).unwrap();
+        fs::set_permissions(dir.path().join("closed"), fs::Permissions::from_mode(0o000)).unwrap();
+        assert!(size(dir.path()) >= 1200 << 10, "{}", size(dir.path()));
+        std::os::unix::fs::symlink("/", dir.path().join("link")).unwrap();
+        assert!(size(dir.path()) < 2400 << 10, "a link is not followed");
+        removal::remove_now(dir.path()).unwrap();
+        fs::create_dir(dir.path()).unwrap();
     }
 
     #[test]
@@ -280,7 +305,7 @@ mod tests {
         assert_eq!(fs::read_to_string(private.join("cargo/config.toml")).unwrap(), "settings");
     }
 
-    /// Renames what is to be removed, which is all that is looked at here.
+    /// Only renames what is to be removed, which is all that these tests check.
     fn remover() -> Remover {
         Remover::new(Path::new("/bin/false").into())
     }

@@ -1,4 +1,4 @@
-//! The files as they are, for a plan and for whoever asks what is opened.
+//! The host's file system, as the confinement plan and the list of readable paths see it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,19 +8,19 @@ use super::confine::plan::{self, Kind, Look};
 use super::confine::view::view;
 use super::confine::{Confinement, Leave, Way};
 
-/// What commands see of homes, as the files are.
+/// What confined commands can access in home directories, given the files that exist.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HomeAccess {
-    /// Homes of which nothing else is seen.
+    /// Home directories that are hidden apart from `readable` and `caches`.
     pub hidden: Vec<PathBuf>,
-    /// What may be read in them.
+    /// Paths in them that commands can read.
     pub readable: Vec<PathBuf>,
     /// Caches of which commands have a private copy.
     pub caches: Vec<PathBuf>,
 }
 
 impl HomeAccess {
-    /// Looks at the files; it blocks.
+    /// Inspects the file system. Blocks.
     pub fn of(terms: &Confinement) -> Self {
         let mut walls = terms.walls(Way::Namespaces, Path::new(""), &Leave::default());
         walls.caches = terms.caches.clone();
@@ -36,7 +36,7 @@ impl HomeAccess {
     }
 }
 
-/// The files of this machine.
+/// The file system of this machine.
 pub(super) struct Disk;
 
 impl Look for Disk {

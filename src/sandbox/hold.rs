@@ -1,25 +1,26 @@
-//! What the daemon and the holder of its supervisors say to each other, as bytes.
+//! The protocol between the daemon and the holder of its supervisors.
 //!
-//! Requests and replies have fixed sizes. Every request gets one reply, in order; the ends of supervisors come in between. The
-//! descriptors of a new supervisor travel with the request for it.
+//! Requests and replies have fixed sizes. Every request gets one reply, in order; notices of ended supervisors come in
+//! between. The descriptors of a new supervisor are passed with the request that starts it.
 
-/// How many bytes a request has.
+/// The size of a request, in bytes.
 pub(super) const REQUEST_LEN: usize = 5;
 
-/// How many bytes a reply has.
+/// The size of a reply, in bytes.
 pub(super) const REPLY_LEN: usize = 13;
 
-/// What the daemon asks of the holder.
+/// A request from the daemon to the holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HoldRequest {
-    /// Start a supervisor with the three descriptors that come along: its link, standard output and standard error.
+    /// Start a supervisor with the three descriptors in the message: its control socket, standard output and standard
+    /// error.
     Spawn,
-    /// Kill the supervisor with this id.
+    /// Kill the supervisor with this process id.
     Kill(i32),
 }
 
 impl HoldRequest {
-    /// The request as bytes.
+    /// Encodes the request.
     pub(super) const fn encode(self) -> [u8; REQUEST_LEN] {
         let (tag, number) = match self {
             Self::Spawn => (b'S', 0),
@@ -29,7 +30,7 @@ impl HoldRequest {
         [tag, a, b, c, d]
     }
 
-    /// Reads a request; `None` if it is none.
+    /// Decodes a request; `None` if the bytes are not a valid request.
     pub(super) const fn decode([tag, a, b, c, d]: [u8; REQUEST_LEN]) -> Option<Self> {
         match tag {
             b'S' => Some(Self::Spawn),
@@ -39,26 +40,26 @@ impl HoldRequest {
     }
 }
 
-/// What the holder tells the daemon.
+/// A reply or notice from the holder to the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HoldReply {
     /// A supervisor was started.
     Spawned {
-        /// Its id.
+        /// Its process id.
         pid: i32,
-        /// When it was born.
+        /// When the process was started.
         born: u64,
     },
-    /// No supervisor could be started, with this error number.
+    /// The supervisor could not be started; the errno.
     Failed(i32),
-    /// The request to kill was carried out.
+    /// The kill request was carried out.
     Killed,
-    /// The supervisor with this id has ended, and nothing is left of its step.
+    /// The supervisor with this process id has ended and no process of its step remains.
     Ended(i32),
 }
 
 impl HoldReply {
-    /// The reply as bytes.
+    /// Encodes the reply.
     pub(super) fn encode(self) -> [u8; REPLY_LEN] {
         let (tag, number, born) = match self {
             Self::Spawned { pid, born } => (b'P', pid, born),
@@ -72,7 +73,7 @@ impl HoldReply {
         bytes
     }
 
-    /// Reads a reply; `None` if it is none.
+    /// Decodes a reply; `None` if the bytes are not a valid reply.
     pub(super) const fn decode([tag, a, b, c, d, born @ ..]: [u8; REPLY_LEN]) -> Option<Self> {
         let (number, born) = (i32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(born));
         match tag {

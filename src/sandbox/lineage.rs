@@ -1,23 +1,24 @@
-//! Which processes descend from a command that a model chose.
+//! Tracks which processes descend from a command that a model chose.
 //!
-//! The daemon does not listen to those: a model that could talk to it could approve what it wants itself. The keepers of all
-//! commands are known here until nothing of their commands is left, and whoever loses its parent becomes the child of its keeper,
-//! or, when that was killed, of the holder or the daemon. So the parents of a process tell whose it is: below the daemon only what
-//! has a living keeper of the user's own commands above it is the user's.
+//! The daemon refuses connections from such processes: a model that could connect could approve its own requests. The
+//! supervisors of all commands are registered here until no process of their commands remains. A process that loses its
+//! parent is reparented to its supervisor or, if that was killed, to the holder or the daemon. The chain of parents
+//! therefore identifies the origin of a process: below the daemon, a process belongs to the user only if a live
+//! supervisor of the user's own commands is among its ancestors.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::keeper::{self, Ancestor};
 
-/// The keepers of commands; clones share them.
+/// The registry of supervisors; clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Lineage(Arc<Mutex<BTreeMap<u32, Supervisor>>>);
 
-/// What is known of a keeper.
+/// A registered supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Supervisor {
-    /// When it was born: with its id, it names the process for good.
+    /// When the process was started: together with the process id it identifies the process uniquely.
     born: u64,
     author: Author,
 }
@@ -29,27 +30,27 @@ pub(super) enum Author {
     Model,
 }
 
-/// Whose a process is.
+/// Where a process comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// No model chose a command that brought it forth.
+    /// It does not descend from a command that a model chose.
     Elsewhere,
-    /// It descends from a command that a model chose, or from one whose keeper was killed.
+    /// It descends from a command that a model chose, or from a command whose supervisor was killed.
     Tool,
-    /// Nobody can say.
+    /// The origin cannot be determined.
     Unknown,
 }
 
 impl Lineage {
-    /// Says where a process comes from; `None` is one that cannot be named.
+    /// Determines the origin of a process; `None` stands for a process whose id is unknown.
     ///
-    /// The answer holds for the process that has this id at this moment; whoever asks sees to it that it still is the one that
-    /// was meant.
+    /// The answer holds for the process that has this id at the time of the call; the caller ensures that it is still
+    /// the intended process.
     pub fn origin(&self, pid: Option<u32>) -> Origin {
         if !keeper::TELLS_DESCENT {
             return Origin::Elsewhere;
         }
-        // Taken before the process is looked at: what ends meanwhile still counts.
+        // Copied before the process is inspected, so that a supervisor that ends in the meantime still counts.
         let supervisors = self.supervisors().clone();
         match pid.map(keeper::ancestry) {
             None | Some(keeper::Ancestry::Gone) => Origin::Unknown,
@@ -63,14 +64,14 @@ impl Lineage {
         }
     }
 
-    /// Takes a keeper in, until what is returned is dropped.
+    /// Registers a supervisor until the returned guard is dropped.
     pub(super) fn enter(&self, keeper: u32, born: u64, author: Author) -> Entered {
         self.supervisors().insert(keeper, Supervisor { born, author });
         Entered { lineage: self.clone(), keeper }
     }
 
     fn supervisors(&self) -> MutexGuard<'_, BTreeMap<u32, Supervisor>> {
-        // The map is whole between any two statements, so a panic elsewhere does not spoil it.
+        // Every statement leaves the map consistent, so a poisoned lock can be used.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -81,7 +82,8 @@ impl Supervisor {
     }
 }
 
-/// Says where a process comes from, given what is above it and whether that is all, the daemon's id and the keepers.
+/// Determines the origin of a process from its ancestors, whether that list is complete, the daemon's process id and
+/// the supervisors.
 fn origin(
     above: &[Ancestor],
     complete: bool,
@@ -93,9 +95,9 @@ fn origin(
     }
     let at = match above.iter().position(|ancestor| ancestor.pid == daemon) {
         Some(at @ 1..) => at,
-        // The daemon itself is nobody's command.
+        // The daemon itself is not part of any command.
         Some(_) => return Origin::Elsewhere,
-        // What the system hides may be a command of a model, if there is one.
+        // An ancestor that the system hides may be a command of a model, if one is running.
         None if !complete && supervisors.values().any(Supervisor::is_models) => return Origin::Unknown,
         None => return Origin::Elsewhere,
     };
@@ -106,7 +108,7 @@ fn origin(
     if is_users { Origin::Elsewhere } else { Origin::Tool }
 }
 
-/// A keeper that is known.
+/// The registration of a supervisor; dropping it removes the supervisor from the registry.
 pub(super) struct Entered {
     lineage: Lineage,
     keeper: u32,
@@ -163,20 +165,36 @@ mod tests {
         let user = BTreeMap::from([(30, Supervisor { born: 3, author: Author::User })]);
         let model = BTreeMap::from([(30, Supervisor { born: 3, author: Author::Model })]);
         assert_eq!(origin(&chain(of(30, 3, true)), true, DAEMON, &user), Origin::Elsewhere);
-        assert_eq!(origin(&chain(of(30, 3, false)), true, DAEMON, &user), Origin::Tool, "it was killed");
-        assert_eq!(origin(&chain(of(30, 9, true)), true, DAEMON, &user), Origin::Tool, "another has its id");
-        assert_eq!(origin(&chain(of(31, 3, true)), true, DAEMON, &user), Origin::Tool, "it is not known");
+        assert_eq!(
+            origin(&chain(of(30, 3, false)), true, DAEMON, &user),
+            Origin::Tool,
+            "the supervisor was killed"
+        );
+        assert_eq!(
+            origin(&chain(of(30, 9, true)), true, DAEMON, &user),
+            Origin::Tool,
+            "the process id was reused"
+        );
+        assert_eq!(origin(&chain(of(31, 3, true)), true, DAEMON, &user), Origin::Tool, "not registered");
         assert_eq!(origin(&chain(of(30, 3, true)), true, DAEMON, &model), Origin::Tool);
-        assert_eq!(origin(&chain(of(30, 3, true)), true, 99, &user), Origin::Elsewhere, "of another daemon");
-        assert_eq!(origin(&chain(of(30, 9, true)), true, 99, &model), Origin::Tool, "in doubt");
+        assert_eq!(
+            origin(&chain(of(30, 3, true)), true, 99, &user),
+            Origin::Elsewhere,
+            "a process of another daemon"
+        );
+        assert_eq!(
+            origin(&chain(of(30, 9, true)), true, 99, &model),
+            Origin::Tool,
+            "a matching id is enough for a model"
+        );
         let nested = [of(40, 4, true), of(30, 3, true), of(DAEMON, 1, true), of(5, 1, true)];
         assert_eq!(origin(&nested[2..], true, DAEMON, &user), Origin::Elsewhere, "the daemon itself");
-        // Parents that the system hides: in doubt while a command of a model runs.
+        // Hidden ancestors: the origin is unknown while a command of a model runs.
         let hidden = [of(40, 4, true), of(35, 4, true)];
         assert_eq!(origin(&hidden, false, DAEMON, &user), Origin::Elsewhere);
         assert_eq!(origin(&hidden, false, DAEMON, &model), Origin::Unknown);
         assert_eq!(origin(&hidden, true, DAEMON, &model), Origin::Elsewhere);
-        // A keeper above the daemon is not one of its own.
+        // A supervisor above the daemon belongs to another daemon.
         let above = [of(40, 4, true), of(DAEMON, 1, true), of(30, 3, true)];
         assert_eq!(origin(&above, true, DAEMON, &user), Origin::Tool);
     }

@@ -1,4 +1,4 @@
-//! The executor of this machine, and what it finds out about its walls.
+//! The sandbox provider that runs steps on this machine, and its probe of the available confinement layers.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,13 +22,13 @@ use super::scratch::{self, Scratch};
 use super::step::{Outputs, Step, StepEnd, StepError};
 use super::tree::RunTree;
 
-/// How long a trial of walls may take.
+/// The time limit of the confinement probe.
 const TRIAL: Duration = Duration::from_secs(20);
 
-/// How often private caches are looked through.
+/// How often unused private caches are removed.
 const SWEPT_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The executor of this machine; clones share what they know.
+/// Runs steps on this machine; clones share the probe result and all other state.
 #[derive(Debug, Clone)]
 pub struct Local {
     keeper: Arc<Path>,
@@ -39,23 +39,23 @@ pub struct Local {
     lineage: Lineage,
     choice: Choice,
     found: Arc<OnceCell<Found>>,
-    /// When private caches were last looked through.
+    /// When unused private caches were last removed.
     swept: Arc<Mutex<Option<Instant>>>,
     pending_checks: PendingChecks,
 }
 
-/// Who says how commands are confined.
+/// How the confinement mechanism is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Choice {
-    /// The machine: the best that works.
+    /// The strongest mechanism that works on this machine.
     Best,
-    /// This way and no other.
+    /// Only this mechanism.
     Fixed(Way),
-    /// Nothing confines.
+    /// No confinement.
     Unconfined,
 }
 
-/// What was found out about walls.
+/// The result of the confinement probe.
 #[derive(Debug, Clone)]
 struct Found {
     way: Option<Way>,
@@ -63,7 +63,7 @@ struct Found {
 }
 
 impl Local {
-    /// Names the program to execute as a keeper: its `main` must begin with [`keeper::main_if_asked`].
+    /// Sets the program to execute as the supervisor: its `main` must begin with [`supervisor::main_if_requested`].
     pub fn new(keeper: PathBuf) -> Self {
         Self {
             keeper: keeper.into(),
@@ -79,65 +79,66 @@ impl Local {
         }
     }
 
-    /// Uses the running program as the keeper, also after its file was replaced by another version.
+    /// Uses the running program as the supervisor, also after its file was replaced by another version.
     pub fn this_program() -> io::Result<Self> {
         os::this_program().map(Self::new)
     }
 
-    /// Has this process inherit and end what is left behind when the holder of the keepers is killed as well; for the daemon.
+    /// Makes this process adopt and kill orphaned processes when the holder of the supervisors is killed too; for the
+    /// daemon.
     ///
-    /// From the first step on, every child of this process in a session other than its own counts as such an orphan then.
+    /// From the first step on, every child of this process in a session other than its own then counts as an orphan.
     #[must_use]
     pub fn adopting_orphans(self) -> Self {
         self.spawner.adopting_orphans();
         self
     }
 
-    /// Does without cgroups, even where they could be used.
+    /// Disables cgroups, even where they are available.
     #[must_use]
     pub fn without_cgroups(self) -> Self {
         Self { cgroups: None, ..self }
     }
 
-    /// Lets steps have this many descriptors at first, where the daemon itself may have more.
+    /// Sets the initial limit of open descriptors for steps, for a daemon that has raised its own limit.
     #[must_use]
     pub fn with_descriptors(self, descriptors: Option<u64>) -> Self {
         Self { descriptors, ..self }
     }
 
-    /// Has runs keep their temporary files below `root`.
+    /// Stores the temporary files of runs below `root`.
     #[must_use]
     pub fn with_scratch(self, root: PathBuf) -> Self {
         Self { scratch_root: root.into(), ..self }
     }
 
-    /// Confines in this way and no other, whatever the machine has.
+    /// Uses only this confinement mechanism, without probing for a better one.
     #[must_use]
     pub fn with_way(self, way: Way) -> Self {
         Self { choice: Choice::Fixed(way), found: Arc::default(), ..self }
     }
 
-    /// Confines nothing.
+    /// Disables confinement.
     fn without_walls(self) -> Self {
         Self { choice: Choice::Unconfined, ..self }
     }
 
-    /// Returns who descends from a model's commands.
+    /// Returns the registry that identifies descendants of a model's commands.
     pub const fn lineage(&self) -> &Lineage {
         &self.lineage
     }
 
-    /// Returns the checks that are to be finished before the daemon ends.
+    /// Returns the checks that the daemon finishes before it exits.
     pub const fn pending_checks(&self) -> &PendingChecks {
         &self.pending_checks
     }
 
-    /// Has the temporary files removed that earlier daemons have left; it does not wait for that.
+    /// Removes the temporary files of earlier daemons in the background.
     pub fn remove_leftovers(&self) {
         scratch::remove_leftovers(&self.scratch_root, &self.remover());
     }
 
-    /// Returns who removes directories.
+    /// Returns the handle that removes directories.
     pub(super) fn remover(&self) -> Remover {
         Remover::new(Arc::clone(&self.keeper))
     }
@@ -162,7 +163,7 @@ impl Local {
         &self.scratch_root
     }
 
-    /// Removes private caches that nobody needs, once a day and beside everything else.
+    /// Removes unused private caches in a background thread, at most once a day.
     pub(super) fn sweep_caches_daily(&self, root: &Path) {
         let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
         if swept.is_some_and(|swept| swept.elapsed() < SWEPT_EVERY) {
@@ -171,11 +172,11 @@ impl Local {
         *swept = Some(Instant::now());
         let (root, remover) = (root.to_owned(), self.remover());
         let sweep = move || sweep_caches(&root, CacheLimits::default(), SystemTime::now(), &remover);
-        // Where no thread can be started, the next day will do.
+        // If no thread can be started, the next attempt follows a day later.
         let _started = std::thread::Builder::new().name("sweep".to_owned()).spawn(sweep);
     }
 
-    /// The way in which a model's commands are confined; none where there is none.
+    /// Returns the mechanism that confines a model's commands; `None` if they are not confined.
     pub(super) async fn way(&self) -> Option<Way> {
         match self.choice {
             Choice::Best => self.found().await.way,
@@ -184,7 +185,9 @@ impl Local {
         }
     }
 
-    /// Finds out, once; a trial is a run of its own, so it is put aside for the sake of its size.
+    /// Returns the probe result, probing on the first call.
+    ///
+    /// The probe is a complete run; its future is boxed because of its size.
     async fn found(&self) -> &Found {
         self.found.get_or_init(|| Box::pin(self.find())).await
     }
@@ -205,20 +208,24 @@ impl Local {
                 Err(obstacle) => obstacles.push(format!("{}: {obstacle}", way.word())),
             }
         }
-        let why =
-            if obstacles.is_empty() { "nothing confines here".to_owned() } else { obstacles.join("; ") };
+        let why = if obstacles.is_empty() {
+            "no confinement mechanism is available".to_owned()
+        } else {
+            obstacles.join("; ")
+        };
         let layers = Layers { strength: Strength::Missing, names: self.holding(), why: Some(why) };
         Found { way: None, layers }
     }
 
-    /// Runs nothing behind walls, and says which stood.
+    /// Runs an empty command in confinement and returns the layers that were in force.
     async fn trial(self) -> Result<Standing, StepError> {
-        let cannot = |source| StepError::Walls { what: "its directory cannot be made", source: Some(source) };
+        let cannot =
+            |source| StepError::Walls { what: "its directory cannot be created", source: Some(source) };
         let place = Scratch::make(&self.scratch_root, self.remover()).map_err(cannot)?;
         let [home, work] = ["home", "work"].map(|name| place.path().join(name));
         let cache = home.join("cache");
         std::fs::create_dir_all(&cache).and_then(|()| std::fs::create_dir(&work)).map_err(cannot)?;
-        // Whether the copy of a cache can begin with what is in it is found out on the way.
+        // The probe includes a cache, to find out whether overlay mounts are available.
         let terms = Terms::Model(Box::new(Confinement {
             homes: vec![home],
             caches: vec![Cache { kind: CacheKind::Npm, path: cache }],
@@ -243,11 +250,11 @@ impl Local {
                 | StepEnd::OutOfMemory
                 | StepEnd::Stopped,
                 _,
-            ) => Err(StepError::Walls { what: "a trial of it failed", source: None }),
+            ) => Err(StepError::Walls { what: "its probe failed", source: None }),
         }
     }
 
-    /// The layers of a way that works.
+    /// Describes the layers of a mechanism that works.
     fn with(&self, way: Way, standing: Standing, obstacles: Vec<String>) -> Layers {
         let mut names = Vec::new();
         match way {
@@ -262,14 +269,14 @@ impl Local {
         let (strength, why) = match way {
             Way::Bubblewrap | Way::Namespaces if standing.seccomp => (Strength::Full, None),
             Way::Bubblewrap | Way::Namespaces => {
-                (Strength::Partial, Some("this machine has no filter of system calls".to_owned()))
+                (Strength::Partial, Some("seccomp filters are not available".to_owned()))
             }
             Way::Rules => (Strength::Partial, Some(obstacles.join("; "))),
         };
         Layers { strength, names, why }
     }
 
-    /// The layers that hold a step's processes together.
+    /// The names of the layers that keep track of a step's processes.
     fn holding(&self) -> Vec<&'static str> {
         let mut names = Vec::new();
         names.extend(self.cgroups.map(|_| "cgroup"));
@@ -292,12 +299,12 @@ impl SandboxProvider for Local {
     }
 }
 
-/// This machine without walls, because somebody has said so.
+/// Runs steps on this machine without confinement, as configured by the user.
 #[derive(Debug, Clone)]
 pub struct Unconfined(Local);
 
 impl Unconfined {
-    /// Runs everything as the user's own commands are run.
+    /// Creates a provider that runs every command as the user's own commands are run.
     pub const fn new(local: Local) -> Self {
         Self(local)
     }

@@ -1,8 +1,8 @@
-//! What the daemon and a keeper say to each other, as bytes.
+//! The protocol between the daemon and a supervisor.
 //!
-//! One order goes down: a length, then fields that each end in a NUL byte. Its path is a socket, never the arguments
-//! of a process, which everybody on the machine may read. Closing the daemon's side is the order to end everything,
-//! so that a killed daemon and a cancelled run are the same case. Reports of a fixed size come up.
+//! The daemon sends one request: a length, then fields that each end in a NUL byte. It is sent over a socket and not as
+//! process arguments, which every user of the machine can read. Closing the daemon's side requests the end of all
+//! processes, so a killed daemon and a cancelled run are the same case. The supervisor sends reports of a fixed size.
 
 use std::ffi::CString;
 use std::path::Path;
@@ -12,33 +12,34 @@ use super::ground::FileId;
 use super::os;
 use super::step::{Step, StepError};
 
-/// How many bytes an order may have; no system takes as much for one process.
+/// The maximum size of a request in bytes; larger than any argument list that a system accepts.
 pub(super) const ORDER_MAX: usize = 16 * 1024 * 1024;
 
-/// How many bytes a report has.
+/// The size of a report, in bytes.
 pub(super) const REPORT_LEN: usize = 5;
 
-/// What a keeper is to start.
+/// The request to start a step.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Order {
-    /// The directory under which a cgroup may be made; empty where none may.
+    /// The directory in which a cgroup may be created; empty if cgroups are not used.
     pub(super) cgroups: CString,
-    /// How many descriptors the step may have at first; those of the keeper where it is not said.
+    /// The initial limit of open descriptors for the step; `None` keeps the limit of the supervisor.
     pub(super) descriptors: Option<u64>,
     /// The working directory.
     pub(super) cwd: CString,
-    /// The directory that the working directory is or lies in, and what the file system calls it; nothing where any will do.
+    /// The directory that must contain the working directory, with its device and inode; `None` if there is no such
+    /// restriction.
     pub(super) workspace: Option<Workspace>,
-    /// What the shell is given.
+    /// The argument of `/bin/sh -c`.
     pub(super) command: CString,
-    /// What confines it; nothing where nothing does.
+    /// The confinement policy; `None` if the step is not confined.
     pub(super) walls: Option<Walls>,
-    /// The whole environment, as `NAME=value`.
+    /// The complete environment, as `NAME=value`.
     pub(super) env: Vec<CString>,
 }
 
 impl Order {
-    /// Reads the part of an order that follows its length.
+    /// Decodes a request without its length prefix.
     pub(super) fn decode(body: &[u8]) -> Option<Self> {
         let mut fields = body.strip_suffix(b"\0")?.split(|byte| *byte == 0);
         let mut next = || CString::new(fields.next()?).ok();
@@ -58,26 +59,26 @@ impl Order {
     }
 }
 
-/// The workspace of a step, as its session knows it.
+/// The workspace of a step, as recorded by its session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Workspace {
-    /// Its path, without links.
+    /// Its path, without symbolic links.
     pub(super) path: CString,
-    /// What the file system calls it.
+    /// Its device and inode.
     pub(super) id: FileId,
 }
 
-/// What an order says beside the step itself.
+/// The parts of a request that do not come from the step itself.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Conditions<'a> {
     pub(super) cgroups: Option<&'a Path>,
     pub(super) descriptors: Option<u64>,
-    /// The directory that the step must start in or below, where it is known.
+    /// The directory that must contain the step's working directory, if it is known.
     pub(super) workspace: Option<(&'a Path, FileId)>,
     pub(super) walls: Option<&'a Walls>,
 }
 
-/// Writes the order for a step, with its length before it.
+/// Encodes the request for a step, with a length prefix.
 pub(super) fn order(step: &Step, conditions: Conditions<'_>) -> Result<Vec<u8>, StepError> {
     let Conditions { cgroups, descriptors, workspace, walls } = conditions;
     let mut bytes = vec![0; 4];
@@ -100,7 +101,7 @@ pub(super) fn order(step: &Step, conditions: Conditions<'_>) -> Result<Vec<u8>, 
         (path.as_os_str().as_encoded_bytes(), id.to_string())
     });
     put(&[path], "the workspace's path contains a NUL byte")?;
-    put(&[id.as_bytes()], "what the workspace is called contains a NUL byte")?;
+    put(&[id.as_bytes()], "the workspace's id contains a NUL byte")?;
     put(&[step.command.as_bytes()], "the command contains a NUL byte")?;
     for field in Walls::fields(walls) {
         put(&[&field], "a path of the sandbox contains a NUL byte")?;
@@ -120,31 +121,31 @@ pub(super) fn order(step: &Step, conditions: Conditions<'_>) -> Result<Vec<u8>, 
     Ok(bytes)
 }
 
-/// What a keeper tells the daemon.
+/// A report from a supervisor to the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Report {
     /// The shell runs, with this process id.
     Started(i32),
-    /// The directory could not be entered, with this error number.
+    /// The working directory could not be entered; the errno.
     NoDirectory(i32),
-    /// The shell could not be started, with this error number.
+    /// The shell could not be started; the errno.
     NoShell(i32),
-    /// The walls around the shell could not be built.
+    /// The confinement could not be set up.
     NoWalls(Obstacle),
-    /// The walls stand, and these layers are among them.
+    /// The confinement is in force, with these layers.
     Walled(Standing),
-    /// The shell left with this code.
+    /// The shell exited with this code.
     Exited(i32),
-    /// The shell was ended by this signal.
+    /// The shell was killed by this signal.
     Signaled(i32),
-    /// The step used more memory than it may, and is being ended.
+    /// The step exceeded its memory limit and is being killed.
     OutOfMemory,
-    /// Nothing of the step is left.
+    /// No process of the step remains.
     Gone,
 }
 
 impl Report {
-    /// The report as bytes.
+    /// Encodes the report.
     pub(super) fn encode(self) -> [u8; REPORT_LEN] {
         let (tag, number) = match self {
             Self::Started(pid) => (b'S', pid),
@@ -161,7 +162,7 @@ impl Report {
         [tag, a, b, c, d]
     }
 
-    /// Reads a report; `None` if it is none.
+    /// Decodes a report; `None` if the bytes are not a valid report.
     pub(super) fn decode([tag, a, b, c, d]: [u8; REPORT_LEN]) -> Option<Self> {
         let number = i32::from_le_bytes([a, b, c, d]);
         match tag {
@@ -179,21 +180,21 @@ impl Report {
     }
 }
 
-/// Which of the layers that a keeper cannot promise are in force.
+/// The layers in force, among those that depend on the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Standing {
-    /// Rules for files, by Landlock.
+    /// File access rules, by Landlock.
     pub(super) landlock: bool,
-    /// Rules for system calls.
+    /// System call filters, by seccomp.
     pub(super) seccomp: bool,
-    /// A bound on the number of processes that also holds for root.
+    /// A limit on the number of processes that also applies to root.
     pub(super) processes: bool,
-    /// Private copies of caches that begin with what is in the caches.
+    /// Private copies of caches as overlays over the caches' contents.
     pub(super) overlays: bool,
 }
 
 impl Standing {
-    /// Returns the layers of both.
+    /// Returns the layers that are in at least one of the two.
     pub(super) const fn with(self, other: Self) -> Self {
         Self {
             landlock: self.landlock || other.landlock,
@@ -220,43 +221,43 @@ impl Standing {
     }
 }
 
-/// What was in the way of walls: at which part of them, and the system's error number.
+/// Why the confinement could not be set up, with the errno or 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Obstacle {
     pub(super) part: Part,
     pub(super) errno: i32,
 }
 
-/// A part of the walls, or of what they are to stand around.
+/// The cause of a confinement failure: a mechanism, or a property of the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// The workspace is everything there is.
+    /// The workspace is the root of the file system.
     Root,
-    /// The workspace is not there.
+    /// The workspace does not exist.
     Missing,
-    /// Another directory is where the workspace was, or a link leads there.
+    /// The path of the workspace leads to another directory than when the session started.
     Replaced,
-    /// The workspace lies in what is hidden.
+    /// The workspace lies in a hidden directory.
     Hidden,
-    /// Something protected is a link.
+    /// A protected path is a symbolic link.
     Link,
-    /// What is the daemon's own lies where may be written.
+    /// The daemon's own files lie in a writable directory.
     Own,
-    /// The place of something protected cannot be held.
+    /// The placeholder for a missing protected directory cannot be created.
     Guard,
-    /// Namespaces.
+    /// Creating namespaces.
     Namespaces,
-    /// Mounts.
+    /// Setting up the mounts.
     Mounts,
-    /// The loopback network.
+    /// Setting up the loopback network.
     Loopback,
-    /// The program bubblewrap, which says more itself.
+    /// The program bubblewrap, which writes its own error message to the step's output.
     Bubblewrap,
-    /// Limits, rights and rules.
+    /// Setting resource limits, dropping privileges, or installing Landlock and seccomp rules.
     Rules,
-    /// Private copies of caches.
+    /// Creating the private copies of caches.
     Caches,
-    /// The workspace is a home.
+    /// The workspace is a home directory.
     Home,
 }
 
@@ -278,39 +279,40 @@ impl Part {
         Self::Home,
     ];
 
-    /// Says what failed.
+    /// Describes the failure for the user.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Root => "the workspace is the root of the file system",
-            Self::Missing => "the workspace is not there",
+            Self::Missing => "the workspace does not exist",
             Self::Replaced => {
-                "another directory is where the workspace was when the session started, or a link leads there; start a new \
+                "the path of the workspace leads to another directory than when the session started; start a new \
                  session there"
             }
             Self::Hidden => "the workspace lies in a directory that is hidden from commands",
             Self::Link => {
-                "`.git` or `.push` of the workspace, or a part of it, is a symbolic link or went away, and cannot be protected"
+                "`.git` or `.push` of the workspace, or a part of it, is a symbolic link or was removed, and cannot be \
+                 protected"
             }
             Self::Own => {
-                "the workspace, or a place that may be written, holds pushd's own files (its home, socket, configuration or \
-                 keys); open a directory below it"
+                "the workspace, or another writable directory, contains pushd's own files (its home, socket, \
+                 configuration or keys); open a directory below it"
             }
             Self::Guard => "`.git` or `.push` of the workspace cannot be protected",
             Self::Namespaces => "user namespaces cannot be used",
-            Self::Mounts => "the view of the files cannot be built",
+            Self::Mounts => "the mounts cannot be set up",
             Self::Loopback => "the loopback network cannot be set up",
             Self::Bubblewrap => "bubblewrap failed",
-            Self::Rules => "the rules cannot be laid down",
+            Self::Rules => "resource limits, Landlock rules or seccomp filters cannot be installed",
             Self::Home => {
                 "the workspace is a home, of which commands see only what toolchains need; open a directory below it"
             }
-            Self::Caches => "the private copies of caches cannot be made below `cache` in pushd's home",
+            Self::Caches => "the private copies of caches cannot be created below `cache` in pushd's home",
         }
     }
 }
 
 impl Obstacle {
-    /// How many error numbers there may be.
+    /// The number of errno values that the encoding reserves.
     const ERRNOS: i32 = 0x1000;
 
     fn number(self) -> i32 {

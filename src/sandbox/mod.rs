@@ -1,23 +1,24 @@
-//! Where tools run: steps as real processes of this machine, and files of the working directory.
+//! Runs tools: steps as processes of this machine, and access to the files of the working directory.
 //!
-//! A step is `/bin/sh -c COMMAND` under a [`keeper`]: this program, executed once more, small and synchronous,
-//! which owns every process the step brings forth and ends them all when it is told to, or when the daemon dies.
-//! A [`RunTree`] holds the keepers of one run. On Linux they are children of one holder process, which ends what a killed keeper
-//! leaves behind.
+//! A step is `/bin/sh -c COMMAND` under a [`supervisor`]: this program, executed once more, small and synchronous. The
+//! supervisor owns every process that the step starts and kills them all on request or when the daemon dies. A
+//! [`RunTree`] tracks the supervisors of one run. On Linux the supervisors are children of one holder process, which
+//! kills the processes that a killed supervisor leaves behind.
 //!
-//! There is no namespace around a step that is the user's own words: a pid namespace would hide the machine's processes
-//! from a runbook's `ps` and `kill`, a user namespace would break `sudo` and every other setuid program. Nothing is kept
-//! from such a step which its user may do; it only cannot outlive the run. What a model chose stands behind walls as
-//! [`confine`] describes them, as far as the machine has them.
+//! A step with the user's own command runs in no namespace: a pid namespace would hide the machine's processes from a
+//! runbook's `ps` and `kill`, and a user namespace would break `sudo` and every other setuid program. Such a step may
+//! do whatever its user may do, but it cannot outlive the run. A command that a model chose runs in the [`confinement`]
+//! that the machine supports.
 //!
-//! [`SandboxProvider`] is the seam: [`Local`] runs steps here, [`Unconfined`] the same without walls.
+//! [`SandboxProvider`] is the interface: [`LocalSandbox`] runs steps on this machine, [`UnconfinedSandbox`] does so
+//! without confinement.
 
 pub mod address;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux confines commands"))]
 pub mod caches;
-#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux has walls"))]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux confines commands"))]
 pub mod confine;
-#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux has walls"))]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux confines commands"))]
 mod disk;
 pub mod ground;
 #[cfg(target_os = "linux")]
@@ -26,7 +27,7 @@ pub mod judge;
 pub mod keeper;
 mod lineage;
 mod local;
-#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux has walls to report"))]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux reports confinement"))]
 mod message;
 pub mod output;
 mod pending_checks;
@@ -40,6 +41,8 @@ pub mod shell;
 mod step;
 mod supervised;
 mod tree;
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux confines commands"))]
+mod tree_size;
 
 #[cfg(unix)]
 #[path = "unix.rs"]

@@ -1,23 +1,23 @@
-//! Output of a step as text: decoding in pieces, and an excerpt of what is too long to keep.
+//! The output of a step as text: incremental decoding, and an excerpt of output that is too long to keep.
 //!
-//! Pure. Nothing is interpreted: escape sequences and carriage returns pass as they are.
+//! Pure. Nothing is interpreted: escape sequences and carriage returns pass unchanged.
 
-/// Turns bytes that come in pieces into text.
+/// Decodes UTF-8 that arrives in pieces.
 ///
-/// Bytes that are no UTF-8 become U+FFFD; a character split over two pieces is held back until it is whole. The
-/// joined text is the same however the bytes were cut.
+/// Invalid bytes become U+FFFD. A character that is split over two pieces is buffered until it is complete. The
+/// concatenated text does not depend on how the bytes were split.
 #[derive(Debug, Default)]
 pub struct Decoder {
     held: Vec<u8>,
 }
 
 impl Decoder {
-    /// A decoder that holds nothing back yet.
+    /// Creates a decoder with an empty buffer.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Decodes the next piece; the text may be empty.
+    /// Decodes the next piece; the result may be empty.
     pub fn push(&mut self, bytes: &[u8]) -> String {
         let joined;
         let bytes = if self.held.is_empty() {
@@ -32,19 +32,19 @@ impl Decoder {
         String::from_utf8_lossy(whole).into_owned()
     }
 
-    /// Gives up waiting: a character that was only begun becomes U+FFFD.
+    /// Flushes the decoder: an incomplete character becomes U+FFFD.
     pub fn finish(self) -> String {
         String::from_utf8_lossy(&self.held).into_owned()
     }
 }
 
-/// How many bytes at the end are the beginning of a character that may still become whole.
+/// Returns how many bytes at the end are the start of a character that more bytes could complete.
 fn begun_at_end(bytes: &[u8]) -> usize {
     let from = bytes.len().saturating_sub(3);
     let Some(start) = bytes[from..].iter().rposition(|byte| !is_continuation(*byte)) else { return 0 };
     let begun = &bytes[from + start..];
     match std::str::from_utf8(begun) {
-        // No length of the error: the bytes are right so far, and more are wanted.
+        // No error length: the bytes are valid so far, and more are needed.
         Err(error) if error.valid_up_to() == 0 && error.error_len().is_none() => begun.len(),
         Ok(_) | Err(_) => 0,
     }
@@ -54,7 +54,7 @@ const fn is_continuation(byte: u8) -> bool {
     byte & 0b1100_0000 == 0b1000_0000
 }
 
-/// Keeps the beginning and the end of a text, and counts what lies between.
+/// Keeps the beginning and the end of a text, and counts the omitted bytes.
 #[derive(Debug)]
 pub struct Excerpt {
     head: String,
@@ -65,7 +65,7 @@ pub struct Excerpt {
 }
 
 impl Excerpt {
-    /// An excerpt that keeps at most `limit` bytes of text, besides the line that says what was left out.
+    /// Creates an excerpt of at most `limit` bytes of text, plus the line that states what was omitted.
     pub const fn new(limit: usize) -> Self {
         Self { head: String::new(), head_open: true, tail: String::new(), half: limit / 2, left_out: 0 }
     }
@@ -87,13 +87,13 @@ impl Excerpt {
             rest = &rest[cut..];
         }
         self.tail.push_str(rest);
-        // Cut seldom, so that many small pieces cost no more than one large.
+        // Trimming rarely keeps many small pieces as cheap as a single large one.
         if self.tail.len() > 2 * self.half {
             self.cut_tail();
         }
     }
 
-    /// The text, with a line in the middle that says how many bytes are missing, if any are.
+    /// Returns the text; if bytes were omitted, a line in the middle states how many.
     pub fn finish(mut self) -> String {
         self.cut_tail();
         let Self { mut head, tail, left_out, .. } = self;
@@ -115,12 +115,12 @@ impl Excerpt {
     }
 }
 
-/// The last boundary between characters at or before `at`.
+/// Returns the last character boundary at or before `at`.
 fn floor(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// The first boundary between characters at or after `at`.
+/// Returns the first character boundary at or after `at`.
 fn ceil(text: &str, at: usize) -> usize {
     (at..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
 }

@@ -1,4 +1,4 @@
-//! Checks that follow commands, which the daemon finishes before it ends.
+//! Checks that run after commands and that the daemon finishes before it exits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// How many checks of what commands have changed are not finished; clones count together.
+/// The number of unfinished checks of what commands have changed; clones share the count.
 #[derive(Debug, Clone)]
 pub struct PendingChecks(Arc<watch::Sender<usize>>);
 
@@ -17,16 +17,16 @@ impl Default for PendingChecks {
 }
 
 impl PendingChecks {
-    /// Counts a check until what is returned is dropped.
+    /// Counts a check until the returned guard is dropped.
     pub(super) fn begin(&self) -> PendingCheck {
         self.0.send_modify(|count| *count += 1);
         PendingCheck(self.clone())
     }
 
-    /// Waits until all are finished, for at most `limit`; otherwise returns how many are not.
+    /// Waits until all checks are finished, for at most `limit`; on timeout returns how many are not.
     pub async fn finished(&self, limit: Duration) -> Result<(), usize> {
         let mut count = self.0.subscribe();
-        // The sender is held here, so that only the time can run out.
+        // This value owns the sender, so the wait can end only by the count or by the timeout.
         let none_left = async { count.wait_for(|count| *count == 0).await.is_ok() };
         let _late = timeout(limit, none_left).await;
         match *self.0.borrow() {
@@ -36,7 +36,7 @@ impl PendingChecks {
     }
 }
 
-/// A check that is not finished.
+/// An unfinished check.
 #[derive(Debug)]
 pub struct PendingCheck(PendingChecks);
 

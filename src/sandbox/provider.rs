@@ -1,7 +1,8 @@
-//! The seam between the daemon and whatever runs the commands of a run.
+//! The interface between the daemon and the sandbox that runs the commands of a run.
 //!
-//! A [`SandboxProvider`] opens a [`Room`] for each run; in a room commands are run and stopped. `local` runs them on this
-//! machine behind as many walls as it has, `none` without any; one that runs them on another machine would be a third.
+//! A [`SandboxProvider`] opens a [`RunSandbox`] for each run, which runs and stops commands. The provider `local` runs
+//! them on this machine, confined as far as the machine supports it; `none` runs them without confinement. A provider
+//! that runs commands on another machine would be a third.
 
 use std::path::Path;
 use std::pin::Pin;
@@ -14,34 +15,35 @@ use super::confine::{Confinement, Way};
 use super::pending_checks::PendingCheck;
 use super::step::{Chunk, Left, Step, StepEnd, StepError};
 
-/// Something that is done while others go on.
+/// A boxed future that can be sent to another thread.
 pub type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What runs commands.
+/// Opens sandboxes for runs.
 pub trait SandboxProvider: Send + Sync {
-    /// Returns the name by which it is chosen.
+    /// Returns the name that selects it in the configuration.
     fn name(&self) -> &'static str;
 
-    /// Says what holds the commands of a model back.
+    /// Returns the layers that confine the commands of a model.
     ///
-    /// It is found out once, by running something, when somebody first needs to know; that takes some milliseconds.
+    /// They are determined once, by running a probe on the first call, which takes some milliseconds.
     fn layers(&self) -> Doing<'_, Layers>;
 
-    /// Opens a room for a run; nothing is started yet.
+    /// Opens a sandbox for a run; no process is started yet.
     fn open(&self, terms: Terms) -> Arc<dyn Room>;
 }
 
-/// Where the commands of one run are run.
+/// Runs the commands of one run.
 ///
-/// When the last handle is dropped, everything in it is ended.
+/// When the last handle is dropped, all processes in it are killed.
 pub trait Room: Send + Sync {
-    /// Runs one command and returns when it is over and its output has been passed on.
+    /// Runs one command and returns when it has ended and its output has been forwarded.
     ///
-    /// Output goes to `out` as it comes; while `out` is full the command waits. A future that is dropped ends its command, and
-    /// everything that started.
+    /// Output is sent to `out` as it arrives; while `out` is full the command blocks. Dropping the future kills the
+    /// command and every process it started.
     fn run(&self, step: Step, out: mpsc::Sender<Chunk>) -> Doing<'_, Result<StepEnd, StepError>>;
 
-    /// Says what a command that failed could not see, and which setting opens it; nothing where it was free to look.
+    /// Explains which paths a failed command could not access and which setting opens them; empty if the command was
+    /// not confined.
     fn hints<'a>(
         &'a self,
         command: &'a str,
@@ -49,41 +51,42 @@ pub trait Room: Send + Sync {
         printed: &'a str,
     ) -> Doing<'a, Vec<String>>;
 
-    /// Says how its commands are confined, unless they are to run outside; nothing where they are not.
+    /// Returns the mechanism that confines its commands, apart from commands that are approved to run unconfined;
+    /// `None` if they are not confined.
     fn way(&self) -> Doing<'_, Option<Way>>;
 
-    /// Begins a check of what a command changes: the daemon does not end before what is returned is dropped.
+    /// Starts a check of what a command changes: the daemon does not exit before the returned guard is dropped.
     fn begin_check(&self) -> PendingCheck;
 
-    /// Ends everything and waits until nothing is left, for at most `limit`.
+    /// Kills all processes and waits until none remains, for at most `limit`.
     fn stop(&self, limit: Duration) -> Doing<'_, Result<(), Left>>;
 
-    /// Orders everything to be ended, without waiting; nothing later is started.
+    /// Requests that all processes are killed, without waiting; no later command is started.
     fn kill_now(&self);
 }
 
-/// Whose words the commands of a room are.
+/// Who chose the commands of a run, and how they are confined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Terms {
-    /// The user's own: they may do what the user may.
+    /// The user chose them: they may do whatever the user may do.
     User,
-    /// A model's: they are confined, and the daemon does not listen to them.
+    /// A model chose them: they are confined, and the daemon refuses connections from them.
     Model(Box<Confinement>),
 }
 
-/// How much holds commands back.
+/// How strongly commands are confined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strength {
-    /// All that is promised.
+    /// Every layer that the documentation promises is in force.
     Full,
-    /// Something, with gaps.
+    /// Some layers are in force, with gaps.
     Partial,
-    /// Nothing.
+    /// No layer is in force.
     Missing,
 }
 
 impl Strength {
-    /// Returns the word for it.
+    /// Returns the name of the value.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -93,13 +96,13 @@ impl Strength {
     }
 }
 
-/// What holds the commands of a model back on this machine.
+/// The layers that confine the commands of a model on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layers {
-    /// How much.
+    /// How strongly they confine.
     pub strength: Strength,
     /// The names of the layers in force.
     pub names: Vec<&'static str>,
-    /// Why it is not all, in a sentence.
+    /// Why the confinement is not complete, as a sentence.
     pub why: Option<String>,
 }

@@ -1,7 +1,7 @@
-//! The output of a step on its way to whoever listens.
+//! Forwards the output of a step to its receiver.
 //!
-//! What has gathered is passed on at once, in pieces of at most [`CHUNK`] bytes; a slow listener slows the step
-//! down, and nothing is kept beyond the piece in hand.
+//! Output is forwarded as soon as it is available, in pieces of at most [`CHUNK`] bytes. A slow receiver blocks the
+//! step, and no more than one piece is buffered.
 
 use std::time::Duration;
 
@@ -11,15 +11,16 @@ use tokio::sync::{mpsc, watch};
 use super::os::Pipe;
 use super::step::{Chunk, Stream};
 
-/// The largest piece of output.
+/// The maximum size of a piece of output, in bytes.
 const CHUNK: usize = 16 * 1024;
 
-/// The most a pipe holds without privileges; what the shell wrote before it left is within it.
+/// The largest capacity of a pipe without privileges, in bytes; it bounds what the shell wrote before it exited.
 const PIPE_MAX: usize = 1024 * 1024;
 
-/// Passes on what comes out of `pipe` until it ends, or until the step is over and what it left has been read.
+/// Forwards the output in `pipe` until it is closed, or until the step has ended and the remaining output has been
+/// read.
 ///
-/// Background processes may hold the pipe open; then it is handed back, for [`discard`].
+/// Background processes may keep the pipe open; it is then returned, for [`drain`].
 pub(super) async fn pass_on(
     mut pipe: Pipe,
     stream: Stream,
@@ -28,7 +29,7 @@ pub(super) async fn pass_on(
 ) -> Option<Pipe> {
     let mut buffer = vec![0; CHUNK];
     let send = async |bytes: &[u8]| {
-        // Nobody listening is no reason to end a step: the rest is read and forgotten.
+        // A closed receiver does not end the step: the remaining output is read and discarded.
         let _unheard = out.send(Chunk { stream, bytes: Bytes::copy_from_slice(bytes) }).await;
     };
     loop {
@@ -55,15 +56,15 @@ pub(super) async fn pass_on(
     Some(pipe)
 }
 
-/// Waits until the mark is set, or until nobody is left to set it.
+/// Waits until the flag is set, or until its sender is dropped.
 pub(super) async fn set(mark: &mut watch::Receiver<bool>) {
     let _nobody = mark.wait_for(|set| *set).await;
 }
 
-/// Reads and forgets what background processes write after their step is over.
+/// Reads and discards what background processes write after their step has ended.
 ///
-/// A closed pipe would kill a server at its first line of log, a full one would halt it. The pause bounds what a
-/// background process that only writes can cost.
+/// A closed pipe would kill a server at its first log line, and a full one would block it. The pause bounds the CPU
+/// time that a continuously writing background process can cost.
 pub(super) async fn discard(mut pipe: Pipe) {
     let mut buffer = vec![0; CHUNK];
     while let Ok(1..) = pipe.read(&mut buffer).await {

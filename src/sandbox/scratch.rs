@@ -1,6 +1,7 @@
-//! A run's own directory: its temporary files, and the empty file that stands for hidden ones.
+//! The temporary directory of a run, and in it the empty file that is mounted over hidden files.
 //!
-//! It is made when a step first needs it, and handed to the [`Remover`] when the last keeper of the run is gone.
+//! It is created when a step first needs it, and passed to the [`Remover`] when the last supervisor of the run has
+//! ended.
 
 use std::fs;
 use std::io;
@@ -13,10 +14,10 @@ use super::confine::{BLANK, FILES};
 use super::os;
 use super::removal::{self, Remover};
 
-/// What the directories are called; a process id, the time of its start and a number follow.
+/// The prefix of the directories' names; a process id, its start time and a number follow.
 const PREFIX: &str = "run-";
 
-/// A directory that goes with its owner.
+/// A temporary directory that is removed when the value is dropped.
 #[derive(Debug)]
 pub(super) struct Scratch {
     path: PathBuf,
@@ -24,7 +25,7 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a directory below `root`, for its owner alone.
+    /// Creates a directory below `root` that only its owner can access.
     pub(super) fn make(root: &Path, remover: Remover) -> io::Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         os::private_directories(root)?;
@@ -32,7 +33,7 @@ impl Scratch {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
             let path = root.join(format!("{}{count}", own_prefix()));
             match os::private_directory(&path) {
-                // Whoever made it, it is not ours.
+                // Another process created it.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
                 Ok(()) => break Self { path, remover },
@@ -55,7 +56,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Has the directories removed that earlier daemons have left below `root`, in the background.
+/// Removes the directories that earlier daemons have left below `root`, in the background.
 pub(super) fn remove_leftovers(root: &Path, remover: &Remover) {
     let own = own_prefix();
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
@@ -69,7 +70,7 @@ pub(super) fn remove_leftovers(root: &Path, remover: &Remover) {
     }
 }
 
-/// What the directories of this process are called: an id alone is given to another process one day.
+/// Returns the name prefix of this process's directories; it contains the start time because process ids are reused.
 fn own_prefix() -> String {
     static BORN: OnceLock<u128> = OnceLock::new();
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
@@ -84,7 +85,7 @@ mod tests {
     fn leftovers_of_others_are_renamed_to_be_removed_and_nothing_else_is() {
         let root = tempfile::tempdir().unwrap();
         let own = Scratch::make(root.path(), remover()).unwrap();
-        // One that had our process id is somebody else's too.
+        // A directory of an earlier process with the same process id is a leftover too.
         let old = format!("run-{}-0", std::process::id());
         for name in ["run-1-0/files/deep", "removing-2-run-1-1/files", "precious", &old] {
             fs::create_dir_all(root.path().join(name)).unwrap();
@@ -104,7 +105,7 @@ mod tests {
         let name = first.path().file_name().unwrap().to_str().unwrap().to_owned();
         let (prefix, count) = name.rsplit_once('-').unwrap();
         let next: u64 = count.parse::<u64>().unwrap() + 1;
-        // Other tests count too; a few in a row are in the way of whichever comes.
+        // Other tests share the counter; several directories in a row block whichever number comes next.
         for ahead in next..next + 50 {
             fs::create_dir_all(root.path().join(format!("{prefix}-{ahead}/files/old"))).unwrap();
         }
@@ -112,7 +113,7 @@ mod tests {
         assert!(!second.path().join(FILES).join("old").exists());
     }
 
-    /// One that removes nothing: what is looked at here is which names are taken.
+    /// Removes nothing: these tests check only the names.
     fn remover() -> Remover {
         Remover::new(Path::new("/bin/false").into())
     }

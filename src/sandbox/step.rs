@@ -1,6 +1,6 @@
-//! The words of the executor: a step, what it says, how it ends.
+//! The types of step execution: a step, its output, its end, and its errors.
 //!
-//! Plain values; nothing here starts or ends anything.
+//! Plain values; nothing here starts or ends a process.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -15,31 +15,31 @@ use super::confine::Leave;
 /// One command of a run.
 #[derive(Clone)]
 pub struct Step {
-    /// What `/bin/sh -c` is given.
+    /// The argument of `/bin/sh -c`.
     pub command: String,
-    /// Where it runs.
+    /// The working directory.
     pub cwd: PathBuf,
-    /// Its whole environment; nothing of the daemon's is added.
+    /// The complete environment; nothing of the daemon's environment is added.
     pub env: Vec<(OsString, OsString)>,
-    /// How long it may take before it is ended with everything it started.
+    /// The time limit, after which the step is killed with every process it started.
     pub time_limit: Duration,
-    /// What it may do beyond what its room allows.
+    /// What it may do beyond the policy of its run.
     pub leave: Leave,
-    /// Whether its two outputs are told apart.
+    /// Whether standard output and standard error are separate.
     pub outputs: Outputs,
 }
 
-/// Whether the two outputs of a step are told apart.
+/// Whether the standard output and standard error of a step are separate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Outputs {
-    /// Each has a pipe of its own: the order between the two is not kept.
+    /// One pipe each: the order between the two streams is not preserved.
     #[default]
     Apart,
-    /// Both are one pipe, as on a terminal: everything comes in its order, as [`Stream::Stdout`].
+    /// One pipe for both, as on a terminal: everything arrives in order, as [`Stream::Stdout`].
     Joined,
 }
 
-/// Commands and environments carry secrets, so neither is shown.
+/// Commands and environments may contain secrets, so neither is printed.
 impl fmt::Debug for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Step")
@@ -51,7 +51,7 @@ impl fmt::Debug for Step {
     }
 }
 
-/// Which of its two outputs a step wrote to.
+/// The stream that a step wrote to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output.
@@ -60,78 +60,78 @@ pub enum Stream {
     Stderr,
 }
 
-/// A piece of a step's output, at most 16 KiB, as it was written.
+/// A piece of a step's output, at most 16 KiB, unmodified.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// Where it was written.
+    /// The stream it was written to.
     pub stream: Stream,
     /// The bytes, which may end in the middle of a character.
     pub bytes: Bytes,
 }
 
-/// Output has not passed redaction here, so it is not shown.
+/// Output is not redacted yet, so it is not printed.
 impl fmt::Debug for Chunk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Chunk").field("stream", &self.stream).field("bytes", &self.bytes.len()).finish()
     }
 }
 
-/// How a step that was started came to its end.
+/// How a step that was started ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepEnd {
-    /// The shell left with this code.
+    /// The shell exited with this code.
     Exited(i32),
-    /// The shell was ended by this signal, which was not ours.
+    /// The shell was killed by this signal, which the sandbox did not send.
     Signaled(i32),
-    /// The time limit passed; everything of the step was ended.
+    /// The time limit passed; all processes of the step were killed.
     TimedOut,
-    /// It used more memory than it may; everything of the step was ended.
+    /// It exceeded its memory limit; all processes of the step were killed.
     OutOfMemory,
     /// The run was stopped, before or during the step.
     Stopped,
 }
 
-/// Why a step could not be run, or not be followed to its end.
+/// Why a step could not be run, or why its end is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
-    /// The step cannot be handed to a process.
+    /// The step cannot be passed to a process.
     #[error("the step cannot be started: {problem}")]
     Unusable {
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// The keeper, this program executed once more, did not start.
-    #[error("cannot start the keeper {}: {source}", .path.display())]
+    /// The supervisor, this program executed once more, did not start.
+    #[error("cannot start the supervisor {}: {source}", .path.display())]
     Keeper {
-        /// The program that was to be executed.
+        /// The program to be executed.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The working directory cannot be entered.
-    #[error("cannot enter the directory {}: {source}", .path.display())]
+    #[error("cannot enter the working directory {}: {source}", .path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The shell cannot be started.
     #[error("cannot start /bin/sh: {source}")]
     Shell {
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The walls around the step could not be built, and it did not run.
-    #[error("the command did not run, as the sandbox could not be set up: {what}{}", cause(.source))]
+    /// The confinement could not be set up, and the step did not run.
+    #[error("the command did not run because the sandbox could not be set up: {what}{}", cause(.source))]
     Walls {
         /// What failed.
         what: &'static str,
-        /// What the system said, if it said something.
+        /// The system's error, if there is one.
         source: Option<io::Error>,
     },
-    /// The keeper ended without saying how the step ended; somebody killed it.
-    #[error("the keeper of the step was killed, how the step ended is unknown")]
+    /// The supervisor was killed before it reported how the step ended.
+    #[error("the supervisor of the step was killed; how the step ended is unknown")]
     KeeperLost,
 }
 
@@ -139,10 +139,10 @@ fn cause(source: &Option<io::Error>) -> String {
     source.as_ref().map(|source| format!(": {source}")).unwrap_or_default()
 }
 
-/// Processes of a run are still there after the time given to a stop.
+/// Processes of a run remain after the time limit of a stop.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("processes of the run could not be ended in time; still at it: keepers {keepers:?}")]
+#[error("processes of the run did not end in time; supervisors still killing them: {keepers:?}")]
 pub struct Left {
-    /// The process ids of the keepers that go on trying.
+    /// The process ids of the supervisors that are still killing processes.
     pub keepers: Vec<u32>,
 }

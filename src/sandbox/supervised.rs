@@ -1,4 +1,4 @@
-//! One keeper, the supervisor process of a step, seen from the daemon: its reports, its output and its end.
+//! The daemon's handle of one supervisor: its reports, its output and its end.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,29 +16,29 @@ use super::pump;
 use super::scratch::Scratch;
 use super::step::{Chunk, StepEnd, StepError, Stream};
 
-/// How long a step that was ended is waited for before its end is reported all the same.
+/// How long the end of a killed step is awaited before the step is reported as ended anyway.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 
-/// How long a keeper that was told to end everything may take before it is killed.
+/// How long a supervisor may take to end after a stop request before it is killed.
 const OVERDUE: Duration = Duration::from_secs(2);
 
-/// What has to stay while a keeper lives.
+/// Resources that are held while a supervisor lives.
 pub(super) struct Company {
     pub(super) _entered: Entered,
     pub(super) _scratch: Option<Arc<Scratch>>,
 }
 
-/// One keeper that was started.
+/// A supervisor that was started.
 pub(super) struct Kept {
     pub(super) pid: u32,
     link: Link,
-    /// Whether it was told to end everything.
+    /// Whether it was requested to stop.
     ending: watch::Sender<bool>,
     pub(super) seen: watch::Receiver<Seen>,
 }
 
 impl Kept {
-    /// Takes a keeper into care: its reports are read and its end is waited for by a task of its own.
+    /// Starts a task that reads the supervisor's reports and waits for its end.
     pub(super) fn attend(spawned: Spawned, company: Company) -> (Arc<Self>, OutputPipes) {
         let Spawned { pid, born: _, process, link, stdout, stderr } = spawned;
         let (tell, seen) = watch::channel(Seen::default());
@@ -47,7 +47,7 @@ impl Kept {
         (kept, OutputPipes { stdout, stderr })
     }
 
-    /// Reads reports until the keeper has ended.
+    /// Reads reports until the supervisor has ended.
     async fn listen(self: Arc<Self>, mut process: Process, tell: watch::Sender<Seen>, company: Company) {
         let mut said_gone = false;
         let mut record = [0; REPORT_LEN];
@@ -69,9 +69,9 @@ impl Kept {
                 said_gone |= tell_report(record, &tell);
             }
         }
-        // Whatever happened to the socket, a keeper is not left to itself.
+        // However the socket was closed, the supervisor must end.
         self.end();
-        // Somebody has stopped one that is overdue, or it cannot end what it started.
+        // An overdue supervisor was stopped by a signal, or cannot kill a process of its step.
         if timeout(OVERDUE, process.wait()).await.is_err() {
             process.kill().await;
             process.wait().await;
@@ -83,19 +83,19 @@ impl Kept {
         tell.send_modify(|seen| seen.gone = true);
     }
 
-    /// Orders it to end everything of its step; never waits, and may be repeated.
+    /// Requests that the supervisor kills all processes of its step; never waits, and can be repeated.
     pub(super) fn end(&self) {
         self.ending.send_replace(true);
         self.link.close();
     }
 
-    /// Waits until it should have ended long ago.
+    /// Waits until a requested stop is overdue.
     async fn overdue(&self) {
         pump::set(&mut self.ending.subscribe()).await;
         sleep(OVERDUE).await;
     }
 
-    /// Has the order carried out and passes the output on.
+    /// Runs the step of the encoded request and forwards its output.
     pub(super) async fn follow(
         self: &Arc<Self>,
         order: &[u8],
@@ -136,9 +136,9 @@ impl Kept {
         verdict
     }
 
-    /// Sends the order and waits for the shell's end.
+    /// Sends the request and waits for the end of the shell.
     async fn ended(&self, order: &[u8]) -> Result<StepEnd, Lost> {
-        // A failure to send shows as an end without a word, which is told apart below.
+        // If sending fails, the supervisor ends without a report, which is handled below.
         let _sent = self.link.send(order).await;
         let mut seen = self.seen.clone();
         let outcome = match seen.wait_for(|seen| seen.outcome.is_some() || seen.gone).await {
@@ -160,12 +160,12 @@ impl Kept {
     }
 
     pub(super) async fn gone_within(&self, limit: Duration) {
-        // Past the limit the keeper goes on trying; a stop of the run reports what is left.
+        // After the limit the supervisor keeps trying; stopping the run reports the processes that remain.
         let _late = timeout(limit, self.gone()).await;
     }
 
     pub(super) async fn gone(&self) {
-        // The sender is dropped only by a runtime that ends, and then the socket is closed with it.
+        // The sender is dropped only when the runtime shuts down, and then the socket is closed too.
         let mut seen = self.seen.clone();
         let _ended = seen.wait_for(|seen| seen.gone).await;
     }
@@ -175,7 +175,7 @@ impl Kept {
     }
 }
 
-/// What a keeper has reported so far.
+/// The state of a supervisor, according to its reports.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     outcome: Option<Report>,
@@ -183,7 +183,7 @@ pub(super) struct Seen {
     gone: bool,
 }
 
-/// Notes a report; whether it said that nothing is left.
+/// Records a report; returns whether it states that no process remains.
 fn tell_report(record: [u8; REPORT_LEN], tell: &watch::Sender<Seen>) -> bool {
     match Report::decode(record) {
         Some(Report::Gone) => true,
@@ -200,20 +200,20 @@ fn tell_report(record: [u8; REPORT_LEN], tell: &watch::Sender<Seen>) -> bool {
             | Report::Signaled(_)
             | Report::OutOfMemory),
         ) => {
-            // The first word counts: whoever is ended for its use of memory is then reported as killed.
+            // The first outcome counts: a step that is killed for its memory use is reported as killed afterwards.
             tell.send_modify(|seen| seen.outcome = seen.outcome.or(Some(outcome)));
             false
         }
     }
 }
 
-/// The outputs of a step: the second is missing where both are one pipe.
+/// The output pipes of a step; `stderr` is `None` if both streams share one pipe.
 pub(super) struct OutputPipes {
     stdout: os::Pipe,
     stderr: Option<os::Pipe>,
 }
 
-/// Ends its step when it is dropped unsettled, as happens to a future nobody waits for any more.
+/// Requests the stop of a step when it is dropped without being disarmed, as happens when a future is cancelled.
 pub(super) struct Unfinished<'a>(pub(super) &'a Kept);
 
 impl Unfinished<'_> {
@@ -228,7 +228,7 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// Why a step has no end of its own; numbers are the system's.
+/// Why the outcome of a step is unknown or it did not run; the numbers are errno values.
 pub(super) enum Lost {
     Directory(i32),
     Shell(i32),

@@ -1,8 +1,8 @@
-//! All processes of one run, seen from the daemon.
+//! The daemon's handle of all processes of one run.
 //!
-//! Each step has its keeper; a keeper lives on after its step while background processes of it do. Nothing here
-//! signals a process: the order to end goes to the keepers, who own the processes, and their word that nothing is
-//! left is waited for.
+//! Each step has its own supervisor, which outlives the step while background processes of the step run. Nothing here
+//! signals a process: the supervisors own the processes, receive the request to kill them, and report when none
+//! remains.
 
 use std::ffi::OsString;
 use std::io;
@@ -30,22 +30,22 @@ use super::step::{Chunk, Left, Step, StepEnd, StepError};
 use super::supervised::{Company, GRACE, Kept, Unfinished};
 use crate::bounded_io::{FileTasks, NoAnswer};
 
-/// The threads on which steps are prepared that look at files.
+/// The threads that access the file system while a step is prepared.
 static FILES: LazyLock<FileTasks> = LazyLock::new(|| FileTasks::new(32, Duration::from_secs(10)));
 
-/// All processes of one run; handles are cloned, and when the last is dropped everything is ended.
+/// All processes of one run; handles can be cloned, and dropping the last one kills all processes.
 #[derive(Clone)]
 pub struct RunTree {
     trunk: Arc<Trunk>,
 }
 
 impl RunTree {
-    /// A run of the user's own commands that has no process yet.
+    /// Creates a run of the user's own commands, without processes.
     pub fn new(local: Local) -> Self {
         Self::on(local, Terms::User)
     }
 
-    /// A run that has no process yet.
+    /// Creates a run without processes.
     pub fn on(local: Local, terms: Terms) -> Self {
         let (stopped, kept) = (watch::Sender::new(false), Mutex::default());
         Self {
@@ -60,16 +60,16 @@ impl RunTree {
         }
     }
 
-    /// Runs one step and returns when its shell has left and its output has been passed on.
+    /// Runs one step and returns when its shell has exited and its output has been forwarded.
     ///
-    /// Output goes to `out` as it comes; while `out` is full the step waits. Background processes of a step without walls live
-    /// on, unheard, until the run is stopped; those behind walls end with it. A future that is dropped ends its step, and
-    /// everything it started.
+    /// Output is sent to `out` as it arrives; while `out` is full the step blocks. Background processes of an
+    /// unconfined step keep running, with their output discarded, until the run is stopped; those of a confined step
+    /// are killed when the step ends. Dropping the future kills the step and every process it started.
     pub async fn run(&self, step: Step, out: mpsc::Sender<Chunk>) -> Result<StepEnd, StepError> {
         self.run_and_look(step, out).await.map(|(end, _)| end)
     }
 
-    /// Runs one step, and says which walls stood around it.
+    /// Runs one step, and also returns the confinement layers that were in force.
     pub(super) async fn run_and_look(
         &self,
         mut step: Step,
@@ -110,9 +110,9 @@ impl RunTree {
         Ok((end, standing))
     }
 
-    /// Ends everything of this run and waits until nothing is left, for at most `limit`.
+    /// Kills all processes of this run and waits until none remains, for at most `limit`.
     ///
-    /// It may be called at any time, from any task, and again. Steps that run return [`StepEnd::Stopped`].
+    /// It can be called at any time, from any task, and repeatedly. Running steps return [`StepEnd::Stopped`].
     pub async fn stop(&self, limit: Duration) -> Result<(), Left> {
         self.kill_now();
         let kept = self.trunk.kept().clone();
@@ -126,7 +126,7 @@ impl RunTree {
         if left.is_empty() { Ok(()) } else { Err(Left { keepers: left }) }
     }
 
-    /// Orders everything of this run to be ended, without waiting; no later step is started.
+    /// Requests that all processes of this run are killed, without waiting; no later step is started.
     pub fn kill_now(&self) {
         self.trunk.end();
     }
@@ -173,23 +173,24 @@ impl Room for RunTree {
     }
 }
 
-/// What the handles of a run share.
+/// The state that the handles of a run share.
 struct Trunk {
     local: Local,
     terms: Terms,
     stopped: watch::Sender<bool>,
     kept: Mutex<Vec<Arc<Kept>>>,
-    /// The run's own directory, once a step needs one.
+    /// The run's temporary directory, created by the first step that needs it.
     scratch: Mutex<Option<Arc<Scratch>>>,
-    /// The private caches of the workspace, once a step needs them.
+    /// The private caches of the workspace, opened by the first step that needs them.
     caches: Mutex<Option<CacheStore>>,
 }
 
-/// Variables of an environment.
+/// Environment variables.
 type Variables = Vec<(OsString, OsString)>;
 
 impl Trunk {
-    /// Says what is to stand around a step, and takes out of its environment what does not belong there.
+    /// Computes the confinement of a step, and removes variables from its environment that a confined step must not
+    /// have.
     async fn walls(self: &Arc<Self>, step: &mut Step) -> Result<Option<Walls>, StepError> {
         let confinement = match &self.terms {
             Terms::User => return Ok(None),
@@ -200,13 +201,13 @@ impl Trunk {
         let scratch = self.scratch()?;
         let mut walls = confinement.walls(way, scratch.path(), &step.leave);
         let trunk = Arc::clone(self);
-        // The workspace may lie on a mount that hangs.
+        // The workspace may be on a mount that does not respond.
         let prepared = FILES.run_in(&confinement.workspace, move || {
             let variables = trunk.prepare(&mut walls)?;
             Ok((walls, variables))
         });
         let late = |why: NoAnswer| StepError::Walls {
-            what: "the workspace does not answer",
+            what: "the workspace does not respond",
             source: Some(io::Error::other(why)),
         };
         let (walls, variables) = prepared.await.map_err(late)??;
@@ -220,7 +221,7 @@ impl Trunk {
         Ok(Some(walls))
     }
 
-    /// The workspace of a model's commands, confined or not, where it is known which directory that is.
+    /// The workspace of a model's commands, confined or not, if its device and inode are known.
     fn workspace(&self) -> Option<(&Path, FileId)> {
         match &self.terms {
             Terms::User => None,
@@ -228,25 +229,26 @@ impl Trunk {
         }
     }
 
-    /// Looks for what the confinement needs to know of files; it blocks, and returns variables for the step.
+    /// Collects what the confinement needs to know about files, and returns environment variables for the step. Blocks.
     fn prepare(&self, walls: &mut Walls) -> Result<Variables, StepError> {
         let Terms::Model(terms) = &self.terms else { return Ok(Vec::new()) };
-        // What the step could not read anyway takes no mount.
+        // A file that the step could not read anyway needs no mount.
         walls.hidden.extend(system_credentials().into_iter().filter(|path| os::may_read(path)));
         walls.opened.extend(repository::directories_outside(&terms.workspace, &terms.writable, &terms.homes));
         self.private_caches(terms, walls)
     }
 
-    /// Gives a step private copies of caches; returns the variables that lead to them where nothing can be mounted.
+    /// Sets up private copies of caches; returns the environment variables that point to them where no mount is
+    /// possible.
     fn private_caches(&self, terms: &Confinement, walls: &mut Walls) -> Result<Variables, StepError> {
         let Some(root) = terms.cache_root.as_deref().filter(|_| !terms.caches.is_empty()) else {
             return Ok(Vec::new());
         };
         if !terms.workspace.is_dir() {
-            // Who builds the view says what is wrong with it.
+            // The supervisor reports why the workspace cannot be used.
             return Ok(Vec::new());
         }
-        let what = "its private caches cannot be made";
+        let what = "its private caches cannot be created";
         let failed = |source| StepError::Walls { what, source: Some(source) };
         let mut store = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
         let store = match &*store {
@@ -271,12 +273,12 @@ impl Trunk {
             return Ok(Arc::clone(scratch));
         }
         let made = Scratch::make(self.local.scratch_root(), self.local.remover());
-        let what = "its temporary directory cannot be made";
+        let what = "its temporary directory cannot be created";
         let made = made.map_err(|source| StepError::Walls { what, source: Some(source) })?;
         Ok(Arc::clone(scratch.insert(Arc::new(made))))
     }
 
-    /// What a keeper keeps for as long as it lives.
+    /// Returns the resources that a supervisor needs while it lives.
     fn company(&self, spawned: &Spawned) -> Company {
         let author = match self.terms {
             Terms::User => Author::User,
@@ -287,17 +289,17 @@ impl Trunk {
         Company { _entered: entered, _scratch: scratch }
     }
 
-    /// Takes a keeper in, and forgets those which are gone.
+    /// Tracks a supervisor, and drops those that have ended.
     fn hold(&self, new: &Arc<Kept>) {
         let mut kept = self.forget_gone();
         kept.push(Arc::clone(new));
-        // A stop that came while the keeper was started has not seen it.
+        // A stop during the start of this supervisor did not reach it.
         if *self.stopped.borrow() {
             new.end();
         }
     }
 
-    /// Lets go of the keepers that are gone; the others are given back.
+    /// Drops the supervisors that have ended and returns the remaining ones.
     fn forget_gone(&self) -> MutexGuard<'_, Vec<Arc<Kept>>> {
         let mut kept = self.kept();
         kept.retain(|kept| !kept.is_gone());
@@ -305,7 +307,7 @@ impl Trunk {
     }
 
     fn end(&self) {
-        // The mark comes first: whoever sees a step end by our signal sees that we gave it.
+        // The flag is set first, so a step that ends by this kill is reported as stopped.
         self.stopped.send_replace(true);
         for kept in self.kept().iter() {
             kept.end();
@@ -313,7 +315,7 @@ impl Trunk {
     }
 
     fn kept(&self) -> MutexGuard<'_, Vec<Arc<Kept>>> {
-        // The list is whole between any two statements, so a panic elsewhere does not spoil it.
+        // Every statement leaves the list consistent, so a poisoned lock can be used.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

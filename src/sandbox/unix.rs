@@ -1,7 +1,8 @@
-//! Starting a keeper and holding its three descriptors, on Unix.
+//! Starts a supervisor and owns its three descriptors, on Unix.
 //!
-//! The keeper's standard input is a socket: the order goes down, reports come up, and closing it ends everything.
-//! Its standard output and error are the step's own, so that no further descriptor has to be handed over.
+//! The supervisor's standard input is a socket: it carries the request to the supervisor and the reports back, and
+//! closing it kills all processes of the step. The supervisor's standard output and error are those of the step, so no
+//! further descriptor has to be passed.
 
 use std::ffi::OsStr;
 use std::fs::DirBuilder;
@@ -31,15 +32,15 @@ mod spawn;
 
 pub(super) use spawn::{Process, Spawner};
 
-/// A keeper that was started, and what the daemon holds of it.
+/// A supervisor that was started, with the daemon's ends of its descriptors.
 pub(super) struct Spawned {
     pub(super) pid: u32,
-    /// When it was born, where the system says.
+    /// When it was started, or 0 if the system does not report it.
     pub(super) born: u64,
     pub(super) process: Process,
     pub(super) link: Link,
     pub(super) stdout: Pipe,
-    /// Nothing where standard error is the same pipe as standard output.
+    /// `None` if standard error shares the pipe of standard output.
     pub(super) stderr: Option<Pipe>,
 }
 
@@ -52,7 +53,7 @@ struct Descriptors {
 }
 
 impl Descriptors {
-    /// Their numbers, in the order in which a supervisor has them.
+    /// Returns the raw descriptors in the order of the supervisor's standard descriptors.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux sends them"))]
     fn numbers(&self) -> [RawFd; 3] {
         [self.link.as_raw_fd(), self.stdout.as_raw_fd(), self.stderr.as_raw_fd()]
@@ -60,7 +61,7 @@ impl Descriptors {
 }
 
 impl Spawner {
-    /// Starts a keeper by `program`.
+    /// Starts a supervisor by executing `program`.
     pub(super) async fn spawn(&self, program: &Path, outputs: Outputs) -> io::Result<Spawned> {
         let (ours, theirs) = StdUnixStream::pair()?;
         let (stdout, to_stdout) = io::pipe()?;
@@ -77,51 +78,45 @@ impl Spawner {
     }
 }
 
-/// The program that is running, in a form that still names it after its file was replaced.
+/// Returns the path of the running program, in a form that stays valid after its file was replaced.
 pub(super) fn this_program() -> io::Result<PathBuf> {
     let itself = Path::new("/proc/self/exe");
     if cfg!(target_os = "linux") && itself.exists() { Ok(itself.to_owned()) } else { std::env::current_exe() }
 }
 
-/// How many bytes a file takes on the disk: a sparse one less than it is long.
-pub(super) fn disk_bytes(there: &std::fs::Metadata) -> u64 {
-    // The unit is 512 bytes on every system, whatever blocks the file system has.
-    there.blocks().saturating_mul(512)
-}
-
-/// Tells whether this process, and whatever it starts, may read something.
+/// Returns whether this process, and every process it starts, may read a file.
 pub(super) fn may_read(path: &Path) -> bool {
     nix::unistd::faccessat(nix::fcntl::AT_FDCWD, path, AccessFlags::R_OK, AtFlags::AT_EACCESS).is_ok()
 }
 
-/// A path from the bytes of an order.
+/// Converts bytes of a request to a path.
 pub(super) fn path(bytes: &[u8]) -> PathBuf {
     OsStr::from_bytes(bytes).into()
 }
 
-/// Makes a directory for its owner alone; one that is there already is none of ours.
+/// Creates a directory that only its owner can access; fails if it exists.
 pub(super) fn private_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 
-/// Makes a directory and those above it, for their owner alone.
+/// Creates a directory and its missing parents, accessible only to their owner.
 pub(super) fn private_directories(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).recursive(true).create(path)
 }
 
-/// Makes a symbolic link; what stands under its name already is not followed.
+/// Creates a symbolic link; an existing link of that name is not followed.
 pub(super) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(target, link)
 }
 
-/// Tells whether what was opened still stands under its path.
+/// Returns whether an open file is still the one at `path`.
 pub(super) fn is_same(path: &Path, opened: &std::fs::File) -> bool {
     let there = std::fs::symlink_metadata(path).map(|there| (there.dev(), there.ino()));
     let opened = opened.metadata().map(|opened| (opened.dev(), opened.ino()));
     there.is_ok_and(|there| opened.is_ok_and(|opened| opened == there))
 }
 
-/// The daemon's end of the socket to a keeper.
+/// The daemon's end of the control socket of a supervisor.
 pub(super) struct Link(UnixStream);
 
 impl Link {
@@ -138,7 +133,7 @@ impl Link {
         Ok(())
     }
 
-    /// Receives what has come; nothing when the keeper has ended.
+    /// Receives available bytes; 0 if the supervisor has ended.
     pub(super) async fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             self.0.readable().await?;
@@ -149,14 +144,14 @@ impl Link {
         }
     }
 
-    /// Closes our direction, which is the order to end everything; never waits, and may be repeated.
+    /// Closes the daemon's direction, which requests the end of all processes; never waits, and can be repeated.
     pub(super) fn close(&self) {
-        // It fails only where the keeper has gone already.
+        // It fails only if the supervisor has ended already.
         let _gone = shutdown(self.0.as_raw_fd(), Shutdown::Write);
     }
 }
 
-/// The daemon's end of one output of a step.
+/// The daemon's end of one output pipe of a step.
 pub(super) struct Pipe(pipe::Receiver);
 
 impl Pipe {
@@ -164,14 +159,14 @@ impl Pipe {
         pipe::Receiver::from_owned_fd(reader.into()).map(Self)
     }
 
-    /// Waits for output; nothing when every writer is gone.
+    /// Waits for output; 0 if every writer has closed the pipe.
     pub(super) async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.read(buffer).await
     }
 
-    /// Reads what is there; `None` when nothing is.
+    /// Reads what is available; `None` if nothing is.
     ///
-    /// It asks the system itself: the runtime may not have heard yet that there is something.
+    /// It calls `read` directly, because the runtime may not have polled the readiness yet.
     pub(super) fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             match nix::unistd::read(&self.0, buffer) {

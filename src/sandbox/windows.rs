@@ -1,7 +1,7 @@
-//! The executor's place on Windows, where steps are refused with a clear answer.
+//! The sandbox on Windows, which refuses to run steps.
 //!
-//! Ending a whole tree there takes a job object around the keeper; until that is built, nothing is started which
-//! could not be ended.
+//! Killing a whole process tree there requires a job object around the supervisor; until that is implemented, no
+//! process is started that could not be killed.
 
 use std::convert::Infallible;
 use std::io;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::step::Outputs;
 
-/// A keeper that was started; there is none.
+/// A supervisor that was started; never constructed.
 pub(super) struct Spawned {
     pub(super) pid: u32,
     pub(super) born: u64,
@@ -19,61 +19,56 @@ pub(super) struct Spawned {
     pub(super) stderr: Option<Pipe>,
 }
 
-/// Refuses to start keepers.
+/// Refuses to start supervisors.
 #[derive(Debug, Default)]
 pub(super) struct Spawner;
 
 impl Spawner {
-    /// Nothing is inherited here.
+    /// Does nothing: Windows does not reparent processes.
     pub(super) const fn adopting_orphans(&self) {}
 
-    /// Refuses to start a keeper.
+    /// Refuses to start a supervisor.
     pub(super) async fn spawn(&self, _program: &Path, _outputs: Outputs) -> io::Result<Spawned> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "running steps is not supported on Windows yet"))
     }
 }
 
-/// The program that is running.
+/// Returns the path of the running program.
 pub(super) fn this_program() -> io::Result<PathBuf> {
     std::env::current_exe()
 }
 
-/// How many bytes a file has; what it takes on the disk is not told without a further call.
-pub(super) fn disk_bytes(there: &std::fs::Metadata) -> u64 {
-    there.len()
-}
-
-/// Tells whether this process may read something; what is asked about is not there on this system.
+/// Returns false: the files in question do not exist on Windows.
 pub(super) const fn may_read(_path: &Path) -> bool {
     false
 }
 
-/// A path from the bytes of an order, of which there is none.
+/// Converts bytes of a request to a path; no request is ever sent on Windows.
 pub(super) fn path(bytes: &[u8]) -> PathBuf {
     String::from_utf8_lossy(bytes).into_owned().into()
 }
 
-/// Makes a directory; one that is there already is none of ours.
+/// Creates a directory; fails if it exists.
 pub(super) fn private_directory(path: &Path) -> io::Result<()> {
     std::fs::create_dir(path)
 }
 
-/// Makes a directory and those above it.
+/// Creates a directory and its missing parents.
 pub(super) fn private_directories(path: &Path) -> io::Result<()> {
     std::fs::create_dir_all(path)
 }
 
-/// Refuses: nothing here needs a link.
+/// Refuses: no caller on Windows needs a symlink.
 pub(super) fn symlink(_target: &Path, _link: &Path) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Tells whether what was opened still stands under its path: here nothing that is open can be renamed.
+/// Returns whether an open file is still the one at its path: on Windows an open file cannot be renamed.
 pub(super) const fn is_same(_path: &Path, _opened: &std::fs::File) -> bool {
     true
 }
 
-/// The keeper's process, which cannot exist.
+/// A supervisor's process; never constructed.
 pub(super) struct Process(Infallible);
 
 impl Process {
@@ -86,7 +81,7 @@ impl Process {
     }
 }
 
-/// The way to a keeper, which cannot exist.
+/// The control socket of a supervisor; never constructed.
 pub(super) struct Link(Infallible);
 
 impl Link {
@@ -103,7 +98,7 @@ impl Link {
     }
 }
 
-/// An output of a step, which cannot exist.
+/// An output pipe of a step; never constructed.
 pub(super) struct Pipe(Infallible);
 
 impl Pipe {

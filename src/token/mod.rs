@@ -1,7 +1,7 @@
-//! Secrets that open a door: how they are made, compared, and kept.
+//! Access tokens: generation, comparison and storage.
 //!
-//! What is kept of a token is its digest, in a file that its owner alone can read. The file is read whenever a token is
-//! looked at, so that one that was revoked opens nothing any more. It works with and without a daemon.
+//! Only the digest of a token is stored, in a file that only its owner can read. The file is read whenever a token
+//! is checked, so that a revoked token is refused at once. The store works with and without a running daemon.
 
 #[cfg(unix)]
 #[path = "unix.rs"]

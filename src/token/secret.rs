@@ -1,9 +1,9 @@
-//! A secret and what is kept of it.
+//! Generation, hashing and comparison of tokens.
 
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// Makes a token of 256 random bits; its beginning tells people and programs what it is.
+/// Generates a token of 256 random bits; its prefix identifies its kind.
 pub fn fresh(beginning: &str) -> Result<String, getrandom::Error> {
     let mut bits = [0_u8; 32];
     getrandom::fill(&mut bits)?;
@@ -17,12 +17,12 @@ pub fn fresh(beginning: &str) -> Result<String, getrandom::Error> {
     Ok(text)
 }
 
-/// Returns what is kept of a token.
+/// Returns the digest of a token, which is what is stored.
 pub fn hash(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }
 
-/// Compares a token with what is kept of one, in constant time.
+/// Compares a token with a stored digest, in constant time.
 pub fn matches(token: &str, kept: &[u8; 32]) -> bool {
     hash(token).ct_eq(kept).into()
 }

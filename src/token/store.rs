@@ -1,4 +1,4 @@
-//! The tokens that were given out: a file of their digests in the state directory.
+//! The token store: a file of digests in the state directory.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
@@ -16,39 +16,39 @@ pub struct Tokens {
     path: PathBuf,
 }
 
-/// What is known of a token; not the token itself.
+/// A stored token, without the secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Token {
-    /// Its name, which is no secret.
+    /// Its public id.
     pub token_id: String,
-    /// What its owner calls it.
+    /// The name its owner gave it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// When it was made, in milliseconds since 1970.
+    /// When it was created, in milliseconds since 1970.
     pub created_at: u64,
     /// Its digest.
     #[serde(with = "hexadecimal")]
     sha256: [u8; 32],
 }
 
-/// Why the tokens cannot be used.
+/// Why the token store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokensError {
-    /// The system refused something.
+    /// The operating system returned an error.
     #[error("cannot {action} {}", .path.display())]
     Io {
-        /// What was being done.
+        /// The operation.
         action: &'static str,
-        /// To what.
+        /// Its path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Somebody else can read or change the file.
-    #[error("{} can be read or changed by others, so that it is not used; make it yours alone (mode 0600)", .0.display())]
+    /// Other users can read or change the file.
+    #[error("{} is accessible to other users and is not used; set its mode to 0600", .0.display())]
     Exposed(PathBuf),
-    /// It is not what was written.
+    /// The file cannot be parsed.
     #[error("{} cannot be read: {problem}", .path.display())]
     Malformed {
         /// The file.
@@ -56,18 +56,18 @@ pub enum TokensError {
         /// What is wrong with it.
         problem: String,
     },
-    /// There are too many already.
+    /// The maximum number of tokens is reached.
     #[error("there are {MOST} tokens already; revoke some with `push token revoke ID`")]
     TooMany,
-    /// A name cannot be used.
+    /// The name is invalid.
     #[error("a token's name is one line of 1 to {NAME} characters")]
     Name,
-    /// The system has no random bits.
-    #[error("no random bits: {0}")]
+    /// The system's random source failed.
+    #[error("cannot generate random bytes: {0}")]
     Chance(getrandom::Error),
 }
 
-/// The form of the file.
+/// The format of the file.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -76,12 +76,12 @@ struct Written {
 }
 
 impl Tokens {
-    /// Knows where the tokens are kept; nothing is read yet.
+    /// Creates the store for a state directory; nothing is read yet.
     pub fn new(state: &Path) -> Self {
         Self { path: state.join("tokens.json") }
     }
 
-    /// Makes a token and keeps its digest, durably; the token itself is returned, and is to be had only now.
+    /// Creates a token and stores its digest durably. The returned secret cannot be retrieved later.
     pub fn add(&self, name: Option<&str>, now_ms: u64) -> Result<(Token, String), TokensError> {
         let plain = |name: &str| {
             !name.trim().is_empty() && name.chars().count() <= NAME && !name.contains(char::is_control)
@@ -106,7 +106,7 @@ impl Tokens {
         Ok((token, secret))
     }
 
-    /// Forgets a token, durably; whether there was one of that name.
+    /// Removes a token durably; returns whether it existed.
     pub fn revoke(&self, id: &str) -> Result<bool, TokensError> {
         let _lock = self.lock()?;
         let mut tokens = self.list()?;
@@ -118,7 +118,7 @@ impl Tokens {
         self.write(tokens).map(|()| true)
     }
 
-    /// Returns what is known of the tokens, the oldest first.
+    /// Returns the tokens, the oldest first.
     pub fn list(&self) -> Result<Vec<Token>, TokensError> {
         let io = |action| failed(action, &self.path);
         let file = match os::open(&self.path) {
@@ -126,7 +126,7 @@ impl Tokens {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(io("open")(error)),
         };
-        if !os::is_private(&file.metadata().map_err(io("look at"))?) {
+        if !os::is_private(&file.metadata().map_err(io("inspect"))?) {
             return Err(TokensError::Exposed(self.path.clone()));
         }
         let mut text = String::new();
@@ -134,21 +134,21 @@ impl Tokens {
         let malformed = |problem| TokensError::Malformed { path: self.path.clone(), problem };
         let written: Written = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
         if written.version != VERSION {
-            return Err(malformed(format!("it is of version {}, known is {VERSION}", written.version)));
+            return Err(malformed(format!("unsupported version {}, expected {VERSION}", written.version)));
         }
         Ok(written.tokens)
     }
 
-    /// Tells whether a token is one of these; each is compared, so that time tells nothing.
+    /// Returns whether the store contains a token. All tokens are compared, so that the duration reveals nothing.
     pub fn holds(&self, token: &str) -> Result<bool, TokensError> {
         let known = self.list()?;
         Ok(known.iter().filter(|known| secret::matches(token, &known.sha256)).count() > 0)
     }
 
-    /// Keeps others from changing the file until it is dropped.
+    /// Locks the file against other writers until the guard is dropped.
     fn lock(&self) -> Result<fs::File, TokensError> {
         let directory = self.path.parent().unwrap_or(&self.path);
-        os::private_directory(directory).map_err(failed("make", directory))?;
+        os::private_directory(directory).map_err(failed("create", directory))?;
         let path = self.path.with_extension("lock");
         let file = os::private_file(&path).map_err(failed("open", &path))?;
         file.lock().map_err(failed("lock", &path))?;
@@ -156,7 +156,7 @@ impl Tokens {
     }
 
     fn write(&self, tokens: Vec<Token>) -> Result<(), TokensError> {
-        // Plain data of ours: there is nothing in it that could not be written.
+        // Plain data: serialization cannot fail.
         let bytes = serde_json::to_vec_pretty(&Written { version: VERSION, tokens }).unwrap_or_default();
         let draft = self.path.with_extension("new");
         let put = || {
@@ -180,7 +180,7 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Tokens
     move |source| TokensError::Io { action, path, source }
 }
 
-/// How a digest is written.
+/// Serializes a digest as hexadecimal text.
 mod hexadecimal {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -197,15 +197,15 @@ mod hexadecimal {
     }
 }
 
-/// How tokens begin, so that they are known for what they are where they should not be.
+/// The prefix of tokens, by which the redactor and secret scanners recognise them.
 const BEGINNING: &str = "ptk_";
-/// The form of the file that is read and written.
+/// The version of the file format.
 const VERSION: u32 = 1;
-/// How many tokens there may be.
+/// The maximum number of tokens.
 const MOST: usize = 1_000;
-/// How long a name may be.
+/// The maximum length of a name, in characters.
 const NAME: usize = 128;
-/// How large the file may be.
+/// The maximum size of the file.
 const FILE_BYTES: u64 = 1024 * 1024;
 
 #[cfg(test)]
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!((tokens.list().unwrap(), tokens.holds("ptk_x").unwrap()), (Vec::new(), false));
         let (first, secret) = tokens.add(Some("laptop"), 7).unwrap();
         let (second, other) = tokens.add(None, 8).unwrap();
-        // Another process reads the same.
+        // Another process reads the same tokens.
         let tokens = Tokens::new(&dir.path().join("state"));
         assert_eq!(tokens.list().unwrap(), [first.clone(), second]);
         assert!(tokens.holds(&secret).unwrap() && tokens.holds(&other).unwrap());

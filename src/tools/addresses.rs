@@ -1,6 +1,8 @@
-//! The addresses that were decided on: what a name led to when a call was judged is what it leads to when it is made.
+//! Pinned addresses: a host name that resolved to certain addresses when a call was assessed is connected to at
+//! these addresses.
 //!
-//! A name can be made to lead elsewhere between the two, or between two questions. One set of these is kept for each run.
+//! DNS rebinding could make a name resolve to other addresses in between, or between two approvals. Each run has
+//! its own set.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,20 +14,20 @@ use std::sync::{Mutex, PoisonError};
 use super::fault::{Fault, FaultKind};
 use crate::sandbox::address::{self, Reachability};
 
-/// Looks up the addresses of a name.
+/// Resolves a host name.
 pub type Lookup = Box<dyn Fn(String) -> LookupFuture + Send + Sync>;
 
-/// A look-up under way.
+/// A name lookup in progress.
 pub type LookupFuture = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
-/// Names with the addresses that were decided on.
+/// Host names with their pinned addresses.
 pub struct Addresses {
     lookup: Lookup,
     pinned: Mutex<BTreeMap<String, Vec<IpAddr>>>,
 }
 
 impl Addresses {
-    /// Asks the system's resolver.
+    /// Uses the system's resolver.
     pub fn of_system() -> Self {
         Self::new(Box::new(|host| {
             Box::pin(async move {
@@ -35,14 +37,14 @@ impl Addresses {
         }))
     }
 
-    /// Asks `lookup`.
+    /// Uses `lookup` as the resolver.
     pub fn new(lookup: Lookup) -> Self {
         Self { lookup, pinned: Mutex::new(BTreeMap::new()) }
     }
 
-    /// Looks a host up, so that it can be decided about, and pins what was found.
+    /// Resolves a host for the risk assessment, and pins the result.
     ///
-    /// A host that leads somewhere of another kind than before is refused for the rest of the run.
+    /// A host that resolves to another class of address than before is refused for the rest of the run.
     pub(super) async fn decide(&self, host: &str) -> Result<Vec<IpAddr>, Fault> {
         let found = self.look_up(host).await?;
         let before = self.pinned(host);
@@ -57,7 +59,7 @@ impl Addresses {
         Ok(found)
     }
 
-    /// Returns what was decided on; where nothing was, as after a restart, what is found now, which is pinned.
+    /// Returns the pinned addresses; if there are none, as after a restart, resolves and pins them.
     pub(super) async fn decided(&self, host: &str) -> Result<Vec<IpAddr>, Fault> {
         match self.pinned(host) {
             Some(pinned) => Ok(pinned),
@@ -65,9 +67,9 @@ impl Addresses {
         }
     }
 
-    /// Returns the addresses to connect to: those that were decided on.
+    /// Returns the addresses to connect to: the pinned ones.
     ///
-    /// Where nothing was decided, as after a restart, a public address will do; any other only if it was `approved`.
+    /// If none are pinned, as after a restart, a public address is accepted; any other only if it was `approved`.
     pub(super) async fn for_use(&self, host: &str, approved: bool) -> Result<Vec<IpAddr>, Fault> {
         if let Some(pinned) = self.pinned(host) {
             return Ok(pinned);
@@ -85,11 +87,11 @@ impl Addresses {
             return Ok(vec![address]);
         }
         let failed = |why: String| {
-            let message = format!("the address of {host} cannot be found");
+            let message = format!("cannot resolve the host name {host}");
             Err(Fault::new(FaultKind::NetworkFailed, message).with_detail(why))
         };
         match (self.lookup)(host.to_owned()).await {
-            Ok(found) if found.is_empty() => failed("the resolver knows none".to_owned()),
+            Ok(found) if found.is_empty() => failed("the resolver returned no address".to_owned()),
             Ok(mut found) => {
                 found.iter_mut().for_each(|address| *address = address.to_canonical());
                 let mut seen = Vec::new();
@@ -113,21 +115,22 @@ impl fmt::Debug for Addresses {
     }
 }
 
-/// The nearest of what addresses lead to.
+/// The most restricted class among addresses.
 pub(super) fn worst(addresses: &[IpAddr]) -> Reachability {
     addresses.iter().copied().map(address::of_address).max().unwrap_or(Reachability::Public)
 }
 
 fn moved(host: &str) -> Fault {
     let message = format!(
-        "{host} leads to another kind of address than was decided on, as a name does that is rebound; nothing was fetched"
+        "{host} resolves to another class of address than when the call was assessed (DNS rebinding); nothing was \
+         fetched"
     );
     Fault::new(FaultKind::ApprovalStale, message)
 }
 
-/// How many names are remembered.
+/// The maximum number of pinned names.
 const MOST: usize = 256;
-/// How many addresses of one name are tried.
+/// How many addresses of one name are used.
 const MOST_OF_ONE: usize = 8;
 
 #[cfg(test)]
@@ -141,7 +144,7 @@ mod tests {
         let addresses = Addresses::new(sequence(&["93.184.216.34", "127.0.0.1"]));
         assert_eq!(addresses.decide("a.org").await.unwrap(), ips(&["93.184.216.34"]));
         assert_eq!(addresses.for_use("a.org", false).await.unwrap(), ips(&["93.184.216.34"]));
-        // The same name is judged anew for another call, and does not become something else unnoticed.
+        // The name is resolved again for another call, and a change of class is detected.
         let fault = addresses.decide("a.org").await.unwrap_err();
         assert_eq!(fault.kind, FaultKind::ApprovalStale);
         assert_eq!(addresses.for_use("a.org", false).await.unwrap(), ips(&["93.184.216.34"]));
@@ -171,7 +174,7 @@ mod tests {
         texts.iter().map(|text| text.parse().unwrap()).collect()
     }
 
-    /// One address after another, the last for ever.
+    /// Returns one address after another; the last one repeats.
     fn sequence(texts: &[&str]) -> Lookup {
         let left = Arc::new(Mutex::new(ips(texts)));
         Box::new(move |_| {

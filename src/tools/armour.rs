@@ -1,24 +1,24 @@
-//! Private keys of which a part is shown: nobody knows a line from the middle of one for what it is.
+//! Redaction of a part of a file that may start inside a private key.
 //!
-//! What makes text safe knows a key by its first line. A part that begins inside of a key is therefore given that line
-//! again, and whether it does is for the same judge to say: here nothing is taken for a secret.
+//! The redactor recognises a key by its header. A part that starts inside a key therefore gets a header before it
+//! is redacted. Whether it does is decided by the redactor itself: this module does not detect secrets.
 
 use memchr::memmem;
 
 use super::bench::Safe;
 
-/// How far before a part is looked for the beginning of a key; none is longer.
+/// How far before a part the header of a key is searched; no key is longer.
 pub(super) const REACH: usize = 64 * 1024;
 
-/// What stands in every line with which a private key begins.
+/// The end of the header line of every private key.
 pub(super) const MARK: &[u8] = b"PRIVATE KEY-----";
 
-/// Makes a part of a file safe that begins with a line, given what stands before it.
+/// Redacts a part of a file that starts at a line, given the text before it.
 pub(super) fn safe_after(before: &[u8], part: &str, safe: &Safe) -> String {
     if begins_inside(before, safe) { safe(&format!("{FIRST_LINE}\n{part}")) } else { safe(part) }
 }
 
-/// Tells whether a key has begun and not ended: then one letter more is hidden with it, and otherwise shown.
+/// Returns whether a key has started and not ended: then one more character is hidden with it, and otherwise shown.
 fn begins_inside(before: &[u8], safe: &Safe) -> bool {
     let Some(from) = memmem::rfind(before, b"-----BEGIN ") else { return false };
     let begun = String::from_utf8_lossy(before.get(from..).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! What a tool works with, and the shape of what it leaves.
+//! The context of a tool call, and its result.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -22,51 +22,52 @@ use crate::sandbox::Room;
 use crate::sandbox::ground::Ground;
 use crate::sandbox::judge::Place;
 
-/// Takes the secrets out of a text. Tools call it before they cut a text, so that no half of a secret is left over.
+/// Redacts a text. Tools call it before they truncate a text, so that no part of a secret remains.
 pub type Safe = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// Returns the last place at or before an index at which a text can be cut without leaving half of a secret.
+/// Returns the last position at or before an index at which a text can be cut without splitting a secret.
 pub type Cut = Arc<dyn Fn(&str, usize) -> usize + Send + Sync>;
-/// The threads on which the tools of all runs look at files.
+/// The blocking threads for file operations of the tools of all runs.
 ///
-/// The longest thing that a tool does by itself is a search, which bounds its own time; whatever takes longer than this waits for a
-/// file system that does not answer.
+/// The longest operation of a tool is a search, which has its own timeout. An operation that exceeds this deadline
+/// waits for a file system that does not answer.
 static FILES: LazyLock<FileTasks> = LazyLock::new(|| FileTasks::new(64, Duration::from_secs(120)));
 
-/// Everything that the tools of a run work with.
+/// The context of the tools of a run.
 #[derive(Clone)]
 pub struct Bench {
     /// The workspace.
     pub ground: Ground,
-    /// Where the commands of the run are run.
+    /// Runs the commands of the run.
     pub tree: Arc<dyn Room>,
-    /// The whole environment of commands.
+    /// The complete environment of commands.
     pub env: Vec<(OsString, OsString)>,
-    /// Directories beside the workspace that confined commands may write.
+    /// Directories that confined commands may write, in addition to the workspace.
     pub writable: Vec<PathBuf>,
-    /// Whether other machines may be talked to.
+    /// Whether network access is allowed.
     pub network: Network,
-    /// What names of machines led to when it was decided about them.
+    /// The pinned addresses of host names.
     pub addresses: Arc<Addresses>,
-    /// The bounds.
+    /// The limits.
     pub limits: Limits,
-    /// Takes secrets out.
+    /// Redacts secrets.
     pub safe: Safe,
-    /// Says where a text that is approved can be cut.
+    /// Finds a position at which a text for approval can be cut.
     pub cut: Cut,
-    /// What exactly was approved, as a digest; nothing where nobody was asked.
+    /// The digest of the approved call; `None` if no approval was needed.
     pub bound: Option<String>,
 }
 
-/// An environment holds secrets, so it is not shown.
+/// The environment contains secrets, so it is not shown.
 impl fmt::Debug for Bench {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bench").field("ground", &self.ground).finish_non_exhaustive()
+        f.debug_struct("ToolContext").field("workspace", &self.ground).finish_non_exhaustive()
     }
 }
 
 impl Bench {
-    /// Returns what paths of a call are judged by: the workspace, the user's homes, and what is hidden in them.
+    /// Returns the context for the risk assessment of paths: the workspace, the user's homes, and the hidden
+    /// entries in them.
     pub fn path_context(&self) -> Place {
         let ground = &self.ground;
         Place::new(ground.path(), self.variable("HOME").map(Path::new))
@@ -75,7 +76,8 @@ impl Bench {
             .with_hidden_entries(ground.hidden_entries().clone())
     }
 
-    /// Returns the same with leave for what a call names and is hidden from commands: somebody was, or is to be, asked about it.
+    /// Returns the context with access to the hidden paths that a call names: they were approved, or are part of
+    /// the question.
     pub(super) async fn approving(&self, request: &Request) -> Result<Self, Fault> {
         if self.ground.hidden_entries().is_empty() {
             return Ok(self.clone());
@@ -85,7 +87,7 @@ impl Bench {
         Ok(Self { ground, ..self.clone() })
     }
 
-    /// Does something that blocks, off the loop; it is told to stop when nobody waits for it any more.
+    /// Runs blocking work off the async runtime; the work is told to stop when the future is dropped.
     pub(super) async fn away<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Site) -> Result<T, Fault> + Send + 'static,
@@ -127,7 +129,7 @@ impl Drop for StopWhenDropped {
     }
 }
 
-/// What blocking work has of the bench.
+/// The part of the context that blocking file operations use.
 pub(super) struct Site {
     pub(super) ground: Ground,
     pub(super) limits: Limits,
@@ -140,7 +142,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// Returns the user's home, and the directory of configurations in it, where they are known.
+    /// Returns the user's home and its configuration directory, if they are known.
     pub(super) fn homes(&self) -> Option<(PathBuf, PathBuf)> {
         let home = self.home.clone().filter(|home| home.is_absolute())?;
         let config = self.config_home.clone().filter(|path| path.is_absolute());
@@ -148,18 +150,18 @@ impl Site {
         Some((home, config))
     }
 
-    /// Refuses a change of files that is not the one which was approved.
+    /// Refuses a change of files that differs from the approved one.
     pub(super) fn check(&self, request: &Request, files: &[Planned]) -> Result<(), Fault> {
         let binding = Binding::of(request, &self.ground);
         files.iter().fold(binding, Binding::file).check(self.bound.as_deref())
     }
 
-    /// Tells whether somebody was asked.
+    /// Returns whether the call was approved.
     pub(super) const fn is_bound(&self) -> bool {
         self.bound.is_some()
     }
 
-    /// Tells whether nobody waits any more.
+    /// Returns whether the caller no longer waits for the result.
     pub(super) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -185,17 +187,17 @@ impl Site {
     }
 }
 
-/// How a use of a tool ended.
+/// The result of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// In one word.
+    /// The outcome.
     pub ending: Ending,
-    /// The exit code of a command that ended by itself.
+    /// The exit code of a command that exited.
     pub exit_code: Option<i32>,
-    /// The result, bounded; what went wrong, where something did. What a command printed is not in it: that went to
-    /// whoever listened.
+    /// The bounded result, or the error message. The output of a command is not included: it was sent to the output
+    /// channel.
     pub text: String,
-    /// What went wrong.
+    /// The error of a failed call.
     pub fault: Option<Fault>,
 }
 
@@ -209,13 +211,13 @@ impl From<Result<String, Fault>> for Outcome {
 }
 
 impl Outcome {
-    /// A tool that failed with `fault`.
+    /// Creates the result of a call that failed with `error`.
     pub fn failed(fault: Fault) -> Self {
         Self { ending: Ending::Failed, exit_code: None, text: fault.message.clone(), fault: Some(fault) }
     }
 }
 
-/// A list of JSON values that may have so many items and so many bytes.
+/// A list of JSON values, bounded in items and bytes.
 pub(super) struct Items {
     items: Vec<Value>,
     most: usize,
@@ -228,7 +230,7 @@ impl Items {
         Self { items: Vec::new(), most, room, truncated: false }
     }
 
-    /// Adds an item, unless the list is full; whether it was added.
+    /// Adds an item, unless the list is full; returns whether it was added.
     pub(super) fn push(&mut self, item: Value) -> bool {
         let bytes = item.to_string().len() + 1;
         if self.truncated || self.items.len() == self.most || bytes > self.room {
@@ -240,7 +242,7 @@ impl Items {
         true
     }
 
-    /// Notes that something is missing.
+    /// Marks the list as incomplete.
     pub(super) const fn cut(&mut self) {
         self.truncated = true;
     }
@@ -250,7 +252,7 @@ impl Items {
     }
 }
 
-/// The last boundary between characters at or before `at`.
+/// The last character boundary at or before `at`.
 pub(super) fn floor(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }

@@ -1,7 +1,8 @@
-//! What an approval is bound to: a digest of exactly what would be done, taken when it is asked and again when it is done.
+//! The digest that binds an approval to what is done. It is computed for the question and again before the call is
+//! made.
 //!
-//! It covers the call as it was understood, the workspace, the hidden entries that it leads to, and for files what they hold and
-//! are to hold.
+//! It covers the parsed call, the workspace, the hidden entries that its paths lead to, and for files their current
+//! and their new content.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,11 +14,11 @@ use super::fault::{Fault, FaultKind};
 use super::request::Request;
 use crate::sandbox::ground::Ground;
 
-/// A digest that is being taken.
+/// A digest in progress.
 pub(super) struct Binding(Sha256);
 
 impl Binding {
-    /// Begins with a call in a workspace, and the hidden entries to which its paths lead.
+    /// Starts with a call in a workspace, and the hidden entries that its paths lead to.
     pub(super) fn of(request: &Request, ground: &Ground) -> Self {
         let begun = Self::begin(request, ground.path());
         ground
@@ -28,11 +29,11 @@ impl Binding {
 
     fn begin(request: &Request, workspace: &Path) -> Self {
         let binding = Self(Sha256::new());
-        // The form for debugging names every field, and is the same wherever the same program looks at it.
+        // The debug format contains every field, and is stable within one version of the program.
         binding.part(format!("{request:?}").as_bytes()).part(workspace.as_os_str().as_encoded_bytes())
     }
 
-    /// Adds what becomes of a file.
+    /// Adds the change of a file.
     pub(super) fn file(self, file: &Planned) -> Self {
         let side = |binding: Self, side: &Option<Vec<u8>>| match side {
             Some(bytes) => binding.part(b"file").part(bytes),
@@ -42,7 +43,7 @@ impl Binding {
         side(side(binding, &file.before), &file.after)
     }
 
-    /// Adds something with its length, so that nothing can be moved from one part into another.
+    /// Adds bytes with their length, so that different splits give different digests.
     pub(super) fn part(mut self, bytes: &[u8]) -> Self {
         self.0.update((bytes.len() as u64).to_le_bytes());
         self.0.update(bytes);
@@ -52,13 +53,13 @@ impl Binding {
     /// Returns the digest.
     pub(super) fn finish(self) -> String {
         self.0.finalize().iter().fold(String::with_capacity(64), |mut hex, byte| {
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = write!(hex, "{byte:02x}");
             hex
         })
     }
 
-    /// Refuses to go on when something else was approved.
+    /// Fails if another digest was approved.
     pub(super) fn check(self, approved: Option<&str>) -> Result<(), Fault> {
         if approved.is_none_or(|approved| approved == self.finish()) {
             return Ok(());
@@ -67,10 +68,10 @@ impl Binding {
     }
 }
 
-/// Says that something else was approved.
+/// Returns the error for a call that differs from the approved one.
 pub(super) fn stale() -> Fault {
     let message =
-        "what was approved is no longer what would be done: the workspace has changed since; ask again";
+        "the approval is stale: the workspace has changed since the call was approved; make the call again";
     Fault::new(FaultKind::ApprovalStale, message)
 }
 

@@ -1,4 +1,4 @@
-//! `sandbox_git_commit`: a commit of what is staged, of some paths, or of everything in the workspace.
+//! `sandbox_git_commit`: commits the staged changes, some paths, or everything in the workspace.
 
 use std::io::Read;
 use std::path::Path;
@@ -13,19 +13,19 @@ use super::fault::{Fault, FaultKind};
 use super::git::{self, Counted, Script};
 
 pub(super) const NAME: &str = "sandbox_git_commit";
-pub(super) const DESCRIPTION: &str = "Commit to the git repository: with `paths` the present state of these files and \
-    directories, new and deleted files included; with `all` that of the whole workspace; with neither what is staged. \
-    Hooks are not run and the commit is not signed.";
+pub(super) const DESCRIPTION: &str = "Commit to the git repository: with `paths` the current state of these files and \
+    directories, new and deleted files included; with `all` that of the whole workspace; with neither the staged \
+    changes. Hooks are not run and the commit is not signed.";
 
-/// How long a message may be.
+/// The maximum length of a message.
 const MESSAGE_MAX: usize = 16 * 1024;
-/// How many paths may be named.
+/// The maximum number of paths.
 const PATHS_MAX: usize = 500;
 /// How many files a preview lists.
 const LISTED: usize = 100;
-/// How many files are named that were not chosen.
+/// How many uncommitted files an error names.
 const NAMED: usize = 10;
-/// How many untracked files a preview counts the lines of, and how many bytes of each.
+/// How many untracked files a preview counts the lines of.
 const COUNTED: usize = 1000;
 
 /// The arguments.
@@ -41,7 +41,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Refuses what git would ask back about.
+    /// Refuses arguments that git would reject.
     pub(super) fn checked(self) -> Result<Self, Fault> {
         let bad = |message: &str| Err(Fault::new(FaultKind::BadArguments, message));
         let paths = self.paths.as_deref();
@@ -49,7 +49,7 @@ impl Args {
             return bad("the message is empty");
         }
         if self.message.len() > MESSAGE_MAX || self.message.contains('\0') {
-            return bad("the message is too long, or holds a NUL");
+            return bad("the message is longer than 16384 bytes, or contains a NUL");
         }
         if paths.is_some_and(<[String]>::is_empty) {
             return bad("paths is empty");
@@ -63,7 +63,7 @@ impl Args {
         Ok(self)
     }
 
-    /// The paths to be committed; none where what is staged is.
+    /// The paths to commit; empty to commit what is staged.
     async fn wanted(&self, bench: &Bench) -> Result<Vec<String>, Fault> {
         match (&self.paths, self.all) {
             (Some(paths), _) => git::inside(paths, bench).await,
@@ -76,7 +76,7 @@ impl Args {
 const NUMSTAT: [&str; 6] =
     ["--numstat", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty"];
 
-/// A difference to the last byte: with the whole names of contents, and with binary files.
+/// A complete diff: with full object ids and binary files.
 const WHOLE: [&str; 6] = [
     "--full-index",
     "--binary",
@@ -98,7 +98,7 @@ pub(super) async fn commit(args: &Args, bench: &Bench) -> Result<String, Fault> 
         &*args.message,
     ];
     let named: Vec<&str> = paths.iter().map(String::as_str).collect();
-    // A commit of nothing would look for what there is, in the repositories inside this one too.
+    // An empty commit would make git inspect nested repositories.
     let difference =
         [&["diff", "--cached", "--quiet", "--ignore-submodules=dirty", "--"][..], &named].concat();
     let script = if paths.is_empty() {
@@ -127,31 +127,31 @@ pub(super) async fn commit(args: &Args, bench: &Bench) -> Result<String, Fault> 
     .to_string())
 }
 
-/// Stages the present state of these paths, without a look into repositories inside this one, which `git add` would take.
+/// Stages the current state of these paths. `git add` would also enter nested repositories.
 fn staged(args: &Args, paths: &[&str]) -> Script {
     let ls_files = |how: &[&'static str]| [&["ls-files", "-z"], how, OTHERS, &["--"], paths].concat();
     let present = ls_files(&["--modified", "--deleted"]);
     let update = ["update-index", "--add", "--remove", "--replace", "-z", "--stdin"];
     let script = match args.paths {
-        // Who names a path means one that is there.
+        // A named path must exist.
         Some(_) => Script::git(&ls_files(&["--error-unmatch", "--cached"])).unheard().then(&present),
         None => Script::git(&present),
     };
     script.read_by(&update).quietly()
 }
 
-/// Files that are new to git, without what it ignores.
+/// Untracked files, without ignored ones.
 const OTHERS: &[&str] = &["--others", "--exclude-standard"];
 
-/// What would be committed.
+/// A preview of a commit.
 pub(super) struct Preview {
-    /// Counted, for people.
+    /// Line counts and file names, for the approver.
     pub(super) shown: Value,
-    /// Every byte of it, as a digest.
+    /// A digest of the complete content.
     pub(super) seal: [u8; 32],
 }
 
-/// Looks at what would be committed, without changing anything.
+/// Computes what would be committed, without changing anything.
 pub(super) async fn preview(args: &Args, bench: &Bench) -> Result<Preview, Fault> {
     let paths = args.wanted(bench).await?;
     let (branch, tree) = standing(bench).await?;
@@ -159,7 +159,7 @@ pub(super) async fn preview(args: &Args, bench: &Bench) -> Result<Preview, Fault
         if paths.is_empty() { vec!["--cached", &*tree] } else { vec!["--relative", &*tree, "--"] };
     about.extend(paths.iter().map(String::as_str));
     let mut files = counted(&[&["diff"][..], &NUMSTAT, &about].concat(), bench).await?;
-    // The difference names the content of every changed file, which is more than is counted.
+    // The full diff identifies the content of every changed file, which the line counts do not.
     let whole = Script::git(&[&["diff"][..], &WHOLE, &about].concat()).read_by(&["hash-object", "--stdin"]);
     let mut seal = Sha256::new_with_prefix(whole.run(bench).await?.bytes);
     if !paths.is_empty() {
@@ -167,7 +167,7 @@ pub(super) async fn preview(args: &Args, bench: &Bench) -> Result<Preview, Fault
         others.extend(paths.iter().map(String::as_str));
         let printed = Script::git(&others).run(bench).await?;
         let text = String::from_utf8_lossy(&printed.bytes);
-        // A repository inside this one is named as a directory, and is not taken in.
+        // A nested repository is listed as a directory, and is not committed.
         let names =
             text.split_terminator('\0').filter(|name| !name.ends_with('/')).map(str::to_owned).collect();
         let (new, digest) = bench.away(move |site| Ok(new_files(names, site))).await?;
@@ -190,7 +190,7 @@ pub(super) async fn preview(args: &Args, bench: &Bench) -> Result<Preview, Fault
     Ok(Preview { shown, seal: seal.finalize().into() })
 }
 
-/// Says that there is nothing to commit, and names what there would be if it were chosen.
+/// Returns the error for an empty commit, with the files that could be committed.
 async fn nothing(args: &Args, bench: &Bench) -> Fault {
     let mut message = "there is nothing to commit".to_owned();
     if args.paths.is_none() && args.all != Some(true) {
@@ -208,8 +208,8 @@ async fn nothing(args: &Args, bench: &Bench) -> Fault {
         }
         if !found.is_empty() {
             message = format!(
-                "nothing is staged, and without `paths` or `all` only what is staged is committed; {}. Name files in `paths`, \
-                 or commit everything with `all`",
+                "nothing is staged, and without `paths` or `all` only staged changes are committed; {}. Name files in \
+                 `paths`, or commit everything with `all`",
                 found.join("; ")
             );
         }
@@ -217,7 +217,7 @@ async fn nothing(args: &Args, bench: &Bench) -> Fault {
     Fault::new(FaultKind::NothingToCommit, message)
 }
 
-/// The first of some names, and how many more there are.
+/// The first names, and the number of further ones.
 fn few(names: &[String]) -> String {
     let shown = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(NAMED) {
@@ -226,7 +226,7 @@ fn few(names: &[String]) -> String {
     }
 }
 
-/// The branch, and the tree that a commit would be compared with: the empty one before the first commit.
+/// The branch, and the tree that a commit is compared with: the empty tree before the first commit.
 async fn standing(bench: &Bench) -> Result<(String, String), Fault> {
     let symbolic = Script::git(&["rev-parse", "--git-dir"]).quietly();
     let head = symbolic.then(&["rev-parse", "--abbrev-ref", "HEAD"]).then(&["rev-parse", "HEAD^{tree}"]);
@@ -251,9 +251,9 @@ async fn counted(words: &[&str], bench: &Bench) -> Result<Vec<Counted>, Fault> {
     Ok(git::numstat(&String::from_utf8_lossy(&printed.bytes)))
 }
 
-/// Untracked files with the lines they have, and a digest of them all.
+/// Untracked files with their line counts, and a digest of all of them.
 ///
-/// Of more than are counted, and of what is larger than a file may be, only the names and the beginnings are looked at.
+/// Files beyond the maximum number contribute only their names, and large files only their beginning.
 fn new_files(names: Vec<String>, site: &Site) -> (Vec<Counted>, [u8; 32]) {
     let mut seal = Sha256::new();
     let mut lines = |name: &str| {

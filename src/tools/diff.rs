@@ -1,4 +1,4 @@
-//! `sandbox_git_diff`: what was changed and not committed.
+//! `sandbox_git_diff`: shows uncommitted changes.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -41,7 +41,7 @@ pub(super) async fn diff(args: &Args, bench: &Bench) -> Result<String, Fault> {
     excerpt.push(&(bench.safe)(&String::from_utf8_lossy(&printed.bytes)));
     let mut text = excerpt.finish();
     if printed.truncated {
-        text.push_str("\n[... the rest is left out; ask for fewer paths ...]\n");
+        text.push_str("\n[... the rest is omitted; request fewer paths ...]\n");
     }
     Ok(text)
 }

@@ -1,4 +1,4 @@
-//! `sandbox_edit_file`: a text in place of another, or a patch over several files, whole or not at all.
+//! `sandbox_edit_file`: replaces a text in a file, or applies a patch to several files, all or nothing.
 
 use std::path::Path;
 
@@ -16,9 +16,9 @@ use super::write::check_size;
 use crate::sandbox::ground::GroundError;
 
 pub(super) const NAME: &str = "sandbox_edit_file";
-pub(super) const DESCRIPTION: &str = "Change files of the workspace in places. Either `path`, `old` and `new`: the exact \
-    text `old`, which must occur once (or use `all`), is replaced by `new`. Or `patch`: a unified diff over one or \
-    several files, which may create and delete; all of it is applied or nothing.";
+pub(super) const DESCRIPTION: &str = "Edit parts of files in the workspace. Either `path`, `old` and `new`: the exact \
+    text `old`, which must occur once (or use `all`), is replaced by `new`. Or `patch`: a unified diff of one or \
+    several files, which may create and delete files; it is applied completely or not at all.";
 
 /// The arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -26,9 +26,9 @@ pub(super) const DESCRIPTION: &str = "Change files of the workspace in places. E
 pub(super) struct Args {
     /// The file, relative to the workspace.
     path: Option<String>,
-    /// The text to be replaced, exactly as it stands, with its line breaks and blanks.
+    /// The text to replace, exactly as it occurs in the file, with its line breaks and spaces.
     old: Option<String>,
-    /// The text to stand there.
+    /// The replacement text.
     new: Option<String>,
     /// Replace every occurrence instead of the only one.
     all: Option<bool>,
@@ -36,35 +36,35 @@ pub(super) struct Args {
     patch: Option<String>,
 }
 
-/// How often the text is to be replaced.
+/// Which occurrences are replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occurrences {
-    /// Once, and it must be the only one.
+    /// The only one; several are an error.
     Only,
-    /// Everywhere.
+    /// All of them.
     All,
 }
 
-/// A change that was understood.
+/// A parsed edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Edit {
-    /// One text in place of another.
+    /// Replaces a text.
     Replace {
         /// The file.
         path: String,
-        /// What is there.
+        /// The text to replace.
         old: String,
-        /// What is to be there.
+        /// The replacement.
         new: String,
-        /// How often.
+        /// Which occurrences.
         which: Occurrences,
     },
-    /// A difference.
+    /// Applies a patch.
     Patch(Patch),
 }
 
 impl Args {
-    /// Tells which of the two forms it is.
+    /// Parses the arguments into one of the two forms.
     pub(super) fn understood(self) -> Result<Edit, Fault> {
         let bad = |message| Err(Fault::new(FaultKind::BadArguments, message));
         match self {
@@ -87,17 +87,17 @@ impl Args {
     }
 }
 
-/// What is to become of one file.
+/// The planned change of one file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Planned {
     pub(super) path: String,
-    /// What it holds; nothing where there is none.
+    /// The current content; `None` if the file does not exist.
     pub(super) before: Option<Vec<u8>>,
-    /// What it is to hold; nothing where it is to be removed.
+    /// The new content; `None` if the file is to be removed.
     pub(super) after: Option<Vec<u8>>,
 }
 
-/// Works out what would be written, without writing it.
+/// Computes the changes, without writing them.
 pub(super) fn plan(edit: &Edit, site: &Site) -> Result<Vec<Planned>, Fault> {
     match edit {
         Edit::Replace { path, old, new, which } => {
@@ -115,19 +115,19 @@ fn replaced(path: &str, text: &[u8], old: &str, new: &str, which: Occurrences) -
     let mut found: Vec<usize> = memmem::find_iter(text, old).collect();
     let (mut old, mut new) = (old.to_owned(), new.to_owned());
     if found.is_empty() && old.contains('\n') && !old.contains('\r') {
-        // A model does not see that a file ends its lines in two characters.
+        // A model does not see that a file has CRLF line ends.
         (old, new) = (old.replace('\n', "\r\n"), new.replace('\n', "\r\n"));
         found = memmem::find_iter(text, &old).collect();
     }
     match (found.len(), which) {
         (0, _) => {
-            let message = format!("the text to be replaced is not in {path}");
+            let message = format!("the text to replace does not occur in {path}");
             return Err(Fault::new(FaultKind::NoMatch, message));
         }
         (1, _) | (_, Occurrences::All) => {}
         (count, Occurrences::Only) => {
             let message = format!(
-                "the text to be replaced occurs {count} times in {path}: give more of what surrounds it, or use all"
+                "the text to replace occurs {count} times in {path}: include more of the surrounding text, or use all"
             );
             return Err(Fault::new(FaultKind::Ambiguous, message));
         }
@@ -167,7 +167,7 @@ fn patched(file: &FilePatch, site: &Site) -> Result<Planned, Fault> {
         Change::Created | Change::Modified => Some(text.into_bytes()),
         Change::Deleted if text.is_empty() => None,
         Change::Deleted => {
-            let message = format!("{} has more lines than the patch would delete", file.path);
+            let message = format!("{} has more lines than the patch deletes", file.path);
             return Err(Fault::new(FaultKind::NoMatch, message));
         }
     };
@@ -204,7 +204,7 @@ fn put(path: &str, content: Option<&[u8]>, site: &Site) -> Result<(), GroundErro
     }
 }
 
-/// Puts back what had been changed before something failed.
+/// Restores the files that were changed before an error.
 fn undo(done: &[Planned], site: &Site, fault: Fault) -> Fault {
     let stuck: Vec<&str> = done
         .iter()
@@ -214,7 +214,7 @@ fn undo(done: &[Planned], site: &Site, fault: Fault) -> Fault {
     if stuck.is_empty() {
         return fault;
     }
-    fault.with_detail(format!("these files were changed and could not be put back: {}", stuck.join(", ")))
+    fault.with_detail(format!("these files were changed and could not be restored: {}", stuck.join(", ")))
 }
 
 #[cfg(test)]
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn what_was_changed_is_put_back_when_a_later_write_fails() {
         let dir = with(&[("f", "one\n"), ("wall", "x\n")]);
-        // The directory that the second file needs is a file.
+        // A directory of the third file will exist as a file.
         let patch = "--- f\n+++ f\n@@ -1 +1 @@\n-one\n+1\n--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+n\n\
             --- /dev/null\n+++ b/later/x\n@@ -0,0 +1 @@\n+y\n";
         let site = Site::test(dir.path(), Limits::default());

@@ -1,4 +1,4 @@
-//! `sandbox_exec`: a command, with everything it starts.
+//! `sandbox_exec`: runs a command with all its child processes.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use super::bench::{Bench, Outcome};
 use super::fault::{Fault, FaultKind};
 use super::git_access::{self, GitAccess};
+use super::git_config_notice::ConfigNotice;
 use crate::kernel::event::Ending;
 use crate::sandbox::confine::Leave;
 use crate::sandbox::ground::Reach;
@@ -19,12 +20,12 @@ use crate::sandbox::shell::Limits;
 use crate::sandbox::{Chunk, Outputs, Step, StepEnd, StepError};
 
 pub(super) const NAME: &str = "sandbox_exec";
-pub(super) const DESCRIPTION: &str = "Run a command with /bin/sh in the workspace and return what it prints. Standard \
-    input is empty; nothing is remembered from one command to the next. Of long output the beginning and the end are \
-    returned. The command is confined: it writes only in the workspace, except .git and .push, and in /tmp; of the home it \
-    sees toolchains alone; there is no network, and what it leaves in the background ends with it. Where that does not do, \
-    say so with `network` or `outside`; both may be asked about. Git commands work, except rebase, submodule, worktree and \
-    config, which need `outside`.";
+pub(super) const DESCRIPTION: &str = "Run a command with /bin/sh in the workspace and return its output. Standard input \
+    is empty, and no state is kept between commands. Of long output the beginning and the end are returned. The \
+    command is confined: it can write only in the workspace, except .git and .push, and in /tmp; of the home it sees \
+    only toolchains; it has no network, and its background processes end with it. If it needs more, set `network` or \
+    `outside`; both may need an approval. Git commands work, except rebase, submodule, worktree and config, which need \
+    `outside`.";
 
 /// The arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -34,29 +35,29 @@ pub struct Args {
     pub command: String,
     /// The directory to run it in, relative to the workspace; the workspace itself when left out.
     pub cwd: Option<String>,
-    /// After how many seconds it is ended; never later than the limit of the session.
+    /// The timeout in seconds; at most the limit of the session.
     pub timeout_seconds: Option<u64>,
     /// True if it needs the network.
     pub network: Option<bool>,
     /// True if it must run outside of the sandbox, with all rights of the user.
     pub outside: Option<bool>,
-    /// What runs it, which no caller says.
+    /// The shell that runs it; callers cannot set it.
     #[serde(skip)]
     pub(super) shell: Shell,
 }
 
-/// What runs a command.
+/// The shell that runs a command.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Shell {
     /// `/bin/sh`.
     #[default]
     Sh,
-    /// Bash where that is installed, and else `/bin/sh`.
+    /// Bash if it is installed, and `/bin/sh` otherwise.
     Bash,
 }
 
 impl Shell {
-    /// What `/bin/sh` is given to have a command run.
+    /// Returns the command line for `/bin/sh`.
     fn wrap(self, command: String) -> String {
         match self {
             Self::Sh => command,
@@ -72,7 +73,7 @@ impl Shell {
 }
 
 impl Args {
-    /// What the command is to be allowed beyond its room.
+    /// The permissions that the arguments request beyond the sandbox.
     fn leave(&self) -> Leave {
         Leave {
             network: self.network.unwrap_or(false),
@@ -95,37 +96,55 @@ async fn run(args: Args, bench: &Bench, out: mpsc::Sender<Chunk>) -> Result<Outc
     let wanted = args.timeout_seconds.map_or(Duration::MAX, Duration::from_secs);
     let time_limit = wanted.min(bench.limits.step);
     let outputs = match bench.ground.reach() {
-        // A model reads what a person would see on a terminal.
+        // A model gets one merged output, as on a terminal.
         Reach::Workspace => Outputs::Joined,
         Reach::Anywhere => Outputs::Apart,
     };
-    // Only now: what a command may do is told by its own words.
+    // The command is wrapped last: the assessments above need its own text.
     let command = args.shell.wrap(args.command);
     let mut step = Step { command, cwd, env: bench.env.clone(), time_limit, leave, outputs };
     let end = match git {
         Some(git) => {
             git_access::add_settings(&mut step.env);
             git_access::trust_path(&mut step.env, bench).await?;
-            git.run(step, bench, out).await?
+            run_git(git, step, bench, out).await?
         }
         None => bench.tree.run(step, out).await,
     };
     Ok(ended(end, time_limit))
 }
 
-/// Whether somebody has seen a command and approved it.
+/// Runs a command that changes the repository, and explains configuration errors of a command that succeeded.
+async fn run_git(
+    git: GitAccess,
+    step: Step,
+    bench: &Bench,
+    out: mpsc::Sender<Chunk>,
+) -> Result<Result<StepEnd, StepError>, Fault> {
+    let mut notice = ConfigNotice::default();
+    let (printing, mut printed) = mpsc::channel(1);
+    let (end, ()) = tokio::join!(git.run(step, bench, printing), notice.pass_on(&mut printed, &out));
+    let end = end?;
+    if let (Ok(StepEnd::Exited(0)), Some(explanation)) = (&end, notice.explanation()) {
+        // The receiver may be gone.
+        let _ = out.send(explanation).await;
+    }
+    Ok(end)
+}
+
+/// Whether a command was approved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Approval {
-    /// Somebody has, or is asked to.
+    /// It was approved, or the question is being built.
     Given,
-    /// Rules let it go ahead.
+    /// A rule or preset allowed it.
     NotNeeded,
 }
 
-/// Tells whether a command is given the network because its words say that it talks to other machines.
+/// Returns whether a command gets network access because the risk assessment finds that it uses the network.
 ///
-/// Whoever approves it approves that. Where nobody was asked, because a rule allows it, nothing else may run beside it: a
-/// program of which nothing is known goes ahead only because it has no network.
+/// An approval includes it. Without an approval, because a rule allows the command, nothing else may run with it:
+/// an unknown program is allowed only because it has no network.
 pub(super) fn needs_network(args: &Args, bench: &Bench, approval: Approval) -> bool {
     let (cwd, place) = (args.cwd.as_deref(), bench.path_context());
     let judged = judge::command(&args.command, cwd, Wish::default(), &place, Limits::default());
@@ -138,7 +157,7 @@ pub(super) fn needs_network(args: &Args, bench: &Bench, approval: Approval) -> b
     may && judged.parts.iter().any(talks)
 }
 
-/// Where the command runs: a directory of the workspace, which exists.
+/// Resolves the working directory, which must exist in the workspace.
 async fn directory(cwd: Option<String>, bench: &Bench) -> Result<PathBuf, Fault> {
     let Some(cwd) = cwd else { return Ok(bench.ground.path().to_owned()) };
     let path = bench.ground.path().join(&cwd);
@@ -150,13 +169,13 @@ async fn directory(cwd: Option<String>, bench: &Bench) -> Result<PathBuf, Fault>
     }
 }
 
-/// What shells add to the number of the signal that ended a command.
+/// Shells add this to the number of the signal that ended a command.
 const SIGNALED: i32 = 128;
 
-const OUT_OF_MEMORY: &str = "ended because it used more memory than `sandbox.memory_mb` allows; have it use less, or raise \
-    the limit in your own configuration";
+const OUT_OF_MEMORY: &str = "ended because it used more memory than `sandbox.memory_mb` allows, or had more than 100,000 \
+    descriptors open; have it use less, or raise `sandbox.memory_mb` in your own configuration";
 
-/// Says how a command ended; what it printed is elsewhere.
+/// Converts the end of a step into a result, without its output.
 pub(super) fn ended(end: Result<StepEnd, StepError>, time_limit: Duration) -> Outcome {
     let silent = |ending, exit_code, fault| Outcome { ending, exit_code, text: String::new(), fault };
     let failed =

@@ -1,84 +1,84 @@
-//! What may go wrong with a tool, in closed words that programs and models can tell apart.
+//! The errors of tools, with a closed set of codes for programs and models.
 
 use crate::kernel::event;
 use crate::sandbox::ground::GroundError;
 use crate::sandbox::repository::RepositoryError;
 
-/// The kind of a fault.
+/// The kind of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
     /// There is no such tool.
     UnknownTool,
-    /// The arguments do not fit the tool.
+    /// The arguments are invalid.
     BadArguments,
-    /// Nothing is there.
+    /// The path does not exist.
     NotFound,
     /// The path leads out of the workspace.
     OutsideWorkspace,
-    /// The path leads to the repository itself, to the project's own rules, or to what is hidden.
+    /// The path is in `.git` or `.push`, which tools do not change, or a git command changed a trusted file.
     ProtectedPath,
-    /// The path leads to credentials, or to what the daemon keeps for itself.
+    /// The path leads to credentials, or to files of the daemon.
     HiddenPath,
-    /// A file was wanted and a directory is there.
+    /// The path is a directory instead of a file.
     IsDirectory,
-    /// A directory was wanted and something else is there.
+    /// The path is not a directory.
     NotADirectory,
-    /// A file was wanted and a device, a pipe or a socket is there.
+    /// The path is a device, a pipe or a socket instead of a file.
     NotAFile,
-    /// The file is no text.
+    /// The file is not text.
     BinaryFile,
-    /// The file has fewer lines than were asked to be skipped.
+    /// The file has fewer lines than the requested offset.
     OutOfRange,
-    /// What is to be replaced occurs more than once.
+    /// The text to replace occurs more than once.
     Ambiguous,
-    /// What is to be replaced does not occur.
+    /// The text to replace does not occur.
     NoMatch,
-    /// More than may be read or written at once.
+    /// The content is larger than the limit.
     TooLarge,
-    /// The system does not let us.
+    /// The operating system denied the access.
     PermissionDenied,
-    /// The system could not do it.
+    /// The operating system returned an error.
     IoFailed,
-    /// The command left with another code than 0.
+    /// The command exited with a code other than 0.
     ExitCode,
-    /// The command was ended by a signal.
+    /// The command was killed by a signal.
     Signal,
-    /// It took too long and was ended.
+    /// The time limit was reached.
     TimeLimit,
-    /// It used more memory than it may and was ended.
+    /// The command exceeded its memory limit.
     MemoryLimit,
-    /// It ended with its run.
+    /// The call was aborted with its run.
     Cut,
-    /// Something else was approved than what would be done.
+    /// The call differs from the approved one.
     ApprovalStale,
     /// The command could not be run.
     ExecFailed,
-    /// The place of the tools cannot be used.
+    /// The workspace or the sandbox is not available.
     SandboxUnavailable,
-    /// The workspace is in no git repository.
+    /// The workspace is not in a git repository.
     NotARepository,
-    /// There is nothing that could be committed.
+    /// There is nothing to commit.
     NothingToCommit,
-    /// Git refused.
+    /// Git returned an error.
     GitFailed,
-    /// The network may not be used.
+    /// Network access is not allowed.
     NetworkOff,
-    /// The other side could not be reached, or broke off.
+    /// The server could not be reached, or the connection broke.
     NetworkFailed,
-    /// The other side answered with an error.
+    /// The server returned an error status.
     HttpStatus,
-    /// The answer leads to another host, which was not asked for.
+    /// The server redirects to another host.
     RedirectedAway,
-    /// The answer is no text.
+    /// The response is not text.
     NotText,
-    /// The arguments held a secret, which is not kept over a restart.
+    /// The arguments contained a secret, which is not persisted over a restart.
     SecretNotKept,
     /// The daemon failed.
     Internal,
 }
 
 impl FaultKind {
-    /// Returns the word for programs.
+    /// Returns the code for programs.
     pub const fn word(self) -> &'static str {
         match self {
             Self::UnknownTool => "UNKNOWN_TOOL",
@@ -118,7 +118,7 @@ impl FaultKind {
         }
     }
 
-    /// Tells whether the same call may succeed when it is tried again.
+    /// Returns whether the same call may succeed when it is retried.
     pub const fn retryable(self) -> bool {
         match self {
             Self::IoFailed
@@ -159,24 +159,24 @@ impl FaultKind {
     }
 }
 
-/// What went wrong with a tool.
+/// The error of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// A word for programs.
+    /// The kind, with a code for programs.
     pub kind: FaultKind,
-    /// A sentence for people and models.
+    /// A message for people and models.
     pub message: String,
-    /// The particulars.
+    /// Further details.
     pub detail: Option<String>,
 }
 
 impl Fault {
-    /// Makes a fault without particulars.
+    /// Creates an error without details.
     pub fn new(kind: FaultKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), detail: None }
     }
 
-    /// Adds particulars, unless there are none.
+    /// Adds details, unless they are empty.
     #[must_use]
     pub fn with_detail(self, detail: String) -> Self {
         Self { detail: Some(detail).filter(|detail| !detail.is_empty()), ..self }

@@ -1,8 +1,8 @@
-//! `sandbox_fetch`: a page of another machine, as text.
+//! `sandbox_fetch`: fetches a URL as text.
 //!
-//! Only GET, and only the host that was asked for: who is redirected elsewhere is told where, and may ask for that. No
-//! cookie, no credential and no proxy is used. A host is judged by the addresses that it leads to, and connected to at those
-//! addresses and no others, over redirects too.
+//! Only GET requests to the requested host: a redirect to another host is an error that names the target. No
+//! cookies, credentials or proxies are used. A host is assessed by the addresses it resolves to, and the connection
+//! uses only these addresses, also after redirects.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -28,32 +28,32 @@ pub(super) const NAME: &str = "sandbox_fetch";
 pub(super) const DESCRIPTION: &str = "Fetch a URL with HTTP GET and return its body as text, after a line with status, \
     type and size. Redirects are followed on the same host. Only text is returned; long bodies are shortened.";
 
-/// How many bytes of an error's page are shown.
+/// How many bytes of an error page are returned.
 const COMPLAINT_MAX: usize = 2000;
 
 /// The arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
-    /// The address, with http or https.
+    /// The http or https URL.
     pub url: String,
 }
 
 impl Args {
-    /// Refuses what is no address of a page.
+    /// Refuses an invalid URL.
     pub(super) fn checked(self) -> Result<Self, Fault> {
         address(&self.url)?;
         Ok(self)
     }
 }
 
-/// Looks up where the host of an address leads, so that it can be decided about, and pins what is found.
+/// Resolves the host of the URL for the risk assessment, and pins the addresses.
 pub(super) async fn addresses(args: &Args, bench: &Bench) -> Result<Vec<IpAddr>, Fault> {
     let uri = to_look_up(args, bench)?;
     within(bench, bench.addresses.decide(uri.host().unwrap_or_default())).await
 }
 
-/// Returns what was decided on.
+/// Returns the pinned addresses of the host.
 pub(super) async fn decided(args: &Args, bench: &Bench) -> Result<Vec<IpAddr>, Fault> {
     let uri = to_look_up(args, bench)?;
     within(bench, bench.addresses.decided(uri.host().unwrap_or_default())).await
@@ -63,17 +63,17 @@ fn to_look_up(args: &Args, bench: &Bench) -> Result<Uri, Fault> {
     allowed(bench)?;
     let uri = address(&args.url)?;
     let host = uri.host().unwrap_or_default();
-    // A name that is looked up is told to others.
+    // A lookup would send a secret in the host name to the resolver.
     if (bench.safe)(host) != host {
-        let message = "the host holds a secret value, so that it is not looked up";
+        let message = "the host name contains a secret value and is not resolved";
         return Err(Fault::new(FaultKind::BadArguments, message));
     }
     Ok(uri)
 }
 
-/// Adds to what an approval is bound to how near the addresses are.
+/// Adds the address class to the approval digest.
 ///
-/// The addresses themselves may differ: names of many machines lead to another one every time.
+/// The addresses themselves may differ: many names resolve to different addresses each time.
 pub(super) fn bound(binding: Binding, addresses: &[IpAddr]) -> Binding {
     binding.part(worst(addresses).word().as_bytes())
 }
@@ -81,42 +81,43 @@ pub(super) fn bound(binding: Binding, addresses: &[IpAddr]) -> Binding {
 fn allowed(bench: &Bench) -> Result<(), Fault> {
     match bench.network {
         Network::Allowed => Ok(()),
-        Network::Off => Err(Fault::new(FaultKind::NetworkOff, "the network is not allowed for tools")),
+        Network::Off => Err(Fault::new(FaultKind::NetworkOff, "network access is not allowed for tools")),
     }
 }
 
-/// Waits for something no longer than a fetch may take.
+/// Runs a future with the timeout of a fetch.
 async fn within<T>(bench: &Bench, doing: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
     match tokio::time::timeout(bench.limits.fetch, doing).await {
         Ok(done) => done,
         Err(_) => {
-            let message = format!("not done after {} seconds", bench.limits.fetch.as_secs());
+            let message = format!("timed out after {} seconds", bench.limits.fetch.as_secs());
             Err(Fault::new(FaultKind::TimeLimit, message))
         }
     }
 }
 
 fn address(url: &str) -> Result<Uri, Fault> {
-    let bad = |why: &str| Fault::new(FaultKind::BadArguments, format!("the url is wrong: {why}"));
-    let uri: Uri = url.split('#').next().unwrap_or_default().parse().map_err(|_| bad("it cannot be read"))?;
+    let bad = |why: &str| Fault::new(FaultKind::BadArguments, format!("invalid url: {why}"));
+    let uri: Uri =
+        url.split('#').next().unwrap_or_default().parse().map_err(|_| bad("it cannot be parsed"))?;
     match uri.scheme_str() {
         Some("http" | "https") => {}
         Some(_) | None => return Err(bad("it must begin with http:// or https://")),
     }
     match uri.authority() {
         Some(authority) if authority.as_str().contains('@') => {
-            Err(bad("it must not hold a name or a password"))
+            Err(bad("it must not contain a user name or a password"))
         }
         Some(authority) if authority.host().is_empty() => Err(bad("it has no host")),
         Some(authority) if !is_host(authority.host()) => {
-            Err(bad("its host is neither a name of letters, digits, dots and dashes nor an address"))
+            Err(bad("its host is neither a name of letters, digits, dots and dashes nor an IP address"))
         }
         Some(_) => Ok(uri),
         None => Err(bad("it has no host")),
     }
 }
 
-/// Whether a host can be read in one way only: nothing encoded, nothing that looks like something else.
+/// Whether a host is unambiguous: not encoded, and without look-alike characters.
 fn is_host(host: &str) -> bool {
     match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         Some(address) => address.parse::<Ipv6Addr>().is_ok(),
@@ -135,7 +136,7 @@ pub(super) async fn fetch(args: &Args, bench: &Bench) -> Result<String, Fault> {
     .await
 }
 
-/// Fetches a page from one of these addresses, wherever it is redirected to on the same host.
+/// Fetches a page from one of the addresses, and follows redirects on the same host.
 async fn follow(mut uri: Uri, addresses: &[IpAddr], bench: &Bench) -> Result<String, Fault> {
     for _ in 0..=bench.limits.redirects {
         let response = get(&uri, addresses).await?;
@@ -148,7 +149,7 @@ async fn follow(mut uri: Uri, addresses: &[IpAddr], bench: &Bench) -> Result<Str
         let same_scheme = uri.scheme_str() == next.scheme_str();
         let same_port = uri.port_u16() == next.port_u16() || upgraded;
         if uri.host() != next.host() || !same_port || !(same_scheme || upgraded) {
-            let message = format!("{uri} leads to another place, which has to be asked for by itself");
+            let message = format!("{uri} redirects to another host; fetch the URL in `detail` separately");
             return Err(Fault::new(FaultKind::RedirectedAway, message).with_detail(next.to_string()));
         }
         uri = next;
@@ -157,7 +158,7 @@ async fn follow(mut uri: Uri, addresses: &[IpAddr], bench: &Bench) -> Result<Str
     Err(Fault::new(FaultKind::NetworkFailed, message))
 }
 
-/// The address that a redirect from `base` names.
+/// Resolves the location of a redirect against `base`.
 fn joined(base: &Uri, location: &str) -> Result<Uri, Fault> {
     let (scheme, authority) =
         (base.scheme_str().unwrap_or("https"), base.authority().map_or("", |name| name.as_str()));
@@ -171,10 +172,11 @@ fn joined(base: &Uri, location: &str) -> Result<Uri, Fault> {
         let folder = base.path().rsplit_once('/').map_or("", |(folder, _)| folder);
         format!("{scheme}://{authority}{folder}/{location}")
     };
-    address(&whole).map_err(|_| Fault::new(FaultKind::NetworkFailed, format!("redirected to {location:?}")))
+    address(&whole)
+        .map_err(|_| Fault::new(FaultKind::NetworkFailed, format!("invalid redirect to {location:?}")))
 }
 
-/// Asks for a page at the first of these addresses that can be connected to; the name stays the one of the address.
+/// Requests a page from the first address that accepts a connection; the host name of the request stays the same.
 async fn get(uri: &Uri, addresses: &[IpAddr]) -> Result<Response<Incoming>, Fault> {
     let mut failed = Fault::new(FaultKind::NetworkFailed, format!("cannot fetch {uri}"));
     for address in addresses {
@@ -192,11 +194,12 @@ async fn get(uri: &Uri, addresses: &[IpAddr]) -> Result<Response<Incoming>, Faul
     Err(failed)
 }
 
-/// Asks for a page at one address. The outer fault is one of the request itself.
+/// Requests a page from one address. The outer error is an invalid request.
 async fn get_at(uri: &Uri, address: IpAddr) -> Result<Result<Response<Incoming>, Error>, Fault> {
     let bad = |error: String| Fault::new(FaultKind::BadArguments, error);
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-    // The certificate is that of the name, whatever is connected to; plain HTTP needs none, and its name may be no such.
+    // The certificate must match the host name, whatever the address; plain HTTP needs none, and its host may not
+    // be a valid server name.
     let named = match uri.scheme_str() {
         Some("https") => ServerName::try_from(host.to_owned()).map_err(|error| bad(error.to_string()))?,
         Some(_) | None => ServerName::from(address),
@@ -241,7 +244,7 @@ async fn page(uri: &Uri, response: Response<Incoming>, bench: &Bench) -> Result<
     let kind = kind.unwrap_or("unknown type").to_owned();
     let (bytes, truncated) = body(response.into_body(), bench.limits.fetch_bytes).await?;
     if !is_text(&kind) || memchr::memchr(0, &bytes).is_some() {
-        return Err(Fault::new(FaultKind::NotText, format!("{uri} is no text but {kind}")));
+        return Err(Fault::new(FaultKind::NotText, format!("{uri} is not text: its content type is {kind}")));
     }
     let text = (bench.safe)(&String::from_utf8_lossy(&bytes));
     if status.is_client_error() || status.is_server_error() {
@@ -257,18 +260,19 @@ async fn page(uri: &Uri, response: Response<Incoming>, bench: &Bench) -> Result<
     Ok(format!("[{} {kind}, {size} bytes, {uri}]\n{}", status.as_u16(), excerpt.finish()))
 }
 
-/// An answer that may be another one later is a failure of the way; others are final.
+/// A status that may change later is a retryable network error; others are final.
 fn failure(status: StatusCode) -> FaultKind {
     let passing = status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429);
     if passing { FaultKind::NetworkFailed } else { FaultKind::HttpStatus }
 }
 
-/// Reads so many bytes, and whether there were more.
+/// Reads up to `most` bytes, and returns whether there were more.
 async fn body(mut body: Incoming, most: usize) -> Result<(Vec<u8>, bool), Fault> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
-            Fault::new(FaultKind::NetworkFailed, "the answer broke off").with_detail(error.to_string())
+            Fault::new(FaultKind::NetworkFailed, "the connection broke during the response")
+                .with_detail(error.to_string())
         })?;
         let Some(data) = frame.data_ref() else { continue };
         let fitting = data.len().min(most - bytes.len());

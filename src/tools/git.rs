@@ -1,11 +1,10 @@
-//! The `git` program, without the doors through which a repository could run something or somebody could be asked.
+//! Runs the `git` program with everything disabled that would run code of a repository or prompt the user.
 //!
-//! The program is found where nobody can have planted it, and is told which repository it works with; it looks for none
-//! itself. Hooks, file system monitors, external differences, text conversions, pagers, editors, signing, credential helpers
-//! and the fetching of what is missing are off, variables of the environment that steer git are taken out, and paths are
-//! taken by the letter. Filters that the user's own configuration names still run, as files could not be committed right
-//! without them. Those of a repository inside the workspace would be its author's: no call that may change something looks
-//! into one.
+//! The program is found on a trusted path, and the repository is passed to it explicitly; git does not search for
+//! one. Hooks, file system monitors, external diffs, text conversions, pagers, editors, signing, credential helpers
+//! and lazy fetching are disabled, environment variables that control git are removed, and pathspecs are literal.
+//! Filters of the user's own configuration still run, since files could not be committed correctly without them.
+//! Filters of a nested repository would be those of its author: no call that may change something enters one.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -23,7 +22,7 @@ use crate::sandbox::program::SearchPath;
 use crate::sandbox::repository::Repository;
 use crate::sandbox::{Chunk, Outputs, Step, Stream};
 
-/// What every call is given before its own words.
+/// The options before the arguments of every call.
 const HARDENED: &[&str] = &[
     "--no-pager",
     "--literal-pathspecs",
@@ -57,59 +56,59 @@ const HARDENED: &[&str] = &[
     "maintenance.auto=false",
 ];
 
-/// How much of its complaints is kept.
+/// How many bytes of standard error are kept.
 const COMPLAINT_MAX: usize = 4096;
-/// How many chunks of output wait before git does.
+/// The capacity of the output channel, in chunks.
 const CHUNKS: usize = 16;
 
-/// What git printed.
+/// The output of git.
 #[derive(Debug)]
 pub(super) struct Printed {
     pub(super) bytes: Vec<u8>,
-    /// Whether there was more than may be kept.
+    /// Whether the output exceeded the limit.
     pub(super) truncated: bool,
 }
 
-/// One use of git after another: each after the first is made only when those before it succeeded.
+/// A sequence of git calls; each runs only if the previous ones succeeded.
 pub(super) struct Script(Vec<Part>);
 
 /// A part of a script.
 enum Part {
-    /// Words of the shell.
+    /// Shell syntax.
     Shell(&'static str),
-    /// A call of git.
+    /// A git call.
     Git(Vec<String>),
 }
 
 impl Script {
-    /// Begins with a call of git.
+    /// Starts with a git call.
     pub(super) fn git(args: &[&str]) -> Self {
         Self(Vec::new()).then(args)
     }
 
-    /// Goes on with another call.
+    /// Adds a call that runs if the previous ones succeeded.
     pub(super) fn then(self, args: &[&str]) -> Self {
         let joint = if self.0.is_empty() { "" } else { " && " };
         self.shell(joint).call(args)
     }
 
-    /// Has the last call read by another.
+    /// Pipes the output of the last call into another one.
     pub(super) fn read_by(self, args: &[&str]) -> Self {
         self.shell(" | ").call(args)
     }
 
-    /// Has nobody hear what the last call prints.
+    /// Discards the output of the last call.
     pub(super) fn unheard(self) -> Self {
         self.shell(" >/dev/null")
     }
 
-    /// Goes on only when a difference that is asked for quietly is one.
+    /// Continues only if a quiet diff finds a change.
     pub(super) fn if_different(self, args: &[&str]) -> Self {
-        // Whatever else is wrong, the next call says itself.
+        // Any other error is reported by the next call.
         self.shell(" && { ").call(args).shell(" && { echo 'nothing to commit' >&2; exit 1; } || :; }")
     }
 
-    /// Has what the last call prints taken for a complaint.
+    /// Redirects the output of the last call to standard error.
     pub(super) fn quietly(self) -> Self {
         self.shell(" >&2")
     }
@@ -124,10 +123,10 @@ impl Script {
         self
     }
 
-    /// Returns it as a command of the shell.
+    /// Returns the script as a shell command.
     fn command(&self, program: &Program, repository: &Repository) -> String {
         let git = program.with(repository);
-        // Where something belongs to another user, git itself says whether it may be used.
+        // If the repository belongs to another user, git itself checks whether it is trusted.
         let mut command = match repository.foreign {
             true => format!("{} rev-parse --git-dir >/dev/null && ", program.alone()),
             false => String::new(),
@@ -144,13 +143,13 @@ impl Script {
         command
     }
 
-    /// Runs it in the workspace, where it changes nothing of the repository.
+    /// Runs the script in the workspace without write access to the repository.
     pub(super) async fn run(self, bench: &Bench) -> Result<Printed, Fault> {
         let (program, repository) = found(bench).await?;
         self.run_with(bench, (&program, &repository), None).await
     }
 
-    /// Runs it in the workspace with leave to change the repository, wherever that is; a failure leaves the index as it was.
+    /// Runs the script in the workspace with write access to the repository; a failure restores the index.
     pub(super) async fn run_and_change(self, bench: &Bench) -> Result<Printed, Fault> {
         let (program, repository) = found(bench).await?;
         let access = GitAccess::to_commit(&repository, bench).await?;
@@ -203,28 +202,28 @@ impl Script {
     }
 }
 
-/// The program, and the directories in which it finds others.
+/// The git program, and the search path for its helpers.
 struct Program {
     git: PathBuf,
     path: OsString,
 }
 
 impl Program {
-    /// Returns the beginning of a call that works with a repository.
+    /// Returns the start of a call for a repository.
     fn with(&self, repository: &Repository) -> String {
         let named = |option: &str, path: &Path| quoted(&format!("{option}={}", path.display()));
         let git_dir = named("--git-dir", &repository.git_dir);
         format!("{} {git_dir} {}", self.alone(), named("--work-tree", &repository.work_tree))
     }
 
-    /// Returns the beginning of a call for which git looks for the repository itself.
+    /// Returns the start of a call for which git searches the repository itself.
     fn alone(&self) -> String {
         let git = self.git.display().to_string();
         [&*git].into_iter().chain(HARDENED.iter().copied()).map(quoted).collect::<Vec<_>>().join(" ")
     }
 }
 
-/// Finds the program and the repository of the workspace.
+/// Finds the git program and the repository of the workspace.
 async fn found(bench: &Bench) -> Result<(Program, Repository), Fault> {
     let path = bench.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
     let writable = bench.writable.clone();
@@ -237,7 +236,7 @@ async fn found(bench: &Bench) -> Result<(Program, Repository), Fault> {
             let git = path.find("git").ok_or_else(missing)?;
             let said = [&git, &repository.git_dir, &repository.work_tree];
             if said.into_iter().any(|path| path.to_str().is_none()) {
-                let message = "the path of the repository is not UTF-8, which git is not run with";
+                let message = "the path of the repository is not UTF-8, which is not supported";
                 return Err(Fault::new(FaultKind::GitFailed, message));
             }
             Ok((Program { git, path: path.value() }, repository))
@@ -246,45 +245,45 @@ async fn found(bench: &Bench) -> Result<(Program, Repository), Fault> {
 }
 
 fn missing() -> Fault {
-    let message = "there is no git program on the PATH that only root or you could have put there: \
-        directories of the workspace, relative ones and those that others can write to are not looked at";
+    let message = "no trusted git program on the PATH: directories in the workspace, relative ones and those \
+        that other users can write are skipped";
     Fault::new(FaultKind::ExecFailed, message)
 }
 
-/// Makes sense of what git complained about, in its own words.
+/// Maps the standard error of git to an error.
 fn refused(code: i32, complaint: &str) -> Fault {
     let says = |text: &str| complaint.contains(text);
     let (kind, message) = match code {
         127 => return missing(),
         _ if says("not a git repository") => {
-            (FaultKind::NotARepository, "the workspace is in no git repository".to_owned())
+            (FaultKind::NotARepository, "the workspace is not in a git repository".to_owned())
         }
         _ if says("nothing to commit") || says("nothing added to commit") || says("no changes added") => {
             (FaultKind::NothingToCommit, "there is nothing to commit".to_owned())
         }
         _ if says("did not match any file") => {
-            (FaultKind::NotFound, "git knows no file of this name".to_owned())
+            (FaultKind::NotFound, "git knows no file with this name".to_owned())
         }
-        _ => (FaultKind::GitFailed, format!("git left with exit code {code}")),
+        _ => (FaultKind::GitFailed, format!("git failed with exit code {code}")),
     };
     let complaint = complaint.trim();
     let message = match reason(complaint) {
         Some(reason) if kind != FaultKind::NothingToCommit => format!("{message}: {reason}"),
         Some(_) | None => message,
     };
-    // Who has read the only line needs no particulars.
+    // A single line is already in the message.
     let detail = if complaint.lines().nth(1).is_some() { complaint } else { "" };
     Fault::new(kind, message).with_detail(detail.to_owned())
 }
 
-/// The line that says why: the one that git ends with, or else the first.
+/// The line with the reason: the last fatal or error line, or the first line.
 fn reason(complaint: &str) -> Option<&str> {
     let mut lines = complaint.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.clone().next();
     lines.rfind(|line| line.starts_with("fatal:") || line.starts_with("error:")).or(first)
 }
 
-/// The user's environment without what steers git, the shell that starts it, or the linker; who commits stays.
+/// The user's environment without variables that control git, its shell or the linker; the identity is kept.
 fn environment(env: &[(OsString, OsString)], path: &OsString) -> Vec<(OsString, OsString)> {
     let steers = |name: &OsString| {
         let name = name.to_string_lossy();
@@ -297,7 +296,7 @@ fn environment(env: &[(OsString, OsString)], path: &OsString) -> Vec<(OsString, 
         ("GIT_OPTIONAL_LOCKS", "0"),
         ("GIT_EDITOR", "false"),
         ("GIT_PAGER", "cat"),
-        // A repository may say that what it lacks is fetched, and by which program.
+        // A repository may configure that missing objects are fetched, and by which program.
         ("GIT_NO_LAZY_FETCH", "1"),
         ("GIT_ALLOW_PROTOCOL", "none"),
     ];
@@ -306,7 +305,7 @@ fn environment(env: &[(OsString, OsString)], path: &OsString) -> Vec<(OsString, 
     kept.chain(ours).chain([("PATH".into(), path.clone())]).collect()
 }
 
-/// Who commits, and when.
+/// The identity and the date of a commit.
 const IDENTITY: [&str; 6] = [
     "GIT_AUTHOR_NAME",
     "GIT_AUTHOR_EMAIL",
@@ -318,13 +317,13 @@ const IDENTITY: [&str; 6] = [
 const STEERING: [&str; 5] = ["GIT_", "LC_", "LD_", "DYLD_", "BASH_"];
 const STEERING_NAMES: [&str; 7] = ["PATH", "LANGUAGE", "SSH_ASKPASS", "ENV", "IFS", "CDPATH", "SHELLOPTS"];
 
-/// A word as the shell takes it by the letter.
+/// Quotes a word for the shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Paths as git is to take them: none leaves the workspace by its words, and git follows no links; none leads to what is closed
-/// to tools, which without confinement git would read.
+/// Checks the pathspecs of a call. None may leave the workspace lexically, and git follows no links. None may lead
+/// to a path that is denied to tools, which git could read without confinement.
 pub(super) async fn inside(paths: &[String], bench: &Bench) -> Result<Vec<String>, Fault> {
     resolve::may_reach(paths.to_vec(), bench).await?;
     let inside = |path: &String| {
@@ -343,7 +342,7 @@ pub(super) async fn inside(paths: &[String], bench: &Bench) -> Result<Vec<String
     paths.iter().map(inside).collect()
 }
 
-/// How many lines a commit or difference adds and takes away in one file.
+/// The line counts of one file in a diff.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Counted {
     pub(super) path: String,
@@ -351,7 +350,7 @@ pub(super) struct Counted {
     pub(super) deletions: u64,
 }
 
-/// Reads what `--numstat -z --no-renames` prints; binary files count no lines.
+/// Parses the output of `--numstat -z --no-renames`; binary files have no line counts.
 pub(super) fn numstat(text: &str) -> Vec<Counted> {
     let counted = |record: &str| {
         let mut fields = record.splitn(3, '\t');
@@ -380,7 +379,7 @@ mod tests {
         let command = Script::git(&["status"]).command(&program(), &repository(false));
         assert!(command.starts_with("'/usr/bin/git' '--no-pager'"), "{command}");
         assert!(command.ends_with("'--git-dir=/w/.git' '--work-tree=/w' 'status'"), "{command}");
-        // One that belongs to another user is looked at by git itself first, which refuses it unless that is allowed.
+        // For a repository of another user, git checks first whether it is trusted.
         let command = Script::git(&["status"]).command(&program(), &repository(true));
         let (first, _) = command.split_once(" && ").unwrap();
         assert!(
@@ -451,16 +450,16 @@ mod tests {
         let other = refused(128, "fatal: bad\n");
         assert_eq!(
             (other.kind, &*other.message),
-            (FaultKind::GitFailed, "git left with exit code 128: fatal: bad")
+            (FaultKind::GitFailed, "git failed with exit code 128: fatal: bad")
         );
         assert_eq!(other.detail, None);
         let long = refused(
             128,
             "Author identity unknown\n\n*** Please tell me who you are.\n\nfatal: empty ident\n",
         );
-        assert_eq!(long.message, "git left with exit code 128: fatal: empty ident");
+        assert_eq!(long.message, "git failed with exit code 128: fatal: empty ident");
         assert!(long.detail.unwrap().contains("tell me who you are"));
-        assert_eq!(refused(1, "hint: x\n").message, "git left with exit code 1: hint: x");
-        assert_eq!(refused(1, "").message, "git left with exit code 1");
+        assert_eq!(refused(1, "hint: x\n").message, "git failed with exit code 1: hint: x");
+        assert_eq!(refused(1, "").message, "git failed with exit code 1");
     }
 }

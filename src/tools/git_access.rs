@@ -1,8 +1,9 @@
-//! Commands that change the repository: they may write the git directory, and what git executes or believes stays as it is.
+//! Commands that change the repository: they may write the git directory, except for the files that git executes or
+//! trusts.
 //!
-//! Whether a command does is told by its words, as for everything that is asked about. A command that hides its use of git
-//! finds the git directory read-only. What cannot work without changing what git executes or believes is refused before
-//! anybody is asked.
+//! The risk assessment of the command decides whether it gets write access. A command that hides its use of git
+//! finds the git directory read-only. A command that cannot work without changing what git executes or trusts is
+//! refused before an approval is requested.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -22,25 +23,25 @@ use crate::sandbox::program::SearchPath;
 use crate::sandbox::repository::Repository;
 use crate::sandbox::{Chunk, Step, StepEnd, StepError};
 
-/// How long the processes of a command are waited for when nobody waits for the command any more.
+/// How long to wait for the processes of a command after the caller has gone.
 const STOP: Duration = Duration::from_secs(30);
 
-/// How long another command with the same repository is waited for.
+/// How long to wait for another command in the same repository.
 const TURN: Duration = Duration::from_secs(60);
 
-/// Leave to write the git directory of the workspace.
+/// Write access to the git directory of the workspace.
 pub(super) struct GitAccess {
-    /// One command at a time: what another one has planted would be taken for what was there before.
+    /// One command at a time: otherwise the changes of another one would be part of the snapshot.
     turn: OwnedMutexGuard<()>,
     git_dir: PathBuf,
-    /// What is protected in it; nothing where commands are not confined.
+    /// The protection of the git directory; `None` if commands are not confined.
     dir: Option<WritableGitDir>,
-    /// The index that is put back when the step fails.
+    /// The index to restore when the step fails.
     index: Option<Index>,
 }
 
 impl GitAccess {
-    /// Opens a repository for a commit: one that fails leaves the index as it was.
+    /// Opens a repository for a commit; a failed commit restores the index.
     pub(super) async fn to_commit(repository: &Repository, bench: &Bench) -> Result<Self, Fault> {
         let turn = turn(&repository.common_dir).await?;
         let git_dir = repository.git_dir.clone();
@@ -50,7 +51,7 @@ impl GitAccess {
         Ok(Self { turn, git_dir, dir, index: Some(index) })
     }
 
-    /// Opens the repository of the workspace to a command whose words say that it changes it.
+    /// Opens the repository of the workspace for a command that changes it according to its assessment.
     pub(super) async fn of_command(args: &exec::Args, bench: &Bench) -> Result<Option<Self>, Fault> {
         if !is_wanted(args, bench).await? {
             return Ok(None);
@@ -58,7 +59,7 @@ impl GitAccess {
         let (workspace, writable) = (bench.ground.path().to_owned(), bench.writable.clone());
         let repository = match bench.away(move |_| Ok(Repository::find(&workspace, &writable)?)).await {
             Ok(repository) => repository,
-            // The command may be about a repository inside the workspace, which it may write anyway.
+            // The command may use a repository inside the workspace, which it may write anyway.
             Err(fault) if fault.kind == FaultKind::NotARepository => return Ok(None),
             Err(fault) => return Err(fault),
         };
@@ -67,9 +68,9 @@ impl GitAccess {
         Ok(Some(Self { turn, git_dir: repository.git_dir, dir, index: None }))
     }
 
-    /// Runs a step that may write the git directory, and checks what it changed there.
+    /// Runs a step that may write the git directory, and checks its changes there.
     ///
-    /// That is checked also when nobody waits for it any more, as when its run is cancelled or the daemon is told to stop.
+    /// The check also runs when the caller has gone, for example because its run was cancelled or the daemon stops.
     pub(super) async fn run(
         self,
         mut step: Step,
@@ -90,7 +91,7 @@ impl GitAccess {
                 _ = given_up => Ok(StepEnd::Stopped),
             };
             if matches!(end, Ok(StepEnd::Stopped)) {
-                // Nothing is to change any more while it is looked at.
+                // The check needs a directory that no process changes any more.
                 let _left = bench.tree.stop(STOP).await;
             }
             let index = index.filter(|_| !matches!(end, Ok(StepEnd::Exited(0))));
@@ -104,7 +105,7 @@ impl GitAccess {
         });
         let end = checked.await;
         drop(waiting);
-        let failed = |_| Err(Fault::new(FaultKind::Internal, "the daemon failed while the command was run"));
+        let failed = |_| Err(Fault::new(FaultKind::Internal, "the daemon failed while it ran the command"));
         end.unwrap_or_else(failed)
     }
 }
@@ -116,11 +117,11 @@ async fn protected(repository: &Repository, bench: &Bench) -> Result<Option<Writ
 }
 
 fn not_put_back(error: crate::sandbox::ground::GroundError) -> Fault {
-    let message = format!("the commit failed, and the index could not be put back: {error}");
+    let message = format!("the commit failed, and the index could not be restored: {error}");
     Fault::new(FaultKind::GitFailed, message)
 }
 
-/// Waits until no other command may write a git directory, in whatever session.
+/// Waits until no other command of any session has write access to a git directory.
 async fn turn(git_dir: &Path) -> Result<OwnedMutexGuard<()>, Fault> {
     static TURNS: Mutex<BTreeMap<PathBuf, Weak<TurnMutex<()>>>> = Mutex::new(BTreeMap::new());
     let own = {
@@ -135,7 +136,7 @@ async fn turn(git_dir: &Path) -> Result<OwnedMutexGuard<()>, Fault> {
     };
     timeout(TURN, own.lock_owned()).await.map_err(|_| {
         let message = format!(
-            "another git command has been at work in {} for {} s; try again when it is over",
+            "another git command has used {} for {} s; retry when it has finished",
             git_dir.display(),
             TURN.as_secs()
         );
@@ -143,7 +144,7 @@ async fn turn(git_dir: &Path) -> Result<OwnedMutexGuard<()>, Fault> {
     })
 }
 
-/// Tells whether a command is to be given the git directory; one that needs more than that is refused.
+/// Returns whether a command needs write access to the git directory; a command that needs more is refused.
 pub(super) async fn is_wanted(args: &exec::Args, bench: &Bench) -> Result<bool, Fault> {
     let GitUse { changes, is_alone } = GitUse::of(args, bench);
     if args.outside == Some(true) || changes.is_empty() || bench.tree.way().await.is_none() {
@@ -152,24 +153,24 @@ pub(super) async fn is_wanted(args: &exec::Args, bench: &Bench) -> Result<bool, 
     let message = match changes.iter().find(|words| needs_outside(words)) {
         None if is_alone => return Ok(true),
         None => {
-            "a command that changes the repository may run git and programs that run no other one (echo, cat, mkdir and the \
-             like), with settings of its own neither for git nor for the shell: call git by itself, or call all of it \
-             again with `outside`, which is asked about"
+            "a command that changes the repository may run only git and programs that start no other one (echo, cat, \
+             mkdir and the like), without variables that configure git or the shell: run git in a command of its own, \
+             or run the command with `outside`, which needs an approval"
                 .to_owned()
         }
         Some(words) => {
             let verb = words.split(' ').next().unwrap_or_default();
             format!(
-                "`git {verb}` changes what git executes or believes (its configuration, other working trees, the steps of \
-                 a rebase), or is told what to run or to store, which stays protected in the sandbox; call it again with \
-                 `outside`, which is asked about"
+                "`git {verb}` changes what git executes or trusts (its configuration, other working trees, the steps \
+                 of a rebase), or takes a program to run or an object to store, which is protected in the sandbox; run \
+                 it with `outside`, which needs an approval"
             )
         }
     };
     Err(Fault::new(FaultKind::ProtectedPath, message))
 }
 
-/// Has programs looked for where no command of a model could have put them.
+/// Sets `PATH` to directories that no model's command can write.
 pub(super) async fn trust_path(env: &mut Vec<(OsString, OsString)>, bench: &Bench) -> Result<(), Fault> {
     let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
     let mut writable = bench.writable.clone();
@@ -180,8 +181,8 @@ pub(super) async fn trust_path(env: &mut Vec<(OsString, OsString)>, bench: &Benc
     Ok(())
 }
 
-/// Adds settings for git as it is used by a command: without what cannot work in the sandbox, and without what goes on in the
-/// background, as that ends with the command.
+/// Adds git configuration for commands. It disables features that cannot work in the sandbox, and background work,
+/// which ends with the command.
 pub(super) fn add_settings(env: &mut Vec<(OsString, OsString)>) {
     let count =
         env.iter().find(|(name, _)| name == COUNT).and_then(|(_, value)| value.to_str()?.parse().ok());
@@ -197,9 +198,9 @@ pub(super) fn add_settings(env: &mut Vec<(OsString, OsString)>) {
 const COUNT: &str = "GIT_CONFIG_COUNT";
 
 const SETTINGS: [(&str, &str); 7] = [
-    // They may run scripts of the workspace, and the git directory is open.
+    // Hooks may run scripts of the workspace while the git directory is writable.
     ("core.hooksPath", "/dev/null"),
-    // Which branch is followed is a matter of the configuration.
+    // Upstream branches are stored in the configuration, which is read-only.
     ("branch.autoSetupMerge", "false"),
     // Keys and their agents are hidden.
     ("commit.gpgSign", "false"),

@@ -1,9 +1,8 @@
-//! What the words of a command tell about its use of git: whether it changes the repository, and whether anything else runs
-//! beside it.
+//! How a command uses git: whether it changes the repository, and whether other programs run with it.
 //!
-//! While a command may write the git directory, whatever runs in it could put something there that the user's own git
-//! believes for as long as it stands. So nothing runs beside git that could be told to: programs that run no other one, and
-//! uses of git that run no program of the caller's choice.
+//! While a command may write the git directory, any program in it could plant a file that the user's own git
+//! trusts. So the command may contain only programs that start no other one, and uses of git that run no program of
+//! the caller's choice.
 
 use std::path::Path;
 
@@ -13,17 +12,17 @@ use crate::sandbox::judge::Risk;
 use crate::sandbox::judge::{self, Part, What, Wish};
 use crate::sandbox::shell::Limits;
 
-/// What a command does with git.
+/// How a command uses git.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct GitUse {
-    /// What follows `git` in every use of it that changes the repository.
+    /// The arguments of every use of git that changes the repository.
     pub(super) changes: Vec<String>,
-    /// Whether only git and programs that run no other one are in it.
+    /// Whether it contains only git and programs that start no other one.
     pub(super) is_alone: bool,
 }
 
 impl GitUse {
-    /// Reads a command.
+    /// Assesses a command.
     pub(super) fn of(args: &exec::Args, bench: &Bench) -> Self {
         let (cwd, place) = (args.cwd.as_deref(), bench.path_context());
         let judged = judge::command(&args.command, cwd, Wish::default(), &place, Limits::default());
@@ -37,7 +36,7 @@ impl GitUse {
     }
 }
 
-/// Programs that run no other one.
+/// Programs that start no other one.
 const PLAIN: [&str; 27] = [
     ":", "[", "basename", "cat", "cd", "cp", "cut", "date", "dirname", "echo", "exit", "false", "grep",
     "head", "ls", "mkdir", "mv", "printf", "pwd", "rm", "set", "sort", "tail", "test", "touch", "true", "wc",
@@ -50,14 +49,15 @@ fn runs_nothing_else(part: &Part) -> bool {
             let changes = part.touches.iter().any(|touch| matches!(touch.what, What::Git(_)));
             changes || part.risk == Risk::Low
         }
-        // What they write lies in the workspace, and not in its git directory.
+        // They write in the workspace, and not in its git directory.
         Some(name) => PLAIN.contains(&name) && part.whole_risk() <= Risk::Medium,
         None => part.whole_risk() <= Risk::Medium,
     }
 }
 
-/// Tells whether a use of git writes its configuration, makes repositories or working trees, leaves steps to be executed, runs a
-/// program that its words name, or makes objects and names without looking at what they hold.
+/// Returns whether a use of git needs `outside`: it writes the configuration, creates repositories or working
+/// trees, leaves steps to execute, runs a program that its arguments name, or creates objects and refs without
+/// checking their content.
 pub(super) fn needs_outside(words: &str) -> bool {
     let mut words = words.split_whitespace();
     let verb = words.next().unwrap_or_default();
@@ -71,13 +71,13 @@ pub(super) fn needs_outside(words: &str) -> bool {
         | "svn" => true,
         "commit-tree" | "fast-import" | "hash-object" | "mktree" | "read-tree" | "symbolic-ref"
         | "update-index" | "update-ref" => true,
-        // The program at the other end may be one of this machine; long options may be cut short.
+        // The remote program may run on this machine; long options may be abbreviated.
         "archive" | "clone" | "fetch" | "ls-remote" | "pull" | "push"
             if begins(&["--upl", "--rece", "--exe"]) || (verb == "clone" && begins(&["-u"])) =>
         {
             true
         }
-        // In the workspace itself; a repository in a directory of it is a directory like any other.
+        // In the workspace itself; a repository in a subdirectory is an ordinary directory.
         "init" => init_directory(&rest).is_none_or(|named| Path::new(named).iter().all(|part| part == ".")),
         "lfs" => has(&["install", "uninstall"]),
         "remote" => has(&["add", "rename", "remove", "rm", "set-url", "set-branches"]),
@@ -89,7 +89,7 @@ pub(super) fn needs_outside(words: &str) -> bool {
     }
 }
 
-/// The directory that `git init` is told to make a repository of.
+/// The directory argument of `git init`.
 fn init_directory<'a>(args: &[&'a str]) -> Option<&'a str> {
     const WITH_VALUE: [&str; 6] =
         ["-b", "--initial-branch", "--object-format", "--ref-format", "--separate-git-dir", "--template"];

@@ -1,7 +1,9 @@
-//! What git ignores, for a search: patterns of `.ignore`, `.gitignore`, `.git/info/exclude` and the user's own list.
+//! The ignore rules for a search: patterns of `.ignore`, `.gitignore`, `.git/info/exclude` and the user's excludes
+//! file.
 //!
-//! These files belong to whoever wrote the repository. Only regular ones are opened, none is waited for, and both their size and
-//! the number of their patterns are bounded, as patterns cost far more memory than bytes; what is left out is said in a note.
+//! These files come from the author of the repository. Only regular files are opened, opening does not block, and
+//! both their size and the number of their patterns are bounded, as patterns cost far more memory than bytes. A
+//! note reports what is not used.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,16 +15,16 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use crate::bounded_io::{self, FileError};
 use crate::sandbox::ground::{Entry, Folder, GroundError, Kind};
 
-/// How much of such files is used.
+/// The limits of ignore files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IgnoreLimits {
     /// Bytes of one file.
     pub file_bytes: usize,
     /// Patterns of one file.
     pub file_patterns: usize,
-    /// Bytes of all patterns that hold at once.
+    /// Bytes of all active patterns.
     pub all_bytes: usize,
-    /// How many patterns hold at once.
+    /// The number of active patterns.
     pub all_patterns: usize,
 }
 
@@ -32,13 +34,13 @@ impl Default for IgnoreLimits {
     }
 }
 
-/// How many notes are kept.
+/// The maximum number of notes.
 const NOTES: usize = 10;
 
-/// How much of a configuration of git is read.
+/// How many bytes of a git configuration are read.
 const CONFIG_BYTES: u64 = 256 << 10;
 
-/// Whose patterns these are; what comes first is decided by first.
+/// The source of patterns, in order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     Ignore,
@@ -54,16 +56,16 @@ struct Level {
     bytes: usize,
 }
 
-/// The patterns that hold where a search is.
+/// The patterns that apply at the current position of a search.
 pub(super) struct Ignores {
     levels: Vec<Level>,
-    /// How many of the levels belong to what lies around the repository that the search is in.
+    /// How many of the levels belong to directories outside of the current repository.
     outer: usize,
     limits: IgnoreLimits,
     notes: Vec<String>,
 }
 
-/// What held before a directory was entered.
+/// The state to restore when a directory is left.
 pub(super) struct Before {
     levels: usize,
     outer: usize,
@@ -74,12 +76,12 @@ impl Ignores {
         Self { levels: Vec::new(), outer: 0, limits, notes: Vec::new() }
     }
 
-    /// Returns what was left out.
+    /// Returns the notes about unused patterns.
     pub(super) fn into_notes(self) -> Vec<String> {
         self.notes
     }
 
-    /// Adds the user's own list: the one that git is configured with, or else the usual one.
+    /// Adds the user's excludes file: the one in the git configuration, or the default one.
     pub(super) fn add_users(&mut self, home: &Path, config_home: &Path, root: &Path) {
         let configs = [home.join(".gitconfig"), config_home.join("git/config")];
         let configured = configs.iter().find_map(|config| {
@@ -90,7 +92,7 @@ impl Ignores {
         self.add_path(Origin::User, &path, root);
     }
 
-    /// Adds the files of the directories above a workspace, up to the repository that it lies in, if it does.
+    /// Adds the files of the directories above a workspace, up to the root of its repository, if it is in one.
     pub(super) fn add_above(&mut self, workspace: &Path) {
         let has_git = |place: &Path| place.join(".git").symlink_metadata().is_ok();
         if has_git(workspace) {
@@ -126,16 +128,16 @@ impl Ignores {
         before
     }
 
-    /// Forgets the files of a directory that is left.
+    /// Removes the files of a directory that is left.
     pub(super) fn leave(&mut self, before: &Before) {
         self.levels.truncate(before.levels);
         self.outer = before.outer;
     }
 
-    /// Tells whether something at an absolute path is left out.
+    /// Returns whether an absolute path is ignored.
     pub(super) fn ignores(&self, path: &Path, is_directory: bool) -> bool {
         for origin in [Origin::Ignore, Origin::Gitignore, Origin::Exclude, Origin::User] {
-            // A repository in another does not inherit what git ignores there.
+            // A nested repository does not inherit the git patterns of the outer one.
             let first = match origin {
                 Origin::Gitignore | Origin::Exclude => self.outer,
                 Origin::Ignore | Origin::User => 0,
@@ -152,9 +154,9 @@ impl Ignores {
         false
     }
 
-    /// Says that something is left out, unless enough was said.
+    /// Adds a note, unless there are too many.
     pub(super) fn note(&mut self, note: String) {
-        if self.notes.len() < NOTES {
+        if self.notes.len() < NOTES && !self.notes.contains(&note) {
             self.notes.push(note);
         }
     }
@@ -196,7 +198,7 @@ impl Ignores {
         }
         let limits = self.limits;
         let text = String::from_utf8_lossy(bytes);
-        // Half a pattern is another pattern.
+        // A truncated pattern would be a different pattern.
         let whole = if more { text.rfind('\n').map_or("", |end| &text[..end]) } else { &text };
         let mut cut = more.then(|| format!("it has more than {} bytes", limits.file_bytes));
         let mut builder = GitignoreBuilder::new(root);
@@ -210,12 +212,12 @@ impl Ignores {
                 break;
             }
             if held + patterns == limits.all_patterns || held_bytes + used + line.len() > limits.all_bytes {
-                cut = Some("there are too many patterns in all such files together".to_owned());
+                cut = Some("there are too many patterns in all ignore files together".to_owned());
                 break;
             }
             patterns += 1;
             used += line.len();
-            // Git, too, goes on without a pattern that is none.
+            // Git ignores invalid patterns, too.
             drop(builder.add_line(None, line).err());
         }
         match builder.build() {
@@ -238,7 +240,7 @@ fn exclude_of(folder: &Folder) -> Result<File, GroundError> {
     folder.folder(OsStr::new(".git"))?.folder(OsStr::new("info"))?.file(OsStr::new("exclude"))
 }
 
-/// Finds the user's own list in a configuration of git.
+/// Finds the excludes file in a git configuration.
 fn excludes_file(config: &str, home: &Path) -> Option<PathBuf> {
     let value = config.lines().find_map(|line| {
         let (name, value) = line.split_once('=')?;
@@ -299,7 +301,7 @@ mod tests {
         assert!(ignored(&ignores, "c") && !ignored(&ignores, "d"));
         ignores.add(Origin::Gitignore, b"e\nf\n", false, &root.join("g"), root);
         assert!(ignored(&ignores, "e") && !ignored(&ignores, "f"));
-        // A file that was cut in the middle of a pattern.
+        // A file that was truncated in the middle of a pattern.
         let mut ignores = Ignores::new(limits);
         ignores.add(Origin::Gitignore, b"a\nbc", true, &root.join("h"), root);
         assert!(ignored(&ignores, "a") && !ignored(&ignores, "bc") && !ignored(&ignores, "b"));

@@ -1,43 +1,43 @@
-//! The bounds of the tools, passed in, so that tests set them to single digits and reach the edge.
+//! The limits of the tools. They are passed in, so that tests can use small values.
 
 use std::time::Duration;
 
 use super::ignores::IgnoreLimits;
 
-/// The bounds of the tools.
+/// The limits of the tools.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// How long a command may take.
+    /// The maximum duration of a command.
     pub step: Duration,
-    /// How many bytes of text a result has.
+    /// The maximum size of a result, in bytes.
     pub result_bytes: usize,
-    /// How large a file may be that is edited or previewed, and how large one that is written.
+    /// The maximum size of a file that is edited, previewed or written.
     pub file_bytes: u64,
-    /// How many bytes of a file are looked through for its lines.
+    /// How many bytes of a file are scanned for its lines.
     pub scan_bytes: u64,
-    /// How many names a listing has.
+    /// The maximum number of entries in a listing.
     pub entries: usize,
-    /// How deep a listing goes.
+    /// The maximum depth of a listing.
     pub depth: u32,
-    /// How many lines or names a search finds.
+    /// The maximum number of results of a search.
     pub hits: usize,
-    /// How many bytes of a line a search shows.
+    /// The maximum number of bytes of a line in a search result.
     pub hit_bytes: usize,
-    /// How long a search may take.
+    /// The maximum duration of a search.
     pub search: Duration,
-    /// How many patterns of files that say what git ignores a search uses.
+    /// The limits of ignore files in a search.
     pub ignores: IgnoreLimits,
-    /// How many bytes git may print before the rest is left out.
+    /// The maximum size of the output of git; the rest is dropped.
     pub git_bytes: usize,
-    /// How long git may take.
+    /// The maximum duration of a git call.
     pub git: Duration,
-    /// How many bytes of a difference a question shows.
+    /// The maximum size of a diff in an approval question.
     pub diff_bytes: usize,
-    /// How many bytes of an answer are fetched.
+    /// The maximum size of a fetched body.
     pub fetch_bytes: usize,
-    /// How long fetching may take, from the first address to the last byte.
+    /// The maximum duration of a fetch, including the lookup.
     pub fetch: Duration,
-    /// How many times a fetched address may lead to another.
+    /// The maximum number of redirects.
     pub redirects: u32,
 }
 

@@ -1,4 +1,4 @@
-//! `sandbox_list_dir`: the names in a directory, with their kinds and sizes.
+//! `sandbox_list_dir`: lists the entries of a directory with their kinds and sizes.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ pub(super) const NAME: &str = "sandbox_list_dir";
 pub(super) const DESCRIPTION: &str = "List a directory of the workspace: names, kinds (file, directory, link, other) \
     and sizes, sorted by name. With `depth` above 1 also the directories in it, except `.git`.";
 
-/// How many names of one directory are sorted before the rest is left out.
+/// How many entries of one directory are sorted; the rest is dropped.
 const NAMES_MAX: usize = 20_000;
 
 /// The arguments.
@@ -31,7 +31,7 @@ pub(super) fn list(args: &Args, site: &Site) -> Result<String, Fault> {
     let path = args.path.as_deref().unwrap_or(".");
     let depth = args.depth.unwrap_or(1);
     if !(1..=site.limits.depth).contains(&depth) {
-        let message = format!("depth is {depth}, and may be from 1 to {}", site.limits.depth);
+        let message = format!("depth is {depth}, but must be from 1 to {}", site.limits.depth);
         return Err(Fault::new(FaultKind::BadArguments, message));
     }
     let folder = site.ground.folder(Path::new(path))?;
@@ -56,7 +56,7 @@ fn add(folder: &Folder, prefix: &str, depth: u32, items: &mut Items, site: &Site
             Kind::Directory if depth > 1 && entry.name != ".git" => folder.folder(&entry.name),
             Kind::Directory | Kind::File | Kind::Link | Kind::Other => continue,
         };
-        // A directory that we may not look into, or that went away, is still a name in this one.
+        // A directory that cannot be read, or was removed, is still an entry of its parent.
         if let Ok(inner) = inner {
             add(&inner, &format!("{path}/"), depth - 1, items, site)?;
         }

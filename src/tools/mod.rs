@@ -1,11 +1,12 @@
-//! The tools that a model may call: what they are called, what they take, what they may cost, and what they do.
+//! The tools that a model may call: names, arguments, limits and implementations.
 //!
-//! The way of a call: [`parse`] reads its arguments strictly into a [`Request`]; [`Request::category`] and
-//! [`Request::judge`] say what kind of thing it is, by the tool and its arguments and never by what the model claims;
-//! [`Request::question`] looks at the workspace and says what to ask before; [`run`] does it. Nobody is asked here.
+//! A call is processed in four steps. [`parse`] parses its arguments strictly into a [`Request`].
+//! [`Request::category`] and [`Request::assess_risk`] classify it by the tool and its arguments, never by what the
+//! model claims. [`Request::approval_question`] inspects the workspace and builds the question for an approval.
+//! [`run`] makes the call. No approval is requested here.
 //!
-//! A result is one bounded text: plain where it is text (a file, a difference, what a command printed), compact JSON
-//! where it has parts (a listing, hits, a status). What goes wrong is a [`Fault`] of a closed kind.
+//! A result is one bounded text: plain for text (a file, a diff, the output of a command), compact JSON for
+//! structured data (a listing, search results, a status). An error is a [`ToolError`] with a closed set of kinds.
 
 mod addresses;
 mod armour;
@@ -19,6 +20,7 @@ mod fault;
 mod fetch;
 mod git;
 mod git_access;
+mod git_config_notice;
 mod git_dir;
 mod git_words;
 mod ignores;
@@ -47,32 +49,32 @@ pub use limits::Limits;
 pub use question::Question;
 pub use request::{Request, as_unreadable, parse, run};
 
-/// The name of the tool that runs a command, which acceptance checks use too.
+/// The name of the tool that runs a command; acceptance checks use it too.
 pub const EXEC: &str = exec::NAME;
 
-/// Whether tools may talk to other machines.
+/// Whether tools may use the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Network {
-    /// They may not, and are not offered.
+    /// Network tools are not offered, and fail if they are called.
     Off,
-    /// They may.
+    /// Network tools are offered.
     Allowed,
 }
 
-/// A tool as a model is told of it.
+/// The definition of a tool for a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tool {
     /// Its name.
     pub name: &'static str,
-    /// What it does, for the model.
+    /// Its description for the model.
     pub description: &'static str,
     /// The JSON Schema of its arguments, which are an object.
     pub schema: Value,
-    /// What kind of thing it does.
+    /// The category of its calls.
     pub category: Category,
 }
 
-/// Returns all tools that may be used, in a fixed order.
+/// Returns all available tools, in a fixed order.
 pub fn catalogue(network: Network) -> Vec<Tool> {
     let mut tools = vec![
         tool::<read::Args>(read::NAME, read::DESCRIPTION, Category::Read),
@@ -98,7 +100,7 @@ fn tool<A: JsonSchema>(name: &'static str, description: &'static str, category: 
     Tool { name, description, schema: schema::<A>(), category }
 }
 
-/// Returns the schema of arguments, in the plain form that every model's server understands.
+/// Returns the schema of arguments, in a simple form that every model's server supports.
 pub fn schema<A: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -106,19 +108,19 @@ pub fn schema<A: JsonSchema>() -> Value {
     });
     let mut schema = settings.into_generator().into_root_schema_for::<A>().to_value();
     if let Value::Object(schema) = &mut schema {
-        // The name and the description of the Rust type mean nothing to a model.
+        // The name and the description of the Rust type are of no use to a model.
         schema.remove("title");
         schema.remove("description");
         if let Some(Value::Object(properties)) = schema.get_mut("properties") {
             properties.values_mut().for_each(simplify);
         }
-        // An object without properties says so: some servers insist.
+        // Some servers require `properties` also for an object without any.
         schema.entry("properties").or_insert_with(|| Value::Object(serde_json::Map::new()));
     }
     schema
 }
 
-/// An optional argument is left out and not null, and its width in Rust is nobody's business.
+/// Optional arguments are omitted and never null, and the integer width of the Rust type is dropped.
 fn simplify(property: &mut Value) {
     let Value::Object(property) = property else { return };
     property.remove("format");

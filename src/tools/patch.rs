@@ -1,18 +1,19 @@
-//! Unified differences: reading one and applying it to texts. Pure.
+//! Unified diffs: parsing, and applying to texts. Pure.
 //!
-//! Strict where a mistake would do harm: a hunk has as many lines as it says, and every line of its context must be
-//! there. Lenient about numbers: a hunk is also found where its lines stand, if they stand in one place only.
+//! Strict where an error would do harm: a hunk must have the number of lines it declares, and every line of its
+//! context must match. Lenient about line numbers: a hunk also applies elsewhere if its lines match at exactly one
+//! position.
 
 use super::fault::{Fault, FaultKind};
 
-/// A difference of one or several files.
+/// A diff of one or several files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patch {
-    /// The files, in order; none twice.
+    /// The files, in order, without duplicates.
     pub(super) files: Vec<FilePatch>,
 }
 
-/// The difference of one file.
+/// The diff of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FilePatch {
     pub(super) path: String,
@@ -20,7 +21,7 @@ pub(super) struct FilePatch {
     hunks: Vec<Hunk>,
 }
 
-/// What becomes of a file.
+/// The kind of change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     Created,
@@ -28,10 +29,10 @@ pub(super) enum Change {
     Deleted,
 }
 
-/// A place that changes: lines as they stand, and as they are to be, each with its line end.
+/// A hunk: the old and the new lines, each with its line end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Hunk {
-    /// The line that it says to begin at, counted from 0.
+    /// The line number in its header, counted from 0.
     at: usize,
     old: Vec<String>,
     new: Vec<String>,
@@ -42,7 +43,7 @@ fn bad(message: String) -> Fault {
 }
 
 impl Patch {
-    /// Reads a difference.
+    /// Parses a unified diff.
     pub(super) fn parse(text: &str) -> Result<Self, Fault> {
         let mut lines = text.split_inclusive('\n').enumerate().peekable();
         let mut files: Vec<FilePatch> = Vec::new();
@@ -76,7 +77,7 @@ impl Patch {
 
 impl FilePatch {
     fn named(old: &str, new: &str) -> Result<Self, Fault> {
-        // What follows a tab is a time.
+        // A timestamp follows the tab.
         let name = |line: &str| line.trim_end().split('\t').next().unwrap_or_default().to_owned();
         let (old, new) = (name(old), name(new));
         let without = |name: &str, prefix: &str| name.strip_prefix(prefix).unwrap_or(name).to_owned();
@@ -96,7 +97,7 @@ impl FilePatch {
         Ok(Self { path, change, hunks: Vec::new() })
     }
 
-    /// Applies the difference to the text of the file; an empty one where it is to be created.
+    /// Applies the diff to the text of the file, which is empty for a new file.
     pub(super) fn apply(&self, text: &str) -> Result<String, Fault> {
         let lines: Vec<&str> = text.split_inclusive('\n').collect();
         let mut result = String::with_capacity(text.len());
@@ -116,16 +117,18 @@ impl FilePatch {
 }
 
 impl Hunk {
-    /// Finds where the hunk belongs, at or after the line `from`.
+    /// Finds the position of the hunk, at or after the line `from`.
     fn place(&self, lines: &[&str], from: usize) -> Result<usize, Fault> {
         let stands = |at: usize| {
             lines.get(at..at + self.old.len()).is_some_and(|there| there.iter().eq(self.old.iter()))
         };
         if self.old.is_empty() {
-            // Nothing shows where it belongs but its number, or that there is nothing else.
+            // Without old lines only the line number gives the position.
             return match self.at {
                 at if (from..=lines.len()).contains(&at) => Ok(at),
-                _ => Err(Fault::new(FaultKind::NoMatch, "has no context and its line does not exist")),
+                _ => {
+                    Err(Fault::new(FaultKind::NoMatch, "has no context, and its line number does not exist"))
+                }
             };
         }
         if self.at >= from && stands(self.at) {
@@ -135,26 +138,26 @@ impl Hunk {
         match (places.next(), places.count()) {
             (Some(at), 0) => Ok(at),
             (Some(_), more) => {
-                let message = format!("fits in {} places and not at the line it names", more + 1);
+                let message = format!("matches at {} places, but not at its line number", more + 1);
                 Err(Fault::new(FaultKind::Ambiguous, message))
             }
             (None, _) => {
                 let expected: String = self.old.concat();
-                Err(Fault::new(FaultKind::NoMatch, "does not fit: its lines are not in the file")
+                Err(Fault::new(FaultKind::NoMatch, "does not match: its lines are not in the file")
                     .with_detail(expected))
             }
         }
     }
 }
 
-/// Reads a hunk, whose first line has been taken.
+/// Parses a hunk, whose header was read already.
 fn hunk<'a>(
     number: usize,
     head: &str,
     lines: &mut std::iter::Peekable<impl Iterator<Item = (usize, &'a str)>>,
 ) -> Result<Hunk, Fault> {
     let Some(Ranges { at, mut old, mut new }) = Ranges::parse(head) else {
-        return Err(bad(format!("line {}: this is no hunk: {}", number + 1, head.trim_end())));
+        return Err(bad(format!("line {}: invalid hunk header: {}", number + 1, head.trim_end())));
     };
     let mut hunk = Hunk { at, old: Vec::new(), new: Vec::new() };
     let mut last = Side::Both;
@@ -168,7 +171,8 @@ fn hunk<'a>(
         match (old.checked_sub(olds), new.checked_sub(news)) {
             (Some(less_old), Some(less_new)) if last != Side::Neither => (old, new) = (less_old, less_new),
             _ => {
-                let said = format!("line {}: the hunk does not have the lines it says", number + 1);
+                let said =
+                    format!("line {}: the hunk does not have the lines that its header declares", number + 1);
                 return Err(bad(format!("{said}: {}", line.trim_end())));
             }
         }
@@ -177,18 +181,18 @@ fn hunk<'a>(
             hunk.without_line_end(last);
         }
     }
-    // The end of the patch may lack the line end that its last line stands for; only `\` says that there is none.
+    // The last line of the patch may lack its line end; only a `\` line means that the file has none.
     if let Some((_, line)) = lines.peek()
         && line.starts_with(['+', '-'])
         && !line.starts_with("--- ")
         && last != Side::Neither
     {
-        return Err(bad(format!("line {}: the hunk has more lines than it says", number + 1)));
+        return Err(bad(format!("line {}: the hunk has more lines than its header declares", number + 1)));
     }
     Ok(hunk)
 }
 
-/// Which side a line of a hunk belongs to.
+/// The side that a line of a hunk belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Old,
@@ -225,7 +229,7 @@ impl Hunk {
                 self.new.push(ended(text));
                 Side::Both
             }
-            // An empty line of context often loses its one blank.
+            // An empty context line often loses its leading space.
             Some(("\n", _)) | Some(("\r", "\n")) => {
                 self.old.push(line.to_owned());
                 self.new.push(line.to_owned());
@@ -245,7 +249,7 @@ impl Hunk {
     }
 }
 
-/// The numbers of a hunk.
+/// The line numbers in a hunk header.
 struct Ranges {
     at: usize,
     old: usize,
@@ -253,7 +257,7 @@ struct Ranges {
 }
 
 impl Ranges {
-    /// Reads `@@ -3,4 +3,5 @@ anything`.
+    /// Parses `@@ -3,4 +3,5 @@ anything`.
     fn parse(head: &str) -> Option<Self> {
         let (ranges, _) = head.strip_prefix("@@ -")?.split_once(" @@")?;
         let (old, new) = ranges.split_once(" +")?;
@@ -264,7 +268,7 @@ impl Ranges {
             }
         };
         let ((start, old), (_, new)) = (range(old)?, range(new)?);
-        // Without old lines the number is that of the line before.
+        // Without old lines the number is that of the preceding line.
         Some(Self { at: if old == 0 { start } else { start.checked_sub(1)? }, old, new })
     }
 }
@@ -345,7 +349,7 @@ mod tests {
             ("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n-b\n", "does not have the lines"),
             ("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n+c\n", "more lines"),
             ("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n*b\n", "does not have the lines"),
-            ("--- a/f\n+++ b/f\n@@ one @@\n-a\n+b\n", "no hunk"),
+            ("--- a/f\n+++ b/f\n@@ one @@\n-a\n+b\n", "invalid hunk"),
             ("--- f\n+++ f\n@@ -1 +1 @@\n-a\n+b\n--- f\n+++ f\n@@ -1 +1 @@\n-a\n+b\n", "twice"),
         ] {
             let fault = Patch::parse(patch).unwrap_err();

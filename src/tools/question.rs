@@ -1,4 +1,4 @@
-//! What to ask before a call is made: what exactly would happen, seen in the workspace as it is.
+//! Builds the question for an approval: what exactly a call would do, in the current workspace.
 
 use serde_json::{Value, json};
 use similar::TextDiff;
@@ -16,25 +16,25 @@ use super::resolve;
 use super::write;
 use crate::sandbox::judge::Risk;
 
-/// What is to be asked before a call is made.
+/// The question for an approval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
-    /// A word for programs: `read`, `write`, `exec`, `commit` or `network`.
+    /// The kind for programs: `read`, `write`, `exec`, `commit` or `network`.
     pub kind: &'static str,
-    /// A headline for people.
+    /// A title for people.
     pub title: String,
-    /// What exactly is asked, in one line or as the command that would run.
+    /// A summary: one line, or the command.
     pub summary: String,
-    /// The particulars: an object, with `risk` and `tool` in it.
+    /// The details: an object that includes `risk` and `tool`.
     pub details: Value,
-    /// How much harm it may do.
+    /// The risk of the call.
     pub risk: Risk,
-    /// Exactly what would be done, as a digest.
+    /// The digest of the call.
     pub digest: String,
 }
 
 pub(super) async fn of(request: &Request, bench: &Bench) -> Result<Question, Fault> {
-    // Whoever is asked is shown what is hidden, too.
+    // The approver also sees hidden paths.
     let bench = &bench.approving(request).await?;
     resolve::check_closed(request, bench).await?;
     let ((kind, title, summary, mut details), digest) = parts(request, bench).await?;
@@ -48,10 +48,10 @@ pub(super) async fn of(request: &Request, bench: &Bench) -> Result<Question, Fau
     Ok(Question { kind, title, summary, details, risk, digest })
 }
 
-/// The kind, the headline, the summary and the particulars.
+/// The kind, the title, the summary and the details.
 type Parts = (&'static str, String, String, Value);
 
-/// Returns the parts of the question, and the digest of what it asks about.
+/// Returns the parts of the question, and the digest of the call.
 async fn parts(request: &Request, bench: &Bench) -> Result<(Parts, String), Fault> {
     let looking =
         |title: &str, summary: &str, details| ("read", title.to_owned(), summary.to_owned(), details);
@@ -109,7 +109,7 @@ async fn parts(request: &Request, bench: &Bench) -> Result<(Parts, String), Faul
     Ok((parts, binding.finish()))
 }
 
-/// The question of a change of files, bound to what they hold and are to hold.
+/// The question for a change of files, with a digest of their current and new contents.
 fn of_files(files: &[Planned], binding: Binding, site: &Site) -> (Parts, String) {
     (shown(files, site), files.iter().fold(binding, Binding::file).finish())
 }
@@ -123,7 +123,7 @@ fn shown(files: &[Planned], site: &Site) -> Parts {
         deletions += less;
         diff.push_str(&unified(file));
     }
-    // Whoever approves is shown it as it is; what has to be masked is masked where all of the question is.
+    // The diff is not redacted here; known values are masked when the complete question is.
     let cut = (site.cut)(&diff, site.limits.diff_bytes);
     let truncated = cut < diff.len();
     diff.truncate(cut);
@@ -147,13 +147,13 @@ fn shown(files: &[Planned], site: &Site) -> Parts {
     ("write", format!("Approve writing {what}"), summary, details)
 }
 
-/// A number with its noun.
+/// A number with its noun in singular or plural.
 fn counted(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }
 
-/// How many lines a change adds and takes away.
+/// The numbers of lines that a change inserts and deletes.
 pub(super) fn counts(file: &Planned) -> (usize, usize) {
     let (before, after) = texts(file);
     let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(&before, &after);
@@ -182,7 +182,7 @@ fn texts(file: &Planned) -> (String, String) {
     (text(&file.before), text(&file.after))
 }
 
-/// How long a smallest difference is looked for; after that a larger one does.
+/// How long a minimal diff is searched; after that a larger one is used.
 const PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
 
 #[cfg(test)]

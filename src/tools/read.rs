@@ -1,4 +1,4 @@
-//! `sandbox_read_file`: the lines of a text file.
+//! `sandbox_read_file`: returns the lines of a text file.
 
 use std::io::Read;
 use std::path::Path;
@@ -12,10 +12,10 @@ use super::fault::{Fault, FaultKind};
 use crate::sandbox::ground::GroundError;
 
 pub(super) const NAME: &str = "sandbox_read_file";
-pub(super) const DESCRIPTION: &str = "Read a text file of the workspace. The whole file is returned as it is; a part of \
-    it, asked for or because the file is long, begins with a line like `[lines 11-20 of 340]`. Binary files are refused.";
+pub(super) const DESCRIPTION: &str = "Read a text file of the workspace. A complete file is returned unchanged; a part, \
+    requested or because the file is long, starts with a line like `[lines 11-20 of 340]`. Binary files are refused.";
 
-/// How much more is read than is shown, so that a secret at the edge is seen whole.
+/// How many bytes are read beyond the limit, so that a secret at the boundary is complete for the redactor.
 const EDGE: usize = 4096;
 
 /// The arguments.
@@ -55,18 +55,18 @@ pub(super) fn read(args: &Args, site: &Site) -> Result<String, Fault> {
     lines.finish(args, file.limit() == 0, site)
 }
 
-/// The lines of a file as they come by, of which some are kept.
+/// Collects the requested lines of a file.
 struct Lines {
     first: u64,
     last: u64,
     room: usize,
-    /// The line that the next byte belongs to.
+    /// The line of the next byte.
     at: u64,
     inside_line: bool,
-    /// The end of what stands before the first line.
+    /// The end of the text before the first line.
     before: Vec<u8>,
     kept: Vec<u8>,
-    /// Whether everything that was wanted has been kept.
+    /// Whether all requested lines were kept.
     whole: bool,
 }
 
@@ -98,7 +98,7 @@ impl Lines {
         }
     }
 
-    /// Takes note of what is not wanted.
+    /// Records text before the requested lines.
     fn pass(&mut self, piece: &[u8]) {
         self.before.extend_from_slice(piece);
         if self.before.len() > 2 * REACH {
@@ -109,7 +109,7 @@ impl Lines {
     fn finish(mut self, args: &Args, more: bool, site: &Site) -> Result<String, Fault> {
         let total = self.at - u64::from(!self.inside_line);
         if self.first > total.max(1) {
-            let message = format!("{} has {total} lines, and line {} was asked for", args.path, self.first);
+            let message = format!("{} has {total} lines; line {} does not exist", args.path, self.first);
             return Err(Fault::new(FaultKind::OutOfRange, message));
         }
         let mut cut_line = false;

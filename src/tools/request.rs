@@ -1,4 +1,4 @@
-//! A call as it was understood: a closed list, with arguments that are whole and of the right types.
+//! A parsed call: a closed enum with validated arguments.
 
 use std::net::IpAddr;
 
@@ -19,7 +19,7 @@ use crate::sandbox::Chunk;
 use crate::sandbox::judge::{Judgement, Place, Wish};
 use crate::sandbox::shell::Limits;
 
-/// A call that was understood.
+/// A parsed call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// Reads a file.
@@ -30,13 +30,13 @@ pub enum Request {
     Search(search::Args),
     /// Writes a file.
     Write(write::Args),
-    /// Changes files in places.
+    /// Edits parts of files.
     Edit(edit::Edit),
     /// Runs a command.
     Exec(exec::Args),
     /// Shows the state of the repository.
     Status(status::Args),
-    /// Shows what was changed.
+    /// Shows uncommitted changes.
     Diff(diff::Args),
     /// Commits.
     Commit(commit::Args),
@@ -44,7 +44,7 @@ pub enum Request {
     Fetch(fetch::Args),
 }
 
-/// Reads the arguments of a call, a JSON object, strictly: what the tool does not know is refused.
+/// Parses the arguments of a call, a JSON object. Unknown arguments are refused.
 pub fn parse(tool: &str, args: &str) -> Result<Request, Fault> {
     Ok(match tool {
         read::NAME => Request::Read(arguments(tool, args)?),
@@ -57,39 +57,40 @@ pub fn parse(tool: &str, args: &str) -> Result<Request, Fault> {
         diff::NAME => Request::Diff(arguments(tool, args)?),
         commit::NAME => Request::Commit(arguments::<commit::Args>(tool, args)?.checked()?),
         fetch::NAME => Request::Fetch(arguments::<fetch::Args>(tool, args)?.checked()?),
-        _ => return Err(Fault::new(FaultKind::UnknownTool, format!("there is no tool {tool}"))),
+        _ => return Err(Fault::new(FaultKind::UnknownTool, format!("unknown tool {tool}"))),
     })
 }
 
 fn arguments<A: DeserializeOwned>(tool: &str, args: &str) -> Result<A, Fault> {
-    // A call without arguments comes from some models as nothing at all.
+    // Some models send an empty text for a call without arguments.
     let args = if args.trim().is_empty() { "{}" } else { args };
     serde_json::from_str(args).map_err(|error| {
         let why = unreadable(args).unwrap_or_else(|| error.to_string());
-        Fault::new(FaultKind::BadArguments, format!("the arguments do not fit {tool}: {why}"))
+        Fault::new(FaultKind::BadArguments, format!("invalid arguments for {tool}: {why}"))
     })
 }
 
-/// Says what is wrong with arguments that are no object and were put into one.
+/// Describes what is wrong with arguments that were wrapped by [`wrap_unreadable`].
 fn unreadable(args: &str) -> Option<String> {
     let Unreadable { unreadable: written } = serde_json::from_str(args).ok()?;
     Some(match serde_json::from_str(&written) {
-        Err(error) => format!("they are no JSON: {error}"),
-        Ok(Value::Object(_)) => "a name stands twice in them, or they are nested too deep".to_owned(),
+        Err(error) => format!("they are not JSON: {error}"),
+        Ok(Value::Object(_)) => "they contain a duplicate key, or are nested too deep".to_owned(),
         Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
-            "they are no JSON object".to_owned()
+            "they are not a JSON object".to_owned()
         }
     })
 }
 
-/// What stands in the place of arguments that are no object.
+/// Wraps arguments that are not a JSON object.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Unreadable {
     unreadable: String,
 }
 
-/// Puts what a model wrote as arguments, and is no object, into one: it can be kept and shown, and fits no tool.
+/// Wraps the arguments of a model that are not a JSON object into one, so that they can be stored and shown; they
+/// fit no tool.
 pub fn as_unreadable(written: String) -> String {
     serde_json::json!(Unreadable { unreadable: written }).to_string()
 }
@@ -111,7 +112,7 @@ impl Request {
         }
     }
 
-    /// Returns what kind of thing the call does.
+    /// Returns the category of the call.
     pub const fn category(&self) -> Category {
         match self {
             Self::Read(_) | Self::List(_) | Self::Search(_) | Self::Status(_) | Self::Diff(_) => {
@@ -124,7 +125,7 @@ impl Request {
         }
     }
 
-    /// Tells whether the call may change something; those that may not can run beside each other.
+    /// Returns whether the call may change something; read-only calls can run concurrently.
     pub const fn writes(&self) -> bool {
         match self.category() {
             Category::Read | Category::Network => false,
@@ -132,7 +133,7 @@ impl Request {
         }
     }
 
-    /// Tells whether the call starts programs, which need the user's environment.
+    /// Returns whether the call starts programs, which need the user's environment.
     pub const fn starts_programs(&self) -> bool {
         match self {
             Self::Exec(_) | Self::Status(_) | Self::Diff(_) | Self::Commit(_) => true,
@@ -145,7 +146,7 @@ impl Request {
         }
     }
 
-    /// Has a command run by bash where that is installed, as users expect of theirs.
+    /// Runs a command with bash if it is installed, as users expect for their own commands.
     #[must_use]
     pub fn by_bash(self) -> Self {
         if let Self::Exec(args) = self {
@@ -172,7 +173,7 @@ impl Request {
         }
     }
 
-    /// Returns what the call wants beyond the sandbox.
+    /// Returns the permissions that the call requests beyond the sandbox.
     pub fn wish(&self) -> Wish {
         match self {
             Self::Exec(args) => {
@@ -190,9 +191,9 @@ impl Request {
         }
     }
 
-    /// Looks up where a call leads that talks to another machine, so that it can be decided about; what is found is pinned.
+    /// Resolves the host of a call that uses the network, for its assessment, and pins the addresses.
     ///
-    /// Nothing is looked up for any other call, nor where the network may not be used.
+    /// Other calls resolve nothing, and neither do calls without permission to use the network.
     pub async fn addresses(&self, bench: &Bench) -> Result<Vec<IpAddr>, Fault> {
         match self {
             Self::Fetch(args) => fetch::addresses(args, bench).await,
@@ -208,15 +209,15 @@ impl Request {
         }
     }
 
-    /// Says what the call would do, part by part, and how much harm that may do.
+    /// Returns the operations of the call and their risk.
     pub fn judge(&self, wish: Wish, place: &Place) -> Judgement {
         risk::judge(self, wish, place, Limits::default())
     }
 
-    /// Says what to ask before the call is made; it looks at the workspace and changes nothing.
+    /// Builds the question for an approval; it reads the workspace and changes nothing.
     ///
-    /// A call that cannot succeed (the text to be replaced is not there, nothing is to be committed) has no question:
-    /// its fault is what it would end with. The answer may change when the workspace does.
+    /// A call that cannot succeed (the text to replace does not occur, there is nothing to commit) has no question,
+    /// but the error that it would end with. The result depends on the current state of the workspace.
     pub async fn question(&self, bench: &Bench) -> Result<Question, Fault> {
         question::of(self, bench).await
     }
@@ -224,8 +225,8 @@ impl Request {
 
 /// Makes the call.
 ///
-/// What a command prints goes to `out` as it comes, and while `out` is full the command waits; no other tool uses it.
-/// A future that is dropped ends what it started.
+/// The output of a command is sent to `out` as it arrives, with backpressure; no other tool uses it. Dropping the
+/// future stops what it started.
 pub async fn run(request: Request, bench: &Bench, out: mpsc::Sender<Chunk>) -> Outcome {
     let bench = &match checked(&request, bench).await {
         Ok(bench) => bench,
@@ -245,7 +246,7 @@ pub async fn run(request: Request, bench: &Bench, out: mpsc::Sender<Chunk>) -> O
     }
 }
 
-/// Returns what a call is made with: with leave for what was approved, where somebody was asked.
+/// Returns the context of the call, with access to the approved paths if there was an approval.
 async fn checked(request: &Request, bench: &Bench) -> Result<Bench, Fault> {
     let bench = match bench.bound {
         Some(_) => bench.approving(request).await?,
@@ -255,7 +256,7 @@ async fn checked(request: &Request, bench: &Bench) -> Result<Bench, Fault> {
     Ok(bench)
 }
 
-/// Refuses what is not what was approved; changes of files are looked at when they are made.
+/// Refuses a call that differs from the approved one; changes of files are checked when they are made.
 async fn check(request: &Request, bench: &Bench) -> Result<(), Fault> {
     let Some(approved) = bench.bound.as_deref() else {
         return match request.category() {
@@ -282,7 +283,7 @@ async fn check(request: &Request, bench: &Bench) -> Result<(), Fault> {
     }
 }
 
-/// Each tool with arguments that fit it.
+/// Valid arguments for each tool.
 #[cfg(test)]
 pub(super) const SAMPLES: &[(&str, &str)] = &[
     (read::NAME, r#"{"path":"a","offset":2,"limit":3}"#),
@@ -323,9 +324,9 @@ mod tests {
             assert!(fault.message.contains(word), "{}", fault.message);
         }
         for (written, word) in [
-            ("{\"path\": ", "no JSON: EOF"),
-            ("[1,2]", "no JSON object"),
-            (r#"{"path":"a","path":"b"}"#, "stands twice"),
+            ("{\"path\": ", "not JSON: EOF"),
+            ("[1,2]", "not a JSON object"),
+            (r#"{"path":"a","path":"b"}"#, "duplicate key"),
         ] {
             let fault = parse(read::NAME, &as_unreadable(written.to_owned())).unwrap_err();
             assert!(fault.message.contains(word), "{}", fault.message);

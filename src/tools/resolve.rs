@@ -1,4 +1,4 @@
-//! Where the paths of a call really lead, so that a link does not make it look harmless.
+//! Resolves the links in the paths of a call, so that a link cannot make it look harmless.
 
 use std::path::Path;
 
@@ -9,9 +9,9 @@ use super::request::Request;
 use crate::sandbox::ground::Reach;
 
 impl Request {
-    /// Returns the same call with the paths to which its own lead by links; nothing where they lead to themselves.
+    /// Returns the call with its paths resolved; `None` if no path contains a link.
     ///
-    /// The answer may change when the workspace does.
+    /// The result depends on the current state of the workspace.
     pub async fn resolved(&self, bench: &Bench) -> Result<Option<Self>, Fault> {
         let mut real = self.clone();
         let paths = self.named_paths();
@@ -33,12 +33,12 @@ impl Request {
         Ok(Some(real))
     }
 
-    /// Returns the paths of files that it names.
+    /// Returns the file paths of the call.
     pub(super) fn named_paths(&self) -> Vec<String> {
         self.clone().paths().into_iter().map(|path| path.to_owned()).collect()
     }
 
-    /// The paths of files that it names.
+    /// The file paths of the call.
     fn paths(&mut self) -> Vec<&mut String> {
         match self {
             Self::Read(args) => vec![&mut args.path],
@@ -54,12 +54,12 @@ impl Request {
     }
 }
 
-/// Refuses a call with a path that leads to something closed, so that nobody is asked about it in vain.
+/// Refuses a call with a denied path, before an approval is requested.
 pub(super) async fn check_closed(request: &Request, bench: &Bench) -> Result<(), Fault> {
     may_reach(request.named_paths(), bench).await
 }
 
-/// Refuses paths that lead to something closed, by their words or by links.
+/// Refuses paths that are denied, by name or through links.
 pub(super) async fn may_reach(paths: Vec<String>, bench: &Bench) -> Result<(), Fault> {
     if paths.is_empty() {
         return Ok(());
@@ -69,7 +69,7 @@ pub(super) async fn may_reach(paths: Vec<String>, bench: &Bench) -> Result<(), F
         .await
 }
 
-/// Refuses a change that nobody was asked about and that leads by a link to something which is asked about by its own name.
+/// Refuses an unapproved change through a link to a path that itself needs an approval.
 pub(super) async fn check_unasked(request: &Request, bench: &Bench) -> Result<(), Fault> {
     let Some(real) = request.resolved(bench).await? else { return Ok(()) };
     let place = bench.path_context();
@@ -77,7 +77,7 @@ pub(super) async fn check_unasked(request: &Request, bench: &Bench) -> Result<()
     if risk(&real) <= risk(request) {
         return Ok(());
     }
-    let message = "a link leads from this path to a file that is asked about; name the file itself";
+    let message = "this path is a link to a file that needs an approval; name the file itself";
     Err(Fault::new(FaultKind::ApprovalStale, message))
 }
 
@@ -100,7 +100,7 @@ mod tests {
         fs::create_dir(home.join("bin")).unwrap();
         symlink("bin/ls", home.join("link")).unwrap();
         let write = parse("sandbox_write_file", r#"{"path":"link","content":"x"}"#).unwrap();
-        // The account's home, or the daemon's: the session has another.
+        // The account's home, or the daemon's; the session has another one.
         for (homes, refused) in [(vec![home.clone()], true), (Vec::new(), false)] {
             let closed = ClosedPaths { homes, ..ClosedPaths::default() };
             let ground = Ground::open_without_links(&home, Reach::Workspace).unwrap().closing(&closed);

@@ -1,4 +1,4 @@
-//! How much harm a call may do, and what it touches, judged by its tool and its arguments alone.
+//! The risk and the accesses of a call, from its tool and its arguments alone.
 
 use super::edit::Edit;
 use super::request::Request;
@@ -37,7 +37,7 @@ pub(super) fn judge(request: &Request, wish: Wish, place: &Place, limits: Limits
         Request::Exec(args) => judge::command(&args.command, args.cwd.as_deref(), wish, place, limits),
         Request::Commit(args) => {
             let mut touches = vec![(What::Git("commit".to_owned()), Risk::Medium)];
-            // Whoever commits a file shows it to whoever reads the repository; that matters for what nobody else may see.
+            // A commit shows a file to everybody who reads the repository, which matters for hidden files.
             let everything = (args.all == Some(true)).then_some(".");
             let paths = args.paths.iter().flatten().map(String::as_str).chain(everything);
             let spots = paths.map(|path| place.file(path));
@@ -49,7 +49,8 @@ pub(super) fn judge(request: &Request, wish: Wish, place: &Place, limits: Limits
             let host = judge::host(&args.url);
             let named = host.as_deref().map_or(Reachability::Private, address::of_host);
             let mut touches = vec![(What::Network(host), of_reaching(named))];
-            // Who may talk to a name may not for that talk to this machine, or to a neighbour, under that name.
+            // A permission for a host name must not give access to this machine or a private network under that
+            // name.
             for found in place.addresses() {
                 let reached = address::of_address(*found);
                 if reached > named {
@@ -62,7 +63,7 @@ pub(super) fn judge(request: &Request, wish: Wish, place: &Place, limits: Limits
     }
 }
 
-/// How much harm it may do to talk to a machine that is so near.
+/// The risk of a connection to an address of this class.
 const fn of_reaching(reached: Reachability) -> Risk {
     match reached {
         Reachability::Public => Risk::Medium,

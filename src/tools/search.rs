@@ -1,14 +1,14 @@
-//! `sandbox_search`: lines by their content and files by their names, without what git ignores.
+//! `sandbox_search`: searches lines by content and files by name, without ignored files.
 //!
-//! Each directory is opened from the one above it and each file from its directory, without following links, so that nothing
-//! outside is shown even when directories are exchanged for links meanwhile. Only regular files are opened, and the search ends
-//! between any two names when nobody waits for it.
+//! Each directory is opened from its parent and each file from its directory, without following links, so that
+//! nothing outside is shown even if a directory is replaced by a link at the same time. Only regular files are
+//! opened, and the search stops between any two entries when it is cancelled.
 
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Take};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Instant;
 
 use globset::{GlobBuilder, GlobMatcher};
@@ -27,29 +27,29 @@ use crate::sandbox::ground::{Folder, Kind};
 pub(super) const NAME: &str = "sandbox_search";
 pub(super) const DESCRIPTION: &str = "Search the workspace. With `pattern`, a regular expression, return matching lines \
     with path and line number; with `glob` alone return the paths of matching files; with both search only those \
-    files. What git ignores, `.git` itself and binary files are left out.";
+    files. Files that git ignores, `.git` and binary files are skipped.";
 
-/// How much of one line may be held in memory.
+/// The maximum number of bytes of one line in memory.
 const LINE_MAX: usize = 16 * 1024 * 1024;
 
-/// How much memory an expression may take, and its search.
+/// The memory limits of a regular expression and its search.
 const REGEX_MAX: usize = 16 * 1024 * 1024;
 
-/// How many names of one directory are looked at.
+/// How many entries of one directory are searched.
 const NAMES_MAX: usize = 100_000;
 
-/// How many directories lie in one another at most.
+/// The maximum depth of directories.
 const DEPTH_MAX: usize = 128;
 
 /// The arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Args {
-    /// What lines are to contain: a regular expression, or a plain text with `literal`.
+    /// The text to search for in lines: a regular expression, or plain text with `literal`.
     pub pattern: Option<String>,
-    /// Whether the pattern is plain text.
+    /// True if the pattern is plain text.
     pub literal: Option<bool>,
-    /// Whether upper and lower case are the same.
+    /// True to ignore case.
     pub ignore_case: Option<bool>,
     /// Which files: `*.rs` by name in any directory, `src/**/*.rs` by path below `path`.
     pub glob: Option<String>,
@@ -58,10 +58,10 @@ pub struct Args {
 }
 
 impl Args {
-    /// Refuses arguments that search for nothing.
+    /// Refuses arguments without a pattern or glob, and invalid ones.
     pub(super) fn checked(self) -> Result<Self, Fault> {
         if self.pattern.is_none() && self.glob.is_none() {
-            return Err(Fault::new(FaultKind::BadArguments, "either pattern or glob is needed"));
+            return Err(Fault::new(FaultKind::BadArguments, "pattern or glob is required"));
         }
         self.glob()?;
         self.matcher()?;
@@ -74,7 +74,7 @@ impl Args {
         let built = GlobBuilder::new(everywhere.trim_start_matches("./")).literal_separator(true).build();
         match built {
             Ok(glob) => Ok(Some(glob.compile_matcher())),
-            Err(error) => Err(Fault::new(FaultKind::BadArguments, format!("the glob is wrong: {error}"))),
+            Err(error) => Err(Fault::new(FaultKind::BadArguments, format!("invalid glob: {error}"))),
         }
     }
 
@@ -89,7 +89,7 @@ impl Args {
             .line_terminator(Some(b'\n'));
         match builder.build(pattern) {
             Ok(matcher) => Ok(Some(matcher)),
-            Err(error) => Err(Fault::new(FaultKind::BadArguments, format!("the pattern is wrong: {error}"))),
+            Err(error) => Err(Fault::new(FaultKind::BadArguments, format!("invalid pattern: {error}"))),
         }
     }
 }
@@ -128,7 +128,7 @@ pub(super) fn search(args: &Args, site: &Site) -> Result<String, Fault> {
     Ok(result.to_string())
 }
 
-/// A search under way.
+/// A search in progress.
 struct Hunt<'a> {
     site: &'a Site,
     items: Items,
@@ -137,16 +137,16 @@ struct Hunt<'a> {
     late: bool,
 }
 
-/// What is looked for.
+/// What to search for.
 #[derive(Clone, Copy)]
 struct Wanted<'a> {
-    /// Where the search begins, as it was asked for.
+    /// The start of the search, as requested.
     start: &'a Path,
     glob: Option<&'a GlobMatcher>,
     matcher: Option<&'a RegexMatcher>,
 }
 
-/// Whether there is a point in looking further.
+/// Whether the search continues.
 #[derive(PartialEq, Eq)]
 enum Going {
     On,
@@ -167,8 +167,8 @@ impl Hunt<'_> {
             self.ignores.add_users(&home, &config_home, root);
         }
         self.ignores.add_above(root);
-        // What holds above the directory holds in it.
-        let start_inside = self.site.ground.seen(start);
+        // Ignore files of parent directories apply too.
+        let start_inside = normalized(&self.site.ground.seen(start));
         let above: Vec<&Path> = start_inside.ancestors().skip(1).collect();
         for outer in above.into_iter().rev() {
             let Ok(outer_folder) = self.site.ground.folder(outer) else { continue };
@@ -178,17 +178,17 @@ impl Hunt<'_> {
         self.walk(folder, Path::new(""), 0, Wanted { start, glob, matcher })
     }
 
-    /// Walks through a directory in the order of names; `below` is its path from the beginning.
+    /// Searches a directory in the order of names; `below` is its path relative to the start.
     fn walk(&mut self, folder: &Folder, below: &Path, depth: usize, wanted: Wanted<'_>) -> Going {
         if self.is_over() {
             return Going::Over;
         }
-        // What cannot be read is not found.
+        // A directory that cannot be read is skipped.
         let Ok((mut entries, more)) = folder.entries(NAMES_MAX) else { return Going::On };
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         let place = self.absolute(&wanted.start.join(below));
         if more {
-            self.ignores.note(format!("{}: only {NAMES_MAX} of its names were looked at", place.display()));
+            self.ignores.note(format!("{}: only {NAMES_MAX} of its entries were searched", place.display()));
         }
         let before = self.ignores.enter(folder, &entries, &place);
         let mut going = Going::On;
@@ -224,7 +224,7 @@ impl Hunt<'_> {
         wanted: Wanted<'_>,
     ) -> Going {
         if depth == DEPTH_MAX {
-            self.ignores.note(format!("{}: what lies deeper was not looked at", below.display()));
+            self.ignores.note(format!("{}: deeper directories were not searched", below.display()));
             return Going::On;
         }
         match folder.folder(name) {
@@ -242,7 +242,7 @@ impl Hunt<'_> {
         self.look_at(&path, file, wanted.matcher)
     }
 
-    /// Looks at one file.
+    /// Searches one file.
     fn look_at(&mut self, path: &Path, file: File, matcher: Option<&RegexMatcher>) -> Going {
         let Some(matcher) = matcher else {
             let added = self.items.push(path.to_string_lossy().into());
@@ -263,12 +263,12 @@ impl Hunt<'_> {
         };
         let (items, going) = (&mut self.items, Going::On);
         let mut finds = Finds { path, site: self.site, items, going, armoured: &armoured };
-        // A file that cannot be read to its end has shown what it had.
+        // A file that cannot be read completely contributes the matches so far.
         let _rest = searcher.search_reader(matcher, file, &mut finds);
         finds.going
     }
 
-    /// The absolute path of a directory of the workspace, without `.` in it.
+    /// The absolute path of a directory of the workspace, without `.` components.
     fn absolute(&self, path: &Path) -> PathBuf {
         let ground = &self.site.ground;
         ground.path().join(ground.seen(path)).components().collect()
@@ -280,14 +280,29 @@ impl Hunt<'_> {
     }
 }
 
-/// A file that is read until its time is over.
+/// Returns a path without `.` components, and without `..` where it follows a name.
+fn normalized(path: &Path) -> PathBuf {
+    let mut whole = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if whole.pop() => {}
+            Component::Prefix(_) | Component::RootDir | Component::ParentDir | Component::Normal(_) => {
+                whole.push(part);
+            }
+        }
+    }
+    whole
+}
+
+/// Reads a file until the search times out or is cancelled.
 struct Watched<'a> {
     file: Take<File>,
     site: &'a Site,
     deadline: Instant,
-    /// Whether a private key has come by.
+    /// Whether the header of a private key was read.
     armoured: &'a Cell<bool>,
-    /// The end of what was read before.
+    /// The end of the bytes that were read before.
     end: Vec<u8>,
 }
 
@@ -318,18 +333,18 @@ impl Read for Watched<'_> {
     }
 }
 
-/// Takes the lines that are found in one file.
+/// Collects the matching lines of one file.
 struct Finds<'a> {
     path: &'a Path,
     site: &'a Site,
     items: &'a mut Items,
     going: Going,
-    /// Whether a private key has come by: what is read is ahead of what is found.
+    /// Whether the header of a private key was read: the reader is ahead of the matches.
     armoured: &'a Cell<bool>,
 }
 
 impl Finds<'_> {
-    /// Returns what stands before a place of the file, as far as a private key may reach.
+    /// Returns the text before an offset of the file, as far as a private key may reach.
     fn before(&self, place: u64) -> io::Result<Vec<u8>> {
         let mut file = self.site.ground.file(self.path).map_err(io::Error::other)?;
         let from = place.saturating_sub(armour::REACH as u64);
@@ -509,6 +524,31 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn a_note_appears_once_however_the_start_of_the_search_is_spelled() {
+        use nix::sys::stat::Mode;
+        use nix::unistd::mkfifo;
+
+        let dir = tree();
+        fs::remove_file(dir.path().join(".gitignore")).unwrap();
+        mkfifo(&dir.path().join(".gitignore"), Mode::S_IRWXU).unwrap();
+        for path in
+            [None, Some("."), Some("./"), Some("./src"), Some("src/."), Some("src"), Some("src/../src")]
+        {
+            let args = json!({ "pattern": "fn", "path": path }).to_string();
+            let found = searching(dir.path(), &args, Limits::default());
+            assert_eq!(found["notes"].as_array().unwrap().len(), 1, "{path:?}: {found}");
+        }
+        // Patterns that were counted twice would exceed the total limit.
+        fs::remove_file(dir.path().join(".gitignore")).unwrap();
+        fs::write(dir.path().join(".gitignore"), "target\nbinary\n").unwrap();
+        let mut limits = Limits::default();
+        limits.ignores.all_patterns = 3;
+        let found = searching(dir.path(), r#"{"pattern":"fn"}"#, limits);
+        assert_eq!(found["notes"], Value::Null, "{found}");
+    }
+
     #[test]
     fn a_huge_list_of_what_is_ignored_is_used_up_to_its_bound_and_that_is_said() {
         let dir = tree();
@@ -546,7 +586,7 @@ mod tests {
             let hits = found["hits"].as_array().unwrap().clone();
             hits.iter().map(|hit| hit["path"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
-        // A repository inside another has its own rules.
+        // A nested repository has its own rules.
         let all = ["inner/y.log", "src/deep/here", "src/kept.log"];
         assert_eq!(paths(r#"{"pattern":"needle"}"#), all);
         assert_eq!(paths(r#"{"pattern":"needle","path":"src"}"#), all[1..]);

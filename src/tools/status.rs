@@ -1,4 +1,4 @@
-//! `sandbox_git_status`: where the repository stands.
+//! `sandbox_git_status`: shows the state of the repository.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,8 +9,8 @@ use super::fault::Fault;
 use super::git::Script;
 
 pub(super) const NAME: &str = "sandbox_git_status";
-pub(super) const DESCRIPTION: &str = "Show the state of the git repository: branch, commit, what is ahead and behind, \
-    and the files that are staged, changed, untracked and in conflict.";
+pub(super) const DESCRIPTION: &str = "Show the state of the git repository: branch, commit, commits ahead and behind, \
+    and the staged, changed, untracked and conflicting files.";
 
 /// The arguments: none.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -41,7 +41,7 @@ pub(super) async fn status(_args: &Args, bench: &Bench) -> Result<String, Fault>
     Ok(state.finish().to_string())
 }
 
-/// What was read of a status so far.
+/// Parses the output of `git status`.
 struct State<'a> {
     prefix: &'a str,
     about: Map<String, Value>,
@@ -61,16 +61,16 @@ impl<'a> State<'a> {
         Self { prefix, about: Map::new(), lists, left: Items::new(most, room), cut: false }
     }
 
-    /// Reads records of the second porcelain form, each ended by a NUL.
+    /// Parses records of porcelain format version 2, each ended by a NUL.
     fn read(&mut self, text: &str) {
         let mut records = text.split('\0');
         while let Some(record) = records.next() {
             let Some((kind, rest)) = record.split_once(' ') else { continue };
             match kind {
                 "#" => self.header(rest),
-                // Codes, submodule, three modes, two names, the path.
+                // XY codes, submodule state, three modes, two object ids, the path.
                 "1" => self.changed(rest, 7, None),
-                // The same and how alike they are; the former path is a record of its own.
+                // The same with a similarity score; the original path is a separate record.
                 "2" => self.changed(rest, 8, records.next()),
                 "u" => {
                     if let Some(path) = rest.splitn(10, ' ').last() {
@@ -134,7 +134,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// A path of the repository as the tools of the workspace name it.
+    /// Converts a path of the repository to a path of the workspace.
     fn path(&self, path: &str) -> String {
         path.strip_prefix(self.prefix).unwrap_or(path).to_owned()
     }

@@ -1,4 +1,4 @@
-//! `sandbox_write_file`: a whole file, new or in place of another.
+//! `sandbox_write_file`: creates or replaces a file.
 
 use std::path::Path;
 
@@ -12,8 +12,8 @@ use super::request::Request;
 use crate::sandbox::ground::GroundError;
 
 pub(super) const NAME: &str = "sandbox_write_file";
-pub(super) const DESCRIPTION: &str = "Write a whole file of the workspace: a new one, with the directories it needs, or \
-    in place of one that exists, which keeps its mode. To change a part of a file, use sandbox_edit_file.";
+pub(super) const DESCRIPTION: &str = "Write a complete file of the workspace: create it, with its parent directories, or \
+    replace an existing one, which keeps its mode. To change a part of a file, use sandbox_edit_file.";
 
 /// The arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -21,7 +21,7 @@ pub(super) const DESCRIPTION: &str = "Write a whole file of the workspace: a new
 pub struct Args {
     /// The file, relative to the workspace.
     pub path: String,
-    /// The whole content.
+    /// The complete content.
     pub content: String,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn write(args: &Args, site: &Site) -> Result<String, Fault> {
     Ok(format!("{verb} {} ({} bytes)", args.path, written.bytes))
 }
 
-/// Works out what would be written, without writing it.
+/// Computes the change, without writing it.
 pub(super) fn plan(args: Args, site: &Site) -> Result<Planned, Fault> {
     site.ground.may_change(Path::new(&args.path))?;
     check_size(&args.path, args.content.len(), site)?;
@@ -47,13 +47,13 @@ pub(super) fn plan(args: Args, site: &Site) -> Result<Planned, Fault> {
     Ok(Planned { path: args.path, before, after: Some(args.content.into_bytes()) })
 }
 
-/// Refuses a content that is larger than a file may become.
+/// Refuses a content that is larger than the limit.
 pub(super) fn check_size(path: &str, bytes: usize, site: &Site) -> Result<(), Fault> {
     let most = site.limits.file_bytes;
     if bytes as u64 <= most {
         return Ok(());
     }
-    Err(Fault::new(FaultKind::TooLarge, format!("{path} would have {bytes} bytes, and may have {most}")))
+    Err(Fault::new(FaultKind::TooLarge, format!("{path} would have {bytes} bytes; the limit is {most}")))
 }
 
 #[cfg(test)]

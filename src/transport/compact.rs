@@ -1,10 +1,10 @@
-//! The door: every line that comes in is checked and rewritten once, before anybody reads it.
+//! Canonical JSON: every incoming line is validated and rewritten once, before any protocol reads it.
 //!
-//! What passes is exactly one JSON object in UTF-8, bounded in depth, without two equal keys in one object, without
-//! white space between its tokens and hence without a raw newline: pasted into another client's stream it can neither
-//! end that stream's line nor be read in two ways. Tokens are copied as they were received: no number becomes a
-//! float, no key moves. The scanner goes over the bytes once, with a stack of its own instead of recursion; it builds
-//! no tree and knows no message.
+//! The result is exactly one JSON object in UTF-8, bounded in depth, without duplicate keys in one object and without
+//! white space between tokens, hence without a raw newline. Embedded in another client's stream, it can neither end
+//! that stream's line nor be parsed in two ways. Tokens are copied as received: no number becomes a float and no key
+//! moves. The scanner is a single pass with an explicit stack instead of recursion; it builds no tree and knows no
+//! message.
 
 mod keys;
 mod text;
@@ -12,10 +12,10 @@ mod text;
 use keys::Keys;
 use text::Text;
 
-/// What a line may be.
+/// Limits for a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// How many objects and arrays may be open at once, the outermost included.
+    /// The maximum nesting depth of objects and arrays, the outermost included.
     pub depth: usize,
 }
 
@@ -25,54 +25,54 @@ impl Default for Limits {
     }
 }
 
-/// Why a line was turned away; its text is fit to be sent to whoever wrote the line.
+/// Why a line was rejected. The text may be sent to the author of the line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// The bytes are not UTF-8.
     #[error("not valid UTF-8 at byte {at}")]
     NotUtf8 {
-        /// The first byte that does not belong.
+        /// The first invalid byte.
         at: usize,
     },
-    /// The text is not JSON, or goes on after its end.
+    /// The text is not JSON, or continues after its end.
     #[error("not valid JSON at byte {at}")]
     NotJson {
-        /// The first byte that does not belong.
+        /// The first invalid byte.
         at: usize,
     },
-    /// The text begins as JSON, but not as an object.
+    /// The text starts as JSON, but not as an object.
     #[error("not a JSON object")]
     NotAnObject,
-    /// Too many objects and arrays are open at once.
+    /// Objects and arrays are nested too deeply.
     #[error("nested more than {limit} deep")]
     TooDeep {
-        /// How many may be.
+        /// The maximum depth.
         limit: usize,
     },
-    /// One object has the same key twice, however it is spelled.
+    /// One object has the same key twice, possibly with different escapes.
     #[error("duplicate key {key:?}")]
     DuplicateKey {
-        /// The key, or its beginning if it is long.
+        /// The key, truncated if it is long.
         key: String,
     },
-    /// A `\u` escape is half of a character.
+    /// A `\u` escape is an unpaired surrogate.
     #[error("half of a surrogate pair at byte {at}")]
     LoneSurrogate {
-        /// Where the escape begins.
+        /// Where the escape starts.
         at: usize,
     },
-    /// A number is beyond what a reader can hold, so that readers would disagree about it.
+    /// A number exceeds the range of a double, so that parsers would disagree about it.
     #[error("number out of range at byte {at}")]
     NumberOutOfRange {
-        /// Where the number begins.
+        /// Where the number starts.
         at: usize,
     },
-    /// The line is longer than positions in it can be counted.
+    /// The line is too long for 31-bit positions.
     #[error("too long")]
     TooLong,
 }
 
-/// Checks `line` and returns it without white space between its tokens.
+/// Validates `line` and returns it without white space between its tokens.
 pub fn compact(line: &[u8], limits: Limits) -> Result<Vec<u8>, Problem> {
     let text = std::str::from_utf8(line).map_err(|error| Problem::NotUtf8 { at: error.valid_up_to() })?;
     if line.len() > LONGEST {
@@ -81,7 +81,7 @@ pub fn compact(line: &[u8], limits: Limits) -> Result<Vec<u8>, Problem> {
     Scan::new(text, limits).run()
 }
 
-/// What may come next.
+/// The tokens that may come next.
 #[derive(Debug, Clone, Copy)]
 enum Expect {
     Value,
@@ -93,7 +93,7 @@ enum Expect {
     Nothing,
 }
 
-/// What is open.
+/// An open container.
 #[derive(Debug, Clone, Copy)]
 enum Open {
     Object,
@@ -105,7 +105,7 @@ struct Scan<'a> {
     limits: Limits,
     open: Vec<Open>,
     keys: Keys,
-    /// Where the bytes begin that are checked and not yet written.
+    /// The start of the bytes that are validated and not yet copied.
     unwritten: usize,
     out: Vec<u8>,
 }
@@ -224,7 +224,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Positions of keys are kept in 31 bits.
+/// Positions of keys are stored in 31 bits.
 const LONGEST: usize = (1 << 31) - 1;
 
 #[cfg(test)]

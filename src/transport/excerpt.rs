@@ -1,9 +1,9 @@
-//! The two ends of a message that is too long to be kept, so that its refusal can say which message it was.
+//! The head and the tail of a message that is too long to keep, so that its refusal can name the request id.
 
 /// How many bytes of each end are kept.
 const EDGE: usize = 1024;
 
-/// The beginning and the end of a message of which the rest was thrown away.
+/// The head and the tail of a message; the rest was discarded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Excerpt {
     head: Vec<u8>,
@@ -11,7 +11,7 @@ pub struct Excerpt {
 }
 
 impl Excerpt {
-    /// Adds the bytes that follow what was added before.
+    /// Adds the next bytes of the message.
     pub fn push(&mut self, bytes: &[u8]) {
         let (head, _) = bytes.split_at(bytes.len().min(EDGE - self.head.len()));
         self.head.extend_from_slice(head);
@@ -21,7 +21,7 @@ impl Excerpt {
         self.tail.extend_from_slice(last);
     }
 
-    /// Returns how many bytes are missing of the beginning that is kept.
+    /// Returns how many bytes the head still lacks.
     pub fn missing_of_head(&self) -> usize {
         EDGE - self.head.len()
     }
@@ -31,7 +31,7 @@ impl Excerpt {
         &self.head
     }
 
-    /// Returns the last bytes of the message; of a short one they are among the first.
+    /// Returns the last bytes of the message; for a short one they overlap the first.
     pub fn tail(&self) -> &[u8] {
         &self.tail
     }

@@ -1,8 +1,8 @@
-//! Messages in both directions, whatever carries them: lines of a stream, or the frames of a WebSocket.
+//! Messages in both directions, independent of the transport: lines of a stream, or WebSocket frames.
 //!
-//! It is the one seam between transports and the protocols that run over either. One task reads while another writes. A
-//! message that is too long costs that message, is not gathered, and is reported once. What a WebSocket needs besides
-//! (pings, their answers, the closing handshake) is done below it.
+//! This is the one interface between transports and protocols. One task reads while another writes. A message that is
+//! too long is discarded, never buffered, and reported once. WebSocket control frames (pings, pongs and the closing
+//! handshake) are handled below it.
 
 use std::fmt;
 use std::io;
@@ -18,40 +18,40 @@ use super::line::{Line, Lines};
 use super::sink::Sink;
 use super::web::{self, SocketLimits};
 
-/// What arrived.
+/// A received message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
-    /// A message, never empty on a stream of lines; on a WebSocket it is UTF-8 and may be empty.
+    /// A message. It is never empty on a stream of lines; on a WebSocket it is UTF-8 and may be empty.
     Text(Bytes),
-    /// A message over the limit, of which nothing but its two ends was kept.
+    /// A message over the limit, of which only the head and the tail were kept.
     TooLong {
-        /// How long it is.
+        /// Its length.
         bytes: u64,
-        /// Its two ends.
+        /// Its head and tail.
         excerpt: Excerpt,
     },
-    /// A message that is not text, of which nothing was kept.
+    /// A binary message, which was discarded.
     Binary,
 }
 
-/// Why we leave.
+/// Why this side closes a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parting {
-    /// Everything was said.
+    /// The conversation is complete.
     Done,
-    /// The daemon stops.
+    /// The daemon shuts down.
     GoingAway,
-    /// The peer broke a rule.
+    /// The peer violated a rule.
     Policy,
 }
 
-/// Takes a WebSocket over after its handshake, as its server; `early` is what was read beyond that.
+/// Wraps a WebSocket after its handshake, on the server side; `early` holds the bytes read beyond the handshake.
 pub fn web(stream: TcpStream, early: Bytes, limits: SocketLimits) -> (Receiving, Sending) {
     let (receiver, sender) = web::halves(stream, early, limits);
     (Receiving(Source::Web(receiver)), Sending(Drain::Web(sender)))
 }
 
-/// The half of a connection that messages come from.
+/// The reading half of a connection.
 pub struct Receiving(Source);
 
 enum Source {
@@ -59,24 +59,24 @@ enum Source {
     Web(web::Receiver),
 }
 
-/// Bytes from somewhere.
+/// A byte source.
 type Incoming = Box<dyn AsyncRead + Send + Unpin>;
 
 impl Receiving {
-    /// Takes messages from lines of at most `limit` bytes.
+    /// Reads messages from lines of at most `limit` bytes.
     pub fn lines(from: impl AsyncRead + Send + Unpin + 'static, limit: usize) -> Self {
         Self(Source::Lines(Lines::new(Box::new(from), limit)))
     }
 
-    /// Takes messages from lines that somebody began to read; what has arrived is not lost.
+    /// Reads messages from lines that were partly read elsewhere; buffered bytes are kept.
     pub fn resumed<R: AsyncRead + Send + Unpin + 'static>(lines: Lines<R>, limit: usize) -> Self {
         Self(Source::Lines(lines.carried(limit, |from| Box::new(from) as Incoming)))
     }
 
-    /// Returns the next message, or `None` when the peer has ended.
+    /// Returns the next message, or `None` when the peer has closed.
     ///
-    /// May be dropped half-way: nothing that was read is lost. After an error nothing more comes; a peer that broke the rules
-    /// of a WebSocket has been told so.
+    /// Cancel safe: no received byte is lost. After an error nothing more comes; a peer that violated the WebSocket
+    /// protocol has been sent a close frame.
     pub async fn next(&mut self) -> io::Result<Option<Frame>> {
         match &mut self.0 {
             Source::Lines(lines) => Ok(lines.next().await?.map(Frame::from)),
@@ -84,9 +84,9 @@ impl Receiving {
         }
     }
 
-    /// Reads what still comes and throws it away, until the peer ends or `patience` does.
+    /// Reads and discards what still arrives, until the peer closes or `patience` is over.
     ///
-    /// A connection that is closed while something of the peer's is unread is torn down, and our last words may be lost with it.
+    /// Closing a TCP connection with unread data resets it, and our last messages may be lost.
     pub async fn linger(&mut self, patience: Duration) {
         let ended = async {
             match &mut self.0 {
@@ -94,12 +94,12 @@ impl Receiving {
                 Source::Web(receiver) => receiver.drain().await,
             }
         };
-        // Who takes longer has had its time.
+        // A slower peer has used up its time.
         let _ = timeout(patience, ended).await;
     }
 }
 
-/// The half of a connection that messages go to.
+/// The writing half of a connection.
 pub struct Sending(Drain);
 
 enum Drain {
@@ -107,18 +107,18 @@ enum Drain {
     Web(web::Sender),
 }
 
-/// Bytes to somewhere.
+/// A byte sink.
 type Outgoing = Box<dyn AsyncWrite + Send + Unpin>;
 
 impl Sending {
-    /// Sends messages as lines; a peer that takes nothing for as long as `stalled` is given up.
+    /// Writes messages as lines; a peer that accepts nothing for `stalled` is abandoned.
     pub fn lines(to: impl AsyncWrite + Send + Unpin + 'static, stalled: Duration) -> Self {
         Self(Drain::Lines(Sink::new(Box::new(to), stalled)))
     }
 
-    /// Sends messages, each without a line end, in as few writes as possible, and hands them to the system before it returns.
+    /// Sends messages, each without a line end, in as few writes as possible, and flushes them.
     ///
-    /// If it is dropped half-way, the connection is of no more use, and every later call fails.
+    /// Not cancel safe: if it is dropped before it ends, the connection is unusable and every later call fails.
     pub async fn send(&mut self, messages: &[Bytes]) -> io::Result<()> {
         match &mut self.0 {
             Drain::Lines(sink) => {
@@ -130,7 +130,7 @@ impl Sending {
         }
     }
 
-    /// Says goodbye; nothing can be sent after it. The other half should [`linger`](Receiving::linger).
+    /// Closes the connection; nothing can be sent after it. The other half should [`drain`](FrameReader::drain).
     pub async fn close(&mut self, why: Parting) -> io::Result<()> {
         match &mut self.0 {
             Drain::Lines(sink) => sink.shutdown().await,
@@ -142,8 +142,8 @@ impl Sending {
 impl fmt::Debug for Receiving {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
-            Source::Lines(_) => "Receiving(lines)",
-            Source::Web(_) => "Receiving(web)",
+            Source::Lines(_) => "FrameReader(lines)",
+            Source::Web(_) => "FrameReader(web)",
         })
     }
 }
@@ -151,8 +151,8 @@ impl fmt::Debug for Receiving {
 impl fmt::Debug for Sending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
-            Drain::Lines(_) => "Sending(lines)",
-            Drain::Web(_) => "Sending(web)",
+            Drain::Lines(_) => "FrameWriter(lines)",
+            Drain::Web(_) => "FrameWriter(web)",
         })
     }
 }

@@ -1,8 +1,7 @@
-//! Framing: bytes become lines, each bounded.
+//! Line framing: splits a byte stream into lines of bounded length.
 //!
-//! A line over the limit costs that line and nothing else: it is thrown away while it streams in, never gathered, and
-//! reported once. The codec does not look into a line; whether it is UTF-8 or JSON is asked at the door
-//! ([`compact`](super::compact)).
+//! A line over the limit is discarded while it arrives, never buffered, and reported once; the stream continues after
+//! it. The codec does not inspect lines; [`canonical_json`](super::canonical_json) validates them.
 
 use std::io;
 
@@ -12,42 +11,42 @@ use tokio_util::codec::Decoder;
 
 use super::excerpt::Excerpt;
 
-/// What arrived between two line ends.
+/// A line of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
     /// A line within the limit, without its line end; never empty.
     Whole(Bytes),
-    /// A line over the limit, of which nothing but its two ends was kept.
+    /// A line over the limit, of which only the head and the tail were kept.
     TooLong {
         /// How many bytes it had before its `\n`.
         bytes: u64,
-        /// Its two ends.
+        /// Its head and tail.
         excerpt: Excerpt,
     },
 }
 
 /// Cuts a stream of bytes at line ends, `\n` or `\r\n`.
 ///
-/// Blank lines are skipped. A last line without its end is dropped: its sender died in the middle of it. The codec
-/// itself never fails, so a stream goes on after any line.
+/// Blank lines are skipped. A last line without its line end is dropped, because its sender died while writing it.
+/// The codec never fails, so a stream continues after any line.
 #[derive(Debug)]
 pub struct LineCodec {
     limit: usize,
-    /// How much of the buffer is known to hold no line end.
+    /// How much of the buffer is known to contain no line end.
     searched: usize,
-    /// How much of an over-long line has been thrown away so far.
+    /// The discarded part of an overlong line.
     dropped: Option<Box<Dropped>>,
-    /// Whether the buffer has outgrown what a quiet connection may hold.
+    /// Whether the buffer has outgrown what an idle connection may hold.
     swollen: bool,
 }
 
 impl LineCodec {
-    /// Makes a codec for lines of at most `limit` bytes, line end not counted.
+    /// Creates a codec for lines of at most `limit` bytes, line end not counted.
     pub const fn new(limit: usize) -> Self {
         Self { limit, searched: 0, dropped: None, swollen: false }
     }
 
-    /// Takes the next line out of `source`, if its end has arrived.
+    /// Takes the next complete line out of `source`.
     pub fn next_line(&mut self, source: &mut BytesMut) -> Option<Line> {
         self.swollen |= source.capacity() > KEPT_CAPACITY;
         loop {
@@ -71,7 +70,7 @@ impl LineCodec {
         }
     }
 
-    /// Says what is left to report when no more bytes will come.
+    /// Returns what is left to report at the end of the stream.
     pub fn last_line(&mut self, source: &mut BytesMut) -> Option<Line> {
         if let Some(line) = self.next_line(source) {
             return Some(line);
@@ -81,22 +80,22 @@ impl LineCodec {
         self.reported()
     }
 
-    /// Counts bytes of a line over the limit that are thrown away.
+    /// Counts discarded bytes of a line over the limit.
     fn drop_bytes(&mut self, bytes: &[u8]) {
         let dropped = self.dropped.get_or_insert_default();
         dropped.bytes += count(bytes);
         dropped.excerpt.push(bytes);
     }
 
-    /// Returns the report of the line that was thrown away.
+    /// Returns the report of the discarded line.
     fn reported(&mut self) -> Option<Line> {
         let Dropped { bytes, excerpt } = *self.dropped.take()?;
         Some(Line::TooLong { bytes, excerpt })
     }
 
-    /// Keeps of an unfinished line only what may still become a whole one, and lets go of a large buffer.
+    /// Keeps an incomplete line only while it is within the limit, and releases a large buffer.
     fn wait(&mut self, source: &mut BytesMut) {
-        // A `\r` may be half of the line end, so that it does not count yet.
+        // A `\r` may be the first half of the line end, so it does not count yet.
         let length = source.len() - usize::from(source.last() == Some(&b'\r'));
         if self.dropped.is_some() || length > self.limit {
             self.drop_bytes(source);
@@ -104,7 +103,7 @@ impl LineCodec {
         }
         self.searched = source.len();
         if self.swollen && source.len() <= KEPT_CAPACITY {
-            // What was cut from a buffer keeps all of it alive: a copy of the rest is the way to give it back.
+            // Slices of a buffer keep all of it alive; copying the rest releases it.
             *source = BytesMut::from(&source[..]);
             self.swollen = false;
         }
@@ -135,12 +134,12 @@ pub struct Lines<R> {
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    /// Reads lines of at most `limit` bytes, with a small buffer, as suits many quiet connections.
+    /// Reads lines of at most `limit` bytes with a small buffer, for many idle connections.
     pub fn new(from: R, limit: usize) -> Self {
         Self::with_read_size(from, limit, SMALL_READ)
     }
 
-    /// Reads lines of at most `limit` bytes and asks for `read_size` bytes at a time, as suits one busy connection.
+    /// Reads lines of at most `limit` bytes, `read_size` bytes at a time, for one busy connection.
     pub fn with_read_size(from: R, limit: usize, read_size: usize) -> Self {
         Self {
             from,
@@ -151,16 +150,16 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// Goes on with the same stream in another form, and with another limit; what has arrived is not lost.
+    /// Continues with another reader for the same stream and another limit; buffered bytes are kept.
     pub fn carried<T: AsyncRead + Unpin>(self, limit: usize, form: impl FnOnce(R) -> T) -> Lines<T> {
         let codec = LineCodec { limit, ..self.codec };
         let Self { from, buffer, read_size, ended, .. } = self;
         Lines { from: form(from), codec, buffer, read_size, ended }
     }
 
-    /// Returns the next line, or `None` when the peer has ended.
+    /// Returns the next line, or `None` when the peer has closed.
     ///
-    /// May be dropped half-way: nothing that was read is lost.
+    /// Cancel safe: no received byte is lost.
     pub async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             if self.ended {
@@ -174,20 +173,20 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// Returns the next line that has already arrived, without reading.
+    /// Returns the next line from the buffer, without reading.
     pub fn gathered(&mut self) -> Option<Line> {
         self.codec.next_line(&mut self.buffer)
     }
 }
 
-/// How much of an over-long line has been thrown away so far, and its two ends.
+/// The length of the discarded part of an overlong line, and its head and tail.
 #[derive(Debug, Default)]
 struct Dropped {
     bytes: u64,
     excerpt: Excerpt,
 }
 
-/// Returns the length of a line without the first half of its line end.
+/// Returns the length of a line without a trailing carriage return.
 fn without_return(line: &[u8]) -> usize {
     line.len() - usize::from(line.last() == Some(&b'\r'))
 }
@@ -196,10 +195,10 @@ fn count(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
-/// The largest buffer that a connection keeps while it waits for its next line.
+/// The largest buffer that an idle connection keeps.
 const KEPT_CAPACITY: usize = 64 * 1024;
 
-/// How much is asked for at once on a connection that mostly says nothing.
+/// The read size of a connection that is mostly idle.
 const SMALL_READ: usize = 4 * 1024;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! How lines travel: framing, the check at the door, the owner-only local socket, and WebSockets.
+//! Transports: line framing, canonical JSON, the owner-only local socket, and WebSockets.
 //!
-//! A transport moves lines and knows nothing of what is in them. It names no other module of this crate, decides
-//! nothing about sessions, and lets in nobody whom it was not told to.
+//! A transport moves lines and does not interpret them. It names no other module of this crate, decides nothing about
+//! sessions, and accepts only peers that its access rules allow.
 
 pub mod compact;
 pub mod excerpt;

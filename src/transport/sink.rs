@@ -1,4 +1,4 @@
-//! Writing to a peer that may be slow: everything goes out, or the peer has made no progress for too long.
+//! A writer with a stall timeout: it fails only if the peer makes no progress for too long.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// The way to a peer.
+/// A writer with a stall timeout.
 #[derive(Debug)]
 pub struct Sink<W> {
     to: W,
@@ -17,20 +17,20 @@ pub struct Sink<W> {
 }
 
 impl<W: AsyncWrite + Unpin> Sink<W> {
-    /// Writes to `to`, which may make no progress for as long as `stalled`.
+    /// Writes to `to`; fails if it makes no progress for `stalled`.
     pub const fn new(to: W, stalled: Duration) -> Self {
         Self { to, stalled }
     }
 
-    /// Writes everything; gives up only when the peer takes nothing at all for too long.
+    /// Writes everything; fails only if the peer accepts nothing for too long.
     ///
-    /// If it is dropped half-way, nobody knows how much went out.
+    /// Not cancel safe: if it is dropped, it is unknown how much was written.
     pub async fn write_all(&mut self, pieces: &[impl AsRef<[u8]>]) -> io::Result<()> {
         for pieces in pieces.chunks(PIECES) {
-            // Not an array: every connection would hold it while it waits.
+            // Not an array, which would be part of every connection's future.
             let mut slices: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece.as_ref())).collect();
             let mut rest = slices.as_mut_slice();
-            // Pieces that are empty are passed over.
+            // Skips empty pieces.
             IoSlice::advance_slices(&mut rest, 0);
             while !rest.is_empty() {
                 let written = self.write(rest).await?;
@@ -43,38 +43,38 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
         Ok(())
     }
 
-    /// Writes some of it.
+    /// Writes some of the pieces.
     async fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        // Most peers take it at once; only who does not is given a time.
+        // Most peers accept the data at once; only the others need a timer.
         let at_once =
             poll_fn(|context| Poll::Ready(Pin::new(&mut self.to).poll_write_vectored(context, pieces)));
         if let Poll::Ready(written) = at_once.await {
             return written;
         }
-        let stalled = |_| io::Error::new(io::ErrorKind::TimedOut, "the peer makes no progress");
+        let stalled = |_| io::Error::new(io::ErrorKind::TimedOut, "the peer accepts no data");
         timeout(self.stalled, self.to.write_vectored(pieces)).await.map_err(stalled)?
     }
 
-    /// Hands on what a buffer below may hold.
+    /// Flushes the underlying writer.
     pub async fn flush(&mut self) -> io::Result<()> {
         self.to.flush().await
     }
 
-    /// Tells the peer that no more will come.
+    /// Shuts down the underlying writer.
     pub async fn shutdown(&mut self) -> io::Result<()> {
         self.to.shutdown().await
     }
 
-    /// Returns the way itself.
+    /// Returns the underlying writer.
     pub const fn get_mut(&mut self) -> &mut W {
         &mut self.to
     }
 
-    /// Gives the way back.
+    /// Returns the underlying writer and drops the rest.
     pub fn into_inner(self) -> W {
         self.to
     }
 }
 
-/// How many pieces are handed to the system at once.
+/// How many pieces are passed to one system call.
 const PIECES: usize = 64;

@@ -1,4 +1,4 @@
-//! A daemon, a model's server, and a repository with a test that fails.
+//! The fixture of these tests: a daemon, a scripted model server, and a repository with a failing test.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::daemon::{Client, Daemon};
 use crate::model::{ModelServer, Reply, Speaks, Step, call, say};
 
-/// Everything a scenario needs.
+/// A daemon, a model server and a workspace.
 pub(crate) struct Bench {
     pub(crate) daemon: Daemon,
     pub(crate) server: ModelServer,
@@ -19,22 +19,22 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// A daemon and a server that speaks like OpenAI's.
+    /// A daemon and a server with the OpenAI dialect.
     pub(crate) fn new() -> Self {
         Self::speaking(Speaks::OpenAi)
     }
 
-    /// A daemon and a server that speaks one dialect; the daemon itself knows neither key nor place.
+    /// A daemon and a server with this dialect; the environment of the daemon has neither key nor base URL.
     pub(crate) fn speaking(speaks: Speaks) -> Self {
         Self::with(speaks, &[])
     }
 
-    /// The same with variables for the daemon.
+    /// The same with extra environment variables for the daemon.
     pub(crate) fn with(speaks: Speaks, variables: &[(&str, &str)]) -> Self {
         Self::at_home(tempfile::TempDir::new().expect("a home"), speaks, variables)
     }
 
-    /// The same in a home that is there.
+    /// The same in an existing home.
     pub(crate) fn at_home(home: tempfile::TempDir, speaks: Speaks, variables: &[(&str, &str)]) -> Self {
         let patience = [("PUSH_MODEL_SILENCE_SECONDS", "2"), ("PUSH_MODEL_ATTEMPTS", "2")];
         let variables: Vec<_> = patience.into_iter().chain(variables.iter().copied()).collect();
@@ -43,7 +43,7 @@ impl Bench {
         Self { daemon, server: ModelServer::start(), speaks }
     }
 
-    /// What only the client's shell knows: where the server is, and its key.
+    /// The environment of the client: base URL and key of the server.
     pub(crate) fn environment(&self) -> Value {
         json!(variables(self.speaks, &self.server.base_url(self.speaks)))
     }
@@ -58,7 +58,7 @@ impl Bench {
         self.daemon.home.path().join(".config/push/config.toml")
     }
 
-    /// Has the preset of the user hold, which is the standard one.
+    /// Removes the project configuration, so that the user's preset (standard) applies.
     pub(crate) fn without_strictness(self) -> Self {
         fs::remove_dir_all(self.cwd().join(".push")).expect("a project's file");
         self
@@ -80,7 +80,7 @@ impl Bench {
         (client, session)
     }
 
-    /// Puts a key into the file of keys, and returns where that is.
+    /// Writes a key to the key file and returns its path.
     pub(crate) fn store_key(&self, speaks: Speaks, key: &str) -> PathBuf {
         let folder = self.config().parent().expect("a folder").to_owned();
         fs::create_dir_all(&folder).expect("a directory");
@@ -90,7 +90,7 @@ impl Bench {
         keys
     }
 
-    /// Attaches to a session from its beginning, with what the client's shell knows.
+    /// Attaches to a session from its first event, with the environment of the client.
     pub(crate) fn back(&self, session: &str) -> Client {
         let mut client = self.daemon.connect();
         let attach = json!({"sessionId": session, "lastSeenSeq": 0, "environment": self.environment()});
@@ -102,17 +102,17 @@ impl Bench {
         fs::read_to_string(self.cwd().join(name)).expect("a file")
     }
 
-    /// The texts of messages that the model was told in its nth turn, with who said them.
+    /// The messages of the nth model request.
     pub(crate) fn told(&self, turn: usize) -> Vec<Value> {
         let asked: Vec<_> = self.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
         asked[turn].body["messages"].as_array().expect("messages").clone()
     }
 }
 
-/// The key that only the client's shell has.
+/// The key, which only the environment of the client contains.
 pub(crate) const KEY: &str = "sk-test-0123456789abcdef0123456789abcdef";
 
-/// The provider that speaks so.
+/// The provider name of a dialect.
 pub(crate) fn provider(speaks: Speaks) -> &'static str {
     match speaks {
         Speaks::Ollama => "ollama",
@@ -121,7 +121,7 @@ pub(crate) fn provider(speaks: Speaks) -> &'static str {
     }
 }
 
-/// The variables of a shell that knows such a server at this place, and its key.
+/// The environment of a client for a server at this base URL.
 pub(crate) fn variables(speaks: Speaks, place: &str) -> BTreeMap<&'static str, String> {
     let path = std::env::var("PATH").unwrap_or_default();
     let own = match speaks {
@@ -150,7 +150,7 @@ fn repository(at: &Path) {
     ] {
         assert!(git(at, words).status.success(), "git {words:?}");
     }
-    // The project wants everything asked about that is not reading, whatever holds commands on this machine.
+    // The strict preset asks about everything but reads, whatever confinement this machine offers.
     fs::create_dir(at.join(".push")).expect("a directory");
     fs::write(at.join(".push/config.toml"), "[approvals]\npreset = \"strict\"\n").expect("a file");
     fs::write(at.join(".git/info/exclude"), ".push\n").expect("a file");
@@ -160,12 +160,12 @@ pub(crate) fn git(at: &Path, words: &[&str]) -> std::process::Output {
     Command::new("git").current_dir(at).args(words).output().expect("git")
 }
 
-/// A turn in which the model says something and wants one tool used.
+/// A turn with a text and one tool call.
 pub(crate) fn wants(text: &str, tool: &str, args: Value) -> Reply {
     Reply::turn([say(text), using(tool, args)])
 }
 
-/// A call of a tool.
+/// A tool call.
 pub(crate) fn using(tool: &str, args: Value) -> Step {
     call(&format!("id_{tool}"), tool, &args.to_string())
 }

@@ -1,4 +1,4 @@
-//! What commands try that takes more than a shell: this test program, executed by them, makes the system calls.
+//! Attempts of commands that need system calls: the command executes this test program, which makes them.
 
 #![allow(unsafe_code, reason = "the attempts are system calls that nobody wraps")]
 
@@ -21,7 +21,7 @@ pub(crate) fn make(name: &str) {
             const SEIZE: libc::c_uint = 0x4206;
             // SAFETY: numbers are passed.
             unsafe { libc::ptrace(SEIZE, supervisor().as_raw(), 0, 0) };
-            // Its end is told to its tracer first, which never asks for it.
+            // The kernel reports its exit to the tracer first, which never waits for it.
             let _killed = kill(supervisor(), Signal::SIGKILL);
             approve_for_ever();
         }
@@ -30,7 +30,7 @@ pub(crate) fn make(name: &str) {
                 let _killed = kill(supervisor(), Signal::SIGKILL);
                 approve_for_ever();
             });
-            // SAFETY: ends this thread alone; nothing that it owns is used by the other.
+            // SAFETY: exits this thread only; the other thread uses nothing that it owns.
             unsafe { libc::syscall(libc::SYS_exit, 0) };
         }
         "sibling_of_supervisor" => {
@@ -84,7 +84,7 @@ fn connect() -> TcpStream {
     stream
 }
 
-/// A whole handshake, and a message that would make a session.
+/// A complete handshake, and a message that would create a session.
 fn handshake() -> Vec<u8> {
     let token = variable("TOKEN");
     let bearer = if token.is_empty() { String::new() } else { format!("Authorization: Bearer {token}\r\n") };
@@ -103,12 +103,12 @@ fn queue(mut stream: TcpStream) {
     stream.write_all(&handshake()).expect("room for a handshake");
 }
 
-/// Has the system send the end of the handshake long after this process has ended.
+/// Makes the kernel send the end of the handshake long after this process has exited.
 fn paced_handshake() {
     let mut stream = connect();
     let bytes = handshake();
     let (begin, end) = bytes.split_at(60);
-    // The system does not pace the first ten segments.
+    // The kernel does not pace the first ten segments.
     for piece in begin.chunks(4) {
         stream.write_all(piece).expect("room for a piece");
         std::thread::sleep(Duration::from_millis(5));
@@ -131,26 +131,26 @@ fn paced_handshake() {
     println!("queued");
 }
 
-/// Leaves the connection to a process in a session of its own, and ends.
+/// Hands the connection to a process in its own session, and exits.
 fn inherited_handshake() {
     let stream = connect();
     let inherited = nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty());
     nix::fcntl::fcntl(&stream, inherited).expect("a descriptor");
     queue(stream.try_clone().expect("a copy"));
-    // The shell in between ends at once, so that the last one has lost its parent.
+    // The intermediate shell exits at once, so that the last one is an orphan.
     let holds = "setsid sleep 1000 </dev/null >/dev/null 2>&1 & exit 0";
     Command::new("sh").args(["-c", holds]).status().expect("a shell");
     println!("queued");
 }
 
-/// Puts the connection into the queue of a socket of its own, where no process is seen to have it, and reads the answer later.
+/// Queues the connection in a Unix socket, where no process visibly holds it, and reads the answer later.
 fn handshake_in_flight() {
     let stream = connect();
     let (from, to) = UnixStream::pair().expect("a pair");
     let numbers: [RawFd; 1] = [stream.as_raw_fd()];
     let rights = [ControlMessage::ScmRights(&numbers)];
     sendmsg::<()>(from.as_raw_fd(), &[IoSlice::new(b"x")], &rights, MsgFlags::empty(), None).expect("room");
-    // The end of the handshake is written by a copy that is closed at once.
+    // A duplicate descriptor, closed at once, writes the end of the handshake.
     queue(stream);
     std::thread::sleep(Duration::from_secs(2));
     let mut back = received(&to);
@@ -168,7 +168,7 @@ fn received(from: &UnixStream) -> TcpStream {
             .expect("a message");
     for message in received.cmsgs().expect("rights") {
         if let nix::sys::socket::ControlMessageOwned::ScmRights(numbers) = message {
-            // SAFETY: the descriptor was just received and is nobody else's.
+            // SAFETY: the descriptor was just received and has no other owner.
             return unsafe { std::os::fd::FromRawFd::from_raw_fd(numbers[0]) };
         }
     }

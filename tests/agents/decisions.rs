@@ -1,4 +1,4 @@
-//! What follows from a decision: a reason that the model reads, and what was approved against what would be done.
+//! Effects of a decision: the model reads the reason, and only the approved content is executed.
 
 use std::fs;
 
@@ -86,7 +86,7 @@ fn a_commit_of_something_else_than_was_shown_is_not_made() {
     ]);
     let (mut client, _) = bench.begin("go");
     let asked = client.event_of("approval_required");
-    // As many lines as before: only the bytes differ.
+    // The same number of lines: only the bytes differ.
     fs::write(bench.cwd().join("new"), "other\n").expect("a file");
     client.decide(&asked, "approve");
     let result = client.event_of("tool_result");

@@ -1,4 +1,4 @@
-//! What a script sees: `push run --headless --json` ends with the code of the run.
+//! Exit codes of `push run --headless --json`.
 
 use std::process::{Child, Command};
 
@@ -27,7 +27,7 @@ fn every_end_of_a_run_has_its_exit_code_in_every_dialect() {
         ] {
             std::fs::write(bench.cwd().join("new"), code.to_string()).expect("a file");
             bench.server.script([reply]);
-            // What a model says to a denial.
+            // The answer of the model to a denial.
             bench.server.usually(Reply::says("I cannot."));
             let result = ended(push(&bench, speaks, words).spawn().expect("push"));
             assert_eq!(
@@ -57,7 +57,7 @@ fn an_interrupted_run_ends_with_two_in_every_dialect() {
     }
 }
 
-/// The client in a shell that knows the server, as a script would call it.
+/// The client as a script would call it, with the environment of the server.
 pub(crate) fn push(bench: &Bench, speaks: Speaks, words: &[&str]) -> Command {
     let mut command = bench.daemon.command("push");
     command
@@ -69,7 +69,7 @@ pub(crate) fn push(bench: &Bench, speaks: Speaks, words: &[&str]) -> Command {
     command
 }
 
-/// The exit code, and the result that was printed.
+/// The exit code and the printed result.
 pub(crate) fn ended(child: Child) -> (Option<i32>, Value) {
     let output = child.wait_with_output().expect("its end");
     let said = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,4 @@
-//! Servers that fail: the run says why, tries again where that helps, and ends with the right code.
+//! Failing servers: the run reports the reason, retries where that helps, and ends with the right exit code.
 
 use serde_json::json;
 
@@ -46,13 +46,13 @@ fn a_server_that_is_down_fails_the_run_and_opens_its_circuit() {
         );
         assert_eq!(over["payload"]["reason"], "provider_failed", "round {round}: {over}");
     }
-    // Another setting changes nothing of that.
+    // A changed configuration keeps the circuit open.
     std::fs::create_dir_all(bench.config().parent().unwrap()).expect("a directory");
     std::fs::write(bench.config(), "[providers.other]\nkind = \"openai\"\n").expect("a configuration");
     let metrics = client.get("get_metrics", json!({}));
     let circuit = &metrics["circuits"][0];
     assert_eq!((&circuit["provider"], &circuit["state"]), (&json!("openai"), &json!("open")), "{metrics}");
-    // Who sends a message is never told to come back later: the run asks the server, and finds out that it is back.
+    // A run of a person is never refused by the open circuit: it probes the server and finds it available again.
     bench.server.script([Reply::says("Back.")]);
     assert_eq!(client.run(&session, "hi")["outcome"], "success");
     let metrics = client.get("get_metrics", json!({}));
@@ -65,7 +65,7 @@ fn a_model_that_is_being_loaded_is_waited_for_and_shown() {
     let loading = || {
         Reply::status(503, r#"{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}"#)
     };
-    // More often than a server that fails is asked.
+    // More attempts than a failing server gets.
     bench.server.script([loading(), loading(), loading(), Reply::says("Loaded.")]);
     let (mut client, _) = bench.begin("hi");
     let events = client.events_until("run_complete");
@@ -96,7 +96,7 @@ fn every_failure_is_named_and_ends_with_one() {
         (Reply::HangUp, "provider_cut"),
     ];
     for (reply, reason) in cases {
-        // Nine megabytes take their time on a busy machine, and are no silence.
+        // Nine megabytes are slow on a busy machine and must not count as silence.
         let patience = if reason == "provider_silent" { "2" } else { "60" };
         let bench = Bench::with(Speaks::OpenAi, &[("PUSH_MODEL_SILENCE_SECONDS", patience)]);
         bench.server.usually(reply.clone());
@@ -108,7 +108,7 @@ fn every_failure_is_named_and_ends_with_one() {
 
 #[test]
 fn a_model_that_declines_in_the_middle_of_a_call_does_nothing_more() {
-    // Ollama has no word for it.
+    // Ollama has no such stop reason.
     for speaks in [Speaks::OpenAi, Speaks::Anthropic] {
         let bench = Bench::speaking(speaks);
         let half = call("c1", "sandbox_exec", "{\"command\": \"touch done");

@@ -1,4 +1,4 @@
-//! What whoever approves a fetch is shown of where it leads.
+//! The approval of a fetch shows the addresses that its host resolves to.
 
 use std::fs;
 

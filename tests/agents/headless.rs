@@ -1,4 +1,4 @@
-//! Runs that may ask nobody: what is denied goes back to the model, and the report says how to allow it.
+//! Headless runs: a denial goes back to the model, and the report names the rule that would permit the call.
 
 use std::process::Command;
 
@@ -45,7 +45,7 @@ fn what_the_report_names_as_the_remedy_lets_the_call_go_ahead() {
     let reason = result["denials"][0]["reason"].as_str().expect("a reason");
     let options = reason.split("`push run ").nth(1).and_then(|rest| rest.split("` allows it").next());
     let options = options.unwrap_or_else(|| panic!("no remedy: {reason}"));
-    // As somebody would type it.
+    // As a user would type it.
     let line = format!("exec \"$0\" run --headless --json --provider openai --model m {options} go");
     let mut shell = Command::new("/bin/sh");
     let own = bench.daemon.command("push");
@@ -72,7 +72,7 @@ fn a_model_that_cannot_go_on_without_what_was_denied_ends_the_run_as_denied() {
     assert_eq!(result["summary"], "I may not commit.", "{result}");
     let reason = result["denials"][0]["reason"].as_str().expect("a reason");
     assert!(reason.ends_with("; `push run --allow 'git(commit)'` allows it"), "{reason}");
-    // One that tries nothing else is asked no more.
+    // A model that only repeats the denied call gets no request after ten denials.
     let before = turns(&bench.server.seen());
     bench.server.usually(commit());
     let (code, result) = ended(push(&bench, Speaks::OpenAi, &[]).spawn().expect("push"));
@@ -114,7 +114,7 @@ fn what_cannot_be_analysed_runs_in_full_confinement_and_asks_without() {
         bench.server.script(calls().into_iter().chain([Reply::says("Done.")]));
         let (code, result) = ended(push(&bench, Speaks::OpenAi, &[]).spawn().expect("push"));
         assert_eq!((code, &result["denials"]), (Some(0), &json!([])), "{result}");
-        // A rule that may be about something in it is asked about, and nobody can be asked.
+        // A rule that may match a part of it asks, and a headless run cannot ask.
         bench.server.script([
             wants("Run.", "sandbox_exec", json!({"command": "cat <(echo x)"})),
             Reply::says("I cannot."),
@@ -130,11 +130,11 @@ fn what_cannot_be_analysed_runs_in_full_confinement_and_asks_without() {
     bench.server.script(calls().into_iter().chain([Reply::says("I cannot.")]));
     let words = ["--sandbox", "none", "--allow", "exec"];
     let (_, result) = ended(push(&bench, Speaks::OpenAi, &words).spawn().expect("push"));
-    // The variable that is only data is allowed with its command.
+    // A variable that is only data is allowed with its command.
     assert_eq!(result["denials"].as_array().map(Vec::len), Some(commands.len() - 1), "{result}");
 }
 
-/// How often the model was asked.
+/// The number of model requests.
 fn turns(seen: &[Seen]) -> usize {
     seen.iter().filter(|seen| seen.method == "POST").count()
 }

@@ -1,4 +1,4 @@
-//! The home of a model's user: hidden from its commands wherever the daemon keeps its own files.
+//! Commands of a model do not see credentials in the user's home, wherever the daemon stores its own files.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -37,7 +37,7 @@ fn credentials_stay_hidden_when_the_daemons_home_is_moved() {
     let text = |index: usize| results[index]["payload"]["text"].as_str().unwrap().to_owned();
     assert!(!results.iter().any(|result| result.to_string().contains(SECRET)), "{results:?}");
     assert!(
-        text(0).contains(".ssh/id is hidden from commands, as credentials are kept there"),
+        text(0).contains(".ssh/id is hidden from commands because credentials are stored there"),
         "{}",
         text(0)
     );
@@ -84,7 +84,7 @@ fn tools_in_a_home_that_is_the_workspace_see_no_store() {
     assert_eq!(fs::read_to_string(home.join(".ssh/id")).unwrap(), SECRET);
 }
 
-/// What tools returned until the run is over; what is asked about is approved.
+/// The tool results of the run; every approval request is approved.
 fn results(client: &mut Client) -> Vec<Value> {
     let (mut results, mut asked) = (Vec::new(), Vec::new());
     loop {
@@ -101,8 +101,8 @@ fn results(client: &mut Client) -> Vec<Value> {
     }
 }
 
-/// A daemon whose files are elsewhere than in the home of its user, which has credentials in it; a confined command does
-/// not see the machine's `/tmp`, so that neither is there.
+/// A daemon whose files are outside of its user's home, which contains credentials. Neither is below `/tmp`, because a
+/// confined command does not see the machine's `/tmp`.
 fn with_moved_daemon() -> (Bench, TempDir) {
     let directory =
         || tempfile::Builder::new().prefix("h").rand_bytes(4).tempdir_in(visible_place()).unwrap();

@@ -1,4 +1,4 @@
-//! What a model, or who answers in its place, may write without getting further than its own words.
+//! Hostile output of a model or of a server in its place stays text: it forges no event and reveals no secret.
 
 use std::fs;
 use std::path::Path;
@@ -140,7 +140,7 @@ fn a_key_from_the_file_is_hidden_like_one_from_the_shell() {
     assert_unkept(&bench, key);
 }
 
-/// Has the model want two commands, with a secret in the second.
+/// Scripts a turn with two commands, the second with a secret.
 fn two_secret_calls(bench: &Bench) {
     bench.server.script([
         Reply::turn([
@@ -151,7 +151,7 @@ fn two_secret_calls(bench: &Bench) {
     ]);
 }
 
-/// Looks for a secret in everything that the daemon keeps.
+/// Checks that no file of the daemon contains a secret.
 pub(crate) fn assert_unkept(bench: &Bench, secret: &str) {
     let mut folders = vec![bench.daemon.home.path().join(".push")];
     let mut files = 0;

@@ -1,4 +1,4 @@
-//! Budgets, and conversations that grow too long.
+//! Budgets, and conversations that exceed the context window.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -193,7 +193,7 @@ fn a_conversation_that_grows_too_long_goes_on_from_a_summary() {
         last.contains("SUMMARY OF IT ALL") && last.contains("and now?") && !last.contains("question 0"),
         "{last}"
     );
-    // The history itself stays whole, and the next turn goes on from the summary.
+    // The history itself stays complete, and the next turn continues from the summary.
     let messages = client.get("get_session_messages", json!({"sessionId": session})).to_string();
     assert!(messages.contains("question 0"));
     bench.server.script([Reply::says("answer 4")]);
@@ -285,7 +285,7 @@ fn a_window_that_the_server_lists_is_kept_to_before_anything_is_refused() {
         let (mut client, session) = bench.session();
         let window = window_for(&bench, &mut client, &session, 12_000);
         bench.server.has_window(window, WindowTold::InTheList);
-        // More than that is assumed, so that the server is asked soon.
+        // The configuration assumes a larger window, so that pushd asks the server for the real one soon.
         let assumed = window * 2;
         configure(
             &bench,
@@ -363,23 +363,23 @@ fn a_session_is_summarised_when_somebody_asks_for_it() {
     let failed = compact(&[]);
     let said = String::from_utf8_lossy(&failed.stderr).into_owned();
     assert_eq!((failed.status.code(), failed.stdout.len()), (Some(1), 0), "{failed:?}");
-    assert!(said.contains("was not summarised: ") && said.contains("refuses the key"), "{said}");
+    assert!(said.contains("cannot compact session ") && said.contains("refuses the key"), "{said}");
 }
 
-/// Asks something short, and returns a window that has room for so many tokens besides what is told every time.
+/// Sends a short message, and returns a window with room for so many tokens besides the fixed part of a request.
 fn window_for(bench: &Bench, client: &mut Client, session: &str, room: usize) -> usize {
     assert_eq!(client.run(session, "hello")["outcome"], "success");
     bench.server.seen().last().unwrap().body.to_string().len() / 4 + room
 }
 
-/// Makes a conversation that one more question of this length makes too long for a summary not to be wanted.
+/// Fills the conversation so that one more question of the returned length triggers a compaction.
 fn too_long_for_the_next(bench: &Bench, client: &mut Client, session: &str) -> String {
     let long = "so many words ".repeat(500);
     for round in 0..3 {
         bench.server.script([Reply::says(&format!("answer {round}"))]);
         assert_eq!(client.run(session, &format!("question {round}: {long}"))["outcome"], "success");
     }
-    // As many tokens as a fourth question of that length makes too many.
+    // A window that a fourth question of that length exceeds.
     let asked = &bench.server.seen()[0].body;
     let fixed = (asked["messages"][0].to_string().len() + asked["tools"].to_string().len()) / 4;
     let window = (fixed + 7 * long.len() / 8) * 10 / 8;

@@ -1,5 +1,5 @@
-//! Commands without confinement that get rid of their supervisor, and connections whose process has ended: none of them comes
-//! in, and nothing of them is left.
+//! Commands without confinement that get rid of their supervisor, and connections whose process has exited: none is
+//! admitted, and none of their processes survives.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,11 @@ use crate::daemon::{Client, Daemon, wait_until};
 use crate::model::{Reply, Speaks};
 use crate::ordinary_user::also_as_an_ordinary_user;
 
-/// What a command without confinement tries, so that a process of it can approve: a name, and words for a shell.
+/// Attempts of a command without confinement to let one of its processes approve: a name, and a shell script.
 ///
-/// `$S` is its supervisor, `$H` the holder of all supervisors, `approve.sh` tries to approve for ever, and `leave.sh` leaves the
-/// cgroup of the step, where the user may.
+/// `$S` is its supervisor, `$H` the holder of all supervisors, `approve.sh` tries to approve in a loop, and
+/// `leave.sh` leaves the
+/// cgroup of the step, where the user has that permission.
 const ATTEMPTS: &[(&str, &str)] = &[
     (
         "leave the cgroup and kill the supervisor",
@@ -97,9 +98,9 @@ fn a_command_that_kills_its_supervisor_approves_nothing_and_leaves_nothing() {
         assert!(!approved.exists(), "{name}: a command has approved");
     }
     let log = bench.daemon.log();
-    assert!(log.contains("a connection of a model's command was refused"), "{log}");
+    assert!(log.contains("connection of a model's command refused"), "{log}");
     assert!(log.contains("the holder of the supervisors was lost"), "{log}");
-    // Everything works as before, and the owner is heard.
+    // Everything works as before, and the owner can connect.
     let (mut client, _) = commanded(&bench, &json!({"command": "echo still there", "outside": true}));
     let result = client.event_of("tool_result");
     assert!(result["payload"]["text"].as_str().unwrap_or_default().contains("still there"), "{result}");
@@ -138,7 +139,7 @@ fn a_step_of_the_user_is_heard_while_it_has_its_supervisor() {
     let home = daemon.home.path().display();
     let outcome = client.run(&session, &format!("$ HOME={home} {push} sessions > listed"));
     assert_eq!(outcome["outcome"], "success", "{outcome} {}", daemon.log());
-    // What has lost its supervisor cannot be told from a command of a model any more.
+    // A step without its supervisor cannot be distinguished from a command of a model.
     let attack = Attack::at(daemon.home.path(), &daemon, "a step");
     let words = "setsid sh -c '. ./leave.sh; kill -9 $S; exec sh approve.sh' & sleep 1000";
     client.prompt(&session, &format!("$ {}", attack.script(words)));
@@ -187,7 +188,7 @@ fn a_process_that_has_ended_before_it_is_accepted_does_not_come_in_at_the_socket
         daemon.log().contains("the process that opened it has ended") || sessions(&daemon) != before
     });
     assert_eq!(sessions(&daemon), before);
-    // One that lives is heard.
+    // A living process is admitted.
     daemon.connect().ping();
 }
 
@@ -204,7 +205,7 @@ fn a_process_that_has_ended_before_its_handshake_was_read_does_not_come_in_at_th
         let ended = call("queue_at_port").env("PORT", &port).env("TOKEN", bearer).status();
         assert!(ended.expect("a process").success());
         signal(&bench.daemon, Signal::SIGCONT);
-        refused_at_port(&bench.daemon, count, "no process holds this connection any more");
+        refused_at_port(&bench.daemon, count, "no process holds this connection open any more");
     }
 }
 
@@ -247,7 +248,7 @@ fn a_connection_that_lies_in_the_queue_of_another_socket_does_not_come_in_with_a
     }
 }
 
-/// Runs in a step, as one of the attempts that take more than a shell; by itself it does nothing.
+/// Runs in a step, as one of the attempts that need system calls; without `CALL` it does nothing.
 #[test]
 fn a_call_from_a_command() {
     if let Ok(name) = std::env::var("CALL") {
@@ -255,7 +256,7 @@ fn a_call_from_a_command() {
     }
 }
 
-/// One attempt: where its files are, and how its processes are known.
+/// One attempt: the directory of its files, and the mark of its processes.
 struct Attack {
     dir: PathBuf,
     mark: String,
@@ -271,7 +272,7 @@ impl Attack {
         let name: String = name.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
         let dir = dir.join(format!("attack-{name}"));
         fs::create_dir(&dir).expect("a directory");
-        // A client whose daemon hangs up tries for a while.
+        // A client whose daemon closes the connection retries for a while.
         fs::write(dir.join("approve.sh"), "while :; do timeout 1 $PUSH approve; done >>said 2>&1\n")
             .expect("a file");
         let groups = "/sys/fs/cgroup /sys/fs/cgroup/unified";
@@ -280,7 +281,7 @@ impl Attack {
         Self { mark: format!("{}-{name}", std::process::id()), home: daemon.home.path().to_owned(), dir }
     }
 
-    /// The words with what they need before them.
+    /// The script with its variables set.
     fn script(&self, words: &str) -> String {
         let (dir, home, mark) = (self.dir.display(), self.home.display(), &self.mark);
         let (push, calls) = (env!("CARGO_BIN_EXE_push"), calls_program(&self.dir));
@@ -291,7 +292,7 @@ impl Attack {
         )
     }
 
-    /// Those of its processes that live.
+    /// Its living processes.
     fn processes(&self) -> Vec<i32> {
         let wanted = format!("MARK={}", self.mark);
         let carries = |pid: &i32| {
@@ -304,7 +305,7 @@ impl Attack {
 
 impl Drop for Attack {
     fn drop(&mut self) {
-        // Only where a test has failed; nothing is to be left on the machine then either.
+        // Matters only after a failed test, which must not leave processes either.
         for _ in 0..1000 {
             let left = self.processes();
             if left.is_empty() {
@@ -322,7 +323,7 @@ fn processes() -> impl Iterator<Item = i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// The processes below another.
+/// The descendants of a process.
 fn below(pid: u32) -> Vec<i32> {
     let is_child = |child: &i32| {
         let status = fs::read_to_string(format!("/proc/{child}/status")).unwrap_or_default();
@@ -332,7 +333,7 @@ fn below(pid: u32) -> Vec<i32> {
     children.iter().flat_map(|child| [vec![*child], below(child.cast_unsigned())].concat()).collect()
 }
 
-/// This program, as words for a shell that make it carry out the call in `CALL`; a confined command sees no other `/tmp`.
+/// The shell command that makes this program carry out the call in `CALL`, as a copy that a confined command sees.
 fn calls_program(workspace: &Path) -> String {
     let mut program = std::env::current_exe().expect("this program");
     if program.starts_with("/tmp") {
@@ -343,7 +344,7 @@ fn calls_program(workspace: &Path) -> String {
     format!("{} --exact lineage::a_call_from_a_command --nocapture", program.display())
 }
 
-/// This program, to carry out a call as a process of nobody's command.
+/// This program carrying out a call as a process outside of any step.
 fn call(name: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["--exact", "lineage::a_call_from_a_command", "--nocapture"]).env("CALL", name);
@@ -351,7 +352,7 @@ fn call(name: &str) -> Command {
     command
 }
 
-/// Has the model run a command, and approves it.
+/// Makes the model run a command, and approves it.
 fn commanded(bench: &Bench, args: &Value) -> (Client, String) {
     bench.server.script([wants("", "sandbox_exec", args.clone()), Reply::says("done")]);
     let (mut client, session) = bench.begin("go");
@@ -360,7 +361,7 @@ fn commanded(bench: &Bench, args: &Value) -> (Client, String) {
     (client, session)
 }
 
-/// A session of the owner's that waits for a word.
+/// A session of the owner that waits for an approval.
 fn waiting(daemon: &Daemon) -> (Client, Value) {
     let (mut client, session) = daemon.session();
     client.prompt(&session, "$? touch approved");
@@ -376,7 +377,7 @@ fn sessions(daemon: &Daemon) -> usize {
     daemon.connect().get("list_sessions", json!({}))["sessions"].as_array().expect("sessions").len()
 }
 
-/// A daemon with a port for Pi, whose log tells of every connection there.
+/// A daemon with a port for Pi that logs every connection there.
 fn open_port() -> (Bench, String) {
     let mut bench = Bench::with(Speaks::OpenAi, &[("PUSH_LOG", "info,pushd::runtime::web=debug")]);
     fs::create_dir_all(bench.config().parent().expect("a folder")).expect("a directory");
@@ -388,17 +389,17 @@ fn open_port() -> (Bench, String) {
     (bench, port)
 }
 
-/// How many requests were refused at the port.
+/// The number of refused requests at the port.
 fn refusals(daemon: &Daemon) -> usize {
-    daemon.log().matches("a request was refused").count()
+    daemon.log().matches("handshake refused").count()
 }
 
-/// Waits until so many requests were refused; none may have come in.
+/// Waits for so many refused requests; none may be admitted.
 fn refused_at_port(daemon: &Daemon, count: usize, why: &str) {
     const CAME_IN: &str = "connection for Pi";
     let over = || {
         let log = daemon.log();
-        let answered = ["a request was refused", "no handshake", "too many connections are on their way in"];
+        let answered = ["handshake refused", "handshake not completed", "too many handshakes in progress"];
         let turned_away: usize = answered.iter().map(|text| log.matches(text).count()).sum();
         turned_away >= count || log.contains(CAME_IN)
     };

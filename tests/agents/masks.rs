@@ -1,4 +1,4 @@
-//! What whoever approves a model's call is shown: everything that would be done, and no known secret value.
+//! The approval of a model's call shows everything that would run, and no known secret value.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::daemon::Client;
 use crate::model::Reply;
 use crate::ordinary_user::also_as_an_ordinary_user;
 
-/// A value that only its variable's name gives away.
+/// A value that is secret only by the name of its variable.
 const VALUE: &str = "correct-horse-battery-staple";
 
 #[test]
@@ -44,7 +44,7 @@ fn an_approval_shows_everything_that_would_run_whatever_its_shape() {
         decide(&mut client, &session, &asked, "approve");
         client.event_of("run_complete");
         assert!(bench.cwd().join("PWNED").exists(), "what was shown is what runs");
-        // What is replayed later is what was shown.
+        // A replay shows the same.
         let mut later = bench.back(&session);
         assert_eq!(later.event_of("approval_required")["payload"]["details"]["command"], command);
     }
@@ -111,7 +111,7 @@ fn a_call_that_cannot_be_shown_without_a_secret_is_refused() {
     assert_eq!(errors, ["SECRET_IN_CALL"; 3]);
     assert!(!bench.cwd().join("made").exists());
     let told = bench.told(1).last().unwrap()["content"].to_string();
-    assert!(told.contains("pass it by environment"), "{told}");
+    assert!(told.contains("environment variable"), "{told}");
     drop(client);
     super::hostile::assert_unkept(&bench, KEY);
 }

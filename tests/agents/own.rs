@@ -13,14 +13,14 @@ fn no_command_of_a_model_can_approve_anything() {
     let bench = Bench::new();
     let (mut owner, gate) = waiting(&bench);
     let home = bench.daemon.home.path().display().to_string();
-    // A client whose daemon hangs up tries for a while.
+    // A client whose daemon closes the connection retries for a while.
     let push = format!("timeout 1 {}", env!("CARGO_BIN_EXE_push"));
     let ways = [
         format!("HOME={home} {push} approve"),
         format!("HOME={home} {push} approvals"),
         format!("HOME={home} {push} sessions"),
         format!("PUSHD_SOCKET={home}/.push/run/pushd.sock HOME=/tmp {push} approve"),
-        // An orphan in a session of its own, while its command waits.
+        // An orphan in its own session, while its command waits.
         format!(
             "touch running; (HOME={home} setsid sh -c '{push} approve >out 2>&1; rm running' & ) ; while [ -e running ]; do sleep 0.01; done; cat out"
         ),
@@ -37,8 +37,8 @@ fn no_command_of_a_model_can_approve_anything() {
         }
     }
     let log = bench.daemon.log();
-    assert!(log.contains("a connection of a model's command was refused"), "{log}");
-    // The same words from the owner's own shell are heard.
+    assert!(log.contains("connection of a model's command refused"), "{log}");
+    // The same command from the owner's shell works.
     let approved = bench.daemon.command("push").arg("approve").output().expect("the client");
     assert!(approved.status.success(), "{}", String::from_utf8_lossy(&approved.stderr));
     assert_eq!(owner.event_of("run_complete")["payload"]["outcome"], "success", "{gate}");
@@ -68,7 +68,7 @@ fn no_command_of_a_model_comes_in_by_websocket_not_even_with_a_token() {
         let way = asks(bearer);
         for way in [
             format!("bash -c '{}'", way.replace('\'', "'\\''")),
-            // An orphan in a session of its own, while its command waits.
+            // An orphan in its own session, while its command waits.
             format!(
                 "touch running; (setsid bash -c '{}' >out 2>&1; rm running) & while [ -e running ]; do sleep 0.01; done; cat out",
                 way.replace('\'', "'\\''")
@@ -77,15 +77,15 @@ fn no_command_of_a_model_comes_in_by_websocket_not_even_with_a_token() {
             let result = commanded(&bench, &json!({"command": way, "outside": true}));
             let text = result["payload"]["text"].as_str().unwrap_or_default();
             assert!(text.contains("HTTP/1.1 403 Forbidden"), "{way}: {result}");
-            // Behind the walls there is no such network at all.
+            // In confinement there is no such network.
             let result = commanded(&bench, &json!({"command": way}));
             let text = result["payload"]["text"].as_str().unwrap_or_default();
             assert!(!text.contains("HTTP/1.1 101"), "{way}: {result}");
         }
     }
     let log = bench.daemon.log();
-    assert!(log.contains("a command of a model may not talk to the daemon"), "{log}");
-    // The same words from the owner's own shell are heard, while a command of a model runs.
+    assert!(log.contains("a command of a model may not connect to the daemon"), "{log}");
+    // The same command from the owner's shell works while a command of a model runs.
     bench.server.script([
         wants("", "sandbox_exec", json!({"command": "touch up; until [ -e go ]; do sleep 0.01; done"})),
         Reply::says("done"),
@@ -131,7 +131,7 @@ fn a_model_s_command_sees_neither_the_daemon_s_home_nor_keys() {
     let result = commanded(&bench, &json!({"command": command}));
     let text = result["payload"]["text"].as_str().unwrap_or_default();
     for word in ["state", "pushd", "hidden-word", "id_ed25519", "OPENAI_API_KEY"] {
-        // The complaint names what it could not open.
+        // The error names the file that it could not open.
         let said = text.lines().filter(|line| !line.contains("No such file")).any(|line| line.contains(word));
         assert!(!said, "{word}: {text}");
     }
@@ -140,7 +140,7 @@ fn a_model_s_command_sees_neither_the_daemon_s_home_nor_keys() {
     assert_eq!(bench.file("inside"), "in\n");
 }
 
-/// Has the model run a command, approves it, and returns its result.
+/// Makes the model run a command, approves it, and returns its result.
 fn commanded(bench: &Bench, args: &Value) -> Value {
     bench.server.script([wants("", "sandbox_exec", args.clone()), Reply::says("done")]);
     let (mut client, _) = bench.begin("go");
@@ -151,7 +151,7 @@ fn commanded(bench: &Bench, args: &Value) -> Value {
     result
 }
 
-/// A session of the owner's that waits for a word.
+/// A session of the owner that waits for an approval.
 fn waiting(bench: &Bench) -> (Client, Value) {
     let (mut client, session) = bench.daemon.session();
     client.prompt(&session, "$? touch approved");

@@ -1,4 +1,4 @@
-//! Questions of a model that somebody answers, dismisses or leaves alone; and pictures over the wire.
+//! Questions of a model that are answered, dismissed or ignored; and images over the wire.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn an_answer_becomes_the_result_of_the_question() {
     );
     let listed = client.get("list_approvals", json!({}))["approvals"][0].clone();
     assert_eq!(listed["form"], asked["form"]);
-    // An answer that is none, or none at all, leaves the question open.
+    // An invalid or missing answer leaves the question open.
     for wrong in [json!("green"), json!(1), json!(["red"])] {
         assert_eq!(refused(&mut client, &session, &asked, "approve", Some(wrong)), "INVALID_REQUEST");
     }
@@ -159,7 +159,7 @@ fn pictures_are_taken_and_told_and_are_part_of_their_message() {
     client.event_of("run_complete");
     let told = bench.told(0).last().unwrap()["content"].clone();
     assert_eq!(told[1]["image_url"]["url"], "data:image/png;base64,aGk=");
-    // Another picture under the same id is another message.
+    // Another image under the same id is another message.
     let mut other = payload.clone();
     other["images"] = json!([picture("image/png", "aG8=")]);
     assert_eq!(client.get("send_user_message", payload)["repeated"], true);
@@ -188,7 +188,7 @@ fn refused(
     client.refused("submit_approval", vote(session, asked, decision, answer))
 }
 
-/// Runs the client, and returns its exit code with what it said.
+/// Runs the client, and returns its exit code and output.
 fn push(bench: &Bench, words: &[&str]) -> (i32, String) {
     let output = bench.daemon.command("push").args(words).output().expect("push");
     let said = [output.stdout, output.stderr].concat();

@@ -1,4 +1,4 @@
-//! A daemon that is killed and comes back, in every moment of a model's work.
+//! A daemon that is killed and restarted at every point of a model run.
 
 use std::fs;
 
@@ -55,7 +55,7 @@ fn a_conversation_goes_to_no_other_server_after_a_restart() {
     let mut client = bench.back(&session);
     assert_eq!(client.event_of("run_complete")["payload"]["summary"], "The whole answer.");
     assert_eq!(other.seen().len(), 0, "nobody else was asked");
-    // Who begins without an environment is asked about where the file says, and nowhere else.
+    // A session without an environment uses the server of the configuration file and no other.
     let mut client = bench.daemon.connect();
     let start = json!({"cwd": bench.cwd(), "provider": "openai", "model": "test-model"});
     let session = client.get("start_session", start)["sessionId"].as_str().unwrap().to_owned();
@@ -259,7 +259,7 @@ fn a_server_that_is_down_is_asked_again_after_a_restart_and_the_run_fails() {
     );
 }
 
-/// Begins a run whose model is cut in the middle of a sentence and has a whole answer for the next time.
+/// Starts a run with a slow turn for a restart to interrupt; the next request gets a complete answer.
 fn in_mid_sentence(bench: &Bench) -> String {
     let slowly = (0..500).map(|word| say(&format!("word{word} ")));
     let pace = Delivery::Paced(std::time::Duration::from_millis(20));
@@ -269,7 +269,7 @@ fn in_mid_sentence(bench: &Bench) -> String {
     session
 }
 
-/// Kills the daemon, brings it back, and attaches again.
+/// Kills and restarts the daemon, and attaches again.
 fn restarted(bench: &mut Bench, session: &str) -> crate::daemon::Client {
     bench.daemon.kill();
     bench.daemon.revive();

@@ -1,4 +1,4 @@
-//! How long a yes holds, and what rules decide: over runs, sessions, restarts of the daemon and revocations.
+//! Approval scopes and rules: over runs, sessions, restarts of the daemon and revocations.
 
 use serde_json::{Value, json};
 
@@ -202,7 +202,7 @@ fn a_session_may_be_without_walls_where_its_user_says_so() {
     assert_eq!(client.refused("start_session", start), "SANDBOX_UNAVAILABLE");
 }
 
-/// Has the model want the same command in so many runs.
+/// Scripts the same command for so many runs.
 fn repeat(bench: &Bench, runs: usize) {
     let run = || [wants("Touch.", "sandbox_exec", json!({"command": "touch made"})), Reply::says("Done.")];
     bench.server.script((0..runs).flat_map(|_| run()));

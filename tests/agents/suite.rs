@@ -1,6 +1,6 @@
-//! The cases of the providers' suite as whole runs: each ends with the right outcome, reason and exit code.
+//! The cases of the provider suite as complete runs: each ends with the right outcome, reason and exit code.
 //!
-//! One daemon for a dialect, several cases at a time, and a server for each, because a circuit opens by place.
+//! One daemon per dialect, several cases at a time, and one server per case, because circuits are per endpoint.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -41,29 +41,29 @@ fn there_are_enough_cases_and_each_has_its_name() {
 struct Case {
     name: &'static str,
     script: Vec<Reply>,
-    /// What the server does when the script is over.
+    /// The reply of the server after the script.
     always: Option<Reply>,
     place: Place,
     ends: Ends,
-    /// How often the server is asked.
+    /// The expected number of requests.
     asked: usize,
-    /// How many tools are used.
+    /// The expected number of tool calls.
     used: usize,
 }
 
-/// Where the model is looked for.
+/// The endpoint that the run is configured with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Server,
-    /// Where nobody listens.
+    /// A port without a listener.
     Nowhere,
 }
 
-/// How a run ends.
+/// The expected end of a run.
 enum Ends {
-    /// With success, and the first line of what was said last.
+    /// Success, with the first line of the last text as summary.
     Well(String),
-    /// With a failure, and its reason.
+    /// Failure with this reason.
     Badly(&'static str),
 }
 
@@ -83,7 +83,7 @@ impl Case {
         self
     }
 
-    /// Has the run made in a session of its own, by a client of its own.
+    /// Executes the run in its own session with its own client.
     fn run(self, bench: &Bench, speaks: Speaks) {
         let server = ModelServer::start();
         server.script(self.script);
@@ -103,7 +103,7 @@ impl Case {
         let events = client.events_until("run_complete");
         self.ends.check(&events);
         let used = events.iter().filter(|event| event["type"] == "tool_result").count();
-        // What a model can take may be asked for as well.
+        // Requests for the context window are not turns.
         let is_turn = |seen: &&Seen| seen.method == "POST" && !seen.path.ends_with("/api/show");
         let asked = server.seen().iter().filter(is_turn).count();
         assert_eq!((asked, used), (self.asked, self.used), "asked and used: {:?}", types(&events));
@@ -132,7 +132,7 @@ impl Ends {
     }
 }
 
-/// Has every case run, several at a time, and says which went wrong.
+/// Runs all cases, several at a time, and reports the failed ones.
 fn pass(speaks: Speaks) {
     let bench = Bench::with(speaks, &[("PUSH_MODEL_SILENCE_SECONDS", "5"), ("PUSH_MODEL_ATTEMPTS", "3")]);
     let waiting = Mutex::new(all(speaks));
@@ -164,7 +164,7 @@ fn all(speaks: Speaks) -> Vec<Case> {
 
 fn answers(speaks: Speaks) -> Vec<Case> {
     let declined = match speaks {
-        // It has no word for it.
+        // Ollama has no such stop reason.
         Speaks::Ollama => "model_stopped",
         Speaks::OpenAi | Speaks::Anthropic => "model_refused",
     };
@@ -276,11 +276,11 @@ fn at_last<const N: usize>(failures: [Reply; N]) -> Vec<Reply> {
     failures.into_iter().chain([Reply::says(LAST)]).collect()
 }
 
-/// As much of a text as a summary tells of it.
+/// The part of a text that a summary contains.
 fn start_of(text: String) -> String {
     text.chars().take(200).collect::<String>().trim().to_owned()
 }
 
-/// A place of this machine where nobody listens.
+/// The answer after the failures.
 const LAST: &str = "at last";
 const AT_A_TIME: usize = 6;

@@ -1,4 +1,4 @@
-//! What is said into a run, behind it, and by whom: steering, queueing, keys, thinking, instructions.
+//! Messages and context of a run: steering, queueing, keys, thinking, instructions.
 
 use std::fs;
 
@@ -168,7 +168,7 @@ fn long_instructions_are_told_in_part_and_that_is_said() {
     let told = bench.told(0);
     let system = told[0]["content"].as_str().unwrap();
     assert!(system.contains("Always use tabs.") && !system.contains("LAST WORD"), "{system}");
-    assert!(system.ends_with("please.\n[AGENTS.md goes on; what follows its first 32768 bytes is not told]"));
+    assert!(system.ends_with("please.\n[AGENTS.md is longer; only its first 32768 bytes are shown]"));
 }
 
 #[test]

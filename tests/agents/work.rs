@@ -21,7 +21,7 @@ fn a_status_precedes_each_turn_of_a_model() {
     for event in &events {
         match event["type"].as_str().unwrap() {
             "status" if event["payload"]["phase"] == "Asking model..." => asked += 1,
-            // The end of the words of a turn.
+            // The end of the text of a turn.
             "assistant_done" => assert_eq!(asked, 1, "{events:?}"),
             "tool_call" => asked = 0,
             _ => {}
@@ -84,12 +84,12 @@ fn a_failing_test_is_fixed_and_committed() {
         assert!(bench.file("sum.sh").contains("$1 + $2"));
         let log = git(&bench.cwd(), &["log", "--format=%s"]);
         assert!(String::from_utf8_lossy(&log.stdout).starts_with("Add instead of subtracting\n"));
-        // The model was told what came of each call, in order.
+        // The model gets the result of each call, in order.
         let last = serde_json::to_string(&bench.told(4)).unwrap();
         for told in ["I look. ", "$1 - $2", "sum.sh", "passed"] {
             assert!(last.contains(told), "{speaks:?}: {told} is not in {last}");
         }
-        // And what it was told is journaled, to be asked again.
+        // The same is journaled for later requests.
         let messages = client.get("get_session_messages", json!({"sessionId": session}));
         assert_eq!(messages["messages"].as_array().map(Vec::len), Some(6), "{messages}");
     }
@@ -168,7 +168,7 @@ fn a_denied_commit_ends_the_run_as_denied() {
 #[test]
 fn a_cancelled_run_leaves_no_process_and_no_connection() {
     let bench = Bench::new();
-    // Its number is another inside, so it is found by its words.
+    // Its pid differs inside the namespace, so it is found by its command line.
     let words = format!("sleep\0{}.5\0", std::process::id());
     let command = format!("sleep {}.5 & echo begun; wait", std::process::id());
     bench.server.script([wants("Sleep.", "sandbox_exec", json!({"command": command}))]);
@@ -186,7 +186,7 @@ fn a_cancelled_run_leaves_no_process_and_no_connection() {
     wait_until("nothing is left", || !is_running(&words));
 }
 
-/// Tells whether a process was started with these words.
+/// Whether a process with this command line is running.
 pub(crate) fn is_running(words: &str) -> bool {
     let processes = fs::read_dir("/proc").expect("the processes").flatten();
     let mut started = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
@@ -223,7 +223,7 @@ fn acceptance_that_fails_fails_the_run_with_its_own_code() {
     let payload = &over["payload"];
     assert_eq!((&payload["outcome"], &payload["headless"]["exitCodeHint"]), (&json!("failed"), &json!(4)));
     assert_eq!(payload["acceptance"]["results"][0]["output"], "failed\n");
-    // The next message tells the model what went wrong.
+    // The next request tells the model what failed.
     bench.server.script([Reply::says("Sorry.")]);
     client.run(&session, "why?");
     let told = bench.told(1);
@@ -258,7 +258,7 @@ fn a_tool_that_is_wrongly_called_tells_the_model_why() {
     let calls = events.iter().filter(|event| event["type"] == "tool_call");
     assert!(calls.into_iter().all(|event| event["payload"]["args"].is_object()), "as its schema says");
     let told = serde_json::to_string(&bench.told(1)).unwrap();
-    for words in ["there is no tool sandbox_dance", "OUTSIDE_WORKSPACE", "no JSON: EOF", "no JSON object"] {
+    for words in ["unknown tool sandbox_dance", "OUTSIDE_WORKSPACE", "not JSON: EOF", "not a JSON object"] {
         assert!(told.contains(words), "{words}: {told}");
     }
 }

@@ -1,4 +1,4 @@
-//! The rules themselves: each reads the tree and returns what stands where it may not.
+//! The rules: each reads the tree and returns its violations.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,11 +9,11 @@ use super::{
     WIRE_WORDS,
 };
 
-/// Something that stands where it may not.
+/// A violation of a rule.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Violation {
     file: String,
-    /// Where it stands.
+    /// Its line.
     pub(crate) line: usize,
     what: String,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Reads files given as path below `src` and text; files for tests alone are left out.
+    /// Reads files given as path below `src` and text; test-only files are left out.
     pub(crate) fn of(files: &[(&str, &str)]) -> Self {
         let tests: Vec<String> = files.iter().flat_map(|(path, text)| test_files(path, text)).collect();
         let kept = files.iter().filter(|(path, _)| {
@@ -43,7 +43,7 @@ impl Tree {
         tree
     }
 
-    /// Gives files behind `#[path]`, and what those declare beside them, the module path of their compilation.
+    /// Gives files behind `#[path]`, and the files they declare, the module path of their compilation.
     fn rename(&mut self) {
         let mut todo: Vec<usize> = (0..self.sources.len()).collect();
         while let Some(at) = todo.pop() {
@@ -67,7 +67,7 @@ impl Tree {
         }
     }
 
-    /// Tells whether a file is compiled for one of `systems` alone, by its name or by that of a file above it.
+    /// Tells whether a file is compiled only for one of `systems`, by its name or by that of a file above it.
     fn belongs_to(&self, source: &Source, systems: &[&str]) -> bool {
         let named = source.path.split('/').any(|part| {
             let name = part.split(['.', '_']).next().unwrap_or_default();
@@ -120,7 +120,7 @@ pub(crate) fn edges(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// Returns a path from the crate's root on; `None` for what is not ours.
+/// Returns a path from the crate root; `None` for a path outside of the crate.
 fn absolute(source: &Source, path: &Path) -> Option<Vec<String>> {
     let is_main = source.path.starts_with("bin/");
     let mut from: Vec<String> = match path.segments.first()?.as_str() {
@@ -140,14 +140,15 @@ fn absolute(source: &Source, path: &Path) -> Option<Vec<String>> {
     Some(from)
 }
 
-/// Finds ways to the world in modules that are pure.
+/// Finds I/O, time and randomness in pure modules.
 pub(crate) fn impurities(tree: &Tree) -> Vec<Violation> {
     let pure =
         |source: &&Source| matches!(source.module.first().map(String::as_str), Some("kernel" | "protocol"));
     named_from(tree.sources.iter().filter(pure), IMPURE, "is not pure")
 }
 
-/// Finds one system's own things outside of its files: `unix.rs`, `unix_….rs`, what those declare, and folders `os`.
+/// Finds system-specific names outside of their files: `unix.rs`, `unix_….rs`, the files those declare, and folders
+/// `os`.
 pub(crate) fn out_of_place(tree: &Tree) -> Vec<Violation> {
     let elsewhere = |systems: &'static [&'static str]| {
         tree.sources.iter().filter(move |source| !tree.belongs_to(source, systems))
@@ -170,7 +171,7 @@ fn named_from<'a>(sources: impl Iterator<Item = &'a Source>, names: &[&str], wha
     found
 }
 
-/// Returns the names of all crates that a manifest depends on, as source spells them.
+/// Returns the names of all dependencies of a manifest, as source spells them.
 pub(crate) fn crates(manifest: &str) -> BTreeSet<String> {
     let mut known = BTreeSet::new();
     let mut listing = false;
@@ -184,7 +185,7 @@ pub(crate) fn crates(manifest: &str) -> BTreeSet<String> {
     known
 }
 
-/// Finds crates in the kernel.
+/// Finds foreign crates in the kernel.
 pub(crate) fn foreign_crates(tree: &Tree, known: &BTreeSet<String>) -> Vec<Violation> {
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     let kernel =
@@ -192,7 +193,7 @@ pub(crate) fn foreign_crates(tree: &Tree, known: &BTreeSet<String>) -> Vec<Viola
     named_from(kernel, &known, "is a crate, and the kernel needs the standard library alone")
 }
 
-/// Finds words of protocols in the kernel.
+/// Finds protocol words in the kernel.
 pub(crate) fn wire_words(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for source in tree.sources.iter().filter(|source| source.path.starts_with("kernel/")) {
@@ -216,7 +217,7 @@ fn is_camel_case(word: &str) -> bool {
     word.as_bytes().windows(2).any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase())
 }
 
-/// Finds files that do not say what they are for.
+/// Finds files without a purpose at their top.
 pub(crate) fn undocumented(tree: &Tree) -> Vec<Violation> {
     let silent = |source: &&Source| !source.text.starts_with("//!") && source.text.trim() != "fn main() {}";
     let what = "the file does not open with `//!` and its purpose";

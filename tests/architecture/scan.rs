@@ -1,7 +1,7 @@
-//! A reader of Rust source as text: tokens, paths and functions, enough to hold rules and no more.
+//! A reader of Rust source as text: tokens, paths and functions, only as much as the rules need.
 //!
-//! It knows comments, strings, character literals, `use` trees and what stands behind `#[cfg(test)]`. It expands no
-//! macro and resolves no name: a rule that needs that belongs to the compiler.
+//! It knows comments, strings, character literals, `use` trees and code behind `#[cfg(test)]`. It expands no macro
+//! and resolves no name: a rule that needs that belongs in the compiler.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,22 +12,22 @@ use std::str::CharIndices;
 pub(crate) struct Source {
     /// Its path below `src`, with forward slashes.
     pub(crate) path: String,
-    /// Its text as it stands in the file.
+    /// Its text, unchanged.
     pub(crate) text: String,
-    /// Where its items live, below the crate's root.
+    /// The module path of its items, below the crate root.
     pub(crate) module: Vec<String>,
-    /// The file that declares it by `#[path]`, or that was declared so and declares it.
+    /// The file that declares it by `#[path]`, directly or through another file.
     pub(crate) parent: Option<String>,
-    /// What is compiled outside of tests.
+    /// The tokens that are compiled outside of tests.
     pub(crate) tokens: Vec<Token>,
 }
 
-/// A piece of source.
+/// A token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Token {
-    /// What it is.
+    /// Its kind.
     pub(crate) kind: Kind,
-    /// How it is spelled; a string's contents, without its quotes.
+    /// Its text; the contents of a string, without its quotes.
     pub(crate) text: String,
     /// The line it begins on, counted from one.
     pub(crate) line: usize,
@@ -35,7 +35,7 @@ pub(crate) struct Token {
     pub(crate) end: usize,
 }
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// An identifier, a keyword or a number.
@@ -55,7 +55,7 @@ pub(crate) struct Path {
     pub(crate) segments: Vec<String>,
     /// The inline modules around it.
     pub(crate) inside: Vec<String>,
-    /// Where it stands.
+    /// Its line.
     pub(crate) line: usize,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for Path {
 pub(crate) struct Function {
     /// Its name.
     pub(crate) name: String,
-    /// Where it begins.
+    /// Its first line.
     pub(crate) line: usize,
     /// How many lines of code it has.
     pub(crate) lines: usize,
@@ -94,7 +94,7 @@ impl Source {
         }
     }
 
-    /// Returns every path that is named, `use` trees taken apart.
+    /// Returns every path that is named, with `use` trees expanded.
     pub(crate) fn paths(&self) -> Vec<Path> {
         let tokens = &self.tokens;
         let mut found = Vec::new();
@@ -159,7 +159,7 @@ impl Source {
     }
 }
 
-/// Returns the files that a file at `path` declares for tests alone, `#[cfg(test)] mod name;`, without `.rs`.
+/// Returns the files that a file at `path` declares for tests only, `#[cfg(test)] mod name;`, without `.rs`.
 pub(crate) fn test_files(path: &str, text: &str) -> Vec<String> {
     let tokens = lex(text);
     let beside = path.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
@@ -312,7 +312,7 @@ fn without_tests(tokens: &[Token]) -> Vec<Token> {
     kept
 }
 
-/// Returns where the attribute that begins at `at` ends, if it keeps an item for tests alone.
+/// Returns where the attribute that begins at `at` ends, if it makes an item test-only.
 fn test_attribute(tokens: &[Token], at: usize) -> Option<usize> {
     let after = attribute(tokens, at)?;
     let inner = &tokens[at..after];
@@ -357,7 +357,7 @@ fn end_of_item(tokens: &[Token], at: usize) -> usize {
     }
 }
 
-/// Takes a text apart; comments are dropped.
+/// Splits a text into tokens; comments are dropped.
 pub(crate) fn lex(text: &str) -> Vec<Token> {
     let mut lexer = Lexer { text, rest: text.char_indices().peekable(), line: 1, tokens: Vec::new() };
     while lexer.step() {}

@@ -1,4 +1,4 @@
-//! Who answers and how, changed while a session goes on; and the versions that changes make.
+//! Changes of provider, model and thinking level in a session, and the versions that they create.
 
 use pushd::kernel::command::{Answer, Command};
 use pushd::kernel::event::{Adjustment, Outcome};
@@ -14,7 +14,7 @@ async fn another_model_and_more_thinking_count_from_the_next_turn_on() {
     house.server.has_models(&["test-model", "other-model"]);
     let look = call("c1", "sandbox_list_dir", r#"{"path":"."}"#);
     house.server.script([Reply::turn([look]), Reply::says("done")]);
-    // Between the two turns of one run the model and its thinking change.
+    // The model and its thinking level change between the two turns of one run.
     guest.prompt("look around").await;
     guest
         .until(|event| matches!(event.kind, pushd::kernel::event::EventKind::RunStarted(_)).then_some(()))

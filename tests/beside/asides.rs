@@ -1,4 +1,4 @@
-//! Tools that are used for the user, beside any run.
+//! User commands, which run outside of any run.
 
 use pushd::kernel::command::{Answer, Aside, Command};
 use pushd::kernel::event::{Ending, EventKind, OutputStream, Purpose, Settlement};
@@ -77,7 +77,7 @@ async fn a_command_of_the_user_is_stopped_with_everything_it_started_and_nothing
     let lock = std::fs::File::open(house.cwd().join("lock")).unwrap();
     assert!(lock.try_lock().is_ok(), "what it left in the background holds on to nothing");
     assert_eq!(settled.purpose, Purpose::Aside { told: true });
-    // The other goes on until all are stopped.
+    // The other continues until all are stopped.
     assert_eq!(guest.grant(Command::StopAside { call: None }).await, Answer::StoppingAside);
     let settled = settlement(&mut guest, &other).await;
     assert_eq!(settled.ending, Ending::Cut);
@@ -100,7 +100,7 @@ async fn a_command_of_the_user_is_stopped_in_whatever_moment_of_its_beginning() 
             .await;
         assert_eq!(begun, Ok(Answer::AsideBegan(call.clone())));
         if stopped.is_err() {
-            // It overtook what it was to stop.
+            // The stop request arrived before the command.
             assert_eq!(stopped, Err(Refusal::NoAside));
             guest.grant(Command::StopAside { call: Some(call.clone()) }).await;
         }
@@ -140,7 +140,7 @@ async fn a_command_of_the_user_that_a_restart_cut_is_settled_and_never_begun_aga
     let mut house = House::new();
     let mut guest = house.session().await;
     let (call, _) = begin(&mut guest, "echo once >> ran; touch begun; sleep 300", true).await;
-    // What it does to the world is its only sign of life.
+    // The file that it writes is the only sign that it runs.
     house.has_made("begun").await;
     let id = guest.id();
     drop(guest);
@@ -154,7 +154,7 @@ async fn a_command_of_the_user_that_a_restart_cut_is_settled_and_never_begun_aga
     house.close().await;
 }
 
-/// The comparison takes a while where there are many files, which the end of the daemon has to wait for.
+/// The comparison is slow with many files, and the stopping daemon has to wait for it.
 #[tokio::test]
 async fn a_daemon_that_is_told_to_stop_undoes_first_what_a_command_has_changed_in_the_git_directory() {
     let house = House::new();
@@ -186,7 +186,7 @@ async fn a_command_of_the_user_uses_git_and_the_network_as_its_own_words_say() {
     let settled = settlement(&mut guest, &call).await;
     assert_eq!(settled.exit_code, Some(0), "{}", settled.text);
     assert!(git_dir.join("refs/heads/main").exists());
-    // What cannot work in the sandbox says so, and nothing of it is run.
+    // A command that cannot work in the sandbox is refused with a reason and does not run.
     if is_confined(&house, &mut guest).await {
         let (call, _) = begin(&mut guest, "touch begun; git rebase main", true).await;
         let settled = settlement(&mut guest, &call).await;
@@ -217,7 +217,7 @@ async fn a_command_of_the_user_uses_git_and_the_network_as_its_own_words_say() {
     house.close().await;
 }
 
-/// Makes a repository with a file that is not tracked in the workspace; returns its git directory.
+/// Makes the workspace a repository with an untracked file; returns its git directory.
 fn repository(house: &House) -> std::path::PathBuf {
     let made = std::process::Command::new("git")
         .args(["init", "-q", "-b", "main"])
@@ -235,7 +235,7 @@ fn repository(house: &House) -> std::path::PathBuf {
     house.cwd().join(".git")
 }
 
-/// Tells whether commands are kept from what they must not write.
+/// Whether commands are confined here.
 async fn is_confined(house: &House, guest: &mut Guest) -> bool {
     let (call, _) = begin(guest, "touch ../beyond", false).await;
     settlement(guest, &call).await;

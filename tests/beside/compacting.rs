@@ -1,4 +1,4 @@
-//! Summaries that somebody asks for, and those that a run needs.
+//! Requested compactions, and those that a run needs.
 
 use pushd::kernel::command::{Answer, Command};
 use pushd::kernel::event::{Adjustment, CompactionEnding, CompactionReason, EventKind, Outcome};
@@ -151,7 +151,7 @@ async fn nothing_is_summarised_unasked_where_nobody_wants_that() {
     house.close().await;
 }
 
-/// A session in which two questions were answered.
+/// A session with two answered questions.
 async fn talked(house: &House) -> Guest {
     let mut guest = house.session().await;
     house.server.script([Reply::says("the first answer"), Reply::says("the second answer")]);
@@ -160,7 +160,7 @@ async fn talked(house: &House) -> Guest {
     guest
 }
 
-/// A session whose conversation the next question makes too long.
+/// A session whose conversation exceeds the window with the next question.
 async fn long(house: &House) -> Guest {
     let mut guest = house.session().await;
     let before = house.questions();
@@ -179,7 +179,7 @@ async fn ended(guest: &mut Guest) {
     guest.until(|event| matches!(event.kind, EventKind::CompactionOver { .. }).then_some(())).await;
 }
 
-/// How the last attempt that came to nothing ended.
+/// The failure and message of the last unsuccessful compaction.
 fn over(guest: &Guest) -> (CompactionEnding, String) {
     let found = guest.seen.iter().rev().find_map(|event| match &event.kind {
         EventKind::CompactionOver { ending, message, .. } => {

@@ -1,6 +1,6 @@
-//! A daemon in this process: real lanes, a real journal, the real keeper, and a model's server of our own.
+//! A daemon in this process: real lanes, a real journal, the real supervisor, and a scripted model server.
 //!
-//! What no protocol asks for yet is asked of the lanes themselves; what happens is read from what they show.
+//! Commands that no protocol exposes yet are sent to the lanes directly; events are read from their subscriptions.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -38,10 +38,10 @@ use tokio::time::timeout;
 
 use crate::model::{ModelServer, Speaks};
 
-/// How long something may take before a test fails.
+/// The longest wait before a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A daemon and a model's server.
+/// A daemon and a model server.
 pub(crate) struct House {
     root: TempDir,
     pub(crate) server: ModelServer,
@@ -66,7 +66,7 @@ impl House {
         self.root.path().join("work")
     }
 
-    /// What only the client's shell knows.
+    /// The environment of the client.
     pub(crate) fn environment(&self) -> Environment {
         let provider = self.provider().to_uppercase();
         let own = |name: &str, value: String| (name.to_owned(), value);
@@ -88,7 +88,7 @@ impl House {
         }
     }
 
-    /// Begins a session in which the model answers.
+    /// Starts a session with the provider of the server.
     pub(crate) async fn session(&self) -> Guest {
         self.session_of(self.provider()).await
     }
@@ -110,7 +110,7 @@ impl House {
         guest
     }
 
-    /// Attaches to a session from its beginning.
+    /// Attaches to a session from its first event.
     pub(crate) async fn back(&self, id: &SessionId) -> Guest {
         let lane = self.hub.lane(id).await.expect("a journal").expect("a session");
         let mut guest = Guest::new(lane, 2, self);
@@ -118,13 +118,13 @@ impl House {
         guest
     }
 
-    /// The texts of the messages that the model was told with its nth question, with who said them.
+    /// The body of the nth model request.
     pub(crate) fn asked(&self, nth: usize) -> Value {
         let asked: Vec<_> = self.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
         asked.get(nth).unwrap_or_else(|| panic!("{} questions were asked", asked.len())).body.clone()
     }
 
-    /// Waits until the model was asked so many questions.
+    /// Waits for so many model requests.
     pub(crate) async fn has_asked(&self, questions: usize) {
         let asked = async {
             while self.questions() < questions {
@@ -134,7 +134,7 @@ impl House {
         timeout(PATIENCE, asked).await.expect("so many questions");
     }
 
-    /// Waits until a command has made a file in the workspace.
+    /// Waits until a command has created a file in the workspace.
     pub(crate) async fn has_made(&self, name: &str) {
         let made = async {
             while !self.cwd().join(name).exists() {
@@ -144,7 +144,7 @@ impl House {
         timeout(PATIENCE, made).await.expect("a file");
     }
 
-    /// Says how much the model can be told, in tokens.
+    /// Configures the context window of the model, in tokens.
     pub(crate) fn window(&self, tokens: usize) {
         let config = paths(self.root.path()).config;
         std::fs::create_dir_all(config.parent().expect("a directory")).expect("a directory");
@@ -152,18 +152,18 @@ impl House {
         std::fs::write(config, text).expect("a configuration");
     }
 
-    /// How many questions the model was asked.
+    /// The number of model requests.
     pub(crate) fn questions(&self) -> usize {
         self.server.seen().iter().filter(|seen| seen.method == "POST").count()
     }
 
-    /// Stops the daemon in good order and begins another on what it kept.
+    /// Stops the daemon cleanly and starts another on the same files.
     pub(crate) async fn restart(&mut self) {
         close(&self.hub).await;
         self.hub = open(self.root.path());
     }
 
-    /// Stops the daemon in good order; the files are removed with what is returned.
+    /// Stops the daemon cleanly; dropping the returned directory removes its files.
     pub(crate) async fn close(self) -> TempDir {
         close(&self.hub).await;
         self.root
@@ -201,7 +201,7 @@ fn open(root: &Path) -> Arc<Hub> {
     }))
 }
 
-/// Where everything of the daemon's own is: beside the workspace, and hidden from its commands.
+/// The paths of the daemon: next to the workspace, and hidden from its commands.
 fn paths(root: &Path) -> Paths {
     let own = root.join("own");
     let told = |name: &str| match name {
@@ -219,19 +219,19 @@ async fn close(hub: &Arc<Hub>) {
     hub.world().journal.clone().close().await.expect("a journal in order");
 }
 
-/// The key that only the client's shell has.
+/// The key, which only the environment of the client contains.
 pub(crate) const KEY: &str = "sk-test-0123456789abcdef0123456789abcdef";
 
-/// Somebody who asks a session, and reads what it shows.
+/// A client of a session that sends commands and reads events.
 pub(crate) struct Guest {
     lane: LaneHandle,
     outbox: Arc<Outbox>,
     environment: Environment,
     journal: Journal,
-    /// The last event that was read, once it listens.
+    /// The last event that was read, once it is subscribed.
     read: Option<Seq>,
     waiting: VecDeque<Event>,
-    /// Everything that was read.
+    /// All events that were read.
     pub(crate) seen: Vec<Event>,
 }
 
@@ -246,7 +246,7 @@ impl Guest {
         self.lane.id().clone()
     }
 
-    /// Asks for something, and returns the answer with the session's version after it.
+    /// Sends a command, and returns the reply with the version of the session after it.
     pub(crate) async fn ask(&mut self, command: Command) -> (Reply, u64) {
         self.ask_if(command, None).await
     }
@@ -255,7 +255,7 @@ impl Guest {
         answer(self.hand_in(command, if_version)).await
     }
 
-    /// Asks for two things, the second a little later, whether or not the first was answered by then.
+    /// Sends two commands, the second a little later, without waiting for the first reply.
     pub(crate) async fn ask_both(&mut self, first: Command, moment: u32, second: Command) -> (Reply, Reply) {
         let first = self.hand_in(first, None);
         for _ in 0..moment {
@@ -276,7 +276,7 @@ impl Guest {
         told
     }
 
-    /// Asks for something that must be granted.
+    /// Sends a command that must be accepted.
     pub(crate) async fn grant(&mut self, command: Command) -> Answer {
         self.ask(command).await.0.expect("it is granted")
     }
@@ -312,7 +312,7 @@ impl Guest {
         .await
     }
 
-    /// Reads events up to the first one in which something is found.
+    /// Reads events up to the first one that `find` accepts.
     pub(crate) async fn until<T>(&mut self, find: impl Fn(&Event) -> Option<T>) -> T {
         let search = async {
             loop {
@@ -353,7 +353,7 @@ impl Guest {
 }
 
 impl Guest {
-    /// Reads what the journal has after an event; it is there before anybody is told.
+    /// Reads the journal after an event; events are committed before they are published.
     async fn read_after(&mut self, mut seen: Seq) -> Seq {
         loop {
             let page = self.journal.page(self.id(), seen, 1 << 20).await.expect("a page");
@@ -397,7 +397,7 @@ pub(crate) fn prompt(text: &str, images: Vec<Image>) -> Prompt {
     }
 }
 
-/// The texts of a request's messages, each with who said it.
+/// The texts of a request's messages, each with its role.
 pub(crate) fn texts(body: &Value) -> Vec<String> {
     let messages = body["messages"].as_array().expect("messages");
     let text = |message: &Value| {

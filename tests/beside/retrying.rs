@@ -1,4 +1,4 @@
-//! Servers that do not answer at once: what is told of it, and how waiting for them ends.
+//! Retries of model requests: how they are reported, and how they end.
 
 use pushd::kernel::command::{Answer, Command};
 use pushd::kernel::event::{Adjustment, EventKind, Outcome};
@@ -45,7 +45,7 @@ async fn a_server_that_never_answers_ends_the_run_and_the_retries() {
 async fn waiting_for_a_server_is_stopped_and_the_run_fails_with_what_went_wrong() {
     let house = House::new();
     let mut guest = house.session().await;
-    // It wants to be left alone for so long that only being stopped ends the wait.
+    // The retry-after is so long that only a cancel ends the wait.
     house.server.script([Reply::status(429, BUSY).header("retry-after", "50"), Reply::says("too late")]);
     assert_eq!(guest.ask(Command::StopRetry).await.0, Err(Refusal::NoRetry));
     guest.prompt("hello?").await;
@@ -81,7 +81,7 @@ async fn a_server_is_asked_once_where_nobody_wants_more() {
     house.server.script([Reply::status(503, BUSY)]);
     assert_eq!(guest.run("hello?").await.outcome, Outcome::Failed);
     assert_eq!((house.questions(), retries(&guest).len()), (1, 0));
-    // A turn that breaks off is one attempt, too.
+    // An interrupted turn counts as one attempt, too.
     house.server.script([Reply::turn([say("half a"), fault(Fault::Cut)])]);
     assert_eq!(guest.run("hello?").await.outcome, Outcome::Failed);
     assert_eq!((house.questions(), retries(&guest).len()), (2, 0));
@@ -101,7 +101,7 @@ async fn a_turn_that_breaks_off_is_a_retry_as_well() {
     house.close().await;
 }
 
-/// What was told of retries, in words.
+/// The retry events as short texts.
 fn retries(guest: &Guest) -> Vec<String> {
     let told = guest.seen.iter().filter_map(|event| match &event.kind {
         EventKind::RetryBegan(retry) => {

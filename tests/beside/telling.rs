@@ -1,4 +1,4 @@
-//! What a model is told: pictures, what was said elsewhere, and a conversation from an earlier point.
+//! The context of a model: images, imported messages, and branches from an earlier point.
 
 use pushd::kernel::command::{Answer, Command};
 use pushd::kernel::event::{Branch, Ending, Image, Outcome, Taken};
@@ -86,7 +86,7 @@ async fn what_was_said_elsewhere_is_told_as_if_it_had_been_said_here() {
         Imported::Aside { call: call("c2", "beside".into()), told: true },
     ];
     let (reply, version) = guest.ask(Command::Import(Box::new(Import { turns, ..Import::default() }))).await;
-    // It comes with a load or a branch, which make a version; by itself it makes none.
+    // An import comes with a load or a branch, which increment the version; by itself it does not.
     assert_eq!((reply, version), (Ok(Answer::Imported), 0));
     house.server.script([Reply::says("go on")]);
     guest.run("where were we?").await;

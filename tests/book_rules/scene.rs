@@ -1,4 +1,4 @@
-//! A book with a driver that does what it is told at once, and effects as short words.
+//! A command log with a driver that acts at once, and effects as short texts.
 
 use pushd::kernel::book::{
     Body, Book, BookFault, BookLimits, Counting, Effect, Input, Keeping, Name, Order, Outcome, Stored,
@@ -57,7 +57,7 @@ impl Scene {
         self.apply(Input::Finished(Ticket(ticket), Outcome::failed(error)))
     }
 
-    /// The deadline comes, which must be due `millis` from now.
+    /// Fires the deadline, which must be due `millis` from now.
     pub(crate) fn deadline_in(&mut self, millis: u64) -> Vec<String> {
         self.now = self.now.after(millis);
         assert_eq!(self.book.next_deadline(), Some(self.now), "another deadline is due");
@@ -65,7 +65,7 @@ impl Scene {
     }
 }
 
-/// A command that waits for its turn and is kept lightly: the plainest there is.
+/// The simplest command: it waits for its turn and is persisted lazily.
 pub(crate) fn command(ticket: u64, id: &str) -> Submission {
     Submission {
         ticket: Ticket(ticket),

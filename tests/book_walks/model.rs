@@ -1,7 +1,7 @@
-//! A second book, written as plainly as possible: one list of commands, searched from end to end.
+//! A reference model of the command log, as simple as possible: one list of commands with linear search.
 //!
-//! It decides nothing. It is shown each input with the effects that the book made of it, and says whether they were
-//! allowed, in that order, and whether anything is left that should have happened.
+//! It decides nothing. It sees each input with the effects of the command log, and checks that they were allowed in
+//! that order, and that no required effect is missing.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use pushd::kernel::time::Now;
 enum Phase {
     Waiting,
     Running,
-    /// Its outcome is known and nobody has heard of it; whether it still has its turn.
+    /// Its outcome is known and not yet reported; `has_turn` says whether it still has its turn.
     Ended {
         has_turn: bool,
     },
     Over,
-    /// The server was restarted, or it was forgotten.
+    /// The server was restarted, or the command was evicted.
     Gone,
 }
 
 #[derive(Debug)]
 struct Cmd {
     ticket: Option<Ticket>,
-    /// The names that lead here, and lead here still.
+    /// The names that currently resolve to this command.
     id: Option<Arc<str>>,
     key: Option<Arc<str>>,
     /// The names under which it was recorded.
@@ -60,18 +60,18 @@ struct Cmd {
 pub(crate) struct Model {
     limits: BookLimits,
     cmds: Vec<Cmd>,
-    /// What is over and remembered, in the order of ending.
+    /// The cached finished commands, in the order of completion.
     shelf: Vec<usize>,
     counted: Vec<(Now, Option<SessionId>)>,
     shutting_down: bool,
     now: Now,
-    /// What may be forgotten in this step beyond the limit.
+    /// The row that this step may evict beyond the limit.
     forgettable: Option<u64>,
     pub(crate) ran: u64,
     pub(crate) replayed: u64,
 }
 
-/// What a submission must be answered with first.
+/// The expected first effect of a submission.
 enum First {
     Refuse(BookRefusal),
     Conflict(BookFault),
@@ -93,7 +93,7 @@ impl Model {
         }
     }
 
-    /// Begins again from what is on disk.
+    /// Restarts from the rows on disk.
     pub(crate) fn restart(&mut self, disk: &[Stored], now: Now, effects: &[Effect]) {
         let (ran, replayed) = (self.ran, self.replayed);
         *self = Self { now, ran, replayed, ..Self::new(self.limits) };
@@ -126,7 +126,7 @@ impl Model {
             }
         }
         self.shelf = order;
-        // The commands stand in the order of their rows: the last one under a name has it.
+        // The commands are in row order: a name belongs to the last one that uses it.
         let mut by_row = self.shelf.clone();
         by_row.sort_unstable();
         for at in by_row {
@@ -135,7 +135,7 @@ impl Model {
         }
     }
 
-    /// Sees one step of the book.
+    /// Checks one step of the command log.
     pub(crate) fn see(&mut self, input: &Input, now: Now, effects: &[Effect]) {
         self.now = now;
         self.forgettable = None;
@@ -183,7 +183,7 @@ impl Model {
         self.expect_nothing_left(input, effects);
     }
 
-    /// Returns the moment of the next deadline.
+    /// Returns the time of the next deadline.
     pub(crate) fn next_deadline(&self) -> Option<Now> {
         let one = |cmd: &Cmd| match cmd.phase {
             Phase::Running => Some(cmd.started?.after(cmd.limit?)),
@@ -195,7 +195,7 @@ impl Model {
         self.cmds.iter().filter_map(one).min()
     }
 
-    /// Returns how many commands are under way.
+    /// Returns the number of active commands.
     pub(crate) fn in_flight(&self) -> usize {
         self.cmds.iter().filter(|cmd| is_under_way(cmd)).count()
     }
@@ -256,7 +256,7 @@ impl Model {
         First::Accept
     }
 
-    /// A repetition of what is under way stands for that.
+    /// The original command of a duplicate, while that is active.
     fn stands_for(&self, at: usize) -> usize {
         self.cmds[at].repeats.filter(|leader| is_under_way(&self.cmds[*leader])).unwrap_or(at)
     }
@@ -391,7 +391,7 @@ impl Model {
         self.ends(input, at, &settlement.outcome);
     }
 
-    /// A command has an outcome: there must be a reason for exactly that one.
+    /// A command has an outcome: there must be a reason for exactly this one.
     fn ends(&mut self, input: &Input, at: usize, outcome: &Outcome) {
         let cmd = &self.cmds[at];
         let failed = |fault: &BookFault| Outcome::failed(spell(fault));
@@ -439,7 +439,7 @@ impl Model {
         over && Outcome::failed(spell(&fault)) == *outcome
     }
 
-    /// A command's sender hears its outcome.
+    /// The sender of a command gets its outcome.
     fn finishes(&mut self, input: &Input, ticket: Ticket, outcome: &Outcome, replayed: bool) {
         let at = self.under_way(ticket).expect("it is under way");
         if !self.cmds[at].remembered && !matches!(self.cmds[at].phase, Phase::Ended { .. }) {
@@ -576,7 +576,7 @@ impl Model {
         }
     }
 
-    /// Nothing is to be remembered of a command under way, nor of those who repeat it.
+    /// Excludes an active command and its duplicates from the cache.
     fn disown(&mut self, at: usize) {
         for (other, cmd) in self.cmds.iter_mut().enumerate() {
             if other == at || (cmd.repeats == Some(at) && cmd.phase == Phase::Waiting) {

@@ -1,4 +1,4 @@
-//! `push config`: where it is, what holds, and what is wrong with it.
+//! `push config`: its path, the effective values, and errors in it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -32,8 +32,8 @@ fn without_a_file_the_defaults_hold() {
         assert_eq!(row(&shown, key), json!({"key": key, "value": value, "origin": "default"}));
     }
     let out = home.ok(&["config", "show"]);
-    assert!(out.contains("(not there)\n") && out.contains("approvals.preset"), "{out}");
-    assert!(home.ok(&["config", "check"]).ends_with("config.toml: not there\n"));
+    assert!(out.contains("(does not exist)\n") && out.contains("approvals.preset"), "{out}");
+    assert!(home.ok(&["config", "check"]).ends_with("config.toml: does not exist\n"));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_project_tightens_and_is_told_as_the_origin() {
     let mut command = home.command(&["config", "check"]);
     command.current_dir(&project);
     let said = Running::start(command).said();
-    assert!(said.code == Some(1) && said.err.contains("line 1: `provider` is for your own"), "{said:?}");
+    assert!(said.code == Some(1) && said.err.contains("line 1: `provider` is reserved for"), "{said:?}");
 }
 
 #[test]
@@ -156,14 +156,14 @@ fn a_key_comes_through_a_pipe_and_its_place_is_shown() {
 fn a_program_of_the_path_is_not_taken_for_the_keyring() {
     let home = Home::new();
     let tools = home.path().join("tools");
-    // Another process writes it, so that no fork of ours holds it open when it is started.
+    // Another process writes it, so that no child of this process holds it open for writing when it starts.
     let program =
         "#!/bin/sh\ntouch $HOME/ran\ncase $1 in store) cat > $HOME/ring;; lookup) echo planted;; esac";
     let write = "mkdir tools && printf '%s\\n' \"$0\" > tools/secret-tool && chmod 700 tools/secret-tool";
     let written = Running::start(home.program("/bin/sh", &["-c", write, program])).said();
     assert_eq!(written.code, Some(0), "{written:?}");
     let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap_or_default());
-    // Without a keyring of the system it fails, and with one it has nothing to do with the one on the PATH.
+    // Without a system keyring it fails; with one it does not use the program on the PATH.
     let said =
         home.push_with(&["config", "key", "anthropic", "--keyring"], &[("PATH", &path)], "planted-key");
     assert!(!said.err.contains("planted") && said.code != Some(101), "{said:?}");

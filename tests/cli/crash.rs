@@ -1,4 +1,4 @@
-//! Clients of a daemon that dies under them.
+//! Clients of a daemon that crashes.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -38,7 +38,7 @@ fn people_are_told_and_may_skip_the_step() {
     let mut run = home.start(&["run", "$ echo begun; sleep 1000\n$ echo after"]);
     run.until_line("begun");
     home.kill_daemon();
-    run.until_error_line("the daemon was started again");
+    run.until_error_line("the daemon was restarted");
     home.until_asked();
     assert!(home.ok(&["approvals"]).contains("run_again"));
     home.ok(&["approve", "--choice", "skip"]);

@@ -1,4 +1,4 @@
-//! The daemon's own life, as its verbs and the files it leaves show it.
+//! The life cycle of the daemon, through its subcommands and files.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -186,38 +186,92 @@ fn after_the_grace_a_step_ends_as_stopped_and_nobody_is_asked_what_became_of_it(
         home.ok(words);
         let step: i32 = home.read("step").trim().parse().unwrap();
         assert!(!is_alive(step), "{words:?}");
+        // Every reply is right, including the first one.
+        let sessions = home.json(&["sessions", "--json"]);
+        assert_eq!(sessions["sessions"][0]["state"], "failed", "{words:?}: {sessions}");
         assert_eq!(home.push(&["wait", &session]).code, Some(1), "{words:?}");
         assert_eq!(home.json(&["approvals", "--json"])["approvals"], json!([]));
         let log = home.ok(&["log", &session]);
         assert!(log.contains("stopped: the daemon was told to stop, and ended it"), "{log}");
         assert!(log.contains("failed (stopped): step 1 of 2 was ended when the daemon was stopped"), "{log}");
-        assert!(!log.contains("nobody knows") && !home.path().join("later").exists(), "{log}");
+        assert!(
+            !log.contains("result of the interrupted step is unknown") && !home.path().join("later").exists(),
+            "{log}"
+        );
+    }
+}
+
+#[test]
+fn after_a_crash_the_first_list_says_that_an_interrupted_step_is_asked_about() {
+    let home = Home::new();
+    let session = home.detached("$ echo $$ > step; sleep 1000\n");
+    home.until_written("step", "\n");
+    home.kill_daemon();
+    let sessions = home.json(&["sessions", "--json"]);
+    assert_eq!(sessions["sessions"][0]["state"], "awaiting_approval", "{sessions}");
+    home.ok(&["cancel", &session]);
+}
+
+#[test]
+fn a_client_that_waits_for_the_next_start_says_at_a_signal_that_nothing_runs() {
+    let home = Home::new();
+    let run = home.start(&["run", "$? true"]);
+    home.until_asked();
+    let (mut attached, mut detached) = (home.start(&["attach", "@last"]), home.start(&["attach", "@last"]));
+    attached.until_line("Approve command");
+    detached.until_line("Approve command");
+    home.ok(&["daemon", "stop"]);
+    let clients = [
+        (run, Signal::SIGINT, 69),
+        (attached, Signal::SIGINT, 69),
+        // Without `--headless` it detaches.
+        (detached, Signal::SIGTERM, 0),
+    ];
+    for (mut client, signal, code) in clients {
+        client.until_error_line("pushd was stopped; waiting for its next start (`push daemon start`)");
+        client.signal(signal);
+        let said = client.said();
+        assert_eq!(said.code, Some(code), "{said:?}");
+        assert!(said.err.contains("no step of the run is running"), "{said:?}");
+        assert!(!said.err.contains("may continue"), "{said:?}");
     }
 }
 
 #[test]
 fn a_daemon_that_was_stopped_stays_stopped_and_attached_clients_wait_for_the_next_start() {
     let home = Home::new();
-    let mut run = home.start(&["run", "$ echo begun; sleep 1000"]);
-    run.until_line("begun");
+    let mut run = home.start(&["run", "$? echo begun"]);
+    home.until_asked();
     let idle = home.detached("$ true");
     home.push(&["wait", &idle]);
     let mut attached = home.start(&["attach", &idle, "--read-only"]);
     attached.until_line("success: 1 step done");
     home.ok(&["daemon", "stop", "--now"]);
     for client in [&mut run, &mut attached] {
-        client.until_error_line("pushd was stopped; waiting for its next start (push daemon start)");
+        client.until_error_line("pushd was stopped; waiting for its next start (`push daemon start`)");
     }
     assert_eq!(home.push(&["daemon", "status"]).code, Some(69), "nobody has started it again");
     home.ok(&["daemon", "start"]);
-    let said = run.said();
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.err.contains("failed (stopped)"), "{said:?}");
+    home.ok(&["approve", &home.until_asked()]);
+    assert_eq!(run.said().code, Some(0));
     home.ok(&["rename", &idle, "later"]);
     home.ok(&["run", "--session", "later", "$ echo again"]);
     attached.until_line("  again");
     kill(Pid::from_raw(attached.pid()), Signal::SIGINT).unwrap();
     assert_eq!(attached.said().code, Some(0));
+}
+
+#[test]
+fn a_client_whose_run_the_stopping_daemon_ended_reports_the_end() {
+    let home = Home::new();
+    let mut run = home.start(&["run", "$ echo begun; sleep 1000"]);
+    run.until_line("begun");
+    home.ok(&["daemon", "stop", "--now"]);
+    // The end reaches a client that is slow at the next start.
+    home.ok(&["daemon", "start"]);
+    let said = run.said();
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("failed (stopped)"), "{said:?}");
 }
 
 #[test]

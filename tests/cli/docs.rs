@@ -32,7 +32,7 @@ fn every_command_for_a_ci_system_works() {
 #[test]
 fn a_task_for_a_model_needs_variables_alone() {
     let home = Home::new();
-    // Not the home itself: what holds the daemon's own files is no workspace for a model's commands.
+    // Not the home itself: a directory with the daemon's files cannot be the workspace of a model.
     std::fs::create_dir(home.path().join("project")).expect("a project");
     home.write("project/Makefile", "test:\n\ttrue\n");
     let server = ModelServer::start();
@@ -49,7 +49,7 @@ fn a_task_for_a_model_needs_variables_alone() {
     );
 }
 
-/// Every key that may stand in the file stands in its example, and the example is right.
+/// The example contains every key of the file, and is valid.
 #[test]
 fn the_example_of_a_configuration_is_one() {
     let home = Home::new();
@@ -58,7 +58,7 @@ fn the_example_of_a_configuration_is_one() {
     assert_eq!(home.ok(&["config", "check", "example.toml"]), "example.toml: ok\n");
 }
 
-/// The command of a line that has one, without what a CI system puts around it.
+/// The command in a line, without the syntax of the CI system.
 fn command(line: &str) -> Option<String> {
     let words = &line[line.find("push run")?..];
     // cron reads a bare percent sign as a line break.
@@ -80,7 +80,7 @@ fn shell(home: &Home, script: &str) {
     assert_eq!(said.code, Some(0), "{script}\n{said:?}");
 }
 
-/// The texts of the fences with this language.
+/// The texts of the code fences with this language.
 fn fences(page: &str, language: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut lines = page.lines();

@@ -1,4 +1,4 @@
-//! Exit codes: of runs, of bad usage, and of a daemon that cannot be there.
+//! Exit codes: of runs, of bad usage, and of a daemon that cannot start.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,6 +8,7 @@ use nix::unistd::Pid;
 
 use super::home::{Home, is_alive, until};
 use super::model::{ModelServer, Reply, call};
+use super::skip::skip;
 
 #[test]
 fn a_run_ends_with_what_became_of_it() {
@@ -78,7 +79,7 @@ fn headless_a_model_is_denied_what_it_wants_and_yes_raises_no_budget() {
     assert!(result["denials"][0]["reason"].as_str().unwrap().contains("--max-turns"), "{result}");
     assert_eq!(home.read("ran"), "x\nx\n");
     assert_eq!(result["usage"]["models"], serde_json::json!(["m"]));
-    // A rule lets it go ahead, and another does not let it happen at all.
+    // One rule allows it, and another denies it.
     let said = run(&["--allow", "exec(echo*)", "--allow", "write(ran)", "--max-turns", "1"]);
     assert_eq!((said.code, home.read("ran").as_str()), (Some(1), "x\nx\nx\n"), "{said:?}");
     let said = run(&["--yes", "--deny", "deny: write(ran)", "--max-turns", "1"]);
@@ -97,15 +98,46 @@ fn a_mistake_in_a_playbook_runs_nothing_and_names_the_line() {
 
 #[test]
 fn one_signal_cancels_and_reports() {
-    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+    for (signal, words) in [
+        (Signal::SIGINT, &["run"][..]),
+        (Signal::SIGINT, &["run", "--headless"]),
+        (Signal::SIGTERM, &["run", "--headless"]),
+    ] {
         let home = Home::new();
-        let mut run = home.start(&["run", "$ echo $$; sleep 1000"]);
+        let mut run = home.start(&[words, &["$ echo $$; sleep 1000"]].concat());
         let step: i32 = run.until_line("").trim().parse().unwrap();
         run.signal(signal);
         let said = run.said();
         assert_eq!(said.code, Some(2), "{said:?}");
         assert!(said.err.ends_with("cancelled\n") || said.err.contains("\ncancelled"), "{said:?}");
         until("the step to be gone", || !is_alive(step));
+    }
+}
+
+#[test]
+fn a_client_that_is_terminated_or_loses_its_terminal_leaves_the_run_to_itself() {
+    for (signal, words) in [
+        (Signal::SIGTERM, &["run"][..]),
+        (Signal::SIGHUP, &["run"]),
+        (Signal::SIGTERM, &["playbook", "steps.md"]),
+        (Signal::SIGHUP, &["run", "--headless"]),
+    ] {
+        if signal == Signal::SIGHUP && has_in("self", "SigIgn:", signal) {
+            skip("SIGHUP is ignored here, as under nohup, and a client keeps that");
+            continue;
+        }
+        let home = Home::new();
+        let steps = "$ echo begun; until test -e go; do sleep 0.01; done; exit 3";
+        home.write("steps.md", steps);
+        let words = if words[0] == "run" { [words, &[steps]].concat() } else { words.to_vec() };
+        let mut run = home.start(&words);
+        run.until_line("begun");
+        run.signal(signal);
+        let said = run.said();
+        assert_eq!(said.code, Some(0), "{signal}: {said:?}");
+        assert!(said.err.contains("the run continues: `push attach "), "{signal}: {said:?}");
+        home.write("go", "");
+        assert_eq!(home.push(&["wait", "@last"]).code, Some(1), "{signal}");
     }
 }
 
@@ -128,7 +160,7 @@ fn one_signal_ends_a_client_whose_daemon_does_not_answer() {
     run.until_line("begun");
     let daemon = Pid::from_raw(home.daemon_pid());
     kill(daemon, Signal::SIGSTOP).unwrap();
-    run.signal(Signal::SIGTERM);
+    run.signal(Signal::SIGINT);
     let said = run.said();
     assert_eq!(said.code, Some(69), "{said:?}");
     assert!(said.err.contains("`push cancel sess_"), "{said:?}");
@@ -139,7 +171,7 @@ fn one_signal_ends_a_client_whose_daemon_does_not_answer() {
         let said = run.said();
         assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{said:?}");
     }
-    // What it was told meanwhile it does now.
+    // The daemon handles now what it received meanwhile.
     kill(daemon, Signal::SIGCONT).unwrap();
     home.push(&["cancel", "@last"]);
     assert_eq!(home.push(&["wait", "@last"]).code, Some(2));
@@ -147,10 +179,15 @@ fn one_signal_ends_a_client_whose_daemon_does_not_answer() {
 
 /// Whether a process has a handler for a signal.
 fn catches(pid: i32, signal: Signal) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or_default().trim();
-    let caught = u64::from_str_radix(caught, 16).unwrap_or_default();
-    caught & (1 << (signal as u32 - 1)) != 0
+    has_in(&pid.to_string(), "SigCgt:", signal)
+}
+
+/// Whether a set of signals of a process contains a signal.
+fn has_in(process: &str, set: &str, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let signals = status.lines().find_map(|line| line.strip_prefix(set)).unwrap_or_default().trim();
+    let signals = u64::from_str_radix(signals, 16).unwrap_or_default();
+    signals & (1 << (signal as u32 - 1)) != 0
 }
 
 #[test]
@@ -305,7 +342,7 @@ fn an_address_that_cannot_be_used_is_69_and_says_why() {
     }
 }
 
-/// Holds that nothing can be done and that the reason is given, to whoever looks for it.
+/// Checks that commands exit with 69, print nothing to standard output, and give the reason.
 fn unavailable(home: &Home, why: &str) {
     for words in [&["run", "--json", "$ true"][..], &["sessions"], &["daemon", "start"]] {
         let said = home.push(words);

@@ -1,4 +1,4 @@
-//! A home directory of its own, the programs in it, and the certainty that no daemon outlives a test.
+//! A temporary home directory, the programs in it, and a guarantee that no daemon outlives its test.
 #![allow(dead_code, reason = "not every test uses everything")]
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -15,16 +15,16 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How long anything is waited for.
+/// The longest wait before a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A home directory; the daemon in it ends with it.
+/// A home directory; dropping it stops its daemon.
 pub(crate) struct Home {
     directory: TempDir,
     variables: Vec<(String, String)>,
 }
 
-/// How a program ended and what it said.
+/// The exit code and output of a program.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
@@ -37,7 +37,7 @@ impl Home {
         Self::with(&[])
     }
 
-    /// A home in which programs have these variables besides.
+    /// A home in which programs get these extra variables.
     pub(crate) fn with(variables: &[(&str, &str)]) -> Self {
         let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         Self { directory: TempDir::new().expect("a home"), variables }
@@ -57,12 +57,12 @@ impl Home {
         fs::write(self.path().join(name), text).expect("a file");
     }
 
-    /// A file in the home; empty when it is not there.
+    /// The text of a file in the home; empty when it does not exist.
     pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path().join(name)).unwrap_or_default()
     }
 
-    /// `push` with its words, in the home, with nothing of the test's own surroundings.
+    /// `push` with these arguments, in the home, without the environment of the test.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         self.program(env!("CARGO_BIN_EXE_push"), words)
     }
@@ -105,7 +105,7 @@ impl Home {
         self.push_with(words, &[], input)
     }
 
-    /// The same with variables of its own.
+    /// The same with extra variables.
     pub(crate) fn push_with(&self, words: &[&str], variables: &[(&str, &str)], input: &str) -> Said {
         let mut command = self.command(words);
         command.stdin(Stdio::piped()).envs(variables.iter().copied());
@@ -114,28 +114,28 @@ impl Home {
         running.said()
     }
 
-    /// Starts `push` and lets it run.
+    /// Starts `push` without waiting for its end.
     pub(crate) fn start(&self, words: &[&str]) -> Running {
         Running::start(self.command(words))
     }
 
-    /// Begins a run that nobody waits for, and returns its session.
+    /// Starts a detached run, and returns its session.
     pub(crate) fn detached(&self, message: &str) -> String {
         let ids = self.json(&["run", "--detach", "--json", message]);
         ids["sessionId"].as_str().expect("a session").to_owned()
     }
 
-    /// The daemon's process, as its pid file names it.
+    /// The pid of the daemon, from its pid file.
     pub(crate) fn daemon(&self) -> Option<i32> {
         fs::read_to_string(self.push_path("run/pushd.pid")).ok()?.trim().parse().ok()
     }
 
-    /// The daemon's process, which must be there.
+    /// The pid of the daemon, which must be running.
     pub(crate) fn daemon_pid(&self) -> i32 {
         self.daemon().expect("a daemon's pid file")
     }
 
-    /// Ends the daemon as a power switch would, and waits until it is gone.
+    /// Kills the daemon with SIGKILL, and waits until it is gone.
     pub(crate) fn kill_daemon(&self) {
         let pid = self.daemon_pid();
         kill(Pid::from_raw(pid), Signal::SIGKILL).expect("the daemon is killed");
@@ -180,7 +180,7 @@ impl Drop for Home {
 }
 
 impl Said {
-    /// What was printed, as the one JSON object that it must be.
+    /// The standard output, which must be one JSON object.
     pub(crate) fn json(&self) -> Value {
         assert_eq!(self.out.matches('\n').count(), 1, "not one line: {self:?}");
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
@@ -196,7 +196,7 @@ impl Said {
     }
 }
 
-/// A program that runs; it ends with the test.
+/// A running program; dropping it kills it.
 pub(crate) struct Running {
     child: Child,
     out: Receiver<String>,
@@ -221,10 +221,10 @@ impl Running {
         kill(Pid::from_raw(self.pid()), signal).expect("a signal");
     }
 
-    /// Gives it its standard input, which ends there.
+    /// Writes its standard input and closes it.
     pub(crate) fn feed(&mut self, input: &str) {
         let mut stdin = self.child.stdin.take().expect("a standard input");
-        // A program that does not want it may be gone.
+        // A program that does not read its input may have exited.
         let _ = stdin.write_all(input.as_bytes());
     }
 
@@ -254,7 +254,7 @@ impl Running {
         }
     }
 
-    /// Waits for its end and returns everything it said.
+    /// Waits for its end and returns all its output.
     pub(crate) fn said(mut self) -> Said {
         let mut status = None;
         until("a program to end", || {
@@ -262,7 +262,7 @@ impl Running {
             status = self.child.try_wait().expect("its end");
             status.is_some()
         });
-        // Its readers see the end of the pipes now, unless somebody else holds them.
+        // The readers see the end of the pipes now, unless another process holds them.
         while let Ok(line) = self.out.recv_timeout(PATIENCE) {
             self.read.push_str(&line);
         }
@@ -272,7 +272,7 @@ impl Running {
     }
 }
 
-/// Reads a stream in a thread of its own, line by line.
+/// Reads a stream line by line in a separate thread.
 fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
     let (send, receive) = mpsc::channel();
     thread::spawn(move || {
@@ -298,10 +298,10 @@ impl Drop for Running {
     }
 }
 
-/// How often a condition is looked at.
+/// The interval between checks of a condition.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
@@ -310,7 +310,7 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a process is there and has not ended.
+/// Whether a process exists and is not a zombie.
 pub(crate) fn is_alive(pid: i32) -> bool {
     let listed = kill(Pid::from_raw(pid), None).is_ok();
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Reports of runs: what `--report` writes, whatever became of the run, and what a result lists.
+//! Reports of runs: the file of `--report` for every outcome, and the lists of a result.
 
 use std::fs;
 
@@ -61,7 +61,8 @@ fn a_report_is_well_formed_whatever_the_run_said() {
 #[test]
 fn a_cancelled_run_has_its_report() {
     let home = Home::new();
-    let mut run = home.start(&["run", "--report", "junit=push.xml", "$ echo begun; sleep 1000"]);
+    let mut run =
+        home.start(&["run", "--headless", "--report", "junit=push.xml", "$ echo begun; sleep 1000"]);
     run.until_line("begun");
     run.signal(Signal::SIGTERM);
     assert_eq!(run.said().code, Some(2));

@@ -1,4 +1,4 @@
-//! `push run`: what it prints, where its message comes from, and how it is told to go on.
+//! `push run`: its output, the sources of its message, and how runs continue.
 
 use std::fs;
 
@@ -71,7 +71,7 @@ fn json_is_the_result_and_nothing_else() {
     assert_eq!(result["outcome"], "failed");
     assert_eq!(result["exitCode"], 1);
     assert_eq!(result["reason"], "step_failed");
-    assert_eq!(result["text"], "Words.");
+    assert_eq!(result["text"], "out", "as standard output has it");
     assert_eq!((&result["stdout"], &result["stderr"]), (&"out\n".into(), &"err\n".into()));
     assert_eq!(result["denials"], Value::Array(Vec::new()));
     assert!(result["sessionId"].as_str().unwrap().starts_with("sess_"));
@@ -141,7 +141,7 @@ fn standard_input_is_appended_to_a_message_and_never_run() {
 fn a_message_that_is_too_long_is_refused_at_once_with_the_limit() {
     let home = Home::new();
     home.write("long.txt", &"x".repeat(9 << 20));
-    // As a line of JSON it is twice as long.
+    // Encoded as JSON it is twice as long.
     home.write("quotes.txt", &"\"".repeat(4 << 20));
     for (words, limit) in [(["run", "@long.txt"], "4.0 MiB"), (["run", "@quotes.txt"], "8388608")] {
         let said = home.push(&words);
@@ -169,7 +169,7 @@ fn a_playbook_runs_whatever_provider_is_configured() {
     let said = home.push(&["run", "--timeout", "20", "--detach", "$ echo one\n$ echo two"]);
     assert!(said.err.contains("`push playbook FILE` runs steps"), "{said:?}");
     let said = home.push(&["playbook", "--session", "@last", "plan.md"]);
-    assert!(said.code == Some(64) && said.err.contains("is answered by ollama"), "{said:?}");
+    assert!(said.code == Some(64) && said.err.contains("uses the provider ollama"), "{said:?}");
 }
 
 #[test]
@@ -240,16 +240,20 @@ fn a_second_session_in_a_directory_is_announced_and_may_have_a_worktree() {
         home.json(&["run", "--detach", "--json", "--cwd", "repo", "$ until test -e go; do sleep 0.01; done"]);
     let first = first["sessionId"].as_str().unwrap().to_owned();
     let said = home.push(&["run", "--cwd", "repo", "$ true"]);
-    assert!(said.code == Some(0) && said.err.contains("is active in this directory, too"), "{said:?}");
+    assert!(said.code == Some(0) && said.err.contains("has an active run in the same directory"), "{said:?}");
     assert!(said.err.contains(&first[first.len() - 6..]), "{said:?}");
     let said = home.push(&["run", "--cwd", "repo", "--worktree=try/it", "$ pwd; git branch --show-current"]);
     let root = home.path().canonicalize().unwrap().join("repo-try-it");
     assert_eq!((said.code, said.out), (Some(0), format!("{}\ntry/it\n", root.display())), "{}", said.err);
     assert!(said.err.contains("on branch try/it") && !said.err.contains("is active"), "{}", said.err);
+    let said = home.push(&["run", "--cwd", "repo", "--worktree=try/it", "$ true"]);
+    assert_eq!(said.code, Some(64), "{said:?}");
+    assert!(said.err.contains(&format!("--cwd {} runs in it", root.display())), "{said:?}");
+    assert!(!said.err.contains("already exists"), "{said:?}");
     let said = home.push(&["run", "--cwd", "repo", "--worktree", "$ git branch --show-current"]);
     assert!(said.code == Some(0) && said.out.starts_with("push/"), "{said:?}");
     let said = home.push(&["run", "--worktree", "$ true"]);
-    assert!(said.code == Some(64) && said.err.contains("needs a git repository"), "{said:?}");
+    assert!(said.code == Some(64) && said.err.contains("requires a git repository"), "{said:?}");
     home.write("repo/go", "");
     assert_eq!(home.push(&["wait", &first]).code, Some(0));
 }
@@ -339,8 +343,8 @@ fn the_approvals_of_a_detached_run_are_those_of_the_run() {
         let said = home.push(&["wait", &session, "--timeout", "1m"]);
         assert_eq!((said.code, home.read("ran").as_str()), (Some(code), ran), "{flags:?}: {said:?}");
     }
-    assert!(home.ok(&["log"]).contains("as the run was begun"));
-    // Without an answer it waits for one.
+    assert!(home.ok(&["log"]).contains("by the policy of the run"));
+    // Without these flags it waits for a decision.
     let session = home.detached("?$ echo x >> ran");
     home.until_asked();
     home.ok(&["approve"]);

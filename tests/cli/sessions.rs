@@ -1,4 +1,4 @@
-//! Sessions from outside: listed, shown, read, named, ended, and called by parts of their names.
+//! Session subcommands: list, show, log, rename, end, and abbreviated ids.
 
 use std::fs;
 
@@ -100,7 +100,7 @@ fn attached_without_a_terminal_it_ends_when_the_run_is_over() {
     let said = attached.said();
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(said.out.contains("  two\n") && said.out.contains("success"), "{said:?}");
-    // Without a run it shows what was.
+    // Without a run it shows the history.
     let again = home.push(&["attach", &session]);
     assert_eq!(again.code, Some(0), "{again:?}");
     assert!(again.out.contains("  one\n") && again.out.contains("success"), "{again:?}");
@@ -152,7 +152,7 @@ fn there_is_no_last_session_at_first() {
     for words in [&["show"][..], &["log"], &["attach"], &["wait", "@last"], &["cancel", "@last"]] {
         let said = home.push(words);
         assert_eq!((said.code, said.out.as_str()), (Some(64), ""), "{words:?}");
-        assert!(said.err.contains("there is no session"), "{said:?}");
+        assert!(said.err.contains("no session belongs to this directory"), "{said:?}");
     }
 }
 

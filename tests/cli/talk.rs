@@ -1,8 +1,8 @@
-//! Speaking into sessions and about approvals from other processes.
+//! Messages to sessions, and approvals, from other processes.
 
 use super::home::{Home, until};
 
-/// A step that goes on until the test says so.
+/// A step that runs until the test creates the file `go`.
 const LONG: &str = "$ echo begun > begun; until test -e go; do sleep 0.01; done";
 
 #[test]
@@ -81,7 +81,7 @@ fn an_approval_must_be_clear_and_there() {
     let home = Home::new();
     let said = home.push(&["approve"]);
     assert_eq!(said.code, Some(1));
-    assert!(said.err.contains("there is no waiting approval"), "{said:?}");
+    assert!(said.err.contains("there is no pending approval"), "{said:?}");
     home.detached("$? true");
     home.detached("$? true");
     let mut ids = Vec::new();

@@ -1,4 +1,4 @@
-//! Looking after what is stored: `push delete`, `push purge` and `push doctor`.
+//! Maintenance: `push delete`, `push purge` and `push doctor`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -39,7 +39,7 @@ fn a_deleted_session_is_really_gone() {
         assert_eq!(said.code, Some(code), "{words:?}: {said:?}");
         assert!(said.err.contains("no session"), "{words:?}: {said:?}");
     }
-    // What does not exist is named also where nobody can agree.
+    // An unknown session is reported even where the deletion cannot be confirmed.
     for words in [&["delete", "nosuch", "--yes"][..], &["delete", "nosuch"]] {
         let said = home.push(words);
         assert!(said.code == Some(64) && said.err.contains("no session"), "{words:?}: {said:?}");
@@ -123,13 +123,16 @@ fn a_purge_leaves_nothing_of_ours_and_everything_else() {
     let pid = home.daemon_pid();
     let said = home.push(&["purge", "--yes", "--force"]);
     assert_eq!((said.code, said.out.as_str()), (Some(0), ""), "{said:?}");
-    assert!(said.err.contains("my-notes is not pushd's") && said.err.contains("my.log"), "{said:?}");
+    assert!(
+        said.err.contains("my-notes does not belong to pushd") && said.err.contains("my.log"),
+        "{said:?}"
+    );
     assert!(!is_alive(pid));
     assert_eq!(names(&home, "state"), ["my-notes", "pushd.lock"]);
     assert_eq!(names(&home, "logs"), ["my.log"]);
     assert_eq!(names(&home, "cache"), ["my-cache"]);
     assert!(!home.holds("state", "lanted"));
-    // Without a daemon there is nothing left to remove, and the next one begins afresh.
+    // Without a daemon there is nothing left to remove, and the next one starts from scratch.
     home.ok(&["purge", "--yes"]);
     assert!(home.daemon().is_none());
     assert_eq!(home.ok(&["sessions"]), "");
@@ -140,7 +143,7 @@ fn a_purge_leaves_nothing_of_ours_and_everything_else() {
 fn a_purge_removes_caches_of_any_depth_and_counts_what_they_take_on_the_disk() {
     let home = Home::new();
     let store = home.push_path("cache/0123456789abcdef0123456789abcdef");
-    // One whose removal was interrupted.
+    // A directory whose removal was interrupted.
     let interrupted = home.push_path("cache/removing-2-fedcba9876543210fedcba9876543210");
     for directory in [&store, &interrupted] {
         fs::create_dir_all(directory).unwrap();
@@ -205,13 +208,13 @@ fn a_doctor_finds_nothing_wrong_where_nothing_is() {
     let home = Home::new();
     let said = home.push(&["doctor"]);
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.out.contains("pushd is not running, and nothing is stored yet"), "{said:?}");
+    assert!(said.out.contains("pushd is not running and nothing is stored yet"), "{said:?}");
     assert!(!home.push_path("").exists(), "looking has left something behind");
     home.ok(&["run", "$ true"]);
     for words in [&["doctor"][..], &["doctor", "--full"]] {
         let said = home.push(words);
         assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said:?}");
-        // How much room there is, is the machine's.
+        // The free disk space depends on the machine.
         let mut lines = said.out.lines().filter(|line| !line.contains("free at"));
         assert!(lines.all(|line| line.starts_with("ok  ")), "{}", said.out);
     }
@@ -255,10 +258,10 @@ fn a_doctor_names_what_was_lost() {
         findings.into_iter().find(|finding| finding["about"] == about).unwrap_or_default()["level"].clone()
     };
     assert_eq!(level(&again, "losses"), "problem");
-    // Beside a set-aside file a deletion cannot promise that nothing is left.
+    // With a set-aside file, a deletion cannot guarantee that no data is left.
     let deleted = home.push(&["delete", "@last", "--yes"]);
     assert_eq!(deleted.code, Some(0), "{deleted:?}");
-    assert!(deleted.err.contains("may still hold what was deleted"), "{deleted:?}");
+    assert!(deleted.err.contains("may still contain deleted data"), "{deleted:?}");
     let after = home.push(&["doctor", "--json"]);
     assert_eq!((after.code, level(&after, "losses")), (Some(0), json!("ok")), "{after:?}");
 }
@@ -271,7 +274,11 @@ fn a_doctor_says_what_is_wrong_with_directories_and_the_socket() {
     fs::set_permissions(home.push_path("state"), fs::Permissions::from_mode(0o755)).unwrap();
     let said = home.push(&["doctor"]);
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.out.contains("is open to other users (mode 0755)\n         chmod 700 "), "{}", said.out);
+    assert!(
+        said.out.contains("is accessible to other users (mode 0755)\n         chmod 700 "),
+        "{}",
+        said.out
+    );
     fs::set_permissions(home.push_path("state"), fs::Permissions::from_mode(0o700)).unwrap();
     assert_eq!(home.push(&["doctor"]).code, Some(0));
     let mut command = home.command(&["doctor"]);
@@ -311,7 +318,7 @@ fn a_doctor_tells_a_read_only_home() {
     let said = Running::start(home.program("unshare", &arguments)).said();
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(
-        said.out.contains("read-only: nothing can be stored") && said.out.contains("PUSH_HOME"),
+        said.out.contains("read-only file system: nothing can be stored") && said.out.contains("PUSH_HOME"),
         "{said:?}"
     );
 }
@@ -319,7 +326,9 @@ fn a_doctor_tells_a_read_only_home() {
 #[test]
 fn a_doctor_finds_a_home_that_cannot_be_written_and_one_that_is_not_there() {
     let home = Home::new();
-    for (place, what) in [("/proc", "/proc cannot be written"), ("/proc/none", "/proc/none does not exist")] {
+    for (place, what) in
+        [("/proc", "cannot create files in /proc"), ("/proc/none", "/proc/none does not exist")]
+    {
         let mut command = home.command(&["doctor"]);
         command.env("HOME", place);
         let said = Running::start(command).said();
@@ -344,6 +353,8 @@ fn a_doctor_finds_a_broken_configuration_with_and_without_a_daemon() {
             "{daemon}: {}",
             said.out
         );
+        assert_eq!(said.out.matches("problem  ").count(), 1, "{daemon}: {}", said.out);
+        assert_eq!(said.out.contains(" is running (pid "), daemon == "with", "{daemon}: {}", said.out);
     }
 }
 
@@ -378,7 +389,7 @@ fn for_programs_every_finding_has_its_level() {
     assert_ne!(said["journal"], Value::Null);
 }
 
-/// Nests directories deeper than any path reaches.
+/// Nests directories deeper than the longest path.
 fn deepen(top: &Path, levels: usize) {
     let mut here = open(top, OFlag::O_RDONLY, Mode::empty()).unwrap();
     for _ in 0..levels {
@@ -395,7 +406,7 @@ fn names(home: &Home, below: &str) -> Vec<String> {
 }
 
 impl Home {
-    /// Whether a file in a directory of pushd holds a word.
+    /// Whether any file in a directory of pushd contains a word.
     fn holds(&self, below: &str, word: &str) -> bool {
         fs::read_dir(self.push_path(below)).unwrap().flatten().any(|entry| {
             let bytes = fs::read(entry.path()).unwrap_or_default();

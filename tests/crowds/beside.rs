@@ -1,4 +1,4 @@
-//! A normal client beside bad ones: slow, silent, half-open and flooding ones change nothing for it.
+//! A normal client next to bad ones: slow, silent, half-open and flooding clients change nothing for it.
 
 use std::io::{BufRead, BufReader};
 use std::net::Shutdown;
@@ -21,13 +21,13 @@ fn slow_silent_and_half_open_clients_do_not_change_the_latency_of_a_normal_one()
     let empty = Daemon::start();
     let (mut owner, session) = crowded.session();
     let stuck: Vec<_> = (0..EACH).map(|_| Listener::attach(&crowded, &session)).collect();
-    // More than any socket holds, so that whoever does not read is truly behind.
+    // More than any socket buffers, so that a client that does not read really falls behind.
     owner.run(&session, "$ yes 'output that somebody should read' | head -c 2000000\n");
     let silent: Vec<_> = (0..EACH).map(|_| connect(&crowded)).collect();
     let halves: Vec<_> = (0..EACH).map(|number| half_open(&crowded, number)).collect();
     let mut beside = crowded.connect();
     let mut alone = empty.connect();
-    // In turns, so that whatever else the machine does is the same for both.
+    // In turns, so that other load of the machine affects both.
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..PINGS {
         times[0].push(ping(&mut beside));
@@ -56,7 +56,8 @@ fn a_normal_client_gets_its_turn_beside_floods() {
     assert_eq!(normal.run(&session, "$ echo in between\n")["outcome"], "success");
     let floods_answered = answered.load(Ordering::Relaxed);
     println!("{floods_answered} answers to the floods within {TURNS} turns of the normal client and a run");
-    // Each turn of the normal client costs at most what the floods got meanwhile: were it behind them, all would be over.
+    // Each turn of the normal client costs at most the replies the floods got meanwhile: queued behind them, it would
+    // be last.
     assert!(floods_answered < FLOODS * PINGS, "the normal client had to wait for the floods");
     for part in floods {
         part.join().expect("a flood");
@@ -83,7 +84,7 @@ fn flood(daemon: &Daemon, pings: u64, answered: &Arc<AtomicU64>) -> [thread::Joi
     [sending, counting]
 }
 
-/// A connection that is only half there, in one of three ways.
+/// A connection that is half-open in one of three ways.
 fn half_open(daemon: &Daemon, number: usize) -> UnixStream {
     let mut stream = connect(daemon);
     match number % 3 {

@@ -1,4 +1,4 @@
-//! A client for crowds, and what the tests of crowds ask of the daemon and of the system.
+//! A client for load tests, and queries of the daemon and of the system.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
@@ -14,18 +14,18 @@ use serde_json::{Value, json};
 use super::daemon::{Client, Daemon};
 use super::schemas;
 
-/// How long a crowd may take.
+/// How long a load test may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) const MIB: u64 = 1024 * 1024;
 
-/// A client that reads fast and looks at little.
+/// A client that reads fast and parses little.
 pub(crate) struct Listener {
     pub(crate) stream: UnixStream,
     lines: BufReader<UnixStream>,
 }
 
-/// What a listener was told of a session, in short.
+/// A summary of the events that a listener received.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Story {
     pub(crate) events: u64,
@@ -48,7 +48,7 @@ impl Listener {
         listener
     }
 
-    /// Returns the next line of a kind; those before it are dropped.
+    /// Returns the next line that matches; those before it are dropped.
     pub(crate) fn until(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
         loop {
             let mut line = String::new();
@@ -61,12 +61,12 @@ impl Listener {
         }
     }
 
-    /// Reads the events of a run to its end; every number must follow the one before.
+    /// Reads the events of a run to its end; every position must follow the one before.
     pub(crate) fn story(self) -> Story {
         self.story_with(|_| ())
     }
 
-    /// The same, with every line held to the schemas: who has the same story has had the same lines.
+    /// The same, with every line validated against the schemas: equal summaries mean equal lines.
     pub(crate) fn checked_story(self) -> Story {
         self.story_with(|line| schemas::check_line(std::str::from_utf8(line).expect("UTF-8").trim_end()))
     }
@@ -102,7 +102,7 @@ impl Listener {
     }
 }
 
-/// Returns the number of an event from its line; `None` for an answer.
+/// The position of an event line; `None` for a reply.
 fn seq(line: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(line.get(..line.len().min(250))?).unwrap_or_default();
     let (_, after) = text.split_once("\"kind\":\"event\"")?.1.split_once("\"seq\":")?;
@@ -146,14 +146,14 @@ pub(crate) fn memory(client: &mut Client) -> u64 {
     metric(client, "memoryBytes")
 }
 
-/// The most memory that the daemon ever held; zero where the system does not say.
+/// The peak memory of the daemon; zero where the system does not report it.
 pub(crate) fn peak(daemon: &Daemon) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a size") * 1024
 }
 
-/// How many descriptors the daemon has, those of its journal aside, which it opens when it needs them.
+/// The number of descriptors of the daemon, without those of its journal, which it opens on demand.
 pub(crate) fn descriptors(daemon: &Daemon) -> usize {
     let open = fs::read_dir(format!("/proc/{}/fd", daemon.pid())).into_iter().flatten();
     let targets = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
@@ -164,7 +164,7 @@ pub(crate) fn descriptors(daemon: &Daemon) -> usize {
     targets.filter(|target| !is_journal(target)).count()
 }
 
-/// Asks again and again until something is so.
+/// Polls until a condition holds.
 pub(crate) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {

@@ -1,4 +1,4 @@
-//! Descriptors: the daemon takes as many as it may have, gives steps what they would have had, and outlives their end.
+//! Descriptors: the daemon raises its limit, gives steps the original limit, and survives exhaustion.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -16,7 +16,7 @@ use crate::daemon::Client;
 fn the_daemon_may_have_all_descriptors_and_a_step_what_it_would_have_had() {
     let daemon = Limited::start(200, 400);
     let limits = fs::read_to_string(format!("/proc/{}/limits", daemon.child.id())).unwrap_or_default();
-    // The table is one of Linux; the step tells on every system.
+    // The table exists on Linux only; the step reports the limit on every system.
     if let Some(line) = limits.lines().find(|line| line.starts_with("Max open files")) {
         let numbers: Vec<&str> = line.split_whitespace().skip(3).take(2).collect();
         assert_eq!(numbers, ["400", "400"], "{line}");
@@ -56,7 +56,7 @@ fn used_up_descriptors_fail_the_run_that_needs_them_and_nobody_else() {
     let (mut client, session) = daemon.session();
     let mut sessions = Vec::new();
     let mut failed = 0;
-    // Each run holds some descriptors for as long as its step goes on.
+    // Each run holds some descriptors for as long as its step runs.
     for _ in 0..40 {
         let id = client.start(daemon.home.path());
         client.prompt(&id, "$ echo begun; sleep 1000\n");
@@ -78,7 +78,7 @@ fn used_up_descriptors_fail_the_run_that_needs_them_and_nobody_else() {
         }
     }
     assert!(failed > 0 && !sessions.is_empty(), "{failed} failed, {} run", sessions.len());
-    // Whoever calls now is not answered, or is; the daemon and those it knows go on either way.
+    // A new client may get a reply or not; the daemon and its existing clients continue either way.
     let waiting: Vec<_> = (0..20).filter_map(|_| UnixStream::connect(daemon.socket()).ok()).collect();
     client.ping();
     for id in &sessions {
@@ -91,16 +91,16 @@ fn used_up_descriptors_fail_the_run_that_needs_them_and_nobody_else() {
     assert_eq!(new.run(&session, "$ true\n")["outcome"], "success");
 }
 
-/// A daemon with few descriptors, which ends with its test.
+/// A daemon with few descriptors, which is killed at the end of its test.
 struct Limited {
     home: TempDir,
-    /// For what is to lie in memory: it goes with the test.
+    /// A directory for files in memory; it is removed with the test.
     _memory: TempDir,
     child: Child,
 }
 
 impl Limited {
-    /// Starts a daemon that may have `soft` descriptors at first, and `hard` at most.
+    /// Starts a daemon with a soft limit of `soft` descriptors and a hard limit of `hard`.
     fn start(soft: u32, hard: u32) -> Self {
         let home = TempDir::new().expect("a directory for the daemon");
         let memory = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory in memory");
@@ -134,11 +134,11 @@ impl Limited {
         (client, session)
     }
 
-    /// Comes in and is answered, or is turned away.
+    /// Connects and gets a reply, or is rejected.
     fn hello(&self) -> Option<UnixStream> {
         let mut stream = UnixStream::connect(self.socket()).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
-        // Whoever is turned away may be so before it has spoken.
+        // A rejected client may be disconnected before it has sent anything.
         stream.write_all(request("hello", &json!({})).as_bytes()).ok()?;
         let mut first = [0];
         match stream.read(&mut first) {
@@ -157,7 +157,7 @@ impl Drop for Limited {
     }
 }
 
-/// A new client with a session, as soon as there is room for one.
+/// A new client with a session, as soon as descriptors are free.
 fn wait_for_session(daemon: &Limited) -> (Client, String) {
     wait_for("room for a new client", || daemon.hello().is_some());
     daemon.session()

@@ -1,4 +1,4 @@
-//! Very many clients of one daemon: each hears everything, and one that is idle costs next to nothing.
+//! Very many clients of one daemon: each receives everything, and an idle one costs next to nothing.
 
 use std::io::{BufRead, BufReader};
 use std::thread;
@@ -10,7 +10,7 @@ use crate::crowd::{Listener, connect, connections, descriptors, memory, request,
 use crate::daemon::Daemon;
 use crate::skip::skip;
 
-/// How many of the listeners are read by one thread.
+/// The number of listeners that one thread reads.
 const A_THREADS_SHARE: usize = 50;
 
 /// What an idle connection may cost the daemon, in bytes; measured at three quarters of it.
@@ -28,7 +28,7 @@ fn a_thousand_clients_of_one_session_all_hear_every_event_in_order() {
     let mut reading = Vec::new();
     while !listeners.is_empty() {
         let share = listeners.split_off(listeners.len().saturating_sub(A_THREADS_SHARE));
-        // Whoever is read late has fallen behind meanwhile, and is fed from memory or from the journal.
+        // A listener that is read late has fallen behind meanwhile, and is served from memory or from the journal.
         reading.push(thread::spawn(move || share.into_iter().map(Listener::story).collect::<Vec<_>>()));
     }
     let words = "words that are said one after the other, by the thousand ".repeat(10);
@@ -85,7 +85,7 @@ fn ten_thousand_idle_clients_cost_little_and_hold_up_nobody() {
     wait_for("their descriptors to be closed", || descriptors(&daemon) == open_before);
 }
 
-/// Lets this test and the daemon have as many descriptors as are needed, or says why that cannot be.
+/// Raises the descriptor limits of this test and the daemon as needed, or skips the test.
 fn descriptors_for(needed: u64) -> bool {
     let (now, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
     if most < needed {

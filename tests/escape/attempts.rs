@@ -1,10 +1,11 @@
-//! The attempts: a name, what is tried, and whether it may be tried without walls.
+//! The attempts: name, script, and whether the script may run without confinement.
 //!
-//! An attempt says `ESCAPED` when it sees itself that it succeeded; everything else is looked at from outside. The words that
-//! it knows are in the environment: `WORK` and `FRESH` (workspaces), `OUT` and `HOME` (outside), `VICTIM` (a process), `MARK` (a
-//! word for names), `CLIENT` (the program; names that begin with `PUSH` are taken out), addresses of listeners.
+//! A script prints `ESCAPED` when it can tell that it succeeded; everything else is checked from outside. Scripts use
+//! these environment variables: `WORK` and `FRESH` (workspaces), `OUT` and `HOME` (outside), `VICTIM` (a process),
+//! `MARK` (a unique part of names), `CLIENT` (the client program; variables that begin with `PUSH` are removed), and
+//! addresses of listeners.
 
-/// What is attacked.
+/// What an attempt attacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Group {
     Files,
@@ -15,21 +16,21 @@ pub(crate) enum Group {
     Use,
 }
 
-/// Whether an attempt may be made without walls.
+/// Whether an attempt may run without confinement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Alone {
-    /// It touches nothing but what the test has made, and then succeeds.
+    /// It touches only files and processes of the test, and then succeeds.
     Harmless,
-    /// It could harm the machine, or takes rights that not everybody has.
+    /// It could damage the machine, or needs privileges that the test may not have.
     Never,
 }
 
-/// Where an attempt begins.
+/// The workspace in which an attempt starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Where {
-    /// In a workspace with a repository.
+    /// A workspace with a repository.
     Work,
-    /// In a workspace with nothing in it.
+    /// An empty workspace.
     Fresh,
 }
 
@@ -135,7 +136,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     attempt(Files, Harmless, "the machine's shared memory", "echo x > /dev/shm/escaped-$MARK"),
     attempt(Files, Never, "the machine's /var/tmp", "echo x > /var/tmp/escaped-$MARK"),
     attempt(Files, Never, "the program itself", "echo x >> $CLIENT; cp /bin/true $CLIENT; echo x >> /proc/1/exe"),
-    // What others run or believe.
+    // Files that git or push execute or trust.
     attempt(Protected, Harmless, "a hook of git", "echo x > .git/hooks/pre-commit"),
     attempt(Protected, Harmless, "the configuration of git", "echo x >> .git/config"),
     attempt(Protected, Harmless, "git's own way to its configuration", "git config core.fsmonitor ./evil"),
@@ -194,7 +195,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "nsenter -t $VICTIM -m true && echo ESCAPED; nsenter -t 1 -m true && echo ESCAPED",
     ),
     attempt(Processes, Never, "kill the first process inside", "kill -9 1; kill -TERM 1; kill -9 $PPID"),
-    // Others who listen.
+    // Sockets outside.
     attempt(Sockets, Harmless, "a socket in the home", "call connect $HOME/agent.sock"),
     attempt(Sockets, Harmless, "a socket in the workspace", "call connect $WORK/dev.sock"),
     attempt(Sockets, Harmless, "the daemon's socket", "call connect $HOME/.push/run/pushd.sock"),
@@ -363,8 +364,9 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "never be chosen when memory is short",
         "(echo -1000 > /proc/self/oom_score_adj) && echo ESCAPED",
     ),
-    // What it may use.
-    // Each waits until its process runs: one that is still being executed has no environment to be recognised by.
+    // Resources.
+    // Each waits until its process runs: before `exec` completes, a process has no environment by which the test
+    // could find it.
     attempt(
         Use,
         Harmless,

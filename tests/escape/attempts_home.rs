@@ -1,4 +1,4 @@
-//! Attempts at the home: at what is hidden in it, and at the caches and toolchains that are not.
+//! Attempts at the home: at its hidden files, and at the caches and toolchains that are visible.
 
 use super::attempts::Alone::{Harmless, Never};
 use super::attempts::{Alone, Attempt, Group, Where};

@@ -1,6 +1,7 @@
-//! Attempts at limits: set-id bits, kinds of sockets, memory that nobody maps, and trees that nobody can remove.
+//! Attempts at limits: set-id bits, kinds of sockets, unmapped memory, and directory trees that are hard to remove.
 //!
-//! They are made in every way of confining that works here, that of rules alone included, as root and as an ordinary user.
+//! They run with every mechanism that works on this machine, Landlock alone included, as root and as an ordinary
+//! user.
 
 #![allow(unsafe_code, reason = "the attempts are system calls that nobody wraps")]
 
@@ -12,6 +13,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::libc;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use pushd::sandbox::confine::{Bounds, Way};
 use pushd::sandbox::{SandboxProvider, StepEnd, Strength};
 
@@ -24,7 +26,7 @@ const fn attempt(group: Group, alone: Alone, name: &'static str, script: &'stati
     Attempt { name, group, at: Where::Work, alone, script }
 }
 
-/// Runs a call of this file inside; the stage's own `call` knows those of the other one.
+/// Runs a system call of this file inside the sandbox; the `call` of the fixture runs those of `calls.rs`.
 macro_rules! call {
     ($words:literal) => {
         concat!(
@@ -108,6 +110,19 @@ const USE: &[Attempt] = &[
     attempt(
         Use,
         Never,
+        "memory behind more descriptors than can be listed",
+        call!("memory_and_many_descriptors"),
+    ),
+    attempt(
+        Use,
+        Never,
+        "memory of a process whose first thread has ended",
+        call!("memory_without_first_thread"),
+    ),
+    attempt(Use, Never, "a thread with descriptors of its own", call!("thread_with_own_descriptors")),
+    attempt(
+        Use,
+        Never,
         "limits of memory raised again",
         "ulimit -Hd unlimited && echo ESCAPED; prlimit --data=unlimited --pid $$ && echo ESCAPED",
     ),
@@ -145,7 +160,7 @@ fn harmless_attempts_at_limits_succeed_without_a_sandbox() {
     let harmless = all.filter(|attempt| attempt.alone == Harmless);
     let in_vain = harmless.filter(|attempt| Stage::new().attempt(None, attempt).is_ok());
     let names: Vec<&str> = in_vain.map(|attempt| attempt.name).collect();
-    assert_eq!(names, [""; 0], "these show nothing, for they never succeed");
+    assert_eq!(names, [""; 0], "these prove nothing: they never succeed");
 }
 
 #[test]
@@ -167,7 +182,7 @@ fn a_confined_command_keeps_ordinary_modes_and_pairs() {
     }
 }
 
-/// What is refused is refused in a way that ordinary programs know how to go on from.
+/// System calls are refused with errors that ordinary programs can handle.
 #[test]
 fn programs_of_every_day_work_in_the_sandbox() {
     let stage = Stage::new();
@@ -194,12 +209,12 @@ fn programs_of_every_day_work_in_the_sandbox() {
                 continue;
             }
             let (end, said) = stage.command(&tree, stage.step(Where::Work, &format!("{program} {script}")));
-            assert!(said.contains('7'), "{program} behind {}: {end:?} {said}", way.word());
+            assert!(said.contains('7'), "{program} with {}: {end:?} {said}", way.word());
         }
     }
 }
 
-/// A set-uid file that the workspace has already loses its bit when a confined command writes to it.
+/// An existing set-uid file of the workspace loses its bit when a confined command writes to it.
 #[test]
 fn a_set_uid_file_of_the_workspace_loses_the_bit_when_it_is_written() {
     also_as_an_ordinary_user(
@@ -224,7 +239,7 @@ fn no_tree_in_the_temporary_directory_survives_its_run_or_brings_anybody_down() 
         "attempts_limits::no_tree_in_the_temporary_directory_survives_its_run_or_brings_anybody_down",
     );
     let stage = Stage::new();
-    // Which way fills the directory makes no difference to who empties it.
+    // The removal does not depend on the mechanism.
     for way in ways(&stage).into_iter().take(1) {
         for tree in ["deep_tree", "long_names", "closed_tree", "many_files", "hostile_names"] {
             let room = stage.room(way, stage.confinement(Where::Work));
@@ -232,9 +247,9 @@ fn no_tree_in_the_temporary_directory_survives_its_run_or_brings_anybody_down() 
                 "ATTEMPT_CALL={tree} \"$TEST\" --exact attempts_limits::a_limits_call_from_inside --nocapture"
             );
             let (end, said) = stage.command(&room, stage.step(Where::Work, &script));
-            assert!(said.contains("tree made"), "{tree} behind {}: {end:?} {said}", way.word());
+            assert!(said.contains("tree made"), "{tree} with {}: {end:?} {said}", way.word());
             drop(room);
-            until(&format!("{tree} behind {} is removed", way.word()), || {
+            until(&format!("{tree} with {} is removed", way.word()), || {
                 // Private caches of the workspace stay.
                 let left = fs::read_dir(stage.at("scratch")).unwrap().flatten();
                 left.map(|entry| entry.file_name()).all(|name| name == "cache")
@@ -257,7 +272,16 @@ fn memory_that_no_process_maps_is_bounded() {
     too_much("memory_that_no_process_maps_is_bounded", &["memory_files", "memory_of_two_kinds"]);
 }
 
-/// Uses a gigabyte where half of one is allowed.
+/// The supervisor must complete a measurement in time whatever the command has open, and measure again soon.
+#[test]
+fn memory_is_bounded_however_long_the_command_makes_its_measurement() {
+    too_much(
+        "memory_is_bounded_however_long_the_command_makes_its_measurement",
+        &["memory_and_descriptors", "memory_and_many_descriptors", "memory_without_first_thread"],
+    );
+}
+
+/// Checks that each call, which uses a gigabyte where half of one is allowed, ends with `OutOfMemory`.
 fn too_much(test: &str, calls: &[&str]) {
     also_as_an_ordinary_user(&format!("attempts_limits::{test}"));
     let stage = Stage::new();
@@ -268,8 +292,8 @@ fn too_much(test: &str, calls: &[&str]) {
                 "ATTEMPT_CALL={call} \"$TEST\" --exact attempts_limits::a_limits_call_from_inside --nocapture"
             );
             let (end, said) = stage.command(&room, stage.step(Where::Work, &script));
-            assert_eq!(end.unwrap(), StepEnd::OutOfMemory, "{call} behind {}: {said}", way.word());
-            assert_eq!(stage.marked(), [0_u32; 0], "{call} behind {}", way.word());
+            assert_eq!(end.unwrap(), StepEnd::OutOfMemory, "{call} with {}: {said}", way.word());
+            assert_eq!(stage.marked(), [0_u32; 0], "{call} with {}", way.word());
         }
     }
 }
@@ -279,7 +303,7 @@ fn a_command_that_shares_little_memory_is_left_alone() {
     let stage = Stage::new();
     for way in ways(&stage) {
         let room = stage.room(way, stage.confinement(Where::Work));
-        // Long enough to be looked at several times.
+        // Long enough to be measured several times.
         let script = "ATTEMPT_CALL=little_memory \"$TEST\" --exact attempts_limits::a_limits_call_from_inside --nocapture; sleep 1";
         let (end, said) = stage.command(&room, stage.step(Where::Work, script));
         assert_eq!(end.unwrap(), StepEnd::Exited(0), "{}: {said}", way.word());
@@ -287,16 +311,16 @@ fn a_command_that_shares_little_memory_is_left_alone() {
     }
 }
 
-/// Waits until something holds; nobody says when.
+/// Polls until a condition holds.
 fn until(what: &str, holds: impl Fn() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(180), "it is not so that {what}");
+        assert!(begun.elapsed() < Duration::from_secs(180), "timed out: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// Fills the temporary directory in one of the ways that make it hard to empty.
+/// Fills the temporary directory with a tree that is hard to remove.
 fn fill_temp(how: &str) {
     std::env::set_current_dir(std::env::temp_dir()).unwrap();
     let deepen = |name: &str, levels: usize| {
@@ -333,7 +357,7 @@ fn fill_temp(how: &str) {
     println!("tree made");
 }
 
-/// Runs in a step, as one of the attempts that take more than a shell; by itself it does nothing.
+/// Runs inside a step, for attempts that need more than a shell. Run as a plain test it does nothing.
 #[test]
 fn a_limits_call_from_inside() {
     if let Ok(name) = std::env::var("ATTEMPT_CALL") {
@@ -341,7 +365,7 @@ fn a_limits_call_from_inside() {
     }
 }
 
-/// The ways of confining that work here.
+/// The mechanisms that work on this machine.
 fn ways(stage: &Stage) -> Vec<Way> {
     let works = |way: &Way| {
         let layers = stage.wait(stage.local().with_way(*way).layers());
@@ -360,7 +384,7 @@ fn refused(test: &str, attempts: &[Attempt]) {
     for way in ways(&stage) {
         for attempt in attempts {
             if let Err(happened) = stage.attempt(Some(way), attempt) {
-                panic!("{} behind {}: {happened}", attempt.name, way.word());
+                panic!("{} with {}: {happened}", attempt.name, way.word());
             }
         }
     }
@@ -378,7 +402,7 @@ fn make(name: &str) {
         }
         "addressed_pair" => {
             for kind in [libc::SOCK_STREAM, libc::SOCK_SEQPACKET] {
-                // Whether it says that it was sent does not matter; the listener knows.
+                // The result of the call does not matter; the listener outside is checked.
                 let (half, _other) = pair(kind);
                 println!("{:?}", half.map(|half| send_to(&half, &word)));
             }
@@ -408,7 +432,7 @@ fn make(name: &str) {
         }
         "many_processes" => {
             for _ in 0..4 {
-                // SAFETY: the child waits for its end and does nothing else.
+                // SAFETY: the child only waits to be killed.
                 if unsafe { libc::fork() } == 0 {
                     let held: Vec<*mut u8> = (0..4).map(|_| touched(libc::MAP_PRIVATE)).collect();
                     wait_for_the_end(&held);
@@ -425,6 +449,10 @@ fn make(name: &str) {
             let mappings: Vec<*mut u8> = (0..5).map(|_| touched(libc::MAP_SHARED)).collect();
             wait_for_the_end(&(files, mappings));
         }
+        "memory_and_descriptors" => memory_and_descriptors(50_000),
+        "memory_and_many_descriptors" => memory_and_descriptors(2_000_000),
+        "memory_without_first_thread" => memory_without_first_thread(),
+        "thread_with_own_descriptors" => thread_with_own_descriptors(),
         "little_memory" => {
             let _held = (touched(libc::MAP_SHARED), touched(libc::MAP_PRIVATE), memory_file(48 << 20));
             std::thread::sleep(Duration::from_secs(1));
@@ -446,22 +474,22 @@ fn escaped(so: bool, what: &str) {
 
 fn call(number: i64, words: [i64; 5]) -> i64 {
     let [a, b, c, d, e] = words;
-    // SAFETY: the attempts pass numbers, and addresses of what lives on while the call is made.
+    // SAFETY: the attempts pass numbers, and addresses of values that live during the call.
     unsafe { libc::syscall(number, a, b, c, d, e, 0) }
 }
 
-/// Closes what was opened.
+/// Closes a descriptor.
 fn close(fd: i64) -> i64 {
     drop(owned(fd));
     fd
 }
 
 fn owned(fd: i64) -> Option<OwnedFd> {
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(RawFd::try_from(fd).unwrap()) })
 }
 
-/// Every call that takes the mode of a file, with the bits in it.
+/// Makes every system call that takes a file mode, with the set-id bits.
 fn modes(place: &Path) {
     const FCHMODAT2: i64 = 452;
     const BITS: i64 = 0o6755;
@@ -487,7 +515,7 @@ fn modes(place: &Path) {
         call(FCHMODAT2, [fd, c"".as_ptr() as i64, BITS, i64::from(libc::AT_EMPTY_PATH), 0])
     });
     change("upper-bits", &|path, _| {
-        // The kernel looks at the lower half of the register alone.
+        // The kernel reads only the lower half of the register.
         call(libc::SYS_fchmodat, [here, path.as_ptr() as i64, BITS | 0x7_0000_0000, 0, 0])
     });
     #[cfg(target_arch = "x86_64")]
@@ -524,10 +552,10 @@ fn modes(place: &Path) {
     });
 }
 
-/// A program with rights of its own, which need no set-uid bit.
+/// Makes a program with file capabilities, which need no set-uid bit.
 fn file_capability() {
     fs::copy("/bin/true", "able").unwrap();
-    // Version 2, effective, with the right to become anybody.
+    // Version 2, effective, with `CAP_SETUID`.
     let value: [u32; 5] = [0x0200_0001, 0x80, 0, 0, 0];
     let words = [
         c"able".as_ptr() as i64,
@@ -541,20 +569,20 @@ fn file_capability() {
 
 const PIECE: usize = 64 << 20;
 
-/// New memory of which every page is written.
+/// Maps new memory and writes every page.
 fn touched(kind: libc::c_int) -> *mut u8 {
     let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, kind | libc::MAP_ANONYMOUS);
-    // SAFETY: new memory at a place that the system chooses.
+    // SAFETY: new memory at an address that the system chooses.
     let piece = unsafe { libc::mmap(std::ptr::null_mut(), PIECE, access, flags, -1, 0) };
     assert_ne!(piece, libc::MAP_FAILED, "a piece of memory");
     for page in (0..PIECE).step_by(4096) {
-        // SAFETY: it lies in the memory just given.
+        // SAFETY: the address lies in the memory just mapped.
         unsafe { piece.cast::<u8>().add(page).write(1) };
     }
     piece.cast()
 }
 
-/// A file in memory that is written and mapped by nobody.
+/// A memory file that is written and that no process maps.
 fn memory_file(bytes: usize) -> OwnedFd {
     // SAFETY: the name is terminated.
     let file = unsafe { libc::memfd_create(c"held".as_ptr(), 0) };
@@ -563,14 +591,65 @@ fn memory_file(bytes: usize) -> OwnedFd {
     file.into()
 }
 
-/// Waits to be ended, holding something; a minute later it has escaped.
+/// Starts processes with `descriptors` open descriptors in total, and then creates memory files.
+fn memory_and_descriptors(descriptors: u64) {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    let each = most.min(19_000);
+    setrlimit(Resource::RLIMIT_NOFILE, each, most).unwrap();
+    // Some are left for the memory files.
+    let _held: Vec<OwnedFd> = (0..each - 100).map_while(|_| owned(call(libc::SYS_dup, [0; 5]))).collect();
+    for _ in 0..(descriptors / each).min(300) {
+        // SAFETY: the child only waits to be killed.
+        if unsafe { libc::fork() } == 0 {
+            wait_for_the_end(&());
+        }
+    }
+    // By then a long measurement is under way, and has passed this process.
+    std::thread::sleep(Duration::from_millis(1_500));
+    let files: Vec<OwnedFd> = (0..20).map(|_| memory_file(48 << 20)).collect();
+    wait_for_the_end(&files);
+}
+
+/// Lets a second thread hold shared memory and ends the first one: the process then appears to have no memory.
+fn memory_without_first_thread() {
+    // SAFETY: the child uses no lock that another thread of the parent may hold, except in the allocator, which
+    // supports `fork`.
+    if unsafe { libc::fork() } == 0 {
+        std::thread::spawn(|| {
+            let held: Vec<*mut u8> = (0..16).map(|_| touched(libc::MAP_SHARED)).collect();
+            wait_for_the_end(&held);
+        });
+        call(libc::SYS_exit, [0; 5]);
+    }
+    wait_for_the_end(&());
+}
+
+/// Starts a thread that does not share the descriptors of its process, where a measurement would miss its memory
+/// files.
+fn thread_with_own_descriptors() {
+    extern "C" fn wait(_: *mut libc::c_void) -> libc::c_int {
+        std::thread::sleep(Duration::from_secs(1));
+        0
+    }
+    let mut stack = vec![0_u128; 64 << 10];
+    let flags = libc::CLONE_VM | libc::CLONE_SIGHAND | libc::CLONE_THREAD | libc::CLONE_FS;
+    // SAFETY: the stack outlives the thread, which only sleeps.
+    let made = unsafe {
+        let top = stack.as_mut_ptr_range().end;
+        libc::clone(wait, top.cast(), flags, std::ptr::null_mut())
+    };
+    std::thread::sleep(Duration::from_secs(2));
+    escaped(made >= 0, "a thread with descriptors of its own");
+}
+
+/// Waits to be killed while it holds memory; after a minute it has escaped.
 fn wait_for_the_end<T>(_held: &T) -> ! {
     std::thread::sleep(Duration::from_secs(50));
     println!("ESCAPED: nobody ended it");
     std::process::exit(0)
 }
 
-/// Segments of shared memory to which nobody is attached: as large as they may be, as many as there may be.
+/// Creates unattached shared memory segments: of the maximum size, and as many as possible.
 fn segments() {
     let make = |bytes: i64| call(libc::SYS_shmget, [0, bytes, 0o600, 0, 0]);
     escaped(make(1 << 30) >= 0, "a large segment");
@@ -578,7 +657,7 @@ fn segments() {
     escaped(most > 4096, "more segments than half a gigabyte");
 }
 
-/// Files in shared memory, until there is no room.
+/// Creates files in `/dev/shm` until it is full.
 fn shared_files() {
     let mut bytes = 0_usize;
     for number in 0..64 {
@@ -614,7 +693,7 @@ fn address(path: &str) -> (libc::sockaddr_un, libc::socklen_t) {
 
 fn send_to(socket: &OwnedFd, path: &str) -> bool {
     let (address, length) = address(path);
-    // SAFETY: the bytes and the address live on while the call is made.
+    // SAFETY: the bytes and the address live during the call.
     let sent = unsafe {
         libc::sendto(
             socket.as_raw_fd(),
@@ -628,14 +707,14 @@ fn send_to(socket: &OwnedFd, path: &str) -> bool {
     sent == 7
 }
 
-/// Half of a pair that lets its other half go, and then wants to belong to somebody else.
+/// Disconnects one half of a socket pair and connects it to another socket.
 fn connected_pair(path: &str) {
     for kind in [libc::SOCK_STREAM, libc::SOCK_SEQPACKET] {
         let (Some(half), Some(other)) = pair(kind) else { panic!("a pair") };
         drop(other);
         let (address, length) = address(path);
         let nobody = libc::sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };
-        // SAFETY: both addresses live on while the calls are made.
+        // SAFETY: both addresses live during the calls.
         let connected = unsafe {
             libc::connect(half.as_raw_fd(), &raw const nobody, size_of_val(&nobody) as libc::socklen_t);
             libc::connect(half.as_raw_fd(), (&raw const address).cast(), length)
@@ -649,7 +728,7 @@ fn listening_pair() {
     drop(other);
     let half = half.unwrap();
     let (address, length) = address("pair.sock");
-    // SAFETY: the address lives on while the call is made.
+    // SAFETY: the address lives during the call.
     let listens = unsafe {
         libc::bind(half.as_raw_fd(), (&raw const address).cast(), length);
         libc::listen(half.as_raw_fd(), 1)
@@ -657,7 +736,7 @@ fn listening_pair() {
     escaped(listens == 0, "half of a pair that listens");
 }
 
-/// Every family, kind and, where they differ in what they reach, protocol.
+/// Opens a socket of every family, kind and, where it makes a difference, protocol.
 fn every_socket() {
     const INTERNET: [i32; 2] = [libc::AF_INET, libc::AF_INET6];
     for family in 0..64 {

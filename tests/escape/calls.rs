@@ -1,5 +1,5 @@
-//! Attempts that take more than a shell: this test program, executed inside, makes system calls and says `ESCAPED` when one
-//! succeeds that should not.
+//! Attempts that need more than a shell: this test program runs inside the sandbox, makes system calls, and prints
+//! `ESCAPED` when one succeeds that must fail.
 
 #![allow(unsafe_code, reason = "the attempts are system calls that nobody wraps")]
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use nix::libc;
 
-/// Makes the calls of one attempt.
+/// Makes the system calls of one attempt.
 pub(crate) fn make(name: &str) {
     let word = std::env::var("ATTEMPT_WORDS").unwrap_or_default();
     let words: Vec<&str> = word.split(' ').collect();
@@ -42,13 +42,13 @@ pub(crate) fn make(name: &str) {
             let sent = UdpSocket::bind("127.0.0.1:0")
                 .unwrap()
                 .send_to(b"escaped", format!("127.0.0.1:{}", words[0]));
-            // It says that it was sent also where nobody is; the listener knows.
+            // `sendto` reports success even without a receiver; the listener outside is checked.
             println!("{sent:?}");
         }
         "own_loopback" => {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let heard = TcpStream::connect(listener.local_addr().unwrap()).is_ok();
-            println!("{}", if heard { "heard oneself" } else { "silence" });
+            println!("{}", if heard { "connected to itself" } else { "not connected" });
         }
         "socket_vsock" => escaped(call(libc::SYS_socket, [40, 1, 0, 0, 0]) >= 0, name),
         "socket_packet" => escaped(call(libc::SYS_socket, [17, 3, 0x300, 0, 0]) >= 0, name),
@@ -60,7 +60,7 @@ pub(crate) fn make(name: &str) {
         "read_victim" => {
             let mut byte = 0_u8;
             let local = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-            // Nothing is there, which only somebody with the right is told.
+            // The remote address is invalid: only a caller with permission gets `EFAULT`.
             let remote = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 1 };
             let words = [victim(), (&raw const local) as i64, 1, (&raw const remote) as i64, 1];
             escaped(failure(libc::SYS_process_vm_readv, words) == libc::EFAULT, name);
@@ -94,16 +94,16 @@ fn victim() -> i64 {
 
 fn call(number: i64, words: [i64; 5]) -> i64 {
     let [a, b, c, d, e] = words;
-    // SAFETY: the attempts pass numbers, and addresses of what lives on while the call is made.
+    // SAFETY: the attempts pass numbers, and addresses of values that live during the call.
     unsafe { libc::syscall(number, a, b, c, d, e, 0) }
 }
 
-/// The error number of a call that fails; 0 when it did not.
+/// The error number of a call that fails; 0 when it succeeded.
 fn failure(number: i64, words: [i64; 5]) -> i32 {
     if call(number, words) >= 0 { 0 } else { nix::errno::Errno::last_raw() }
 }
 
-/// Executes a shell that has no file.
+/// Executes a shell from a memory file.
 fn memory_shell() {
     // SAFETY: the name is terminated.
     let file = unsafe { libc::memfd_create(c"shell".as_ptr(), 0) };
@@ -116,7 +116,7 @@ fn memory_shell() {
     println!("{status:?}");
 }
 
-/// Calls that nobody inside has a use for: each must fail for want of a right, before anything else is looked at.
+/// Calls that no command needs: each must fail for lack of a privilege, before the kernel checks anything else.
 fn machine_calls() {
     let path = CString::new("/").unwrap();
     let root = path.as_ptr() as i64;
@@ -159,7 +159,7 @@ fn machine_calls() {
     );
 }
 
-/// Children in namespaces of their own, one kind after another.
+/// Starts children in new namespaces, one kind after another.
 fn clone_namespaces() {
     for flag in [
         libc::CLONE_NEWUSER,
@@ -176,18 +176,18 @@ fn clone_namespaces() {
     }
 }
 
-/// Calls that pass for something else: those of x32, and those of an older machine.
+/// Calls with another ABI: those of x32, and those of 32-bit x86.
 #[cfg(target_arch = "x86_64")]
 fn other_kinds() {
     const X32: i64 = 0x4000_0000;
     for number in [libc::SYS_getpid, libc::SYS_ptrace, libc::SYS_unshare] {
         escaped(call(number | X32, [0, 0, 0, 0, 0]) >= 0, "a call of x32");
     }
-    // Whoever makes it is ended, so it is a child that does.
+    // The filter kills the caller, so a child makes the call.
     let child = call(libc::SYS_clone, [i64::from(libc::SIGCHLD), 0, 0, 0, 0]);
     if child == 0 {
         let mut answer: i64 = 20;
-        // SAFETY: it asks for the own id, by the old way.
+        // SAFETY: it asks for the own process id, by the 32-bit entry point.
         unsafe {
             std::arch::asm!("int 0x80", inout("rax") answer, out("r8") _, out("r9") _, out("r10") _, out("r11") _)
         };
@@ -201,7 +201,7 @@ fn other_kinds() {
 #[cfg(not(target_arch = "x86_64"))]
 fn other_kinds() {}
 
-/// Letters typed into a terminal for whoever reads it next: into that of the session, and into one of its own.
+/// Types characters into a terminal for the next reader: into that of the session, and into a new one.
 fn type_into_terminal() {
     const TIOCSTI: libc::Ioctl = 0x5412;
     for path in [c"/dev/tty", c"/dev/ptmx", c"/dev/console", c"/proc/self/fd/0"] {
@@ -211,20 +211,20 @@ fn type_into_terminal() {
             continue;
         }
         let letter = b'x';
-        // SAFETY: the descriptor is open and the letter lives on.
+        // SAFETY: the descriptor is open and the character lives during the call.
         let typed = unsafe { libc::ioctl(terminal, TIOCSTI, &raw const letter) };
         let with_rights = nix::errno::Errno::last_raw();
         escaped(typed == 0 || with_rights != libc::EPERM, "typing");
     }
 }
 
-/// A gigabyte that is really written.
+/// Writes a gigabyte of memory.
 fn gigabyte() {
     let mut held = Vec::new();
     for _ in 0..16 {
         const PIECE: usize = 64 * 1024 * 1024;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: new memory at a place that the system chooses.
+        // SAFETY: new memory at an address that the system chooses.
         let piece = unsafe {
             libc::mmap(std::ptr::null_mut(), PIECE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
         };
@@ -232,7 +232,7 @@ fn gigabyte() {
             return escaped(false, "a gigabyte");
         }
         for page in (0..PIECE).step_by(4096) {
-            // SAFETY: it lies in the memory just given.
+            // SAFETY: the address lies in the memory just mapped.
             unsafe { piece.cast::<u8>().add(page).write(1) };
         }
         held.push(piece);

@@ -1,6 +1,6 @@
-//! Where people keep credentials and histories, below their home: none of it may be read by a confined command.
+//! Where programs keep credentials and histories below a home: no confined command may read any of them.
 
-/// Paths below a home, most of them of programs that exist; whoever knows another adds it.
+/// Paths below a home, most of them of existing programs. Add every other one that becomes known.
 pub(crate) const CREDENTIALS: &[&str] = &[
     // Shells and their start files.
     ".bash_history",
@@ -31,7 +31,7 @@ pub(crate) const CREDENTIALS: &[&str] = &[
     ".envrc",
     ".pam_environment",
     ".config/environment.d/secrets.conf",
-    // Other programs that remember what was typed.
+    // Other programs with a history of their input.
     ".python_history",
     ".ipython/profile_default/history.sqlite",
     ".jupyter/jupyter_server_config.json",

@@ -1,8 +1,8 @@
-//! Attempts of a command that may write the git directory at what git executes or believes.
+//! Attempts of a command that may write the git directory at files that git executes or trusts.
 //!
-//! Each is a script of the workspace that an alias of the user runs, as no other words let a script run while the git directory
-//! is open. What the git directory holds is looked at from outside, and then its user works with git as usual: nothing that the command
-//! has planted may run, and nothing may be written elsewhere.
+//! Each attempt is a script of the workspace that runs by an alias of the user, because nothing else lets a script
+//! run while the git directory is writable. The test compares the git directory from outside. Then the user works
+//! with git as usual: nothing that the command planted may run, and nothing may be written elsewhere.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,14 +22,14 @@ use tokio::sync::mpsc;
 use super::ordinary_user::also_as_an_ordinary_user;
 use super::stage::Stage;
 
-/// What an attempt ends with.
+/// How an attempt ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ends {
-    /// The system refused it, or it came to nothing.
+    /// The system refused it, or it had no effect.
     InVain,
-    /// It succeeded at first; the call failed, and it was undone.
+    /// It succeeded at first; then the tool call failed, and the change was reverted.
     Undone,
-    /// One or the other, by the moment at which it was ended.
+    /// Either, depending on the moment at which the command was ended.
     Either,
 }
 use Ends::{Either, InVain, Undone};
@@ -193,7 +193,7 @@ pub(super) const ATTEMPTS: &[(&str, Ends, &str)] = &[
     ),
 ];
 
-/// The attempts that succeed, or may, with Landlock alone, and why; the page of attempts names them.
+/// The attempts that succeed, or may succeed, with Landlock alone, and why; `docs/escape-attempts.md` lists them.
 pub(super) const UNDEFENDED_WITHOUT_MOUNTS: &[(&str, &str)] = &[
     ("a process that goes on", "what a command leaves in the background outlives the comparison"),
     (
@@ -216,18 +216,18 @@ fn a_command_with_a_writable_git_directory_changes_nothing_that_git_executes_or_
     for way in [Way::Namespaces, Way::Bubblewrap].into_iter().filter(|way| stage.works(*way)) {
         for (number, (name, ends, command)) in ATTEMPTS.iter().enumerate() {
             let repository = Repository::make(&stage, way, &format!("{}-{number}", way.word()));
-            let outcome = repository.attempt(command, &format!("{name} behind {}", way.word()));
+            let outcome = repository.attempt(command, &format!("{name} with {}", way.word()));
             let undone = outcome.fault.as_ref().is_some_and(|fault| fault.kind == FaultKind::ProtectedPath);
             if *ends != Either && undone != (*ends == Undone) {
-                otherwise.push(format!("{name} behind {}: {outcome:?}", way.word()));
+                otherwise.push(format!("{name} with {}: {outcome:?}", way.word()));
             }
         }
     }
     assert_eq!(otherwise, [""; 0]);
 }
 
-/// Without mounts nothing is closed: everything is compared, and what was changed is put back, except where that is known not to
-/// hold.
+/// Without mounts no file is read-only: the supervisor compares everything and restores what changed, except for
+/// `UNDEFENDED_WITHOUT_MOUNTS`.
 #[test]
 fn what_git_executes_or_believes_is_put_back_where_only_rules_confine() {
     const NAME: &str = "git_directory::what_git_executes_or_believes_is_put_back_where_only_rules_confine";
@@ -339,7 +339,7 @@ impl<'a> Repository<'a> {
         fs::copy(repository.at("trap"), repository.at("hooks/post-commit")).unwrap();
         repository.git(&["init", "-q"]);
         fs::write(repository.at("tracked"), "first\n").unwrap();
-        // What attempts leave is not what they are about.
+        // Other files that attempts leave behind are not checked.
         fs::write(repository.at(".git/info/exclude"), "/trap\n/hooks\n/attempt.sh\n").unwrap();
         repository.git(&["add", "tracked"]);
         repository.git(&["commit", "-q", "-m", "first"]);
@@ -352,7 +352,7 @@ impl<'a> Repository<'a> {
         self.stage.at(&self.name).join(name)
     }
 
-    /// Uses git as its user does; whether it succeeded and what it printed.
+    /// Runs git as the user does; returns whether it succeeded, and its output.
     fn try_git(&self, args: &[&str]) -> (bool, String) {
         let output = Command::new("git")
             .args(args)
@@ -371,7 +371,7 @@ impl<'a> Repository<'a> {
         assert!(succeeded, "git {args:?}: {said}");
     }
 
-    /// A call that has a script run.
+    /// A tool call that runs a script.
     fn request(&self, script: &str) -> Request {
         fs::write(self.at("attempt.sh"), script).unwrap();
         parse("sandbox_exec", &json!({ "command": "git attempt" }).to_string()).unwrap()
@@ -386,7 +386,7 @@ impl<'a> Repository<'a> {
         })
     }
 
-    /// Makes an attempt, and has its user work afterwards.
+    /// Runs an attempt, and has the user work afterwards.
     fn attempt(&self, command: &str, name: &str) -> Outcome {
         let before = self.look();
         let outcome = self.exec(command);
@@ -398,7 +398,7 @@ impl<'a> Repository<'a> {
             &["checkout", "-q", "-b", "another"],
             &["diff"],
         ] {
-            // Some attempts break the repository, which its user sees; what counts is what runs.
+            // Some attempts break the repository, which the user notices; only planted programs that run count.
             let _may_fail = self.try_git(args);
         }
         let sprung = fs::read_to_string(self.stage.at("outside/sprung")).unwrap_or_default();
@@ -408,7 +408,7 @@ impl<'a> Repository<'a> {
         outcome
     }
 
-    /// What git executes or believes, and every link and special file.
+    /// The files that git executes or trusts, and every link and special file.
     fn look(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         look_into(&self.at(".git"), Path::new(""), &mut found);
@@ -456,7 +456,7 @@ fn look_into(dir: &Path, inner: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
         } else if kind.is_fifo() {
             found.insert(path, b"pipe".to_vec());
         } else if kind.is_dir() {
-            // Nothing is deeper in a git directory as small as this.
+            // A git directory as small as this has nothing deeper.
             if path.iter().count() < 20 && !is_aside {
                 look_into(&entry.path(), &path, found);
             }

@@ -1,4 +1,4 @@
-//! The home as a confined command sees it: nothing of credentials and histories, toolchains read-only, caches of its own.
+//! The home as a confined command sees it: no credentials and no histories, read-only toolchains, private caches.
 
 use std::fs;
 use std::path::Path;
@@ -33,7 +33,7 @@ fn no_credential_and_no_history_of_the_home_is_read() {
         assert!(said.contains("TRIED"), "{}: {end:?} {said}", way.word());
         let read: Vec<&str> = said.lines().filter(|line| line.contains(SECRET)).collect();
         assert_eq!(read, [""; 0], "{}: {} of {}", way.word(), read.len(), CREDENTIALS.len());
-        // A store that lies in a toolchain is seen as an empty file.
+        // A credential store inside a toolchain appears as an empty file.
         let in_toolchains = [".cargo/", ".config/git/"];
         let seen: Vec<&&str> = CREDENTIALS
             .iter()

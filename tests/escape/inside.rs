@@ -1,4 +1,4 @@
-//! Life behind walls: what a confined command may do, how it ends, and when it is not run at all.
+//! What a confined command may do, how it ends, and when it is refused.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -50,7 +50,7 @@ fn a_stop_a_limit_and_a_killed_keeper_end_everything_behind_walls() {
     each(|stage, way| {
         let deaf =
             "trap '' TERM HUP INT; setsid sh -c 'sleep 1000 & sleep 1000' & touch up; sleep 1000; sleep 1000";
-        for how in ["stop", "kill the keeper"] {
+        for how in ["stop", "kill the supervisor"] {
             let tree = room(stage, way);
             stage.wait(async {
                 let (out, _heard) = mpsc::channel(1);
@@ -95,7 +95,7 @@ fn the_network_is_there_where_a_step_has_leave_and_its_own_loopback_always() {
         assert_eq!(stage.reached(), Some("the port"));
         let own = "ATTEMPT_CALL=own_loopback \"$TEST\" --exact a_call_from_inside --nocapture";
         let (end, said) = stage.command(&room(stage, way), stage.step(Where::Work, own));
-        assert!(said.contains("heard oneself"), "{end:?} {said}");
+        assert!(said.contains("connected to itself"), "{end:?} {said}");
     });
 }
 
@@ -140,7 +140,7 @@ fn a_workspace_that_cannot_be_confined_is_refused_and_nothing_runs() {
             confinement
         };
         refused(at("/"), "root of the file system");
-        refused(at("/nowhere/at/all"), "is not there");
+        refused(at("/nowhere/at/all"), "does not exist");
         refused(at(stage.at("home/.push/state").to_str().unwrap()), "hidden from commands");
         symlink(stage.at("outside"), stage.at("fresh/.git")).unwrap();
         refused(stage.confinement(Where::Fresh), "symbolic link");
@@ -175,7 +175,7 @@ fn steps_beside_each_other_leave_no_place_unprotected_and_none_behind() {
         let tree = stage.room(way, stage.confinement(Where::Fresh));
         stage.wait(async {
             let one = |command: String| tree.run(stage.step(Where::Fresh, &command), mpsc::channel(1).0);
-            // The second goes on when the first has ended, and still cannot.
+            // The second step continues after the first has ended; `.git` is still protected.
             let first = one("touch a; until [ -e b ]; do sleep 0.01; done".to_owned());
             let second =
                 one("until [ -e a ]; do sleep 0.01; done; touch b; sleep 0.3; rmdir .git; ! mkdir .git"
@@ -233,7 +233,7 @@ fn the_layers_in_force_are_found_out_by_trying() {
     }
 }
 
-/// Does something in every way that makes namespaces and works here.
+/// Calls `does` with every mechanism that makes namespaces and works on this machine.
 fn each(does: impl Fn(&Stage, Way)) {
     for way in NAMESPACES {
         let stage = Stage::new();
@@ -243,7 +243,7 @@ fn each(does: impl Fn(&Stage, Way)) {
     }
 }
 
-/// The keeper of one of this process's descendants, which is a child of the holder.
+/// The supervisor of one of this process's descendants: the child of the holder.
 fn keeper_of(pid: u32) -> i32 {
     let parent = parent_of(pid);
     if parent_of(parent) == std::process::id() { i32::try_from(pid).unwrap() } else { keeper_of(parent) }

@@ -1,7 +1,7 @@
-//! Names of machines: a command that may use the network can look them up, wherever the settings of the resolver lie.
+//! Host names: a command with network access can resolve them, wherever the resolver configuration lies.
 //!
-//! The settings are those of the machine, so the test runs once more where it has files of its own: in a mount namespace, with a
-//! server of names on loopback.
+//! The configuration belongs to the machine, so the test runs again with files of its own: in a mount namespace, with
+//! a name server on loopback.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::Command;
@@ -66,7 +66,7 @@ fn a_command_with_the_network_resolves_names_by_the_settings_of_the_machine() {
     }
 }
 
-/// Looks the name up behind walls, with the network and without.
+/// Resolves the name in the sandbox, with network access and without.
 fn resolve(server: Ipv4Addr) {
     let socket = UdpSocket::bind((server, 53)).unwrap();
     std::thread::spawn(move || serve(&socket));
@@ -85,12 +85,12 @@ fn resolve(server: Ipv4Addr) {
     }
 }
 
-/// Answers every question for an address with the same one.
+/// Answers every query with the same address.
 fn serve(socket: &UdpSocket) {
     let mut question = [0; 512];
     while let Ok((length, from)) = socket.recv_from(&mut question) {
         let asked = &question[..length];
-        // Behind the header stand the parts of the name, each with its length before it, then the type and the class.
+        // After the header come the labels of the name, each with its length before it, then the type and the class.
         let Some(end) = asked.iter().skip(12).position(|byte| *byte == 0).map(|end| 12 + end + 5) else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! The world outside, and how it looks: what attempts must not change, and who must not be reached.
+//! The state outside of the sandbox: files that attempts must not change, and listeners that they must not reach.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,10 +10,10 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The word that nobody inside may learn.
+/// The text that no confined command may read.
 pub(crate) const SECRET: &str = "s3cr3t-w0rd-of-the-world-outside";
 
-/// Everybody who listens outside.
+/// The sockets that listen outside.
 pub(crate) struct Listeners {
     streams: Vec<(&'static str, UnixListener)>,
     messages: UnixDatagram,
@@ -50,7 +50,7 @@ impl Listeners {
         self.datagrams.local_addr().unwrap().port()
     }
 
-    /// Who was reached since the last look.
+    /// The listener that was reached since the last call.
     pub(crate) fn reached(&self) -> Option<&'static str> {
         let stream = self.streams.iter().find(|(_, listener)| listener.accept().is_ok());
         let buffer = &mut [0; 64];
@@ -82,7 +82,7 @@ impl Victim {
         self.0.id()
     }
 
-    /// What was done to it.
+    /// What happened to it.
     pub(crate) fn harmed(&self) -> Option<String> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
         let field =
@@ -100,7 +100,7 @@ impl Drop for Victim {
     }
 }
 
-/// How a tree of files looks: kinds, modes, owners, times of files, contents.
+/// Describes a file tree: kinds, modes, owners, modification times of files, contents.
 pub(crate) fn looks(root: &Path, leave_out: &[&Path]) -> BTreeMap<PathBuf, String> {
     let mut seen = BTreeMap::new();
     let mut todo = vec![root.to_owned()];
@@ -122,7 +122,7 @@ pub(crate) fn looks(root: &Path, leave_out: &[&Path]) -> BTreeMap<PathBuf, Strin
     seen
 }
 
-/// What differs between two looks.
+/// The first difference between two descriptions.
 pub(crate) fn difference(
     before: &BTreeMap<PathBuf, String>,
     after: &BTreeMap<PathBuf, String>,
@@ -134,7 +134,7 @@ pub(crate) fn difference(
         .map(|path| format!("{} was {:?} and is {:?}", path.display(), before.get(path), after.get(path)))
 }
 
-/// Settings of the machine, and names in its own directories that carry the mark.
+/// Settings of the machine, and files in its directories whose name contains the mark.
 pub(crate) fn machine(mark: &str) -> Vec<String> {
     let settings = ["core_pattern", "modprobe", "hostname", "domainname"];
     let mut seen: Vec<String> = settings
@@ -150,7 +150,7 @@ pub(crate) fn machine(mark: &str) -> Vec<String> {
     seen
 }
 
-/// The processes that carry the mark.
+/// The processes with the mark in their environment.
 pub(crate) fn marked(mark: &str) -> Vec<u32> {
     let wanted = format!("MARK={mark}");
     let carries = |pid: &u32| {

@@ -1,4 +1,4 @@
-//! The page of attempts names every attempt of the suite, where it is made and how often, and nothing else.
+//! Checks that `docs/escape-attempts.md` lists exactly the attempts of the suite, with their files and counts.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::{attempts_limits, git_directory, rules_mode};
 
 const PAGE: &str = include_str!("../../docs/escape-attempts.md");
 
-/// What the list of attempts begins with; it goes on to the end of the page.
+/// The heading of the list of attempts, which extends to the end of the page.
 const LIST: &str = "## Every attempt by name\n";
 
 #[test]
@@ -53,7 +53,7 @@ fn the_page_names_files_that_exist() {
     }
 }
 
-/// The list as it should stand on the page.
+/// The list as the page must contain it.
 fn list() -> String {
     let mut text = String::from(
         "\n*Landlock alone* says what happens where there are no namespaces. *Unconfined* says whether the attempt succeeds without \

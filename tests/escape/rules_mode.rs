@@ -1,7 +1,7 @@
-//! The attempts where there are no namespaces, with Landlock and the filter of system calls alone.
+//! The attempts without namespaces, with Landlock and the system call filter alone.
 //!
-//! That is less, and every command is asked about; what is missing is written down here by name, as `docs/sandbox.md`
-//! admits it. Everything else must hold.
+//! That protects less, and every command needs approval. `UNDEFENDED` names what is missing, as `docs/sandbox.md`
+//! documents it. Everything else must hold.
 
 use pushd::sandbox::confine::Way;
 
@@ -52,7 +52,7 @@ fn refused(test: &str, group: Group) {
             Some(format!("{}: {happened}", attempt.name))
         })
         .collect();
-    assert!(failed.is_empty(), "behind rules alone:\n{}", failed.join("\n"));
+    assert!(failed.is_empty(), "with Landlock alone:\n{}", failed.join("\n"));
 }
 
 /// Why an attempt is not refused without namespaces, or not made there.
@@ -60,8 +60,8 @@ pub(crate) fn undefended(attempt: &Attempt) -> Option<&'static str> {
     UNDEFENDED.iter().find(|(name, _)| *name == attempt.name).map(|(_, why)| *why)
 }
 
-/// What is missing without namespaces, attempt by attempt. The groups `Protected` and `Use` are missing as a whole: `.git` and
-/// `.push` can be changed, and what a command leaves in the background lives until its run ends.
+/// What is missing without namespaces, attempt by attempt. The groups `Protected` and `Resources` are missing
+/// completely: `.git` and `.push` can be changed, and background processes of a command live until its run ends.
 const UNDEFENDED: &[(&str, &str)] = &[
     ("open a file outside to all", "no rule is about the modes of files"),
     ("change times outside", "no rule is about the times of files"),

@@ -1,4 +1,5 @@
-//! Where attempts are made: a home with secrets, workspaces, somebody who listens, and rooms with and without walls.
+//! The fixture of the escape attempts: a home with secrets, workspaces, listeners outside, and runs with and without
+//! confinement.
 
 use std::fs::{self, DirBuilder, File};
 use std::os::fd::AsRawFd;
@@ -26,7 +27,7 @@ pub(crate) struct Stage {
     runtime: Runtime,
     listeners: Listeners,
     victim: Victim,
-    /// Descriptors that any process started from here would inherit.
+    /// Descriptors that every process started from here would inherit.
     _leaks: [File; 2],
 }
 
@@ -86,12 +87,12 @@ impl Stage {
         self.base.path().join(name)
     }
 
-    /// What a model's commands may reach here.
+    /// The confinement of a model's commands.
     pub(crate) fn confinement(&self, at: Where) -> Confinement {
         self.confinement_with(at, &|_| None)
     }
 
-    /// The same, with variables of an environment.
+    /// The same, with environment variables.
     pub(crate) fn confinement_with(&self, at: Where, variable: toolchain::Variable<'_>) -> Confinement {
         let home = self.at("home");
         let mut confinement = Confinement::of(self.workspace(at));
@@ -117,7 +118,7 @@ impl Stage {
         Local::new(env!("CARGO_BIN_EXE_push").into()).with_scratch(self.at("scratch"))
     }
 
-    /// Makes sure that a way of confining works here at all.
+    /// Tells whether a mechanism works on this machine; skips the test otherwise.
     pub(crate) fn works(&self, way: Way) -> bool {
         let layers = self.layers(way);
         let wanted = match way {
@@ -135,7 +136,7 @@ impl Stage {
         self.runtime.block_on(local.layers())
     }
 
-    /// Makes an attempt; an error says what happened.
+    /// Runs an attempt; the error says what it achieved.
     pub(crate) fn attempt(&self, way: Option<Way>, attempt: &Attempt) -> Result<(), String> {
         let before = self.look();
         let (end, said) = self.run(way, attempt);
@@ -153,27 +154,27 @@ impl Stage {
             return Err(harm);
         }
         if said.contains(SECRET) {
-            return Err(format!("a secret was said: {said}"));
+            return Err(format!("a secret was printed: {said}"));
         }
         if said.contains("ESCAPED") {
-            return Err(format!("it saw itself escape: {said}"));
+            return Err(format!("it reported an escape: {said}"));
         }
         if said.contains("UNREACHED") {
-            return Err(format!("what it needs is not there: {said}"));
+            return Err(format!("something it needs is missing: {said}"));
         }
         match end {
             Ok(StepEnd::Exited(_)) if said.contains("TRIED") => Ok(()),
-            // Who runs out of processes or memory may end before the last word, or be ended.
+            // An attempt that runs out of processes or memory may end before it prints `TRIED`, or be killed.
             Ok(StepEnd::Exited(_) | StepEnd::Signaled(_) | StepEnd::TimedOut | StepEnd::OutOfMemory)
                 if attempt.group == Group::Use =>
             {
                 Ok(())
             }
-            other => Err(format!("it was not made: {other:?}: {said}")),
+            other => Err(format!("it did not run: {other:?}: {said}")),
         }
     }
 
-    /// How everything looks that an attempt must not change, and which processes of attempts there are.
+    /// The state that no attempt may change, and the processes of attempts that still run.
     fn look(&self) -> (std::collections::BTreeMap<PathBuf, String>, Vec<String>) {
         let (work, fresh) = (self.at("work"), self.at("fresh"));
         let (scratch, test, push) = (self.at("scratch"), self.at("test"), self.at("push"));
@@ -200,21 +201,21 @@ impl Stage {
         };
         let (end, said) = self.command(&tree, self.step(attempt.at, &script));
         if way == Some(Way::Rules) {
-            // There, what a command leaves in the background lives until its run ends.
+            // With Landlock alone, background processes of a command live until the run ends.
             self.wait(tree.stop(Duration::from_secs(60))).unwrap();
         }
         if way.is_none() {
-            // What lives on is what the attempt was for; it is counted before everything is ended.
+            // The attempt is about processes that survive; count them before the run ends them.
             let left = marked(&self.mark).len();
             self.wait(tree.stop(Duration::from_secs(20))).unwrap();
             if left > 0 {
-                return (end, format!("{said} ESCAPED: {left} processes live on"));
+                return (end, format!("{said} ESCAPED: {left} processes survive"));
             }
         }
         (end, said)
     }
 
-    /// A room with walls of one kind.
+    /// A run confined by one mechanism.
     pub(crate) fn room(&self, way: Way, confinement: Confinement) -> RunTree {
         RunTree::on(self.local().with_way(way), Terms::Model(Box::new(confinement)))
     }
@@ -230,7 +231,7 @@ impl Stage {
         }
     }
 
-    /// Runs a command and returns how it ended and everything it said.
+    /// Runs a command and returns how it ended, and its output.
     pub(crate) fn command(&self, tree: &RunTree, step: Step) -> (Result<StepEnd, StepError>, String) {
         self.wait(async {
             let (out, mut heard) = mpsc::channel::<Chunk>(16);
@@ -249,7 +250,7 @@ impl Stage {
         self.runtime.block_on(future)
     }
 
-    /// The processes of this stage's commands.
+    /// The processes of this fixture's commands.
     pub(crate) fn marked(&self) -> Vec<u32> {
         marked(&self.mark)
     }
@@ -283,7 +284,7 @@ impl Stage {
 
 const SECRET_FREE: &str = "precious\n";
 
-/// What a home has of toolchains; each says its own name.
+/// The toolchain files of the home; each contains its own name.
 pub(crate) const TOOLCHAIN_FILES: &[&str] = &[
     ".cargo/bin/tool",
     ".cargo/config.toml",
@@ -323,7 +324,7 @@ fn furnish(home: &Path) {
     ] {
         file(name, format!("{SECRET}\n"));
     }
-    // A whole repository, so that git would use it.
+    // A complete repository, so that git would use it.
     file("private/.git/HEAD", "ref: refs/heads/main\n".to_owned());
     file("private/.git/config", format!("[remote \"origin\"]\n\turl = https://{SECRET}@example.org/r\n"));
     for name in ["objects", "refs"] {
@@ -334,13 +335,13 @@ fn furnish(home: &Path) {
     symlink(home.join(".ssh"), home.join(".nvm/keys")).unwrap();
 }
 
-/// Makes sure that what an attempt uses and attacks is there, so that none is refused for want of it, and has this program make
-/// the calls of an attempt.
+/// Checks that everything an attempt needs exists, so that none fails for another reason, and lets a script run the
+/// system calls of this program.
 const PRELUDE: &str = r#"[ -x "$TEST" ] && [ -x "$CLIENT" ] && [ -d "$OUT" ] && [ -d "$HOME" ] || echo UNREACHED
 call() { ATTEMPT_CALL=$1; shift; ATTEMPT_WORDS="$*"; export ATTEMPT_CALL ATTEMPT_WORDS
 "$TEST" --exact a_call_from_inside --nocapture; }"#;
 
-/// Empties a workspace of what earlier attempts have left, except what is to be protected and listens.
+/// Removes what earlier attempts left in a workspace, except the protected directories and the sockets.
 fn tidy(workspace: &Path) {
     for entry in fs::read_dir(workspace).unwrap() {
         let path = entry.unwrap().path();
@@ -360,7 +361,7 @@ pub(crate) fn own_program() -> PathBuf {
     std::env::current_exe().unwrap()
 }
 
-/// Puts a program where attempts can use it: under a second name, or where that cannot be as a copy.
+/// Makes a program available to attempts: as a hard link, or as a copy where that is not possible.
 fn bring(program: &Path, to: &Path) {
     if fs::hard_link(program, to).is_err() {
         fs::copy(program, to).unwrap();

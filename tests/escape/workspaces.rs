@@ -1,4 +1,4 @@
-//! Workspaces that are exchanged while a command is about to be confined to them.
+//! Workspaces that are swapped while a command is about to be confined to them.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -29,7 +29,7 @@ fn a_command_is_not_confined_to_another_directory_than_its_workspace() {
         };
         assert_eq!(run("echo x > f").0.unwrap(), StepEnd::Exited(0), "{}", way.word());
         fs::rename(&work, base.join("old")).unwrap();
-        // A link to outside, a link to the very same directory, another directory, nothing, a file.
+        // A link to outside, a link to the same directory, another directory, nothing, a file.
         for exchange in [
             (&|| symlink(stage.at("outside"), &work).unwrap()) as &dyn Fn(),
             &|| symlink("old", &work).unwrap(),
@@ -39,7 +39,7 @@ fn a_command_is_not_confined_to_another_directory_than_its_workspace() {
         ] {
             exchange();
             let (end, said) = run("echo escaped > escaped; pwd");
-            // Where nothing is mounted, a directory that is not there is missed before anything else.
+            // Without mounts, a missing directory is reported before anything else.
             let refused = matches!(end, Err(StepError::Walls { .. } | StepError::Directory { .. }));
             assert!(refused, "{}: {end:?} {said}", way.word());
             let _removed = fs::remove_file(&work).or_else(|_| fs::remove_dir(&work));
@@ -62,7 +62,7 @@ fn a_workspace_that_is_exchanged_again_and_again_never_leads_a_command_outside()
             fs::create_dir_all(&work).unwrap();
             fs::create_dir_all(stage.at("outside/work")).unwrap();
             let confinement = known(&stage, Where::Work, &work);
-            // Either the workspace itself is exchanged, or the directory above it.
+            // Swap either the workspace itself or its parent directory.
             let (place, aside) =
                 if above { (base.join("a"), base.join("b")) } else { (work.clone(), base.join("a/b")) };
             let target = if above { stage.at("outside") } else { stage.at("outside/work") };
@@ -79,7 +79,7 @@ fn a_workspace_that_is_exchanged_again_and_again_never_leads_a_command_outside()
                 for _ in 0..20 {
                     let mut step = stage.step(Where::Work, "echo escaped > escaped; echo x > $OUT/escaped");
                     step.cwd.clone_from(&work);
-                    // It runs where it belongs, or not at all.
+                    // It runs in the workspace, or not at all.
                     let _ended = stage.command(&stage.room(way, confinement.clone()), step);
                 }
                 over.store(true, Ordering::Relaxed);
@@ -87,7 +87,7 @@ fn a_workspace_that_is_exchanged_again_and_again_never_leads_a_command_outside()
             for name in ["outside/escaped", "outside/work/escaped"] {
                 assert!(!stage.at(name).exists(), "{} wrote {name}", way.word());
             }
-            // Nothing stays behind that stood there for a command: a directory in the place of `.git`, or of `.push`.
+            // No placeholder for `.git` or `.push` is left.
             let left: Vec<_> = fs::read_dir(stage.at("outside/work")).unwrap().flatten().collect();
             assert!(left.is_empty(), "{left:?}");
             fs::remove_dir_all(base).unwrap();
@@ -102,7 +102,7 @@ fn a_command_without_confinement_does_not_start_in_another_directory_than_its_wo
     let (base, work) = (stage.at("nested"), stage.at("nested/work"));
     fs::create_dir_all(work.join("sub")).unwrap();
     let terms = Terms::Model(Box::new(known(&stage, Where::Work, &work)));
-    // Approved to run outside, and in a session that wants no sandbox.
+    // Approved to run unconfined, and in a session without a sandbox.
     let run = |outside: bool, sub: &str, command: &str| {
         let mut step = stage.step(Where::Work, command);
         step.cwd = work.join(sub);
@@ -131,7 +131,7 @@ fn a_command_without_confinement_does_not_start_in_another_directory_than_its_wo
             let _removed = fs::remove_file(&work).or_else(|_| fs::remove_dir_all(&work));
         }
         fs::rename(base.join("old"), &work).unwrap();
-        // A directory of the workspace that was exchanged for a link to outside.
+        // A directory of the workspace is swapped for a link to outside.
         fs::rename(work.join("sub"), work.join("aside")).unwrap();
         symlink(stage.at("outside"), work.join("sub")).unwrap();
         let end = run(outside, "sub", "echo escaped > escaped");
@@ -148,7 +148,7 @@ fn no_command_is_confined_to_a_home_wherever_the_daemon_keeps_its_own_files() {
     fs::write(stage.at("home/.python_history"), SECRET).unwrap();
     for way in Way::ALL.into_iter().filter(|way| stage.works(*way)) {
         let mut confinement = stage.confinement(Where::Work);
-        // Its own files are elsewhere.
+        // The daemon's own files are elsewhere.
         confinement.hidden.retain(|path| !path.ends_with(".push") && !path.ends_with("push"));
         confinement.workspace = stage.at("home");
         let mut step = stage.step(Where::Work, "cat .python_history; echo x > .profile");
@@ -163,7 +163,7 @@ fn ways(stage: &Stage) -> Vec<Way> {
     Way::ALL.into_iter().filter(|way| stage.works(*way)).collect()
 }
 
-/// What a session knows of its workspace.
+/// The confinement of a session whose workspace is `work`.
 fn known(stage: &Stage, at: Where, work: &std::path::Path) -> Confinement {
     let about = fs::metadata(work).unwrap();
     let mut confinement = stage.confinement(at);

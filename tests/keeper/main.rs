@@ -1,6 +1,6 @@
-//! Steps as real processes: how they end, what they say, and that nothing of them is left.
+//! Steps as real processes: how they end, what they print, and that no process of theirs survives.
 //!
-//! Every step carries a mark in its environment, by which its processes are found in `/proc` wherever they went.
+//! Every step has a mark in its environment, by which the tests find its processes in `/proc`.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "what a test cannot set up is a failure of the test")]
 
@@ -81,7 +81,7 @@ async fn orphans_that_ignore_signals_are_ended() {
 #[tokio::test]
 async fn a_background_process_serves_later_steps_and_ends_with_the_run() {
     for run in Run::both() {
-        // It writes to the step's output for ever, which must neither hold the step nor hurt the server.
+        // It writes to the step's output for ever, which must neither block the step nor kill the server.
         let serve = "(while :; do echo serving; sleep 0.01; done) & echo $! > server";
         assert_eq!(run.end(serve).await, StepEnd::Exited(0));
         assert_eq!(run.end("sleep 0.2; kill -0 $(cat server)").await, StepEnd::Exited(0));
@@ -146,7 +146,7 @@ async fn the_death_of_the_daemon_leaves_nothing() {
     }
 }
 
-/// Not a test by itself: the process that [`the_death_of_the_daemon_leaves_nothing`] starts and kills.
+/// Not a test by itself: the process that [`a_killed_daemon_leaves_no_process_of_a_step`] starts and kills.
 #[tokio::test]
 async fn a_daemon_to_be_killed() {
     let Ok(dir) = std::env::var("KEEPER_TEST_DIR") else { return };
@@ -253,7 +253,7 @@ async fn what_the_system_cannot_start_is_said() {
     let tree = RunTree::new(Local::new("/no/such/keeper".into()));
     let error = tree.run(run.step("true"), mpsc::channel(1).0).await.unwrap_err();
     assert!(
-        error.to_string().starts_with("cannot start the keeper /no/such/keeper: No such file"),
+        error.to_string().starts_with("cannot start the supervisor /no/such/keeper: No such file"),
         "{error}"
     );
     run.leaves_nothing().await;
@@ -267,7 +267,7 @@ async fn a_killed_keeper_is_noticed_and_cleaned_up_after() {
             "setsid sh -c 'setsid sleep 1000 & sleep 1000' & setsid sleep 1000 & kill -9 $PPID; sleep 1000";
         let error = run.start(orphans, out).await.unwrap().unwrap_err();
         assert!(matches!(error, StepError::KeeperLost), "{error}");
-        // Nothing is left when the end of the step is reported, not only some time later.
+        // No process is left when the end of the step is reported, not only some time later.
         assert_eq!(run.marked(), [0_u32; 0]);
         run.leaves_nothing().await;
     }
@@ -379,7 +379,7 @@ async fn the_keeper_shows_nothing_of_its_step() {
 #[tokio::test]
 async fn a_step_inherits_three_descriptors_and_plain_signals() {
     let run = Run::new();
-    // One that any process started from here would inherit.
+    // A descriptor that every process started from here would inherit.
     let leaky = fs::File::open("/dev/null").unwrap();
     let leaked = nix::fcntl::fcntl(&leaky, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()));
     leaked.unwrap();
@@ -388,7 +388,7 @@ async fn a_step_inherits_three_descriptors_and_plain_signals() {
     assert_eq!(listed.len(), 3, "{listed:#?}");
     assert!(listed[0].ends_with(" 0 -> /dev/null"), "{listed:#?}");
     let (signals, _) = run.says("grep -E '^Sig(Ign|Blk)' /proc/self/status | cut -f2").await;
-    // Two more belong to the C library, which lets nobody set them.
+    // Two more signals belong to the C library, which lets no program set them.
     for set in signals.lines() {
         assert_eq!(u64::from_str_radix(set, 16).unwrap() & 0x7fff_ffff, 0, "{signals}");
     }
@@ -401,7 +401,7 @@ async fn a_step_inherits_three_descriptors_and_plain_signals() {
 async fn what_the_shell_wrote_before_it_left_is_passed_on_to_a_late_listener() {
     let run = Run::new();
     let (out, heard) = mpsc::channel(1);
-    // The background process holds both outputs open, so that no end of them tells when all was read.
+    // The background process holds both pipes open, so no end of file marks the end of the output.
     let going =
         run.start("head -c 60000 /dev/zero; head -c 60000 /dev/zero >&2; sleep 1000 & touch left", out);
     run.until(|| run.dir.path().join("left").exists() && run.marked().len() == 1).await;

@@ -1,4 +1,4 @@
-//! What the tests of steps share: a run with a mark, and looks into `/proc`.
+//! Helpers for the tests of steps: a run with a mark, and queries of `/proc`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::LONG;
 
-/// One run in a directory of its own, with a mark in its environment.
+/// One run in its own directory, with a mark in its environment.
 pub(crate) struct Run {
     pub(crate) tree: RunTree,
     pub(crate) mark: String,
@@ -25,7 +25,7 @@ impl Run {
         Self::under(local())
     }
 
-    /// One run with all layers, one with the sweep alone.
+    /// One run with all layers, one with the process sweep alone.
     pub(crate) fn both() -> [Self; 2] {
         [Self::under(local()), Self::under(local().without_cgroups())]
     }
@@ -53,7 +53,7 @@ impl Run {
         tokio::spawn(async move { tree.run(step, out).await })
     }
 
-    /// Starts a step nobody listens to.
+    /// Starts a step whose output nobody reads.
     pub(crate) fn begin(&self, command: &str) -> Going {
         self.start(command, mpsc::channel(1).0)
     }
@@ -69,7 +69,7 @@ impl Run {
         (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
     }
 
-    /// The processes that carry the mark, the dead among them not counted.
+    /// The processes with the mark, without zombies.
     pub(crate) fn marked(&self) -> Vec<u32> {
         let wanted = format!("MARK={}", self.mark);
         let carries = |pid: &u32| {
@@ -79,7 +79,7 @@ impl Run {
         processes().filter(carries).collect()
     }
 
-    /// Stops the run, and looks whether the promise that nothing is left was kept.
+    /// Stops the run, and checks that no process is left.
     pub(crate) async fn leaves_nothing(&self) {
         let stopped = self.tree.stop(Duration::from_secs(20)).await;
         assert_eq!(stopped, Ok(()));
@@ -95,7 +95,8 @@ impl Run {
     }
 }
 
-/// Whether the process runs this test alone, as one that counts what the process holds must; if not, it is started.
+/// Tells whether this process runs the test alone, as a test that counts resources of the process must; if not,
+/// starts it that way.
 pub(crate) fn is_alone(test: &str) -> bool {
     if std::env::var_os("KEEPER_TEST_ALONE").is_some() {
         return true;
@@ -135,7 +136,7 @@ fn processes() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
-/// The children of a process, the dead among them too.
+/// The children of a process, zombies included.
 pub(crate) fn children_of(parent: u32) -> Vec<u32> {
     let is_child = |pid: &u32| {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -144,7 +145,7 @@ pub(crate) fn children_of(parent: u32) -> Vec<u32> {
     processes().filter(is_child).collect()
 }
 
-/// The cgroups of these keepers that are still there.
+/// The cgroups of these supervisors that still exist.
 pub(crate) fn cgroups_of(keepers: &[u32]) -> Vec<PathBuf> {
     let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
     let own = fs::read_to_string("/proc/self/cgroup").unwrap();
@@ -155,7 +156,7 @@ pub(crate) fn cgroups_of(keepers: &[u32]) -> Vec<PathBuf> {
     all.filter(|cgroup| cgroup.exists()).collect()
 }
 
-/// The bytes of memory this process holds.
+/// The resident memory of this process, in bytes.
 pub(crate) fn resident() -> usize {
     let statm = fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096

@@ -1,4 +1,4 @@
-//! The rules of what goes on beside runs, one scenario each.
+//! Kernel rules of versions, user commands, compaction, reopening, imports and questions, one scenario each.
 
 use super::*;
 use pushd::kernel::command::Aside;

@@ -1,8 +1,8 @@
-//! A session with a clock, and what came of everything that it was given.
+//! A session with a clock, and the recorded effects of its inputs.
 
 use super::*;
 
-/// A session, and the part of the world that a scenario needs.
+/// A session, and the part of a driver that a scenario needs.
 pub(crate) struct Scene {
     pub(crate) session: Session,
     pub(crate) now: Now,
@@ -14,18 +14,18 @@ pub(crate) struct Scene {
     pub(crate) turns: u32,
     pub(crate) minted: u64,
     pub(crate) gate: GateId,
-    /// What the next question offers to remember, and what a no to it means.
+    /// The rule that the next gate offers to grant, and the effect of its denial.
     pub(crate) remember: Option<String>,
     pub(crate) denial: Denial,
-    /// With which comment the policy of the run denies the next question.
+    /// The comment with which the policy of the run denies the next gate.
     pub(crate) policy_comment: Option<String>,
-    /// What is to be filled in at the next question.
+    /// The form of the next gate.
     pub(crate) form: Option<Json>,
-    /// The tools that were used for the user.
+    /// The started user commands.
     pub(crate) asides: Vec<String>,
-    /// What was remembered for the repository.
+    /// The rules that were remembered for the repository.
     pub(crate) kept: Vec<String>,
-    /// What the provider was told may go ahead, with its last turn.
+    /// The granted rules of the last turn.
     pub(crate) granted: Vec<String>,
 }
 
@@ -125,7 +125,7 @@ impl Scene {
         self.give(Input::Report { run, report });
     }
 
-    /// The provider wants a tool used, after asking when `needed` says of how many.
+    /// The provider requests a tool call, behind a gate when `needed` gives its quorum.
     pub(crate) fn call(&mut self, needed: Option<u32>) -> CallId {
         let call = self.intend(Purpose::Work, needed);
         self.report(Report::TurnDone);
@@ -156,7 +156,7 @@ impl Scene {
         call
     }
 
-    /// The provider finds a budget used up and asks.
+    /// The provider finds its budget exhausted and opens a gate.
     pub(crate) fn ask_for_more(&mut self) -> CallId {
         self.minted += 1;
         let call = CallId::new(format!("call-{}", self.minted));
@@ -196,7 +196,7 @@ impl Scene {
         })));
     }
 
-    /// Votes with a reason, or for longer than once.
+    /// Votes with a reason and a scope.
     pub(crate) fn vote_with(&mut self, decision: Decision, comment: Option<&str>, lasting: Lasting) -> Reply {
         let (gate, comment) = (self.gate.clone(), comment.map(str::to_owned));
         let vote = Decide { gate, run: None, decision, choice: None, comment, lasting, answer: None };

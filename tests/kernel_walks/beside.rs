@@ -1,4 +1,4 @@
-//! What a walk does beside runs: versions, tools for the user, summaries that somebody asks for, branches, imports.
+//! The part of a walk outside of runs: versions, user commands, requested compactions, branches, imports.
 
 use super::*;
 use pushd::kernel::command::{Answer, Aside, Reply};
@@ -7,13 +7,13 @@ use pushd::kernel::event::{Adjustment, Branch};
 use pushd::kernel::import::{Import, Imported, ImportedCall, ImportedRun, ImportedTurn, Kept, Provenance};
 use pushd::kernel::refusal::Refusal;
 
-/// What an input found.
+/// The version before an input, and the change that the input may make.
 pub(super) struct Before {
     version: u64,
-    /// The version that the next change makes; none where the input may make none.
+    /// The version after a change; `None` where the input may not change it.
     next: Option<u64>,
     if_version: Option<u64>,
-    /// Whether it only counts, so that it always makes one.
+    /// Whether the input always increments the version.
     counts: bool,
 }
 
@@ -120,7 +120,7 @@ impl Walk {
         }
     }
 
-    /// What the outside world will report for an effect beside the run.
+    /// Schedules the report for an effect outside of runs.
     pub(super) fn owe_beside(&mut self, effect: Effect, what: &str) {
         match effect {
             Effect::Aside(intention) => {
@@ -150,7 +150,7 @@ impl Walk {
                 };
                 self.owed.push(Input::CompactionReport { began: compact.began, report });
             }
-            // Nobody answers it: what is made of it is no longer heard.
+            // No report: the kernel ignores the result of a stopped compaction.
             Effect::StopCompaction(_) => {}
             Effect::StopRetry(run) => {
                 let report = Report::RetryOver { succeeded: false, attempt: 1, message: Some("no".into()) };
@@ -177,7 +177,7 @@ impl Walk {
         Before { version, next, if_version, counts }
     }
 
-    /// A change counts once, at its first event, and nothing else counts at all.
+    /// A change increments the version once, at its first event; nothing else does.
     pub(super) fn check_version(
         &self,
         before: &Before,

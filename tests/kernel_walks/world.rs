@@ -1,9 +1,9 @@
-//! The outside world of a walk: what providers, tools and people answer and ask for.
+//! The driver of a walk: reports of providers and tools, and commands of users.
 
 use super::*;
 
 impl Walk {
-    /// What the outside world will report for an effect.
+    /// Schedules the report for an effect.
     pub(super) fn owe(&mut self, effect: Effect, what: &str) {
         let (run, report) = match effect {
             Effect::Turn(turn) => (turn.run.clone(), self.provider_answer()),

@@ -1,11 +1,11 @@
-//! What clients ask of the daemon, and how it is spelled.
+//! The requests of clients, and their wire form.
 
 use serde_json::{Value, json};
 
 use super::stage::Stage;
 use super::witness::How;
 
-/// What a client wants of the daemon.
+/// A request to the daemon.
 #[derive(Debug, Clone)]
 pub(crate) enum Ask {
     Start { number: usize },
@@ -19,7 +19,7 @@ pub(crate) enum Ask {
 }
 
 impl Ask {
-    /// Spells it out, for a daemon in the given life.
+    /// Encodes the request for a given generation of the daemon.
     pub(crate) fn request(&self, stage: &Stage, life: u64) -> (&'static str, Value) {
         let environment = || environment(stage, life);
         match self {
@@ -52,12 +52,12 @@ impl Ask {
     }
 }
 
-/// What the steps get; the mark names the life, so that what outlives it is found.
+/// The environment of steps; the mark names the generation, so that processes that outlive it are found.
 fn environment(stage: &Stage, life: u64) -> Value {
     json!({"PATH": std::env::var("PATH").unwrap_or_default(), "PUSH_KILL_MARK": mark(stage, life)})
 }
 
-/// The mark of all steps of one life.
+/// The mark of all steps of one generation.
 pub(crate) fn mark(stage: &Stage, life: u64) -> String {
     format!("{}/life-{life}.", stage.home.path().display())
 }

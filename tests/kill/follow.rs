@@ -1,4 +1,4 @@
-//! How one client follows one session: where it is, what it knows, and what its connection owes it.
+//! A client's view of one session: its position, its state, and the events that its connection must deliver.
 
 use std::collections::BTreeMap;
 
@@ -7,31 +7,31 @@ use serde_json::Value;
 use super::wire::Head;
 use super::witness::{Stretch, Witness, text};
 
-/// Positions from here on were never issued.
+/// Positions from here on are never issued.
 pub(crate) const FOREIGN: u64 = 1 << 40;
 
-/// A place in a session.
+/// A position in a session, and the state up to it.
 #[derive(Debug, Default)]
 pub(crate) struct Following {
-    /// The last position that was seen, over all connections.
+    /// The last position seen, over all connections.
     pub(crate) last: u64,
     /// The active run.
     pub(crate) run: Option<String>,
-    /// Messages that wait.
+    /// Queued messages.
     pub(crate) queued: Vec<String>,
-    /// What waits for a decision, with the choices.
+    /// Open approvals, with their choices.
     pub(crate) open: BTreeMap<String, Vec<String>>,
     joining: bool,
     stretch: Option<Stretch>,
 }
 
 impl Following {
-    /// Whether this connection has asked for the events.
+    /// Whether this connection has requested the events.
     pub(crate) const fn is_joined(&self) -> bool {
         self.joining || self.stretch.is_some()
     }
 
-    /// Whether this connection gets the events.
+    /// Whether this connection receives the events.
     pub(crate) const fn is_settled(&self) -> bool {
         self.stretch.is_some()
     }
@@ -40,7 +40,7 @@ impl Following {
         self.joining = true;
     }
 
-    /// Holds the answer of an attach to what was asked.
+    /// Compares the reply to an attach with the request.
     pub(crate) fn attached(
         &mut self,
         life: u64,
@@ -57,13 +57,14 @@ impl Following {
             replay["gap"] == false && replay["completed"] == true && replay["fromSeq"] == after + 1
         };
         if !granted || !fits {
-            witness
-                .finding(format!("life {life}: attach to {session} after {after} was answered by {payload}"));
+            witness.finding(format!(
+                "generation {life}: attach to {session} after {after} was answered by {payload}"
+            ));
         }
         self.begin_stretch(life, session, after, witness);
     }
 
-    /// From here on the connection gets everything after `after`.
+    /// From here on the connection receives everything after `after`.
     pub(crate) fn begin_stretch(&mut self, life: u64, session: &str, after: u64, witness: &Witness) {
         self.end_stretch(witness);
         self.joining = true;
@@ -77,7 +78,7 @@ impl Following {
         }
     }
 
-    /// Takes an event.
+    /// Records an event.
     pub(crate) fn take(&mut self, head: &Head<'_>, session: &str, seq: u64, line: &[u8], witness: &Witness) {
         let Some(stretch) = &mut self.stretch else {
             return witness.finding(format!("an event before its attach was answered: {}", text(line)));
@@ -89,14 +90,14 @@ impl Following {
                 witness.finding(format!("a gap in the middle of events: {}", text(line)));
             }
             witness.private(session, seq, line);
-            // What follows is counted from here.
+            // Later events are counted from here.
             stretch.after = seq;
             self.last = self.last.max(seq);
             return;
         }
         if stretch.seqs.last().copied().unwrap_or(stretch.after) >= seq {
             let before = stretch.seqs.last().copied().unwrap_or(stretch.after);
-            witness.finding(format!("life {}: after {before} came {}", stretch.life, text(line)));
+            witness.finding(format!("generation {}: after {before} came {}", stretch.life, text(line)));
         }
         stretch.seqs.push(seq);
         witness.event(session, seq, line);

@@ -1,4 +1,4 @@
-//! The history of a session as the daemon tells it from the beginning, read for judging.
+//! The complete history of a session as the daemon replays it, read for verification.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::time::Instant;
@@ -10,7 +10,7 @@ use super::stage::{PATIENCE, Stage};
 use super::wire::{Head, Heard, Wire};
 use super::witness::{Lines, text};
 
-/// One event, opened.
+/// One parsed event.
 pub(crate) struct Fact {
     pub(crate) seq: u64,
     pub(crate) run: Option<String>,
@@ -30,7 +30,7 @@ impl Fact {
     }
 }
 
-/// Asks for everything that ever happened in a session.
+/// Requests the complete history of a session.
 pub(crate) fn fetch(stage: &Stage, session: &str) -> Lines {
     let mut wire = Wire::connect(&stage.socket()).expect("a daemon that was not killed");
     wire.send("attach_session", &json!({"sessionId": session})).expect("a daemon that was not killed");
@@ -60,7 +60,7 @@ pub(crate) fn fetch(stage: &Stage, session: &str) -> Lines {
     lines
 }
 
-/// Opens every line, and holds it to the schemas.
+/// Parses every line, and validates it against the schemas.
 pub(crate) fn open(lines: &Lines, findings: &mut Vec<String>) -> Vec<Fact> {
     let mut facts = Vec::new();
     for (seq, line) in lines {

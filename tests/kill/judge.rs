@@ -1,6 +1,6 @@
-//! Holds the history of a session against what its clients saw and were told.
+//! Compares the history of a session with everything its clients saw.
 //!
-//! Runs and calls are followed event by event; what is found is told in words, and nothing stops at the first.
+//! The verifier follows runs and calls event by event and collects all findings as text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::history::Fact;
 use super::witness::{Fate, Granted, How, Lines, Message, Seen, text};
 use super::workload::ASKED;
 
-/// What a whole home came to, for the record.
+/// Totals of a whole home, for the log.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) events: usize,
@@ -22,28 +22,28 @@ pub(crate) struct Tally {
     pub(crate) stretches: usize,
 }
 
-/// A use of a tool.
+/// A tool call.
 #[derive(Debug, Default)]
 struct Call {
     name: String,
-    /// How often it may have been started by now.
+    /// How many starts are permitted so far.
     leave: usize,
     starts: usize,
     result: Option<(String, bool)>,
 }
 
-/// One session on trial.
+/// The verification of one session.
 pub(crate) struct Trial<'a> {
     session: &'a str,
     ledger: &'a BTreeMap<String, usize>,
     active: Option<String>,
     over: BTreeSet<String>,
     calls: BTreeMap<String, Call>,
-    /// Open and settled gates: the call, the kind, and the verdict.
+    /// Open and decided gates: the call, the kind, and the decision.
     gates: BTreeMap<String, Gate>,
-    /// Names of steps by the calls that were intended for them.
+    /// Names of steps, with the number of calls intended for them.
     intended: BTreeMap<String, usize>,
-    /// By message: where it began a run, was queued, was steered, was removed.
+    /// By message: the runs it started, was queued for or was steered into, and how often it was removed.
     begun: BTreeMap<String, Vec<String>>,
     queued: BTreeMap<String, Vec<String>>,
     steered: BTreeMap<String, Vec<String>>,
@@ -60,7 +60,7 @@ struct Gate {
     verdict: Option<(String, Option<String>)>,
 }
 
-/// Compares lines with what anybody saw, and stretches with what they should have been.
+/// Compares the history with the events that clients saw, and each span with the events that it should contain.
 pub(crate) fn compare(session: &str, history: &Lines, seen: &Seen, findings: &mut Vec<String>) {
     for (seq, line) in seen.events.get(session).into_iter().flatten() {
         match history.get(seq) {
@@ -77,7 +77,7 @@ pub(crate) fn compare(session: &str, history: &Lines, seen: &Seen, findings: &mu
         }
     }
     for stretch in seen.stretches.iter().filter(|stretch| stretch.session == session) {
-        // The order within a stretch was looked at when it came.
+        // The order within a span was checked when it was received.
         let Some(last) = stretch.seqs.last().filter(|last| **last > stretch.after) else { continue };
         let due: Vec<u64> = history.range(stretch.after + 1..=*last).map(|(seq, _)| *seq).collect();
         if due != stretch.seqs {
@@ -204,7 +204,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Holds what the steps did to what the history tells of them.
+    /// Compares the effects of the steps with the history.
     pub(crate) fn judge_steps(&mut self) {
         let mut words = Vec::new();
         for call in self.calls.values() {
@@ -235,13 +235,13 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Holds the history to what was said of a message.
+    /// Compares the history with the reply to a message.
     pub(crate) fn judge_message(&mut self, id: &str, message: &Message) {
         let none = Vec::new();
         let [begun, queued, steered] =
             [&self.begun, &self.queued, &self.steered].map(|runs| runs.get(id).unwrap_or(&none).clone());
         let removed = self.removed.get(id).copied().unwrap_or_default();
-        // What was taken back may be sent again, which a client does that has not heard of either.
+        // A message that was removed may be sent again, by a client that got neither reply.
         let there = begun.len().max(queued.len().saturating_sub(removed)) + steered.len();
         let fits = match (&message.fate, message.how) {
             (Fate::Unanswered, _) => there <= 1,
@@ -270,7 +270,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Holds the history to what was granted.
+    /// Compares the history with a granted request.
     pub(crate) fn judge_grant(&mut self, granted: &Granted) {
         let kept = match granted {
             Granted::Decision { approval, decision, choice, .. } => {
@@ -300,7 +300,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// The kind of question that is asked about a step whose end nobody knows.
+/// The kind of approval for a step whose result is unknown.
 const UNKNOWN: &str = "unknown_step";
 
 fn note(map: &mut BTreeMap<String, Vec<String>>, message: String, run: String) {

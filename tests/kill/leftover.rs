@@ -1,4 +1,4 @@
-//! Looks through `/proc` for processes of steps that should be gone.
+//! Searches `/proc` for processes of steps that should have ended.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// Waits until no process has any of `marks` in its environment, command line or working directory.
 ///
-/// Returns what is left after `limit`; the processes of `except` do not count.
+/// Returns what is left after `limit`, without the process `except`.
 pub(crate) fn wait_for_none(marks: &[String], except: Option<u32>, limit: Duration) -> Vec<String> {
     let deadline = Instant::now() + limit;
     loop {
@@ -19,7 +19,8 @@ pub(crate) fn wait_for_none(marks: &[String], except: Option<u32>, limit: Durati
     }
 }
 
-/// Waits until a daemon has no child but the holder of its supervisors, and that has none; returns what is left after `limit`.
+/// Waits until a daemon has no child but the holder of its supervisors, and the holder has none; returns what is left
+/// after `limit`.
 pub(crate) fn wait_for_no_child(daemon: u32, limit: Duration) -> Vec<String> {
     let deadline = Instant::now() + limit;
     loop {
@@ -51,7 +52,7 @@ fn find(marks: &[String], except: Option<u32>) -> Vec<String> {
     pids.filter(|pid| *pid != own && Some(*pid) != except)
         .filter_map(|pid| {
             let place = Path::new("/proc").join(pid.to_string());
-            // One that is just leaving cannot be read, and needs not be.
+            // A process that is exiting cannot be read, and does not count.
             let mut traces = fs::read(place.join("environ")).unwrap_or_default();
             traces.extend(fs::read(place.join("cmdline")).unwrap_or_default());
             traces.push(0);

@@ -1,4 +1,4 @@
-//! What comes to the mind of a client when it is its turn.
+//! The random actions of a client.
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 use serde_json::json;
@@ -12,7 +12,7 @@ use super::witness::{Fate, How, Message};
 use super::workload;
 
 impl Player {
-    /// Does whatever comes to mind.
+    /// Does one random action.
     pub(super) fn act(&mut self, wire: &mut Wire) -> Result<(), Lost> {
         if self.pending.len() > 4 {
             return Ok(());
@@ -36,7 +36,7 @@ impl Player {
             return Ok(());
         }
         let after = match self.random.below(16) {
-            // Never issued: the daemon has to say so, and to go on from there.
+            // Never issued: the daemon must report a gap, and continue from there.
             0 => FOREIGN + self.random.below(1000),
             1 => self.random.below(place.last + 1),
             2..=5 => place.last.saturating_sub(self.random.below(300)),
@@ -89,7 +89,7 @@ impl Player {
         }
     }
 
-    /// The worker's session, once this connection has asked to follow it.
+    /// The worker's session, once this connection has requested its events.
     fn joined(&self) -> Option<String> {
         self.session.clone().filter(|session| self.following[session].is_joined())
     }
@@ -129,7 +129,7 @@ impl Player {
         };
         self.ask(wire, Ask::Decide { session: session.to_owned(), approval, decision, choice })?;
         match self.following[session].run.clone() {
-            // At once, so that it meets the step on its way to its start.
+            // At once, so that it reaches the daemon while the step is starting.
             Some(run) if self.random.one_in(8) => {
                 self.ask(wire, Ask::Cancel { session: session.to_owned(), run })
             }

@@ -1,7 +1,8 @@
-//! A client with a mind of its own: it follows sessions over all lives of the daemon, and asks for whatever it likes.
+//! A client with random actions: it follows sessions across all generations of the daemon.
 //!
-//! It keeps what any client would keep: the last position it saw, what waits for a decision, and what was not answered.
-//! A worker has one session and fills it with work; a watcher follows all sessions, goes back in them, and decides.
+//! It keeps what any client would keep: the last position it saw, open approvals, and requests without a reply. A
+//! worker has one session and fills it with work; a watcher follows all sessions, replays parts of them, and decides
+//! approvals.
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ use super::wire::{Head, Heard, Lost, Wire};
 use super::witness::{Fate, Granted, How, text};
 use super::workload;
 
-/// What a client is there for.
+/// The role of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Worker,
@@ -39,19 +40,19 @@ pub(crate) struct Player {
     /// The session of a worker.
     pub(super) session: Option<String>,
     pub(super) pending: BTreeMap<String, Ask>,
-    /// Messages whose answer was lost.
+    /// Messages whose reply was lost.
     pub(super) unanswered: Vec<Ask>,
     pub(super) made: u64,
     pub(super) tired: bool,
     pub(super) resting: bool,
 }
 
-/// Why a client leaves a daemon that lives.
+/// Why a client disconnects from a live daemon.
 enum Leave {
     Nap,
 }
 
-/// How long a client listens before something comes to its mind.
+/// How long a client reads before its next action.
 const TICK: Duration = Duration::from_millis(8);
 
 impl Player {
@@ -72,11 +73,11 @@ impl Player {
         }
     }
 
-    /// Lives until the play is over.
+    /// Runs until the phase is `Done`.
     pub(crate) fn play(mut self) {
         while let Some(life) = self.stage.next_life(self.life) {
             self.life = life;
-            // Without watchers a session that rests leaves the daemon's memory.
+            // Without watchers the daemon unloads an idle session.
             if self.role == Role::Watcher && self.random.one_in(3) {
                 continue;
             }
@@ -87,7 +88,9 @@ impl Player {
             self.leave();
             if !self.stage.was_killed(life) {
                 let who = format!("{:?} {}", self.role, self.number);
-                self.stage.witness.finding(format!("life {life}: {who} lost a daemon that was not killed"));
+                self.stage
+                    .witness
+                    .finding(format!("generation {life}: {who} lost a daemon that was not killed"));
             }
         }
     }
@@ -113,7 +116,7 @@ impl Player {
         }
     }
 
-    /// Remembers what was not answered; the rest is as good as never asked.
+    /// Keeps unanswered messages to be sent again, and drops other requests.
     fn leave(&mut self) {
         for ask in std::mem::take(&mut self.pending).into_values() {
             if let Ask::Message { .. } = ask {
@@ -125,7 +128,7 @@ impl Player {
         }
     }
 
-    /// Sees to it that every session is followed.
+    /// Attaches to every session that is not attached yet.
     fn join(&mut self, wire: &mut Wire) -> Result<(), Lost> {
         if self.role == Role::Watcher {
             let known: Vec<_> = self.stage.witness.lock().events.keys().cloned().collect();
@@ -188,7 +191,7 @@ impl Player {
         }
     }
 
-    /// A run that is over has no process any more.
+    /// Checks that a completed run has left no process.
     fn look_for_leftovers(&mut self, head: &Head<'_>) {
         let cut_short = head.payload.get().contains("\"cancelled\"");
         if self.role == Role::Watcher || !(cut_short || self.random.one_in(4)) {
@@ -201,11 +204,11 @@ impl Player {
             let ours = seen.messages.iter().filter(|(_, message)| message.fate == taken);
             ours.map(|(id, _)| workload::trace(&format!("{id}k"))).collect()
         };
-        // Those of an earlier life are ended by their keepers, and not waited for.
+        // Supervisors of an earlier generation end their processes; those are not waited for.
         let left = leftover::wait_for_none(&messages, None, Duration::from_secs(2));
         if !messages.is_empty() && !left.is_empty() {
             let life = self.life;
-            witness.finding(format!("life {life}: {run} is over and has left {left:?}"));
+            witness.finding(format!("generation {life}: {run} is over and has left {left:?}"));
         }
     }
 
@@ -272,7 +275,7 @@ impl Player {
         }
     }
 
-    /// A session that has nothing to do is at rest, once everything that was asked is answered.
+    /// A session without work is idle once every request has its reply.
     fn consider_rest(&mut self, snapshot: &Value) {
         let quiet = snapshot["activeRunId"].is_null() && snapshot["queued"] == 0;
         let all_answered = self.pending.is_empty() && self.unanswered.is_empty();
@@ -289,7 +292,7 @@ impl Player {
             self.stage.witness.lock().messages.get_mut(id).expect("a message of ours").attempts += 1;
         }
         let sent = wire.send(kind, &payload);
-        // A request that was cut short may have arrived all the same.
+        // A request that was interrupted may have arrived completely.
         let request = sent.as_ref().map_or_else(|_| "lost".to_owned(), Clone::clone);
         self.pending.insert(request, ask);
         sent.map(|_| self.stage.at(moment))

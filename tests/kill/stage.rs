@@ -1,7 +1,7 @@
-//! The daemon of one home, life after life, and the clock by which clients and killer meet.
+//! The daemon of one home, generation after generation, and the synchronization of clients and kills.
 //!
-//! It knows nothing of the protocol. A kill is marked before it is done, so that a client which loses its connection
-//! can tell a kill from an accident.
+//! It does not know the protocol. A kill is recorded before it happens, so that a client that loses its connection
+//! can tell a kill from a crash.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::fs::OpenOptions;
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::witness::Witness;
 
-/// How long anything is waited for that must come.
+/// The longest wait for anything that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a client may see or do right before a kill.
@@ -36,10 +36,10 @@ pub(crate) enum Moment {
     RunOver,
 }
 
-/// What the threads of one home share.
+/// The state that all threads of one home share.
 pub(crate) struct Stage {
     pub(crate) home: TempDir,
-    /// For what is to lie in memory.
+    /// A directory for files in memory.
     memory: TempDir,
     pub(crate) witness: Witness,
     park: &'static str,
@@ -52,7 +52,7 @@ pub(crate) struct Stage {
 struct Now {
     life: u64,
     child: Option<(Child, ChildStdout)>,
-    /// Whether clients may come.
+    /// Whether clients may connect.
     open: bool,
     killed: bool,
     countdown: u64,
@@ -60,20 +60,20 @@ struct Now {
     at_rest: usize,
 }
 
-/// What the clients are about.
+/// What the clients do.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
-    /// They do whatever comes to their minds.
+    /// They do random actions.
     #[default]
     Busy,
-    /// They begin nothing new and bring everything to its end.
+    /// They start nothing new and complete everything.
     Finishing,
-    /// They leave.
+    /// They stop.
     Over,
 }
 
 impl Stage {
-    /// Prepares a home; `park` is after how many seconds sessions leave the daemon's memory.
+    /// Prepares a home; the daemon unloads idle sessions after `unload_after` seconds.
     pub(crate) fn new(park: &'static str) -> Self {
         let home = TempDir::new().expect("a directory for the daemon");
         let memory = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory in memory");
@@ -89,7 +89,7 @@ impl Stage {
         }
     }
 
-    /// A word that no other home has.
+    /// A text that is unique to this home.
     pub(crate) fn name(&self) -> String {
         let name = self.home.path().file_name().unwrap_or_default().to_string_lossy();
         name.chars().filter(char::is_ascii_alphanumeric).collect()
@@ -99,7 +99,7 @@ impl Stage {
         self.home.path().join(".push/run/pushd.sock")
     }
 
-    /// Where sessions work.
+    /// The working directory of sessions.
     pub(crate) fn cwd(&self) -> PathBuf {
         self.home.path().join("work")
     }
@@ -109,7 +109,7 @@ impl Stage {
         self.home.path().join("ledger")
     }
 
-    /// Starts a daemon and does not wait for it.
+    /// Starts a daemon without waiting for it.
     pub(crate) fn spawn(&self) {
         let mut now = self.lock();
         assert!(now.child.is_none(), "a daemon lives already");
@@ -120,7 +120,7 @@ impl Stage {
         now.child = Some((child, out));
     }
 
-    /// Starts a daemon and waits until it is ready; one killed a moment ago may still hold its lock.
+    /// Starts a daemon and waits until it is ready; a daemon killed a moment ago may still hold its lock.
     pub(crate) fn start(&self) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -139,19 +139,19 @@ impl Stage {
         }
     }
 
-    /// Lets the clients come.
+    /// Lets the clients connect.
     pub(crate) fn open(&self) {
         self.lock().open = true;
         self.changed.notify_all();
     }
 
-    /// Has whoever sees `moment` for the `count`th time kill the daemon.
+    /// Makes the client that sees `moment` for the `count`th time kill the daemon.
     pub(crate) fn arm(&self, moment: Moment, count: u64) {
         self.lock().countdown = count;
         self.armed.store(moment as u8, Ordering::Release);
     }
 
-    /// Tells that a moment has come.
+    /// Reports that a moment has occurred.
     pub(crate) fn at(&self, moment: Moment) {
         if self.armed.load(Ordering::Acquire) != moment as u8 {
             return;
@@ -163,7 +163,7 @@ impl Stage {
         }
     }
 
-    /// Waits until an armed moment has come, or kills the daemon after `limit`; whether the moment came.
+    /// Waits until an armed moment occurs, or kills the daemon after `limit`; returns whether the moment occurred.
     pub(crate) fn await_moment(&self, limit: Duration) -> bool {
         let now = self.lock();
         let (now, _) = self
@@ -176,7 +176,7 @@ impl Stage {
         came
     }
 
-    /// Ends the daemon as a power switch would end a process.
+    /// Kills the daemon with `SIGKILL`.
     pub(crate) fn kill(&self) {
         let mut now = self.lock();
         self.strike(&mut now);
@@ -191,9 +191,10 @@ impl Stage {
             return;
         }
         if let Some((child, _)) = &mut now.child {
-            // One that was not ready yet may have found the place taken.
+            // A daemon that was not ready yet may have found the lock held.
             if let (true, Ok(Some(status))) = (now.open, child.try_wait()) {
-                self.witness.finding(format!("life {}: the daemon ended by itself: {status}", now.life));
+                self.witness
+                    .finding(format!("generation {}: the daemon ended by itself: {status}", now.life));
             }
             now.killed = true;
             now.open = false;
@@ -202,7 +203,7 @@ impl Stage {
         self.changed.notify_all();
     }
 
-    /// Waits for a life after `life` that is open to clients; `None` when there will be none.
+    /// Waits for a later generation that accepts clients; `None` when there will be none.
     pub(crate) fn next_life(&self, life: u64) -> Option<u64> {
         let now = self.lock();
         let waiting = |now: &mut Now| now.act != Act::Over && (!now.open || now.life <= life);
@@ -210,7 +211,7 @@ impl Stage {
         (now.act != Act::Over).then_some(now.life)
     }
 
-    /// Tells whether a life was ended by us.
+    /// Tells whether the test killed a generation.
     pub(crate) fn was_killed(&self, life: u64) -> bool {
         let now = self.lock();
         now.life != life || now.killed
@@ -233,13 +234,13 @@ impl Stage {
         self.lock().act
     }
 
-    /// Tells that a client has brought its session to rest.
+    /// Reports that the session of a client is idle.
     pub(crate) fn rest(&self) {
         self.lock().at_rest += 1;
         self.changed.notify_all();
     }
 
-    /// Waits until so many clients are at rest; whether that came.
+    /// Waits until this many clients are idle; returns whether that happened.
     pub(crate) fn all_rest(&self, clients: usize) -> bool {
         let now = self.lock();
         let waiting = |now: &mut Now| now.at_rest < clients;

@@ -1,4 +1,4 @@
-//! A connection of a client that expects the daemon to be gone at any byte.
+//! A client connection that expects the daemon to disappear at any byte.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::io::{ErrorKind, Read, Write};
@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 use super::history::Fact;
 use super::stage::PATIENCE;
 
-/// What came in.
+/// The result of a read.
 #[derive(Debug)]
 pub(crate) enum Heard {
     /// A whole line, without its line feed.
     Line(Vec<u8>),
-    /// Nothing, for a while.
+    /// The time limit passed.
     Nothing,
-    /// The end of the connection.
+    /// The connection was closed.
     End,
 }
 
@@ -28,7 +28,7 @@ pub(crate) enum Heard {
 #[derive(Debug)]
 pub(crate) struct Lost;
 
-/// The outside of a line; the inside is read only where it matters.
+/// The envelope of a line; the payload is parsed only where it matters.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Head<'a> {
@@ -72,7 +72,7 @@ impl Wire {
         Ok(Self { stream, buffer: Vec::new(), taken: 0, requests: 0 })
     }
 
-    /// Sends a request and returns its name.
+    /// Sends a request and returns its id.
     pub(crate) fn send(&mut self, kind: &str, payload: &Value) -> Result<String, Lost> {
         self.requests += 1;
         let request = format!("q{}", self.requests);
@@ -83,7 +83,7 @@ impl Wire {
         Ok(request)
     }
 
-    /// Waits for the next event of a type; whatever comes before it is dropped.
+    /// Waits for the next event of a type and drops the lines before it.
     pub(crate) fn until(&mut self, kind: &str) -> Fact {
         loop {
             let line = match self.hear(PATIENCE) {
@@ -110,7 +110,7 @@ impl Wire {
             self.buffer.drain(..self.taken);
             self.taken = 0;
             let mut piece = [0; 64 * 1024];
-            // A time limit of zero would mean none.
+            // A timeout of zero would mean none.
             self.stream.set_read_timeout(Some(limit.max(Duration::from_micros(1)))).expect("a time limit");
             match self.stream.read(&mut piece) {
                 Ok(0) => return Heard::End,

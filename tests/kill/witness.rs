@@ -1,4 +1,4 @@
-//! What the clients saw and were told, across all lives of a daemon; written down at once, and judged at the end.
+//! Everything that the clients saw, across all generations of a daemon; recorded at once, and verified at the end.
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -7,21 +7,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The lines of a session by their positions.
 pub(crate) type Lines = BTreeMap<u64, Vec<u8>>;
 
-/// Everything that was seen.
+/// Everything that was observed.
 #[derive(Default)]
 pub(crate) struct Seen {
-    /// By session: events as they came over any connection.
+    /// By session: events as they arrived on any connection.
     pub(crate) events: BTreeMap<String, Lines>,
-    /// By session: what was told to one client alone.
+    /// By session: events that one client alone received.
     pub(crate) private: BTreeMap<String, Lines>,
-    /// What each connection got of a session, from an attach on.
+    /// The events of a session that each connection received after an attach.
     pub(crate) stretches: Vec<Stretch>,
     pub(crate) messages: BTreeMap<String, Message>,
     pub(crate) granted: Vec<Granted>,
     pub(crate) findings: Vec<String>,
 }
 
-/// The events of a session that one connection got after one attach.
+/// The events of a session that one connection received after one attach.
 #[derive(Debug, Clone)]
 pub(crate) struct Stretch {
     pub(crate) life: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Stretch {
     pub(crate) seqs: Vec<u64>,
 }
 
-/// How a message was given to the daemon.
+/// How a message was delivered to the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
     Send,
@@ -39,7 +39,7 @@ pub(crate) enum How {
     Steer,
 }
 
-/// What a client was told about its message in the end.
+/// The final reply to a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fate {
     Unanswered,
@@ -57,7 +57,7 @@ pub(crate) struct Message {
     pub(crate) fate: Fate,
 }
 
-/// Something else that a client asked for and was granted.
+/// Another request that was granted.
 #[derive(Debug, Clone)]
 pub(crate) enum Granted {
     Decision { session: String, approval: String, decision: String, choice: Option<String> },
@@ -66,7 +66,7 @@ pub(crate) enum Granted {
     Name { session: String, name: String },
 }
 
-/// The shared record.
+/// The observations of all clients.
 #[derive(Default)]
 pub(crate) struct Witness(Mutex<Seen>);
 
@@ -79,7 +79,7 @@ impl Witness {
         self.lock().findings.push(text);
     }
 
-    /// Writes down an event; the same position must always hold the same bytes.
+    /// Records an event; the same position must always have the same bytes.
     pub(crate) fn event(&self, session: &str, seq: u64, line: &[u8]) {
         let mut seen = self.lock();
         if let Some(private) = seen.private.get(session).and_then(|lines| lines.get(&seq)) {
@@ -98,7 +98,7 @@ impl Witness {
         }
     }
 
-    /// Writes down what was told to one client; nobody else ever gets anything under its number.
+    /// Records an event for one client; its position must never be used again.
     pub(crate) fn private(&self, session: &str, seq: u64, line: &[u8]) {
         let mut seen = self.lock();
         let taken = seen.events.get(session).and_then(|lines| lines.get(&seq)).cloned();
@@ -109,7 +109,7 @@ impl Witness {
         }
     }
 
-    /// Writes down what became of a message; a later answer must agree with an earlier one.
+    /// Records the reply to a message; a later reply must agree with an earlier one.
     pub(crate) fn fate(&self, id: &str, fate: Fate) {
         let mut seen = self.lock();
         let message = seen.messages.get_mut(id).expect("a message of ours");
@@ -125,7 +125,7 @@ fn both(one: &[u8], other: &[u8]) -> String {
     format!("\n    {}\n    {}", text(one), text(other))
 }
 
-/// A line for people, not too long.
+/// A line for reports, truncated.
 pub(crate) fn text(line: &[u8]) -> String {
     let line = String::from_utf8_lossy(line);
     line.chars().take(400).collect()

@@ -1,4 +1,4 @@
-//! Messages to run: prose, steps of every temper, and approvals. Each step appends its own name to one file.
+//! Messages to run: prose, steps of every kind, and approvals. Each step appends its own name to one file.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ pub(crate) struct Work {
     pub(crate) steps: Vec<String>,
 }
 
-/// The last letter of a step that somebody has to approve.
+/// The last letter of a step that needs approval.
 pub(crate) const ASKED: char = 'a';
 
-/// Makes the message `id`; one that is `long` has many more words than steps.
+/// Builds the message `id`; a `long` one has many more words than steps.
 pub(crate) fn message(random: &mut Random, id: &str, ledger: &Path, long: bool) -> Work {
     let mut work = Work { text: String::new(), checks: Vec::new(), steps: Vec::new() };
     if long {
@@ -45,7 +45,7 @@ pub(crate) fn message(random: &mut Random, id: &str, ledger: &Path, long: bool) 
     work
 }
 
-/// Makes the message `id` to be said into a run.
+/// Builds the message `id` to be steered into a run.
 pub(crate) fn steering(random: &mut Random, id: &str, ledger: &Path) -> Work {
     let mut text = String::new();
     if random.one_in(2) {
@@ -67,7 +67,7 @@ fn step(random: &mut Random, name: &str, ledger: &Path, is_last: bool) -> (Strin
         0 => format!("{sign} {note}; sleep 0.0{}\n", 1 + random.below(9)),
         1 => format!("{sign} {note}; sleep 0.{}\n", 1 + random.below(3)),
         2 => format!("{sign} {note}; seq 1 {}\n", 2_000 + random.below(50_000)),
-        // What runs on in the background is told by its environment.
+        // A background process is found by its environment.
         3 | 4 => format!("{sign} {note}; STEP='{}' setsid sleep 1000 >/dev/null 2>&1 &\n", trace(&name)),
         5 if !asked => format!("```sh continue\n{note}; echo failing >&2; exit 3\n```\n"),
         6 if is_last => format!("{sign} {note}; exit 7\n"),
@@ -76,7 +76,7 @@ fn step(random: &mut Random, name: &str, ledger: &Path, is_last: bool) -> (Strin
     (text, name)
 }
 
-/// By what the processes of a step are found, given its name; a message's name finds all of its steps.
+/// The text by which the processes of a step are found, given its name; the name of a message finds all of its steps.
 pub(crate) fn trace(name: &str) -> String {
     format!("echo {name}")
 }

@@ -41,7 +41,7 @@ transcripts! {
         ok
         ev extension_ui_request @s {"requestId":"$gate","method":"input","title":"Your name?","placeholder":"Ann"}
         > extension_ui_response @s {"requestId":"${gate}","response":{"method":"editor","value":"Bo"}}
-        no Validation failed: response.method: must be 'input' or 'cancelled', as was asked
+        no Validation failed: response.method: must be 'input' or 'cancelled' to match the request
         > extension_ui_response @s {"requestId":"${gate}","response":{"method":"input","value":"Bo"}}
         ok
         ev tool_execution_end @s {"result":{"content":[{"text":"\"Bo\""}]}}

@@ -108,7 +108,7 @@ transcripts! {
         ok
         ev extension_ui_request @s {"requestId":"$gate"}
         > extension_ui_response @s {"requestId":"${gate}","response":{"method":"input","value":"yes"}}
-        no Validation failed: response.method: must be 'confirm' or 'cancelled', as was asked
+        no Validation failed: response.method: must be 'confirm' or 'cancelled' to match the request
         > extension_ui_response @s {"requestId":"${gate}","response":{"method":"confirm","confirmed":true}}
         ok
         ev agent_end @s

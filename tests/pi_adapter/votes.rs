@@ -15,7 +15,7 @@ fn a_plain_question_is_answered_by_yes_or_no() {
     assert_eq!(vote(&question, &confirm(true)), plain(Decision::Approve));
     assert_eq!(vote(&question, &confirm(false)), plain(Decision::Deny));
     assert_eq!(vote(&question, &UiResponse::Cancelled), plain(Decision::Deny));
-    let other = "Validation failed: response.method: must be 'confirm' or 'cancelled', as was asked";
+    let other = "Validation failed: response.method: must be 'confirm' or 'cancelled' to match the request";
     for response in [select("x"), input("x"), editor("x"), interview()] {
         assert_eq!(vote(&question, &response), Err(other.to_owned()), "{response:?}");
     }
@@ -35,7 +35,8 @@ fn a_question_with_choices_is_answered_by_one_of_them() {
     assert_eq!(vote(&question, &confirm(true)).unwrap().decision, Decision::Approve);
     assert_eq!(
         vote(&question, &input("skip")),
-        Err("Validation failed: response.method: must be 'select' or 'cancelled', as was asked".to_owned())
+        Err("Validation failed: response.method: must be 'select' or 'cancelled' to match the request"
+            .to_owned())
     );
 }
 

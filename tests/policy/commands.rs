@@ -1,25 +1,25 @@
-//! Commands, each with its risk and with what becomes of it without any rule.
+//! Commands, each with its risk and its decision under the presets without rules.
 
 use Then::{Always, Asked, Quiet, Unclear, UnclearAsked};
 use pushd::tools::Risk::{self, Critical, High, Low, Medium};
 
-/// What becomes of a command under the presets.
+/// The condition under which the presets allow a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// It goes ahead inside a whole sandbox.
+    /// Allowed in full confinement.
     Quiet,
-    /// Only who trusts lets it go ahead.
+    /// Allowed by the trusted preset only.
     Asked,
-    /// It is always asked about: it is critical.
+    /// Never: it is critical.
     Always,
-    /// It cannot be analysed: it goes ahead inside a whole sandbox and is asked about elsewhere.
+    /// It cannot be analysed: allowed in full confinement only.
     Unclear,
-    /// The same, and a part of it is asked about inside a whole sandbox unless its user trusts.
+    /// The same, and in full confinement by the trusted preset only, because of one of its parts.
     UnclearAsked,
 }
 
 pub(crate) const COMMANDS: &[(Risk, Then, &str)] = &[
-    // Looking.
+    // Reads.
     (Low, Quiet, "ls -la"),
     (Low, Quiet, "ls src tests/*.rs"),
     (Low, Quiet, "cat README.md"),
@@ -79,7 +79,7 @@ pub(crate) const COMMANDS: &[(Risk, Then, &str)] = &[
     (Low, Quiet, "fd -e rs main -x grep -l x {}"),
     (Low, Quiet, "parallel grep -l main ::: a b"),
     (Low, Quiet, "cd src && ls"),
-    // Working.
+    // Changes in the workspace.
     (Medium, Quiet, "cargo test"),
     (Medium, Quiet, "cargo build --release 2>&1 | tail -20"),
     (Medium, Quiet, "make -j4 all"),
@@ -158,7 +158,7 @@ pub(crate) const COMMANDS: &[(Risk, Then, &str)] = &[
     (High, UnclearAsked, "git --exec-path=/tmp/x status"),
     (Critical, Always, "echo evil > .git/hooks/pre-commit"),
     (Critical, Always, "cp evil .git/hooks/post-checkout"),
-    // Reaching out.
+    // Network.
     (High, Asked, "curl https://example.org"),
     (High, Asked, "wget -q https://example.org/a.tgz"),
     (High, Asked, "ssh host ls"),
@@ -214,7 +214,7 @@ pub(crate) const COMMANDS: &[(Risk, Then, &str)] = &[
     (High, Asked, "echo x > .github/workflows/ci.yml"),
     (High, Asked, "systemctl restart nginx"),
     (High, Asked, "tmux send-keys -t 0 ls"),
-    // Beyond repair.
+    // Irreversible.
     (Critical, Always, "rm -rf /"),
     (Critical, Always, "rm -rf /*"),
     (Critical, Always, "rm -rf ~"),
@@ -327,7 +327,7 @@ pub(crate) const COMMANDS: &[(Risk, Then, &str)] = &[
     (Medium, Quiet, "NODE_ENV=test node -e 1"),
     (Medium, Quiet, "export NODE_ENV=production; npm test"),
     (Medium, Quiet, "PYTHONUNBUFFERED=1 python3 x.py"),
-    // What cannot be analysed.
+    // Not analysable.
     (High, Unclear, "PYTHONPATH=src pytest"),
     (High, Unclear, "NODE_OPTIONS='--require ./x.js' node x.js"),
     (High, Unclear, "diff <(ls a) <(ls b)"),

@@ -1,4 +1,4 @@
-//! What an answer may allow for later, what it may not, and what a call wants beyond the sandbox.
+//! Grants that an approval may create, those it may not, and escalations beyond the sandbox.
 
 use pushd::agent::policy::Decision::{Allow, Ask, Deny};
 use pushd::agent::policy::{Policy, Sandbox, Source};

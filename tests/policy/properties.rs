@@ -1,4 +1,4 @@
-//! What must hold for any text. `PUSH_FUZZ_SEED` says from which seed on.
+//! Properties of any text. `PUSH_FUZZ_SEED` sets the first seed.
 
 use pushd::agent::policy::Decision::Ask;
 use pushd::agent::policy::{Policy, Sandbox, Source};
@@ -10,7 +10,7 @@ use super::random::Random;
 use super::texts::{noise, odd, sound};
 use super::world::{command, policy};
 
-/// How many seeds there are.
+/// The number of seeds.
 const SEEDS: u64 = 1_500;
 
 #[test]

@@ -1,14 +1,14 @@
-//! Rules, each with a call and what becomes of it.
+//! Rules, each with a call and its decision.
 
 use pushd::agent::policy::Decision::{self, Allow, Ask, Deny};
 use pushd::agent::policy::Sandbox::{self, Full, Missing, NoneChosen, Partial};
 use pushd::config::settings::Preset::{self, Standard, Strict, Trusted};
 
-/// A preset, what holds commands, the rules, the command, and the decision.
+/// A preset, the confinement, the rules, the command, and the decision.
 pub(crate) type Row = (Preset, Sandbox, &'static [&'static str], &'static str, Decision);
 
 pub(crate) const RULES: &[Row] = &[
-    // An allowance is about one command, with whatever follows in that one.
+    // An allow rule covers one command with all its arguments.
     (Strict, Full, &["allow: exec(cargo test*)"], "cargo test", Allow),
     (Strict, Full, &["allow: exec(cargo test*)"], "cargo test --all -- --nocapture", Allow),
     (Strict, Full, &["allow: exec(cargo test*)"], "cargo test; rm x", Ask),
@@ -42,7 +42,7 @@ pub(crate) const RULES: &[Row] = &[
     (Strict, Full, &["allow: exec"], "rm -rf /", Ask),
     (Strict, Full, &["allow: exec(rm*)"], "rm -rf /", Ask),
     (Strict, Full, &["allow: exec(rm -rf /)"], "rm -rf /", Allow),
-    // What cannot be analysed is allowed by a rule about every command, and in full confinement alone.
+    // A command that cannot be analysed is allowed only by a rule for all commands, in full confinement.
     (Strict, Full, &[], "[[ -f x ]]", Ask),
     (Strict, Full, &["allow: exec"], "[[ -f x ]]", Allow),
     (Strict, Full, &["allow: exec"], "cat <(ls)", Allow),
@@ -56,7 +56,7 @@ pub(crate) const RULES: &[Row] = &[
     (Trusted, Partial, &["allow: exec"], "[[ -f x ]]", Ask),
     (Trusted, Missing, &["allow: exec"], "PYTHONPATH=src pytest", Ask),
     (Trusted, NoneChosen, &["allow: exec"], "cat <(ls)", Ask),
-    // A rule that asks or denies holds where it may be about a command that is not seen.
+    // A rule that asks or denies applies where it may match a command that the analysis does not see.
     (Trusted, Full, &["deny: exec"], "[[ -f x ]]", Deny),
     (Trusted, Full, &["deny: exec(*)"], "[[ -f x ]]", Deny),
     (Trusted, Full, &["ask: exec"], "[[ -f x ]]", Ask),
@@ -71,7 +71,7 @@ pub(crate) const RULES: &[Row] = &[
     (Trusted, Full, &["deny: write_file"], "[[ -f x ]]", Allow),
     (Trusted, Full, &["deny: exec(rm*)"], "PATH=bin:$PATH make", Ask),
     (Trusted, Full, &["deny: read(.env*)"], "HOME=/x cat ~/y", Ask),
-    // With the variables of programs, what is run is seen.
+    // Variables that a program reads do not hide which command runs.
     (Trusted, Full, &["deny: exec(rm*)", "deny: read(.env*)"], "PYTHONPATH=src pytest", Allow),
     (Trusted, Full, &["deny: exec(pytest*)"], "PYTHONPATH=src pytest", Deny),
     (Trusted, Full, &["ask: exec(pytest*)"], "PYTHONPATH=src pytest", Ask),
@@ -101,7 +101,7 @@ pub(crate) const RULES: &[Row] = &[
     (Standard, Missing, &["allow: exec(ls*)"], "ls -l", Allow),
     (Standard, NoneChosen, &["allow: exec(ls*)"], "ls -l", Allow),
     (Standard, Partial, &["allow: exec(ls*)"], "ls -l", Allow),
-    // A denial is about every part, through whatever stands before it.
+    // A deny rule matches every part, whatever precedes it.
     (Trusted, Full, &["deny: exec(rm*)"], "rm x", Deny),
     (Trusted, Full, &["deny: exec(rm*)"], "ls; rm x", Deny),
     (Trusted, Full, &["deny: exec(rm*)"], "echo $(rm x)", Deny),
@@ -199,7 +199,7 @@ pub(crate) const RULES: &[Row] = &[
     (Trusted, Full, &["deny: write(~/)"], "touch ../a", Deny),
     (Strict, Full, &["allow: exec(echo*)", "allow: write(/)"], "echo x > src/a", Allow),
     (Strict, Full, &["allow: exec(echo*)", "allow: write(/)"], "echo x > /tmp/a", Ask),
-    // Asking stands between.
+    // Ask ranks between allow and deny.
     (Trusted, Full, &["ask: exec(npm*)"], "npm test", Ask),
     (Trusted, Full, &["ask: exec(npm*)", "allow: exec(npm test)"], "npm test", Ask),
     (Trusted, Full, &["ask: exec(npm*)", "deny: exec(npm publish*)"], "npm publish", Deny),
@@ -209,7 +209,7 @@ pub(crate) const RULES: &[Row] = &[
     (Trusted, Full, &["ask: network"], "curl example.org", Ask),
 ];
 
-/// A preset, what holds commands, the rules, the tool, its arguments, and the decision.
+/// A preset, the confinement, the rules, the tool, its arguments, and the decision.
 pub(crate) type ToolRow = (Preset, Sandbox, &'static [&'static str], &'static str, &'static str, Decision);
 
 pub(crate) const TOOLS: &[ToolRow] = &[

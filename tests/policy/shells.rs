@@ -1,8 +1,8 @@
-//! The grammar against the shells themselves: whatever they run is among the parts that were judged.
+//! The shell grammar against real shells: every command that they run is among the analysed parts.
 //!
-//! A random text of a few harmless programs is given to each shell of this machine. The programs write down how they were
-//! called, and every such call must have been seen before, unless it was said that not every command is seen. `PUSH_FUZZ_RUNS` and
-//! `PUSH_FUZZ_SEED` say how many texts there are, and from which seed on.
+//! Each shell of this machine runs random texts of a few harmless programs. The programs log their arguments, and the
+//! analysis must have seen every logged call, unless it reports that it does not see every command. `PUSH_FUZZ_RUNS`
+//! sets the number of texts, `PUSH_FUZZ_SEED` the first seed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,9 +14,9 @@ use pushd::sandbox::shell::{GLOB, HOLE, Limits};
 
 use super::random::Random;
 
-/// What the tilde becomes.
+/// The expansion of the tilde.
 const HOME: &str = "/h";
-/// How many texts each shell gets.
+/// The number of texts per shell.
 const TEXTS: u64 = 250;
 
 #[test]
@@ -47,7 +47,7 @@ fn whatever_a_shell_runs_was_seen_before() {
                     seen.collect::<Vec<_>>()
                 );
             }
-            // Where something unknown is written, that is said instead.
+            // The assessment of an unknown target says so instead.
             for file in files.into_iter().filter(|_| judgement.unclear.is_none()) {
                 assert!(
                     writes(&judgement, &file),
@@ -56,14 +56,14 @@ fn whatever_a_shell_runs_was_seen_before() {
             }
         }
     }
-    // Otherwise nothing was compared.
+    // Otherwise the test compared nothing.
     assert!(
         clear > texts / 4 && calls as u64 > texts / 2,
         "{clear} texts were clear, and {calls} calls were made"
     );
 }
 
-/// The programs, and a directory to be in.
+/// The programs and a working directory.
 struct Stage {
     dir: tempfile::TempDir,
 }
@@ -76,7 +76,7 @@ impl Stage {
         }
         for (name, code) in [("pa", 0), ("pb", 0), ("pf", 1)] {
             let path = dir.path().join("bin").join(name);
-            // One write a call: several may run at once.
+            // One write per call, because calls may run concurrently.
             let body = format!(
                 "#!/bin/sh\nr='{name}\u{1f}'\nfor a; do r=\"$r$a\u{1f}\"; done\n\
                  printf '%s' \"$r\u{1e}\" >> \"$LOG\"\nprintf 'pb z'\nexit {code}\n"
@@ -92,7 +92,7 @@ impl Stage {
         known.iter().map(PathBuf::from).filter(|shell| shell.exists()).collect()
     }
 
-    /// Runs a text; returns the calls of programs and the files that came to be.
+    /// Runs a text; returns the calls of programs and the created files.
     fn run(&self, shell: &Path, text: &str) -> (Vec<Vec<String>>, Vec<String>) {
         let work = self.dir.path().join("work");
         let log = self.dir.path().join("log");
@@ -102,7 +102,7 @@ impl Stage {
         let mut child = Command::new(shell);
         child.arg("-c").arg(format!("{text}\nwait")).current_dir(&work).env_clear();
         child.env("PATH", self.dir.path().join("bin")).env("LOG", &log).env("V", "pb v").env("HOME", HOME);
-        // Whoever is left in the background holds one of the pipes, and is waited for.
+        // `output` also waits for background processes, which hold the pipes.
         child.stdin(Stdio::null()).output().unwrap();
         let log = fs::read_to_string(log).unwrap();
         let calls = log.split('\u{1e}').filter(|call| !call.is_empty());
@@ -113,7 +113,7 @@ impl Stage {
     }
 }
 
-/// Tells whether judged words can have become these.
+/// Whether analysed words can expand to these.
 fn fits(judged: &[String], words: &[String]) -> bool {
     let at_home = |word: &String| word.strip_prefix('~').map_or(word.clone(), |rest| format!("{HOME}{rest}"));
     let judged: Vec<String> = judged.iter().map(at_home).collect();
@@ -142,7 +142,7 @@ fn writes(judgement: &Judgement, file: &str) -> bool {
     })
 }
 
-/// A random text; what loops ends at once.
+/// A random text whose loops end at once.
 fn script(random: &mut Random) -> String {
     let mut text = part(random, 3);
     for _ in 0..random.below(3) {
@@ -255,6 +255,6 @@ fn word(random: &mut Random) -> String {
     ];
     let many = random.below(2) + 1;
     let word: String = (0..many).map(|_| pieces[random.below(pieces.len() as u64) as usize]).collect();
-    // A comment would take the rest of the line with it.
+    // A comment would swallow the rest of the line.
     if word.starts_with('#') { format!("w{word}") } else { word }
 }

@@ -2,7 +2,7 @@
 
 use super::random::Random;
 
-/// Returns a text that looks like shell and need not be any.
+/// Returns a text that resembles shell and need not be valid.
 pub(crate) fn noise(random: &mut Random) -> String {
     let mut text = String::new();
     for _ in 0..random.below(24) + 1 {
@@ -14,7 +14,7 @@ pub(crate) fn noise(random: &mut Random) -> String {
     text
 }
 
-/// Returns a command of plain words, some of them quoted, which a shell takes.
+/// Returns a valid command of plain words, some of them quoted.
 pub(crate) fn sound(random: &mut Random) -> String {
     let mut words = vec![random.pick(PROGRAMS).copied().unwrap_or_default().to_owned()];
     for _ in 0..random.below(4) {
@@ -38,7 +38,7 @@ pub(crate) fn odd(random: &mut Random) -> String {
     words.join(" ")
 }
 
-/// Programs whose options are looked at.
+/// Programs whose options the analysis knows.
 const KNOWN: &[&str] = &[
     "xargs",
     "parallel",

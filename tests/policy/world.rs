@@ -1,4 +1,4 @@
-//! Where the calls of these tests are made, and short ways to decide them.
+//! The context of the calls of these tests, and shortcuts to decide them.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ pub(crate) fn call(policy: &Policy, tool: &str, args: &str, sandbox: Sandbox) ->
     wishing(policy, tool, args, Wish::default(), sandbox)
 }
 
-/// Decides about a call that wants more than the sandbox gives.
+/// Decides about a call with an escalation beyond the sandbox.
 pub(crate) fn wishing(policy: &Policy, tool: &str, args: &str, wish: Wish, sandbox: Sandbox) -> Verdict {
     let request = parse(tool, args).unwrap_or_else(|fault| panic!("{}", fault.message));
     policy.decide(&Call { request: &request, wish }, &standing(sandbox))

@@ -1,6 +1,6 @@
-//! What must hold for any input: one function a part, shared by the fuzz targets and the tests that run with all others.
+//! Properties of any input: one function per part, shared by the fuzz targets and the ordinary tests.
 //!
-//! A body panics when something does not hold. It decides nothing about where inputs come from.
+//! A body panics when a property does not hold. The caller supplies the inputs.
 #![allow(
     dead_code,
     clippy::expect_used,
@@ -21,7 +21,7 @@ pub(crate) mod recovery;
 pub(crate) mod redaction;
 pub(crate) mod sessions;
 
-/// A check of one part, for any input.
+/// A check of one part for any input.
 pub(crate) type Body = fn(&[u8]);
 
 /// Every body under the name of its fuzz target.

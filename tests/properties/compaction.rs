@@ -1,6 +1,7 @@
-//! The door: what passes has the same values as before and nothing between its tokens; what does not pass should not.
+//! `canonical_json`: an accepted line keeps its values and loses all space between tokens; only invalid lines
+//! are refused.
 //!
-//! An input is a line as it came.
+//! An input is a raw line.
 
 use pushd::transport::compact::{Limits, compact};
 
@@ -33,7 +34,7 @@ fn check_at(line: &[u8], limits: Limits) {
     }
 }
 
-/// The line without what stands between its tokens; for valid JSON only.
+/// The line without space between its tokens; for valid JSON only.
 fn without_space(line: &[u8]) -> Vec<u8> {
     let (mut inside, mut escaped) = (false, false);
     let mut out = Vec::with_capacity(line.len());

@@ -1,6 +1,6 @@
-//! The decoder of requests: whatever passes the door is understood or answered, under its own id where that is readable.
+//! The request decoder: every canonical line is decoded or answered, with its own id where that is readable.
 //!
-//! An input is a line as it came.
+//! An input is a raw line.
 
 use pushd::kernel::event::{Decision, Image, Lasting};
 use pushd::protocol::push::client::Request as Outgoing;
@@ -17,7 +17,7 @@ use super::json::Json;
 pub(crate) fn check(input: &[u8]) {
     let limits = DecodeLimits::default();
     let Ok(line) = compact(input, Limits::default()) else {
-        // Nothing that was turned away comes here, but if it did it would do no harm.
+        // Refused lines never reach the decoder, and would do no harm there.
         let _ = decode::decode(input, &limits);
         return;
     };
@@ -36,12 +36,12 @@ pub(crate) fn check(input: &[u8]) {
     }
 }
 
-/// What a client must be answered under, as it said it.
+/// The id that an answer must repeat, as the client sent it.
 fn echoed<'a>(meant: &'a Json, limits: &DecodeLimits) -> Option<&'a str> {
     meant.text("requestId").filter(|id| !id.is_empty() && id.chars().count() <= limits.id)
 }
 
-/// Writes the answer to what is malformed and reads it as its client would.
+/// Encodes the answer to a malformed request and decodes it as a client would.
 fn answer(malformed: &Malformed, meant: &Json, limits: &DecodeLimits) {
     assert_eq!(malformed.request_id.as_deref(), echoed(meant, limits), "the request id");
     let id = malformed.request_id.as_deref().unwrap_or("req_fresh");
@@ -57,7 +57,7 @@ fn answer(malformed: &Malformed, meant: &Json, limits: &DecodeLimits) {
     assert_eq!(told.text("message"), Some(error.message.as_str()));
 }
 
-/// The request that a client of ours would make to ask the same; `None` where it cannot say it.
+/// The request of our own client with the same meaning; `None` where it cannot express it.
 fn outgoing(ask: &Ask) -> Option<Outgoing> {
     Some(match ask {
         Ask::Hello { client_name, client_version, capabilities } => Outgoing::hello("")
@@ -95,7 +95,7 @@ const fn scope(lasting: Lasting) -> &'static str {
 }
 
 fn start_session(start: &StartSession) -> Option<Outgoing> {
-    // A client builds these two itself and cannot repeat the letters of another's.
+    // Our client builds these two values itself and cannot reproduce the exact text of others.
     if start.repo.is_some() || start.metadata.is_some() {
         return None;
     }
@@ -111,7 +111,7 @@ fn start_session(start: &StartSession) -> Option<Outgoing> {
 
 fn of_session(id: &str, ask: &SessionAsk) -> Option<Outgoing> {
     Some(match ask {
-        // No client of ours asks for a summary.
+        // Our client never requests a compaction.
         SessionAsk::Attach(attach) if attach.summary == Summary::Always => return None,
         SessionAsk::Attach(attach) => attach_session(id, attach),
         SessionAsk::Prompt(prompt) => {
@@ -130,7 +130,7 @@ fn of_session(id: &str, ask: &SessionAsk) -> Option<Outgoing> {
                 Decision::Approve => "approve",
                 Decision::Deny => "deny",
             };
-            // A client builds it itself and cannot repeat the letters of another's.
+            // Our client builds this value itself and cannot reproduce the exact text of others.
             if decide.answer.is_some() {
                 return None;
             }

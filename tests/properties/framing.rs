@@ -1,6 +1,6 @@
-//! Framing: however the bytes arrive, the lines are those of a plain split, and nothing over the limit is held.
+//! Framing: however the bytes arrive, the lines are those of a plain split, and no more than the limit is buffered.
 //!
-//! The first byte of an input is the limit, the second decides the pieces, the rest is what arrives.
+//! The first byte of an input is the limit, the second seeds the chunk sizes, the rest is the data.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -22,7 +22,7 @@ pub(crate) fn check(input: &[u8]) {
     assert_eq!(from_reader(bytes, limit, u64::from(*seed)), expected, "limit {limit}, reader");
 }
 
-/// The lines as a reader with the whole text in hand would cut them.
+/// The lines of a reader that has the complete text.
 fn plainly_split(bytes: &[u8], limit: usize) -> Vec<Line> {
     let mut pieces: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
     let unfinished = pieces.pop().unwrap_or_default();
@@ -72,7 +72,7 @@ fn from_reader(bytes: &[u8], limit: usize, seed: u64) -> Vec<Line> {
     let mut reader = Lines::with_read_size(pieces, limit, 1 + seed as usize % 64);
     let mut lines = Vec::new();
     loop {
-        // A new future each time: whoever waits for a line may give up and ask again.
+        // A new future each time: reading a line must be cancellation-safe.
         match pin!(reader.next()).poll_once() {
             Poll::Pending => {}
             Poll::Ready(Ok(Some(line))) => lines.push(line),
@@ -82,7 +82,7 @@ fn from_reader(bytes: &[u8], limit: usize, seed: u64) -> Vec<Line> {
     }
 }
 
-/// Bytes that arrive in pieces, with pauses.
+/// Bytes that arrive in chunks, with pauses.
 struct Pieces<'a> {
     rest: &'a [u8],
     random: Random,
@@ -102,7 +102,7 @@ impl AsyncRead for Pieces<'_> {
     }
 }
 
-/// How long the next piece is, of at most `most` bytes; zero only at the end.
+/// The length of the next chunk, at most `most` bytes; zero only at the end.
 fn piece(random: &mut Random, most: usize) -> usize {
     let largest = [1, 2, 7, 64][random.below(4) as usize];
     most.min(1 + random.below(largest) as usize)

@@ -1,4 +1,4 @@
-//! A second reader of JSON, to compare with: the values as they were meant, every field of every object.
+//! A reference JSON parser that keeps every field of every object.
 
 use std::fmt;
 

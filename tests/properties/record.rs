@@ -1,4 +1,4 @@
-//! The codec of the journal: no line kills its reader, and an event that was read is written so that it reads the same.
+//! The codec of the journal: no line makes the decoder panic, and a decoded event round-trips.
 //!
 //! An input is a line of a block.
 
@@ -9,12 +9,12 @@ use pushd::transport::compact::{Limits, compact};
 
 /// Checks one input.
 pub(crate) fn check(input: &[u8]) {
-    // A block is cut at line ends before anybody reads it.
+    // A block is split at line ends before decoding.
     let line = input.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let _ = seq_of(line);
     let Ok(event) = decode_event(line) else { return };
     let _ = Transcript::default().take(&event);
-    // Whatever is written comes from what passed the door: compact, and without twins.
+    // Written values come from canonical JSON: compact and without duplicate keys.
     let deep = Limits { depth: 126 };
     if compact(line, deep).as_deref() != Ok(line) {
         return;

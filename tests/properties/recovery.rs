@@ -1,7 +1,8 @@
-//! Recovery of the journal: whatever happened to its files, nobody panics, and what is served is what was written.
+//! Recovery of the journal: whatever damage its files have, nothing panics, and it serves only what was written.
 //!
-//! The first byte of an input chooses how the journal was left. Each six bytes that follow damage one file: what is done,
-//! to which file, where (three bytes), and with what.
+//! The first byte of an input chooses the state of the journal. Each six bytes that follow damage one file: the
+//! operation,
+//! the file, the offset (three bytes), and a value.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,7 +39,7 @@ pub(crate) fn check(input: &[u8]) {
     assert_eq!(PANICS.load(Ordering::SeqCst), before, "a thread of the journal has panicked");
 }
 
-/// What the input has changed.
+/// The files that the input has damaged.
 #[derive(Debug, Clone, Copy, Default)]
 struct Touched {
     anything: bool,
@@ -53,7 +54,7 @@ impl Touched {
 }
 
 async fn judge(dir: &Path, touched: Touched) {
-    // Damage is mended or set aside; it never keeps a daemon from starting.
+    // Damage is repaired or set aside; it never keeps a daemon from starting.
     let journal = Journal::open(dir, options()).expect("a journal that opens");
     let mut served = BTreeMap::new();
     for name in SESSIONS {
@@ -67,7 +68,7 @@ async fn judge(dir: &Path, touched: Touched) {
         added.insert(name, append(&journal, name).await);
     }
     let _ = journal.close().await;
-    // The next life serves the same again, and what was added.
+    // After a restart the journal serves the same events and the appended ones.
     let journal = Journal::open(dir, options()).expect("a journal that opens again");
     for name in SESSIONS {
         let again = served_of(&journal, name, Touched { anything: true, marks: true }).await;
@@ -82,7 +83,7 @@ async fn judge(dir: &Path, touched: Touched) {
     let _ = journal.close().await;
 }
 
-/// A part of a history as it was served.
+/// A range of a history as it was served.
 #[derive(Debug, PartialEq, Eq)]
 struct Part {
     first: u64,
@@ -90,7 +91,7 @@ struct Part {
     lost: bool,
 }
 
-/// Reads a session and holds what is served against what was written; `None` where it cannot be read.
+/// Reads a session and compares it with what was written; `None` where it cannot be read.
 async fn served_of(journal: &Journal, name: &str, touched: Touched) -> Option<Vec<Part>> {
     let loaded = journal.load(SessionId::from(name)).await;
     assert!(touched.anything || matches!(loaded, Ok(Some(_))), "{name}: {loaded:?}");
@@ -100,7 +101,7 @@ async fn served_of(journal: &Journal, name: &str, touched: Touched) -> Option<Ve
         let page = journal.page(SessionId::from(name), after, 2_000).await.ok()?;
         for block in &page.blocks {
             let (first, last) = (block.first.number(), block.last.number());
-            // Numbers that were never given out may be skipped after the end of a life, and only there.
+            // Unissued numbers may be skipped after a shutdown or crash, and only there.
             assert!(
                 first == reached + 1 || (first > reached && reached >= SYNCED),
                 "{name}: {first} follows {reached}"
@@ -128,10 +129,10 @@ async fn served_of(journal: &Journal, name: &str, touched: Touched) -> Option<Ve
     }
     let lost = parts.iter().any(|part| part.lost);
     assert!(touched.anything || !lost, "{name}: something is missing from an undamaged history: {parts:?}");
-    // What lies before a checkpoint is proven when it is read, so that only who loads after that is told of it.
+    // Events before a checkpoint are verified when they are read, so only a later load reports their loss.
     let holes = journal.load(SessionId::from(name)).await.ok()??.holes;
     assert_eq!(lost, !holes.is_empty(), "{name}: {holes:?} {parts:?}");
-    // What had been on disk is marked, so that a history without its end is not taken for the whole.
+    // The marks record what was on disk, so that a history without its end is detected.
     assert!(touched.marks || lost || reached >= SYNCED, "{name}: a shortened history is served: {parts:?}");
     if let Some(checkpoint) = &stored.checkpoint {
         assert_eq!(checkpoint.bytes, state(name, checkpoint.seq.number()), "{name}: the checkpoint");
@@ -139,14 +140,14 @@ async fn served_of(journal: &Journal, name: &str, touched: Touched) -> Option<Ve
     Some(parts)
 }
 
-/// Goes on with a session after its last number, and returns the number that was kept.
+/// Appends to a session after its last seq, and returns the committed seq.
 async fn append(journal: &Journal, name: &str) -> Option<u64> {
     let stored = journal.load(SessionId::from(name)).await.ok()??;
     let ends = stored.tail.iter().map(|block| block.last).chain([stored.reserved]);
     let holes = stored.holes.iter().map(|(_, last)| *last);
     let checkpoint = stored.checkpoint.as_ref().map(|checkpoint| checkpoint.seq);
     let next = ends.chain(holes).chain(checkpoint).max().unwrap_or(Seq::ZERO).number().checked_add(1)?;
-    // A number this large is a damaged one; the journal may refuse it and must not stumble.
+    // A damaged seq may be huge; the journal may refuse it and must not panic.
     let batch = Batch {
         block: Some(block(name, next, next)),
         durability: Durability::Synced,
@@ -155,7 +156,7 @@ async fn append(journal: &Journal, name: &str) -> Option<u64> {
     journal.commit(batch).await.ok()?.ok().map(|()| next)
 }
 
-/// Does to a file what six bytes say.
+/// Damages a file as six bytes say.
 fn damage(files: &mut BTreeMap<&'static str, Vec<u8>>, edit: &[u8]) {
     let name = NAMES[usize::from(edit[1]) % NAMES.len()];
     let Some(bytes) = files.get_mut(name) else { return };
@@ -173,7 +174,7 @@ fn damage(files: &mut BTreeMap<&'static str, Vec<u8>>, edit: &[u8]) {
         4 => drop(bytes.drain(at..to)),
         5 => bytes.rotate_left(at),
         6 => {
-            // A page of another place, as a disk that writes to the wrong sector would leave it.
+            // A misplaced page, as a disk that writes to the wrong sector would leave it.
             let page = PAGE.min(bytes.len());
             let (from, into) = (at / PAGE * PAGE, usize::from(value) * PAGE % bytes.len());
             let length = page.min(bytes.len() - from).min(bytes.len() - into);
@@ -184,7 +185,7 @@ fn damage(files: &mut BTreeMap<&'static str, Vec<u8>>, edit: &[u8]) {
     }
 }
 
-/// The files of a journal, as a process left them that was killed, and as one that had closed it.
+/// The files of a journal after a kill, and after a clean close.
 static LEFT: LazyLock<[BTreeMap<&'static str, Vec<u8>>; 2]> = LazyLock::new(|| {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -244,7 +245,7 @@ fn files_of(dir: &Path) -> BTreeMap<&'static str, Vec<u8>> {
 }
 
 fn options() -> Options {
-    // Nothing is kept free on a file system in memory, and one machine stays the same machine.
+    // No reserve on an in-memory file system, and a constant boot id.
     Options { boot: 7, spare_bytes: 0, readers: 1, sync_within: Duration::ZERO, ..Options::default() }
 }
 
@@ -255,7 +256,7 @@ fn place() -> TempDir {
     in_memory.unwrap_or_else(|| TempDir::new().expect("a directory"))
 }
 
-/// Counts panics on the threads of the journal, where nobody else would see them.
+/// Counts panics on the threads of the journal, which no caller sees.
 fn watch_for_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -276,7 +277,7 @@ thread_local! {
 }
 
 const SESSIONS: [&str; 3] = ["sess_one", "sess_two", "sess_three"];
-/// How many events each session has, all of them on disk.
+/// The number of events per session, all on disk.
 const SYNCED: u64 = 20;
 const NAMES: [&str; 3] = ["pushd.db", "pushd.db-wal", MARKS];
 const MARKS: &str = "pushd.marks";

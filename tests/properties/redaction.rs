@@ -1,8 +1,10 @@
-//! Redaction: however a text is cut up, the same is hidden, and no known value is left.
+//! Redaction: however a text is split, the same is hidden, and no known value is left.
 //!
-//! The first byte of an input chooses the values, the second the pieces, the rest is the text. In it the control characters
-//! 1 to 8 stand for a value: as it is, in an encoding, or cut; 14 and 15 stand for a long text, so that a stream lets go of
-//! what it has shown.
+//! The first byte of an input chooses the values, the second the chunks, the rest is the text. In it the
+//! control characters
+//! 1 to 8 stand for a value: verbatim, encoded, or cut; 14 and 15 stand for a long text, so that a stream drops
+//! text that
+//! it has emitted.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,7 +17,7 @@ use super::random::Random;
 pub(crate) fn check(input: &[u8]) {
     let [choice, seed, rest @ ..] = input else { return };
     let text = String::from_utf8_lossy(rest);
-    // Values of its own are for few inputs: each new set of them costs as much as a hundred texts.
+    // Few inputs get their own values: each new set costs as much as a hundred texts.
     let (values, plan): (Vec<String>, &str) = if *choice < 240 || seed % 16 != 0 {
         (set_of(choice % 8).iter().map(|value| (*value).to_owned()).collect(), &*text)
     } else {
@@ -26,7 +28,7 @@ pub(crate) fn check(input: &[u8]) {
     check_text(&values, &redactor, plan, *seed);
 }
 
-/// A redactor that knows these values; the latest are kept, as an automaton takes longer to build than to use.
+/// A redactor with these values; recent ones are cached, as an automaton takes longer to build than to use.
 fn redactor(values: &[String]) -> Redactor {
     KNOWN.with_borrow_mut(|known| {
         if known.len() > MOST_KNOWN {
@@ -56,7 +58,7 @@ fn set_of(set: u8) -> &'static [&'static str] {
     }
 }
 
-/// A value of the input, between two letters that no marker begins or ends with.
+/// A value of the input, between two letters that no marker starts or ends with.
 fn own_value(text: &str) -> String {
     format!("q{}z", text.chars().take(64).collect::<String>())
 }
@@ -78,7 +80,7 @@ fn check_text(values: &[String], redactor: &Redactor, plan: &str, seed: u8) {
     assert!(!valid(&text) || valid(&json), "no JSON any more: {text:?}");
 }
 
-/// Puts values in the place of the characters that stand for them.
+/// Replaces the control characters with their values.
 fn filled(values: &[String], plan: &str) -> String {
     let mut text = String::new();
     for character in plan.chars() {
@@ -120,17 +122,17 @@ fn streamed(redactor: &Redactor, text: &str, random: &mut Random) -> String {
     shown + &stream.finish()
 }
 
-/// Whether a value is one of those that are hidden wherever they stand.
+/// Whether a value is redacted wherever it occurs.
 ///
-/// Blanks and parts of the marker at its edges do not count as parts of a value, and the marker in it parts it.
+/// Blanks and parts of the marker at its edges do not belong to a value, and a marker inside splits it.
 fn is_looked_for(value: &str) -> bool {
     value.starts_with('q') && value.ends_with('z') && !value.contains(MARKER) && value.chars().count() >= 6
 }
 
-/// How long a text may become.
+/// The maximum length of a text.
 const LONGEST: usize = 3_000;
 
-/// How long a long text is; more than a stream keeps of what it has shown. One is enough.
+/// The length of a long text: more than a stream keeps of emitted text. One is enough.
 const LONG: usize = 1_200;
 
 fn hex_of(value: &str) -> String {

@@ -1,5 +1,5 @@
-//! The reader of session files: no bytes kill it or make it hold more than they are, and what was read is written so that
-//! it reads the same.
+//! The parser of session files: no bytes make it panic or allocate more than their size, and a parsed session
+//! round-trips.
 //!
 //! An input is a file.
 
@@ -36,7 +36,7 @@ fn holds_together(stored: &Stored) {
     }
 }
 
-/// Whatever is not passed over is written, and means the same.
+/// Every entry that is not skipped is written with the same meaning.
 fn written_the_same(mut stored: Stored, limits: &Limits) {
     let known = |change: &Change| match change {
         Change::Other { .. } => false,
@@ -51,7 +51,7 @@ fn written_the_same(mut stored: Stored, limits: &Limits) {
     if !stored.entries.iter().all(|entry| known(&entry.change)) {
         return;
     }
-    // A moment has four digits for its year, wherever it is spelled out.
+    // A timestamp has a four-digit year in text form.
     for entry in &mut stored.entries {
         entry.at.0 = entry.at.0.min(253_402_300_799_999);
     }

@@ -1,4 +1,4 @@
-//! Answers that come as they should, in every shape.
+//! Valid answers in every form.
 
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -127,7 +127,7 @@ pub(crate) async fn a_turn_that_got_too_long_says_so(dialect: Dialect) {
 pub(crate) async fn a_refusal_says_so(dialect: Dialect) {
     let world = World::new(dialect, [cases::declines()]);
     let expected = match dialect {
-        // It has no word for it.
+        // Ollama has no such stop reason.
         Dialect::Ollama => Stop::Other("refused".to_owned()),
         Dialect::OpenAi | Dialect::Anthropic => Stop::Refused,
     };

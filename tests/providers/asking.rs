@@ -1,4 +1,4 @@
-//! What the server is sent, and what it notices when nobody waits for its answer any more.
+//! Requests to the server, and what it sees when a client drops one.
 
 use std::time::Duration;
 

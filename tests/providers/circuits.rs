@@ -1,4 +1,4 @@
-//! A server that keeps failing is left alone, and found again when it is back.
+//! The circuit breaker: it opens after repeated failures and closes when the server is available again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -152,7 +152,7 @@ pub(crate) async fn providers_of_one_server_share_its_circuit(dialect: Dialect) 
     assert_eq!(states, [("one", State::Open), ("two", State::Open)]);
 }
 
-/// A world whose circuit has opened and may be tried again at once.
+/// A fixture whose circuit is open and may be probed at once.
 async fn opened(dialect: Dialect) -> World {
     let world = World::with(dialect, brief(Duration::ZERO), []);
     for _ in 0..3 {
@@ -165,7 +165,7 @@ fn circuit(world: &World) -> CircuitReport {
     world.models.circuits().remove(0)
 }
 
-/// Limits under which nothing is asked again, and three failures are enough.
+/// Limits without retries, under which three failures open the circuit.
 fn brief(pause: Duration) -> Limits {
     let usual = limits();
     let retry = retry::Policy { attempts: 1, ..usual.retry };

@@ -1,4 +1,4 @@
-//! What is asked again behind everybody's back, how often, and when not.
+//! Which requests are retried transparently, how often, and which are not.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ pub(crate) async fn a_server_that_asks_for_too_long_is_not_waited_for(dialect: D
     let world = World::new(dialect, [cases::limited_for("3600"), Reply::says("asked again")]);
     let error = world.ask().await.failed_after(&[]);
     assert_eq!((error.kind, error.retry_after), (Kind::RateLimited, Some(Duration::from_secs(3600))));
-    assert!(error.message.contains("asked again in 3600 s, and at most 5 s"), "{error}");
+    assert!(error.message.contains("retry after 3600 s, more than the limit of 5 s"), "{error}");
     assert_eq!(world.seen().len(), 1);
 }
 
@@ -114,12 +114,12 @@ pub(crate) async fn a_model_that_is_loaded_for_too_long_is_told(dialect: Dialect
     assert!(error.message.contains("Loading model"), "{error}");
 }
 
-/// What llama.cpp says while it loads its model.
+/// The answer of llama.cpp while it loads its model.
 fn loading() -> Reply {
     Reply::status(503, r#"{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}"#)
 }
 
-/// Asks once; the server fails so at first, and is asked the same until it answers.
+/// One request; the server fails like this first, and the same request is retried until it answers.
 async fn answered_at_last<const N: usize>(dialect: Dialect, failures: [Reply; N]) {
     let world = World::new(dialect, failures.into_iter().chain([Reply::says("at last")]));
     assert_eq!(world.ask().await.whole(), [said("at last")]);
@@ -128,7 +128,7 @@ async fn answered_at_last<const N: usize>(dialect: Dialect, failures: [Reply; N]
     assert!(seen.iter().all(|asked| asked.body == seen[0].body && asked.path == seen[0].path));
 }
 
-/// Asks once; the server always fails so, and is asked three times.
+/// One request; the server always fails like this, and gets three attempts.
 async fn given_up(dialect: Dialect, reply: &Reply) -> ModelError {
     let world = World::new(dialect, []);
     world.server.usually(reply.clone());

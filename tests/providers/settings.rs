@@ -1,4 +1,4 @@
-//! Settings, keys and places: what is found, and what is said when something is missing.
+//! Settings, keys and base URLs: where they come from, and the errors when something is missing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ pub(crate) async fn the_models_of_a_server_are_listed(dialect: Dialect) {
     };
     assert_eq!(list(None, None, &world.environment).await, ["small", "large"]);
     assert_eq!(world.seen()[0].method, "GET");
-    // What is tried before it is written down goes before what holds.
+    // A given base URL and key override the configured ones.
     let place = world.server.url();
     let key = Key::new("another-key-0123456789");
     assert_eq!(list(Some(&*place), key.as_ref(), &Environment::new()).await, ["small", "large"]);

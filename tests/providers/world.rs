@@ -1,4 +1,4 @@
-//! One case's world: a server, the models that ask it, and a folder for keys.
+//! The fixture of one case: a server, the models of its provider, and a directory for keys.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) struct World {
     pub(crate) folder: TempDir,
 }
 
-/// What came of a question; text that came in parts is put together.
+/// The result of a request; adjacent text deltas are joined.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) pieces: Vec<Piece>,
@@ -36,17 +36,17 @@ pub(crate) struct Asked {
 }
 
 impl World {
-    /// A world with usual limits, and these replies.
+    /// A fixture with default limits and these replies.
     pub(crate) fn new(dialect: Dialect, replies: impl IntoIterator<Item = Reply>) -> Self {
         Self::with(dialect, limits(), replies)
     }
 
-    /// A world with its own limits.
+    /// A fixture with these limits.
     pub(crate) fn with(dialect: Dialect, limits: Limits, replies: impl IntoIterator<Item = Reply>) -> Self {
         Self::set(dialect, limits, |_| {}, replies)
     }
 
-    /// A world with its own settings.
+    /// A fixture with changed settings.
     pub(crate) fn set(
         dialect: Dialect,
         limits: Limits,
@@ -65,42 +65,42 @@ impl World {
         Self { dialect, server, models, environment, folder }
     }
 
-    /// The provider, ready to be asked.
+    /// The resolved provider.
     pub(crate) async fn ready(&self) -> Ready {
         self.models.resolve(self.dialect.name(), Some(MODEL), &self.environment).await.unwrap()
     }
 
-    /// Asks a simple question and reads the whole answer.
+    /// Sends a simple request and reads the turn.
     pub(crate) async fn ask(&self) -> Asked {
         self.ask_this(&question()).await
     }
 
-    /// Asks this and reads the whole answer.
+    /// Sends this request and reads the turn.
     pub(crate) async fn ask_this(&self, request: &Request) -> Asked {
         read(self.ready().await.ask(request)).await
     }
 
-    /// What the server was asked so far.
+    /// The requests that the server has received.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.server.seen()
     }
 }
 
 impl Asked {
-    /// The pieces of an answer that was whole.
+    /// The deltas of a complete turn.
     pub(crate) fn whole(self) -> Vec<Piece> {
         assert_eq!(self.error, None, "after {:?}", self.pieces);
         self.pieces
     }
 
-    /// What went wrong, after these pieces.
+    /// The error after these deltas.
     pub(crate) fn failed_after(self, pieces: &[Piece]) -> ModelError {
         assert_eq!(self.pieces, pieces);
         self.error.expect("the question fails")
     }
 }
 
-/// Reads an answer to its end.
+/// Reads a turn to its end.
 pub(crate) async fn read(mut answering: Answering) -> Asked {
     let mut asked = Vec::new();
     let mut parts = 0;
@@ -118,7 +118,7 @@ pub(crate) async fn read(mut answering: Answering) -> Asked {
     Asked { pieces: asked, parts, end: answering.end(), error }
 }
 
-/// Limits under which nothing takes long.
+/// Limits with short pauses.
 pub(crate) fn limits() -> Limits {
     Limits {
         connect: Duration::from_secs(10),
@@ -135,7 +135,7 @@ pub(crate) fn limits() -> Limits {
     }
 }
 
-/// A simple question.
+/// A simple request.
 pub(crate) fn question() -> Request {
     Request {
         model: MODEL.to_owned(),
@@ -159,7 +159,7 @@ pub(crate) fn said(text: &str) -> Piece {
     Piece::Said(text.to_owned())
 }
 
-/// A keyring whose program is not there: no test touches that of whoever runs it.
+/// A keyring with a missing program: no test uses the keyring of the user who runs it.
 pub(crate) fn no_keyring(folder: &TempDir) -> Keyring {
     Keyring { program: Some(folder.path().join("no-such-program")), ..Keyring::default() }
 }

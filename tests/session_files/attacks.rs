@@ -1,4 +1,4 @@
-//! Paths that want out, and files that are not what they seem.
+//! Paths that lead out of the session directories, and special files.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -98,13 +98,13 @@ fn links_above_the_home_are_the_user_s_own_arrangement() {
     let path = store.path_for(Path::new("/work"), "s-1", header().created);
     assert!(path.starts_with(world.at("linked")));
     store.write(&path, &header(), &[]).unwrap();
-    // By its real name it is the same file.
+    // Its canonical path names the same file.
     let real = world.at("home").join(path.strip_prefix(world.at("linked")).unwrap());
     assert_eq!(store.read(&real).unwrap(), store.read(&path).unwrap());
 }
 
-/// One thread turns a directory and a file into links that lead out and back, as fast as it can, while the other reads and
-/// writes. Nothing outside may ever be seen or changed.
+/// One thread swaps a directory and a file with links that lead out, as fast as it can, while the other reads and
+/// writes. Nothing outside may be read or changed.
 #[test]
 fn nobody_escapes_while_links_are_swapped_in() {
     const TRIES: usize = 20_000;
@@ -206,7 +206,7 @@ fn what_belongs_to_somebody_else_is_refused() {
             let expected = format!("{OUTSIDE}: {} belongs to another user", given.display());
             assert_eq!(world.refused(&path), expected);
         } else {
-            // A project may be shared; what is in it need not be.
+            // The project directory may belong to another user; its session files may not.
             world.store.read(&path).unwrap();
         }
         chown(&given, Some(geteuid().as_raw()), None).unwrap();
@@ -238,7 +238,7 @@ fn a_huge_file_is_refused_without_being_read() {
     let path = world.own("a.jsonl");
     world.session(&path, "huge");
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
-    // Nothing of it is on disk but the beginning.
+    // The file is sparse: only its start is on disk.
     file.set_len(1 << 40).unwrap();
     let error = world.store.read(&path).unwrap_err().to_string();
     assert_eq!(error, format!("{} is not a session file: it has more than 67108864 bytes", path.display()));
@@ -265,7 +265,7 @@ fn what_is_no_session_is_said_to_be_none() {
         (b"{\"type\":\"session\",\"id\":\"a\",\"id\":\"b\"}", "line 1: duplicate key \"id\""),
         (
             b"{\"type\":\"session\",\"id\":\"a\",\"version\":9}",
-            "it has version 9 of the format, and 3 is the newest that is known here",
+            "it has format version 9, and the newest supported version is 3",
         ),
     ] {
         fs::write(&path, bytes).unwrap();
@@ -279,14 +279,14 @@ fn what_is_no_session_is_said_to_be_none() {
     );
 }
 
-/// Exchanges two names in one step, so that each is always there.
+/// Exchanges two names atomically, so that each always exists.
 #[cfg(target_os = "linux")]
 fn exchange(one: &Path, other: &Path) {
     use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
     renameat2(AT_FDCWD, one, AT_FDCWD, other, RenameFlags::RENAME_EXCHANGE).unwrap();
 }
 
-/// Exchanges two names, which takes three steps here.
+/// Exchanges two names in three steps, as this system has no atomic exchange.
 #[cfg(not(target_os = "linux"))]
 fn exchange(one: &Path, other: &Path) {
     let aside = one.with_file_name("aside");
@@ -299,7 +299,7 @@ fn make_null(path: &Path) -> bool {
     mknod(path, SFlag::S_IFCHR, Mode::S_IRWXU, makedev(1, 3)).is_ok()
 }
 
-/// Ends the other thread, also when a try fails.
+/// Stops the other thread, also after a panic.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {

@@ -1,4 +1,4 @@
-//! Which sessions are listed, and what is left out.
+//! The listing of sessions, and what it skips.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,7 +14,7 @@ fn ids(listing: &Listing) -> Vec<&str> {
     listing.sessions.iter().map(|session| session.header.id.as_str()).collect()
 }
 
-/// Says when a file was changed.
+/// Sets the modification time of a file.
 fn aged(path: &std::path::Path, seconds: u64) {
     let file = fs::OpenOptions::new().write(true).open(path).unwrap();
     file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 - seconds)).unwrap();
@@ -49,7 +49,7 @@ fn sessions_of_the_user_and_of_the_projects_are_listed_newest_first() {
         );
     }
     assert_eq!(ids(&world.store.list(&[])), ["b", "c", "a"]);
-    // A project behind a link is listed by its real name, under which its files can be read.
+    // A project behind a link is listed with its canonical path, under which its files can be read.
     symlink(&project, world.at("linked")).unwrap();
     assert_eq!(world.store.list(&[world.at("linked")]).sessions[0].path, files[3].0);
 }

@@ -1,11 +1,11 @@
-//! What the worst files cost: memory is counted, and stays within a few times the file.
+//! Memory use of the worst files: it stays within a few times the file size.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use pushd::protocol::pi::session_file::{Limits, parse, summary};
 
-/// Counts what each thread holds, so that tests beside this one are not counted.
+/// Counts the allocations of each thread, so that concurrent tests are not counted.
 struct Counting;
 
 thread_local! {
@@ -14,22 +14,22 @@ thread_local! {
 }
 
 #[allow(unsafe_code, reason = "an allocator is unsafe by its nature")]
-// SAFETY: every call is handed to the system's allocator as it came.
+// SAFETY: every call is forwarded unchanged to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let held = HELD.get().wrapping_add(layout.size());
         HELD.set(held);
-        // What was given back by another thread than took it may have brought the count below zero.
+        // Memory freed by another thread than allocated it may bring the count below zero.
         if held < usize::MAX / 2 && held > MOST.get() {
             MOST.set(held);
         }
-        // SAFETY: the caller's promises are handed on.
+        // SAFETY: the caller's guarantees are passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         HELD.set(HELD.get().wrapping_sub(layout.size()));
-        // SAFETY: the caller's promises are handed on.
+        // SAFETY: the caller's guarantees are passed on.
         unsafe { System.dealloc(block, layout) }
     }
 }

@@ -1,4 +1,4 @@
-//! Files that are written: whole, for their owner alone, and never through anything else.
+//! Writing session files: atomically, private to the owner, and never through a link.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -136,7 +136,7 @@ fn a_full_or_closed_directory_leaves_the_old_file_and_no_draft() {
     let world = World::new();
     let path = world.own("slug/a.jsonl");
     world.session(&path, "old");
-    // A name that no file system takes is refused when the draft is renamed.
+    // A name that no file system accepts fails when the draft is renamed.
     let long = path.with_file_name(format!("{}.jsonl", "x".repeat(300)));
     world.store.write(&long, &header(), &[]).unwrap_err();
     assert_eq!(names(path.parent().unwrap()), ["a.jsonl"]);

@@ -1,4 +1,4 @@
-//! A real daemon in a directory of its own, and a client that holds every line it sees to the schemas.
+//! A real daemon with its own home, and a client that validates every line against the schemas.
 #![allow(dead_code, reason = "not every test uses everything")]
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -17,18 +17,18 @@ use tempfile::TempDir;
 
 use super::schemas;
 
-/// How long anything is waited for.
+/// The longest wait for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A daemon that ends with its test.
+/// A daemon that is killed at the end of its test.
 pub(crate) struct Daemon {
     pub(crate) home: TempDir,
-    /// For what is to lie in memory: a daemon that is killed cannot put away what it has there.
+    /// A directory for files in memory: a killed daemon cannot remove its own.
     memory: TempDir,
     variables: Vec<(String, String)>,
-    /// What the daemon is told beside what it always is.
+    /// Arguments in addition to the default ones.
     arguments: Vec<String>,
-    /// What the daemon is started by; nothing for itself.
+    /// The command that executes the daemon; empty for none.
     under: Vec<String>,
     child: Option<Child>,
 }
@@ -44,7 +44,7 @@ impl Daemon {
         Self::start_in(TempDir::new().expect("a directory for the daemon"), variables, &[])
     }
 
-    /// Starts a daemon in a home that may hold something already, with these variables and arguments.
+    /// Starts a daemon in a home that may already have files, with these variables and arguments.
     pub(crate) fn start_in(home: TempDir, variables: &[(&str, &str)], arguments: &[&str]) -> Self {
         let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
@@ -54,7 +54,7 @@ impl Daemon {
         daemon
     }
 
-    /// Starts a daemon with a fresh home by a command that becomes it.
+    /// Starts a daemon with a fresh home by a command that executes it.
     pub(crate) fn start_under(command: &[&str]) -> Self {
         let home = TempDir::new().expect("a directory for the daemon");
         let under = command.iter().map(|word| (*word).to_owned()).collect();
@@ -76,7 +76,7 @@ impl Daemon {
                 self.child = Some(child);
                 return;
             }
-            // A process of the one before may hold its lock between fork and exec.
+            // A process of the previous daemon may hold its lock between fork and exec.
             let ended = child.wait().expect("its end");
             let mut words = String::new();
             let _ = child.stderr.take().expect("its words").read_to_string(&mut words);
@@ -100,7 +100,7 @@ impl Daemon {
         command
     }
 
-    /// A command of ours in the daemon's surroundings, with nothing of the test's own.
+    /// One of our programs in the daemon's environment, without the environment of the test.
     pub(crate) fn command(&self, program: &str) -> Command {
         let path = match program {
             "pushd" => env!("CARGO_BIN_EXE_pushd"),
@@ -131,12 +131,12 @@ impl Daemon {
         self.home.path().join(".push/run/pushd.sock")
     }
 
-    /// A directory for sessions.
+    /// The working directory of sessions.
     pub(crate) fn cwd(&self) -> &Path {
         self.home.path()
     }
 
-    /// Ends the daemon as a power switch would end a process.
+    /// Kills the daemon with `SIGKILL`.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().expect("the daemon is killed");
@@ -144,7 +144,7 @@ impl Daemon {
         }
     }
 
-    /// Waits for a daemon that was asked to stop.
+    /// Waits for the exit of a daemon that was asked to stop.
     pub(crate) fn ended(&mut self) -> std::process::ExitStatus {
         self.child.take().expect("a running daemon").wait().expect("the daemon is gone")
     }
@@ -156,12 +156,12 @@ impl Daemon {
         assert!(self.ended().success(), "the daemon did not end well");
     }
 
-    /// Where the journal is.
+    /// The path of the journal's database.
     pub(crate) fn database(&self) -> PathBuf {
         self.home.path().join(".push/state/pushd.db")
     }
 
-    /// What the daemon has written into its logs.
+    /// The contents of the daemon's logs.
     pub(crate) fn log(&self) -> String {
         let files = std::fs::read_dir(self.home.path().join(".push/logs")).expect("the logs");
         let text = |file: std::fs::DirEntry| std::fs::read_to_string(file.path()).unwrap_or_default();
@@ -193,11 +193,11 @@ fn memory() -> TempDir {
     TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory in memory")
 }
 
-/// A client over the real socket.
+/// A client on the real socket.
 pub(crate) struct Client {
     stream: UnixStream,
     lines: BufReader<UnixStream>,
-    /// Events that came while an answer was waited for.
+    /// Events that arrived while the client waited for a reply.
     pub(crate) events: VecDeque<Value>,
     requests: u64,
 }
@@ -210,19 +210,19 @@ impl Client {
         Self { stream, lines, events: VecDeque::new(), requests: 0 }
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("the daemon reads");
     }
 
-    /// Everything that still comes, as it is, until the daemon closes the connection.
+    /// Reads all remaining bytes until the daemon closes the connection.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.lines.read_to_end(&mut bytes).expect("the daemon closes the connection");
         bytes
     }
 
-    /// Says nothing more, and still listens.
+    /// Closes the sending side; replies can still be read.
     pub(crate) fn hang_up(&mut self) {
         self.stream.shutdown(Shutdown::Write).expect("the connection is there");
     }
@@ -258,7 +258,7 @@ impl Client {
         self.try_next().expect("the daemon has closed the connection")
     }
 
-    /// Waits for the answer of a request; events that come before it are kept.
+    /// Waits for the reply to a request; events before it are kept.
     pub(crate) fn answer(&mut self, request: &str) -> Value {
         loop {
             let line = self.next();
@@ -270,20 +270,20 @@ impl Client {
         }
     }
 
-    /// Asks for something and returns the whole answer.
+    /// Sends a request and returns the whole reply.
     pub(crate) fn ask(&mut self, kind: &str, payload: Value) -> Value {
         let request = self.send(kind, payload);
         self.answer(&request)
     }
 
-    /// Asks for something that must be granted and returns the payload.
+    /// Sends a request that must succeed and returns the payload.
     pub(crate) fn get(&mut self, kind: &str, payload: Value) -> Value {
         let answer = self.ask(kind, payload);
         assert_eq!(answer["ok"], true, "{kind} was refused: {answer}");
         answer["payload"].clone()
     }
 
-    /// Asks for something that must be refused and returns the code.
+    /// Sends a request that must be refused and returns the code.
     pub(crate) fn refused(&mut self, kind: &str, payload: Value) -> String {
         let answer = self.ask(kind, payload);
         assert_eq!(answer["ok"], false, "{kind} was granted: {answer}");
@@ -295,25 +295,25 @@ impl Client {
         self.get("start_session", payload)["sessionId"].as_str().expect("a session").to_owned()
     }
 
-    /// Begins a run and returns its id.
+    /// Starts a run and returns its id.
     pub(crate) fn prompt(&mut self, session: &str, text: &str) -> String {
         let payload = json!({"sessionId": session, "text": text});
         self.get("send_user_message", payload)["runId"].as_str().expect("a run").to_owned()
     }
 
-    /// Attaches behind a position and returns the payload of the answer.
+    /// Attaches after a position and returns the payload of the reply.
     pub(crate) fn attach(&mut self, session: &str, seen: u64) -> Value {
         self.get("attach_session", json!({"sessionId": session, "lastSeenSeq": seen}))
     }
 
-    /// Decides on what an `approval_required` event asks and returns the whole answer.
+    /// Decides the approval of an `approval_required` event and returns the whole reply.
     pub(crate) fn decide(&mut self, asked: &Value, decision: &str) -> Value {
         let approval = &asked["payload"]["approvalId"];
         let payload = json!({"sessionId": asked["sessionId"], "approvalId": approval, "decision": decision});
         self.ask("submit_approval", payload)
     }
 
-    /// Sees that the connection works.
+    /// Checks that the connection works.
     pub(crate) fn ping(&mut self) {
         assert_eq!(self.get("ping", json!({}))["pong"], true);
     }
@@ -358,12 +358,12 @@ pub(crate) fn types(events: &[Value]) -> Vec<String> {
     events.iter().map(|event| event["type"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// The number of an event.
+/// The position of an event.
 pub(crate) fn seq(event: &Value) -> u64 {
     event["seq"].as_u64().expect("a number")
 }
 
-/// Waits until something holds that no event tells of.
+/// Polls until a condition holds that no event announces.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {

@@ -1,4 +1,4 @@
-//! Events of every kind, made from a seed.
+//! Events of every kind, generated from a seed.
 #![allow(dead_code, reason = "not every test uses everything")]
 
 use pushd::kernel::event::{
@@ -10,31 +10,31 @@ use pushd::kernel::event::{
 use pushd::kernel::id::{Fingerprint, Json, Seq};
 use pushd::kernel::time::Now;
 
-/// How many kinds of events there are.
+/// The number of kinds of events.
 pub(crate) const KINDS: u64 = 34;
 
-/// How far a made event may be from what the kernel decides.
+/// How far a generated event may differ from those of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// Whatever the types allow: empty names, events without a run, numbers up to the last.
+    /// Anything the types allow: empty names, events without a run, numbers up to the maximum.
     Anything,
-    /// What may be shown to a client.
+    /// Only what a client may be shown.
     Shown,
 }
 
-/// A source of events.
+/// A generator of events.
 pub(crate) struct Events {
     state: u64,
     shape: Shape,
 }
 
 impl Events {
-    /// Starts from a seed.
+    /// Creates a generator from a seed.
     pub(crate) const fn new(seed: u64, shape: Shape) -> Self {
         Self { state: seed, shape }
     }
 
-    /// Makes an event of one kind, counted from zero.
+    /// Generates an event of one kind, counted from zero.
     pub(crate) fn event(&mut self, kind: u64) -> Event {
         let kind = self.kind(kind % KINDS);
         let run = match self.shape {
@@ -55,7 +55,7 @@ impl Events {
         }
     }
 
-    /// Makes a question.
+    /// Generates a question.
     pub(crate) fn question(&mut self) -> Question {
         let choices = self.below(3);
         Question {
@@ -82,7 +82,7 @@ impl Events {
         [Lasting::Once, Lasting::Run, Lasting::Session, Lasting::Always][self.below(4) as usize]
     }
 
-    /// Makes an opening.
+    /// Generates an opening.
     pub(crate) fn opening(&mut self) -> Opening {
         Opening {
             mode: self.name(),
@@ -103,12 +103,12 @@ impl Events {
         WorkspaceIdentity { path: self.name(), file_id: self.name(), boot: self.text() }
     }
 
-    /// Makes a number below a bound.
+    /// Generates a number below a bound.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.wide_bits() % bound
     }
 
-    /// Makes a text that may be empty and may contain anything.
+    /// Generates a text that may be empty and may contain anything.
     pub(crate) fn text(&mut self) -> String {
         const PIECES: [&str; 16] = [
             "",
@@ -131,7 +131,7 @@ impl Events {
         (0..self.below(5)).map(|_| PIECES[self.below(16) as usize]).collect()
     }
 
-    /// Makes a text that says something, where that is needed.
+    /// Generates a text, not empty where the shape needs one.
     pub(crate) fn name(&mut self) -> String {
         match self.shape {
             Shape::Anything => self.text(),
@@ -139,12 +139,12 @@ impl Events {
         }
     }
 
-    /// Makes a JSON object, compact, with its fields in any order.
+    /// Generates a JSON object, compact, with its fields in any order.
     pub(crate) fn object(&mut self) -> Json {
         Json::new(self.object_text(2))
     }
 
-    /// Makes something or nothing.
+    /// Generates a value or `None`.
     pub(crate) fn maybe<T>(&mut self, make: fn(&mut Self) -> T) -> Option<T> {
         (self.below(2) == 0).then(|| make(self))
     }
@@ -428,7 +428,7 @@ impl Events {
     fn object_text(&mut self, depth: u32) -> String {
         let fields: Vec<String> = (0..self.below(4))
             .map(|at| {
-                // Numbered from the back, so that the order of the fields is not the order of their names.
+                // Numbered backwards, so that the order of the fields is not the order of their names.
                 let name = quoted(&format!("{}{}", 9 - at, self.text()));
                 format!("{name}:{}", self.value_text(depth))
             })

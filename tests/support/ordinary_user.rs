@@ -1,6 +1,7 @@
-//! The same test once more as an ordinary user, where it is run as root.
+//! Runs the same test again as an ordinary user, where it runs as root.
 //!
-//! The test program executes itself under another user id; a failure there is a failure of the test, and a skip there is a skip.
+//! The test program executes itself under another user id; a failure there is a failure of the test, and a skip there
+//! is a skip.
 
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
@@ -13,12 +14,12 @@ use super::skip::skip;
 
 const NOBODY: u32 = 65534;
 
-/// The variable that names a directory of the ordinary user's own.
+/// The variable that names a directory of the ordinary user.
 const BASE: &str = "PUSH_TEST_USER_BASE";
 
 const ONLY_ROOT: &str = "only root can be root";
 
-/// Runs `test`, given by its whole name, once more as an ordinary user, where this one is root; whoever is not has only the one.
+/// Runs `test`, given by its full name, again as an ordinary user if this process is root; otherwise does nothing.
 pub(crate) fn also_as_an_ordinary_user(test: &str) {
     if !geteuid().is_root() {
         return skip(&format!("{ONLY_ROOT}: attempts are made as an ordinary user alone"));
@@ -29,7 +30,7 @@ pub(crate) fn also_as_an_ordinary_user(test: &str) {
         .args(["--exact", test, "--nocapture"])
         .env(BASE, base.path())
         .env("HOME", base.path())
-        // Its file is ours alone; what is skipped there is counted here.
+        // The skip file belongs to root; skips of the child are counted here.
         .env_remove("PUSH_SKIPS")
         .current_dir("/")
         .uid(NOBODY)
@@ -55,8 +56,8 @@ pub(crate) fn also_as_an_ordinary_user(test: &str) {
     }
 }
 
-/// Where this user makes directories that a confined command sees: with the target, or where that lies in the machine's `/tmp`,
-/// which such a command does not see, in another directory that everybody may write.
+/// The directory for files that a confined command sees: the target directory; where that lies in the machine's
+/// `/tmp`, which such a command does not see, another directory that everybody may write.
 pub(crate) fn visible_place() -> PathBuf {
     let target = env!("CARGO_TARGET_TMPDIR");
     let usual = || if Path::new(target).starts_with("/tmp") { "/var/tmp" } else { target }.into();

@@ -1,7 +1,7 @@
-//! A small seeded generator, so that a failing walk can be walked again.
+//! A small seeded generator, so that a failing random test can be reproduced.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
-/// Numbers that depend on nothing but the seed (the splitmix64 sequence).
+/// Numbers that depend only on the seed (the splitmix64 sequence).
 pub(crate) struct Random(u64);
 
 impl Random {

@@ -1,6 +1,6 @@
-//! Lines as the specification shows them, and ways to break them.
+//! Lines as the specification shows them, and ways to invalidate them.
 
-/// Requests as the specification and the page of the protocol show them.
+/// Requests as the specification and the protocol page show them.
 pub(crate) const REQUESTS: &[(&str, &str)] = &[
     (
         "hello",
@@ -105,7 +105,7 @@ macro_rules! session_event {
     };
 }
 
-/// Responses and events as the specification shows them, with what is always said beyond it.
+/// Responses and events as the specification shows them, with the fields that are always added.
 pub(crate) const SPECIFIED: &[&str] = &[
     ok!(
         "hello",
@@ -211,7 +211,7 @@ pub(crate) const SPECIFIED: &[&str] = &[
     session_event!("session_ended", r#"{"by":"cli"}"#),
 ];
 
-/// A line of [`SPECIFIED`] by its type, a piece of it, and what breaks it in the place of that piece.
+/// A line of [`SPECIFIED`] by its type, a part of it, and a replacement that makes it invalid.
 pub(crate) const BROKEN: &[(&str, &str, &str)] = &[
     ("assistant_token", r#""v":"push.runtime.v1","#, ""),
     ("assistant_token", "push.runtime.v1", "push.runtime.v2"),

@@ -1,4 +1,4 @@
-//! Checks lines of the protocol against the schemas, as any test that sees one should.
+//! Validates protocol lines against the schemas; every test that sees a line should call it.
 #![allow(dead_code, reason = "not every test uses everything")]
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use jsonschema::{Draft, Registry, Validator};
 use serde_json::Value;
 
-/// The files, each with the name that the others call it by.
+/// The schema files, each with the name by which the others refer to it.
 pub(crate) const FILES: [(&str, &str); 5] = [
     ("push-runtime-envelope.schema.json", include_str!("../../schemas/push-runtime-envelope.schema.json")),
     (
@@ -32,7 +32,7 @@ pub(crate) fn check_line(line: &str) {
     }
 }
 
-/// Says everything that is wrong with a line.
+/// Returns everything that is invalid in a line.
 pub(crate) fn judge_line(line: &str) -> Result<(), Vec<String>> {
     let message: Value = serde_json::from_str(line).map_err(|error| vec![format!("no JSON: {error}")])?;
     let problems: Vec<String> = VALIDATOR

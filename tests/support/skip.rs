@@ -1,18 +1,18 @@
-//! How a test says that it could not show what it is for, where a privilege or a program is missing.
+//! Reports that a test could not run because a privilege or a program is missing.
 //!
-//! A skip is never silent: it is printed, and counted by whoever sets `PUSH_SKIPS` to a file.
+//! A skip is never silent: it is printed, and appended to the file that `PUSH_SKIPS` names.
 
 use std::env;
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// Says why the test shows nothing here; the caller then returns.
+/// Reports why the test is skipped; the caller then returns.
 #[allow(dead_code, reason = "not every test file that shares this folder can be skipped")]
 pub(crate) fn skip(why: &str) {
     let line = format!("skipped: {why}\n");
     print!("{line}");
     if let Some(path) = env::var_os("PUSH_SKIPS").filter(|path| !path.is_empty()) {
-        // One write to a file opened for appending: test programs that run at once do not mix their lines.
+        // One write to a file opened for appending: concurrent test programs do not mix their lines.
         let written = OpenOptions::new()
             .create(true)
             .append(true)

@@ -1,4 +1,4 @@
-//! A WebSocket as thin as it can be, for whoever hears a great deal or measures how fast it comes.
+//! A minimal WebSocket client, for load tests and benchmarks.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::io::{self, BufReader, Read, Write};
@@ -6,13 +6,13 @@ use std::net::{SocketAddr, TcpStream};
 
 use crate::daemon::PATIENCE;
 
-/// The half of a connection that sends.
+/// The sending half of a connection.
 pub(crate) struct Mouth(TcpStream);
 
-/// The half of a connection that hears.
+/// The receiving half of a connection.
 pub(crate) struct Ear(BufReader<TcpStream>);
 
-/// Opens a connection and hears the greeting.
+/// Opens a connection and completes the handshake.
 pub(crate) fn open(at: SocketAddr) -> io::Result<(Mouth, Ear)> {
     let mut stream = TcpStream::connect(at)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -42,14 +42,14 @@ impl Mouth {
         self.0.write_all(&frame(text))
     }
 
-    /// Sends what [`frame`] made, perhaps several at once.
+    /// Sends frames built by [`frame`], possibly several at once.
     #[allow(dead_code, reason = "not every user measures")]
     pub(crate) fn send(&mut self, frames: &[u8]) -> io::Result<()> {
         self.0.write_all(frames)
     }
 }
 
-/// The frame of a message; its mask is zero, which is one of those that may be chosen.
+/// The frame of a message; its mask is zero, which the protocol permits.
 pub(crate) fn frame(text: &str) -> Vec<u8> {
     let length = text.len();
     let mut frame = vec![0x81];
@@ -67,7 +67,7 @@ pub(crate) fn frame(text: &str) -> Vec<u8> {
 }
 
 impl Ear {
-    /// Hears the next message; `false` when the connection is over.
+    /// Reads the next message; `false` when the connection is closed.
     pub(crate) fn hear(&mut self, message: &mut Vec<u8>) -> io::Result<bool> {
         let mut head = [0; 2];
         match self.0.read_exact(&mut head) {

@@ -1,4 +1,4 @@
-//! Attempts to have a fetch reach a machine that nobody decided about.
+//! Attempts to make a fetch reach a host without a decision about it.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -77,7 +77,7 @@ async fn a_rule_for_a_name_or_an_address_holds_however_it_is_written() {
     };
     let (allowed, denied) = ("allow: network(docs.example.org)", "deny: network(127.0.0.1)");
     assert_eq!(decide(allowed, "https://docs.example.org/", &["93.184.216.34"]), Decision::Allow);
-    // A name that may be talked to is not for that a way to this machine.
+    // Permission for a name does not cover an address of this machine.
     for found in ["127.0.0.1", "10.0.0.1", "::1", "169.254.169.254", "::ffff:10.0.0.1"] {
         assert_eq!(decide(allowed, "https://docs.example.org/", &[found]), Decision::Ask, "{found}");
     }
@@ -98,7 +98,7 @@ async fn what_was_decided_on_is_connected_to_and_the_name_stays() {
 
 #[tokio::test]
 async fn a_name_that_is_rebound_after_the_decision_does_not_lead_here() {
-    // Public when it is judged, this machine when it is fetched.
+    // Public at the decision, this machine at the fetch.
     let (mut stage, server, hosts) = staged(&["192.0.2.1", "127.0.0.1"]);
     stage.bench.limits = Limits { fetch: Duration::from_millis(500), ..Limits::default() };
     let url = server.url("/").replace("127.0.0.1", "page.example");
@@ -118,7 +118,7 @@ async fn what_nobody_decided_about_reaches_nothing_near() {
         assert_eq!(outcome.fault.map(|fault| fault.kind), Some(FaultKind::ApprovalStale), "{url}");
     }
     assert_eq!(*paths.lock().unwrap(), Vec::<String>::new());
-    // The same after a decision.
+    // After a decision it is reached.
     let page = stage.run("sandbox_fetch", json!({"url": format!("http://127.1:{port}/")})).await;
     assert!(page.text.ends_with("]\nhello"), "{page:?}");
 }
@@ -130,13 +130,13 @@ async fn an_approval_of_a_public_page_is_none_of_a_private_one() {
     let asked = stage.question("sandbox_fetch", json!({"url": url})).await.unwrap();
     assert_eq!(asked.details["addresses"], json!(["93.184.216.34"]));
     assert_eq!(asked.risk, Risk::Medium);
-    // The daemon has been restarted since, and the name leads elsewhere.
+    // After a restart of the daemon the name resolves to another address.
     stage.bench.addresses = Arc::new(leading_to(&["127.0.0.1"]));
     stage.bench.bound = Some(asked.digest);
     let outcome = stage.run_undecided("sandbox_fetch", json!({"url": url})).await;
     assert_eq!(outcome.fault.map(|fault| fault.kind), Some(FaultKind::ApprovalStale));
     assert_eq!(*paths.lock().unwrap(), Vec::<String>::new());
-    // An approval of the private one is.
+    // An approval of the private address is valid.
     stage.bench.bound = None;
     let asked = stage.question("sandbox_fetch", json!({"url": url})).await.unwrap();
     assert_eq!((asked.risk, &asked.details["addresses"]), (Risk::High, &json!(["127.0.0.1"])));
@@ -186,7 +186,7 @@ async fn a_host_with_a_secret_in_it_is_not_looked_up() {
     assert_eq!(*asked.lock().unwrap(), Vec::<String>::new());
 }
 
-/// A workspace in which every name leads to one address after another, a server, and the paths that it was asked for.
+/// A workspace in which every name resolves to these addresses in turn, a server, and the paths requested from it.
 fn staged(found: &[&'static str]) -> (Stage, Server, Arc<Mutex<Vec<String>>>) {
     let paths = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&paths);
@@ -199,7 +199,7 @@ fn staged(found: &[&'static str]) -> (Stage, Server, Arc<Mutex<Vec<String>>>) {
     (stage, server, paths)
 }
 
-/// Leads to one address after another, and to the last for ever.
+/// Resolves to these addresses in turn, then always to the last.
 fn leading_to(found: &[&str]) -> Addresses {
     let left = Mutex::new(ips(found));
     Addresses::new(Box::new(move |_| {

@@ -1,4 +1,5 @@
-//! Commands that use git: what was approved works, what cannot work in the sandbox says so, and errors are in git's own words.
+//! Commands that use git: an approved one works, one that cannot work in the sandbox says so, and errors are
+//! those of git.
 
 use std::fs;
 #[cfg(target_os = "linux")]
@@ -13,7 +14,7 @@ use crate::stage::{Server, Stage};
 #[tokio::test]
 async fn git_commands_change_the_repository_in_the_sandbox() {
     for stage in Stage::confined_in_every_way().await {
-        // Nothing of this can work there: keys and agents are hidden, and what goes on in the background ends.
+        // None of these can work there: keys and agents are hidden, and background processes end.
         for (name, value) in [
             ("commit.gpgSign", "true"),
             ("gpg.program", "/nowhere"),
@@ -89,7 +90,7 @@ async fn a_commit_with_another_submodule_is_checked_out_as_a_whole() {
         }
         assert_eq!(stage.git(&["rev-parse", "main"]), with);
         assert_eq!(stage.git(&["ls-files", "--stage", "vendor/lib"]).split(' ').next(), Some("160000"));
-        // With a repository at that place, `git status` would enter it.
+        // With a repository at that path, `git status` would enter it.
         stage.git(&["reset", "-q", "--hard", "HEAD~1"]);
         let command = "git init -q vendor/lib && git reset -q --hard with";
         let (outcome, printed) = stage.exec(json!({ "command": command })).await;
@@ -109,6 +110,20 @@ async fn a_branch_that_follows_another_is_made_without_the_configuration() {
     let (outcome, printed) = stage.exec(json!({ "command": "git checkout feature" })).await;
     assert_eq!((outcome.exit_code, &outcome.fault), (Some(0), &None), "{printed}");
     assert_eq!(stage.git(&["branch", "--show-current"]), "feature\n");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_branch_that_is_deleted_leaves_its_settings_and_that_is_explained() {
+    for stage in Stage::confined_in_every_way().await {
+        stage.git(&["branch", "old"]);
+        let (outcome, printed) = stage.exec(json!({ "command": "git branch -d old" })).await;
+        assert_eq!((outcome.exit_code, &outcome.fault), (Some(0), &None), "{printed}");
+        assert_eq!(stage.git(&["branch", "--list", "old"]), "");
+        let complains = printed.contains("could not write config file");
+        let explains = printed.ends_with("the rest of the command was done)\n");
+        assert_eq!(explains, complains, "{printed}");
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -152,7 +167,7 @@ async fn nothing_that_a_caller_chooses_runs_beside_a_command_that_changes_the_re
             assert!(fault.message.contains("`outside`"), "{}", fault.message);
         }
     }
-    // Programs are looked for where no command could have put them, and hooks do not run.
+    // Programs are searched where no command can write, and hooks do not run.
     let hook = stage.path(".git/hooks/pre-commit");
     fs::create_dir_all(hook.parent().unwrap()).unwrap();
     fs::write(&hook, "#!/bin/sh\nsh ./script\n").unwrap();
@@ -191,7 +206,7 @@ async fn what_changes_the_configuration_or_other_working_trees_needs_to_run_outs
     let (outcome, printed) = stage.exec(args).await;
     assert_eq!(outcome.fault, None, "{printed}");
     assert_eq!(stage.git(&["config", "some.key"]), "value\n");
-    // What only looks is no change.
+    // A read is no change.
     for command in ["git config --get some.key", "git worktree list", "git submodule status"] {
         let (outcome, printed) = stage.exec(json!({ "command": command })).await;
         assert_eq!(outcome.fault, None, "{command}: {printed}");
@@ -225,17 +240,17 @@ async fn an_approved_command_that_talks_to_other_machines_has_the_network() {
     if stage.exec(json!({ "command": "curl --version" })).await.0.fault.is_some() {
         return crate::skip::skip("there is no curl");
     }
-    // Rules let it go ahead: it runs alone, or beside what only looks.
+    // Rules allow it: it runs alone, or with read-only commands.
     for command in [fetch.clone(), format!("{fetch} && pwd")] {
         let (outcome, printed) = stage.exec(json!({ "command": command })).await;
         assert!(outcome.fault.is_none() && printed.starts_with("hello"), "{command}: {printed}");
     }
-    // A program of which nothing is known has no network because of that.
+    // With an unknown program in it, the command gets no network without an approval.
     fs::write(stage.path("script"), format!("{fetch}\n")).unwrap();
     let args = json!({ "command": format!("sh ./script; {fetch}") });
     let (outcome, printed) = stage.exec(args.clone()).await;
     assert!(outcome.fault.is_some() && !printed.contains("hello"), "{printed}");
-    // Somebody has seen the whole of it and said yes.
+    // A person has seen the complete command and approved it.
     let question = stage.question("sandbox_exec", args.clone()).await.unwrap();
     assert_eq!(question.details["network"], json!(true));
     stage.bench.bound = Some(question.digest);
@@ -324,7 +339,7 @@ async fn a_commit_of_what_is_staged_says_which_files_are_not() {
     }
 }
 
-/// As on a terminal; two pipes would be read one after the other.
+/// As on a terminal; with two pipes the order would be lost.
 #[tokio::test]
 async fn what_a_command_prints_comes_in_its_order_whichever_output_it_chose() {
     let stage = Stage::new();

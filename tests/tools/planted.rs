@@ -1,4 +1,4 @@
-//! Attempts of a repository, or of a command that ran before, to have the daemon's own programs and git do its will.
+//! Attempts of a repository, or of an earlier command, to take control of git or of programs that the daemon starts.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -73,7 +73,7 @@ async fn what_git_starts_itself_is_not_found_in_the_workspace() {
     let mut stage = Stage::repository();
     fs::create_dir(stage.path("bin")).unwrap();
     trap(&stage.path("bin/cleaner"), &stage.path("sprung"));
-    // A filter of the user's own configuration, which a planted program of the same name would stand for.
+    // A filter of the user's configuration, which a planted program of the same name would replace.
     let own = stage.beside("home/.gitconfig");
     let config = fs::read_to_string(&own).unwrap() + "[filter \"x\"]\n\tclean = cleaner\n";
     fs::write(&own, config).unwrap();
@@ -215,6 +215,28 @@ async fn a_pipe_in_the_place_of_git_is_not_waited_for() {
 }
 
 #[tokio::test]
+async fn a_pipe_in_the_place_of_a_file_of_git_is_not_waited_for() {
+    also_as_an_ordinary_user("planted::a_pipe_in_the_place_of_a_file_of_git_is_not_waited_for");
+    let stage = Stage::repository();
+    for file in ["HEAD", "config", "index", "packed-refs", "info/exclude"] {
+        let path = stage.path(".git").join(file);
+        let kept = fs::read(&path).ok();
+        let _replaced = fs::remove_file(&path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let refusal = refused(&stage, file);
+        tokio::time::timeout(Duration::from_secs(30), refusal).await.expect("it does not wait");
+        let fault = stage.run("sandbox_git_status", json!({})).await.fault.unwrap();
+        let said = format!("{fault:?}");
+        assert!(said.contains(&format!(".git/{file} is not a regular file")), "{said}");
+        fs::remove_file(&path).unwrap();
+        if let Some(kept) = kept {
+            fs::write(&path, kept).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_repository_of_another_user_is_left_to_git_to_refuse() {
     also_as_an_ordinary_user("planted::a_repository_of_another_user_is_left_to_git_to_refuse");
     let stage = Stage::repository();
@@ -225,7 +247,7 @@ async fn a_repository_of_another_user_is_left_to_git_to_refuse() {
     let fault = outcome.fault.expect("git refuses it");
     assert_eq!(fault.kind, FaultKind::GitFailed);
     assert!(fault.detail.as_deref().unwrap_or_default().contains("dubious ownership"), "{fault:?}");
-    // Who has agreed to it may use it.
+    // A user who has marked it as safe may use it.
     let own = stage.beside("home/.gitconfig");
     let config = fs::read_to_string(&own).unwrap() + "[safe]\n\tdirectory = *\n";
     fs::write(&own, config).unwrap();
@@ -249,7 +271,7 @@ async fn a_planted_git_makes_nothing_writable_for_confined_commands() {
     assert!(!victim.join("PWNED").exists());
 }
 
-/// Uses every git tool, and checks that no trap was sprung.
+/// Uses every git tool, and checks that no trap has run.
 async fn work(stage: &Stage, what: &str) {
     let before = fs::read_to_string(stage.path("tracked")).unwrap();
     fs::write(stage.path("tracked"), format!("{before}{what}\n")).unwrap();
@@ -278,16 +300,16 @@ async fn refused(stage: &Stage, what: &str) {
     }
 }
 
-/// A program that leaves a trace when it is run.
+/// A program that creates a trace file when it runs.
 fn trap(at: &Path, trace: &Path) {
-    // Another process writes it, so that no fork of ours holds it open when it is started.
+    // Another process writes it, so that no child of this process holds it open for writing when it starts.
     let program = format!("#!/bin/sh\necho $0 >> {}\necho {}\n", trace.display(), trace.display());
     let mut writing = Command::new("/bin/sh");
     writing.args(["-c", "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\""]).arg(at).arg(program);
     assert!(writing.status().unwrap().success());
 }
 
-/// A repository of the user beside the workspace.
+/// A repository of the user next to the workspace.
 fn victim(stage: &Stage) -> std::path::PathBuf {
     let victim = stage.beside("victim");
     fs::create_dir(&victim).unwrap();

@@ -1,4 +1,4 @@
-//! A workspace with everything tools need, and a server that answers as it is told.
+//! A workspace with the context of tools, and a scripted HTTP server.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -18,11 +18,11 @@ use tokio::sync::mpsc;
 
 use crate::skip::skip;
 
-/// A workspace of its own, with a HOME of its own.
+/// A temporary workspace with its own HOME.
 pub(crate) struct Stage {
     pub(crate) bench: Bench,
     dir: tempfile::TempDir,
-    /// How its commands are confined, where they are; the best way where that is not said.
+    /// The confinement mechanism of its commands; `None` selects the best one.
     way: Option<Way>,
 }
 
@@ -62,14 +62,14 @@ impl Stage {
         Self::new().with_repository()
     }
 
-    /// The same with walls around its commands, if there are any; behind them the machine's `/tmp` is another.
+    /// The same with confined commands, if this machine can; not below `/tmp`, which is private in confinement.
     #[cfg(target_os = "linux")]
     pub(crate) async fn confined() -> Option<Self> {
         let mut stage = Self::at(Path::new("/var/tmp")).with_repository();
         stage.confine().await.then_some(stage)
     }
 
-    /// The same once for every way of confining that works here and is whole.
+    /// The same once for every mechanism with full confinement on this machine.
     #[cfg(target_os = "linux")]
     pub(crate) async fn confined_in_every_way() -> Vec<Self> {
         let mut stages = Vec::new();
@@ -83,7 +83,7 @@ impl Stage {
         stages
     }
 
-    /// Nobody is known who could commit.
+    /// Removes the git identity.
     pub(crate) fn without_identity(mut self) -> Self {
         self.git(&["config", "user.useConfigOnly", "true"]);
         let home = self.beside("nobody");
@@ -102,12 +102,12 @@ impl Stage {
         stage
     }
 
-    /// Makes a directory of the workspace the workspace.
+    /// Makes a subdirectory the workspace.
     pub(crate) fn enter(&mut self, folder: &str) {
         self.bench.ground = Ground::open(&self.path(folder), Reach::Workspace).unwrap();
     }
 
-    /// Has commands run behind walls from here on; whether there are any.
+    /// Confines commands from here on; returns whether this machine can.
     #[cfg(target_os = "linux")]
     pub(crate) async fn confine(&mut self) -> bool {
         let local = Local::new(PathBuf::from(env!("CARGO_BIN_EXE_push")))
@@ -144,24 +144,24 @@ impl Stage {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Makes a call that was decided about.
+    /// Makes a call after a decision.
     pub(crate) async fn run(&self, tool: &str, args: Value) -> Outcome {
-        // Where it leads is looked up then; what goes wrong with that goes wrong again.
+        // The decision resolves and pins the addresses; an error repeats in the call.
         let _looked_up = parse(tool, &args.to_string()).unwrap().addresses(&self.bench).await;
         self.run_undecided(tool, args).await
     }
 
-    /// Makes a call that nobody decided about.
+    /// Makes a call without a decision.
     pub(crate) async fn run_undecided(&self, tool: &str, args: Value) -> Outcome {
         run(parse(tool, &args.to_string()).unwrap(), &self.bench, mpsc::channel(1).0).await
     }
 
-    /// A path beside the workspace.
+    /// A path next to the workspace.
     pub(crate) fn beside(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// Puts directories before the others of the PATH.
+    /// Prepends directories to PATH.
     pub(crate) fn put_on_path(&mut self, directories: &str) {
         for (name, value) in &mut self.bench.env {
             if name == "PATH" {
@@ -170,7 +170,7 @@ impl Stage {
         }
     }
 
-    /// The result of a call that succeeds and has parts.
+    /// The JSON result of a successful call.
     pub(crate) async fn json(&self, tool: &str, args: Value) -> Value {
         let outcome = self.run(tool, args).await;
         assert_eq!(outcome.fault, None);
@@ -195,7 +195,7 @@ impl Stage {
     }
 }
 
-/// A server on loopback that answers each path as it is told; nothing at all to be silent.
+/// A server on loopback that answers each path with the text of a function; it stays silent for an empty text.
 pub(crate) struct Server {
     address: String,
     over: Arc<AtomicBool>,
@@ -220,7 +220,7 @@ impl Server {
                     silent.push(stream);
                     continue;
                 }
-                // Whoever has read enough goes away before the end.
+                // The client may close the connection before the end.
                 let _left = stream.write_all(answer.as_bytes());
                 let _left = stream.shutdown(Shutdown::Write);
                 let _left = stream.read(&mut [0]);
@@ -237,7 +237,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.over.store(true, Ordering::SeqCst);
-        // It ends when it is woken, or with the process: a connection that says nothing holds it up, and nobody else.
+        // The thread ends when it is woken, or with the process; it is not joined, as a silent client may block it.
         drop(TcpStream::connect(&self.address));
         drop(self.thread.take());
     }

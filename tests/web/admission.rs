@@ -1,4 +1,4 @@
-//! Who is let in, by what a request says, by how many there are, and by how long it takes.
+//! Admission of connections: by the content of the request, the number of connections, and the time it takes.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -84,7 +84,7 @@ fn plain_requests_get_an_answer_and_nothing_more() {
     assert_eq!(status(&open.answer("not HTTP at all\r\n\r\n")), "400");
     let long = format!("GET / HTTP/1.1\r\n{host}X: {}\r\n\r\n", "x".repeat(64 * 1024));
     assert_eq!(status(&open.answer(&long)), "431");
-    // A body that nobody reads does not keep its sender from the answer.
+    // An unread body does not keep its sender from the answer.
     let body = format!("POST / HTTP/1.1\r\n{host}Content-Length: 300000\r\n\r\n{}", "x".repeat(300_000));
     assert_eq!(status(&open.answer(&body)), "405");
     open.socket("/", &[]).works();
@@ -107,7 +107,7 @@ fn a_handshake_that_takes_too_long_is_ended_and_holds_up_nobody() {
         rest(stream);
     }
     assert!(before.elapsed() < PATIENCE / 2);
-    // One that is in may be silent for as long as it likes.
+    // An admitted connection may be silent for any time.
     working.answers();
 }
 
@@ -120,7 +120,7 @@ fn one_connection_too_many_is_refused_until_another_leaves() {
     second.answers();
     drop(first);
     wait_until("there is room again", || open.try_socket("/", &[]).is_ok());
-    // The local socket is not concerned.
+    // The local socket is not affected.
     open.daemon.connect().ping();
 }
 
@@ -141,12 +141,12 @@ fn an_address_that_others_reach_is_refused_at_the_start_without_a_token() {
         assert!(refused.contains("push token new"), "{refused}");
         let home = configured(&format!("enabled = true\nlisten = '{listen}'"));
         assert!(refused_start(&home, &[]).contains("there is no token"));
-        // So does the client that would have started it.
+        // The client that would have started it reports the same.
         let listed = push_in(&home, &["sessions"]);
         assert_eq!(listed.status.code(), Some(69));
         assert!(String::from_utf8_lossy(&listed.stderr).contains("there is no token"));
     }
-    // A token that was revoked is none.
+    // A revoked token does not count.
     let home = TempDir::new().unwrap();
     token(&home);
     assert!(push_in(&home, &["token", "revoke", "tok_"]).status.success());
@@ -165,7 +165,7 @@ fn a_port_that_is_taken_and_a_configuration_with_a_mistake_are_said_at_the_start
     configure(&home, "[pi]\nlisten = 'everywhere'\n");
     let refused = refused_start(&home, &["--pi"]);
     assert!(refused.contains("line 2") && refused.contains("pi.listen"), "{refused}");
-    // Without the flag, the mistake keeps nobody from the daemon.
+    // Without the flag, the error does not prevent the start of the daemon.
     let daemon = Daemon::start_in(home, &[], &[]);
     assert_eq!(daemon.connect().get("get_metrics", json!({}))["pi"], Value::Null);
     let wrong = push_in(&TempDir::new().unwrap(), &["daemon", "run", "--pi=everywhere"]);
@@ -203,7 +203,7 @@ fn a_daemon_that_stops_says_goodbye() {
     assert_eq!(socket.goodbye(), 1001);
 }
 
-/// Starts a daemon that must refuse, and returns its words.
+/// Starts a daemon that must fail, and returns its error output.
 fn refused_start(home: &TempDir, arguments: &[&str]) -> String {
     let ended = push_in(home, &[&["daemon", "run"], arguments].concat());
     assert!(!ended.status.success(), "it started: {arguments:?}");

@@ -1,4 +1,4 @@
-//! Who calls: a daemon with an open port, requests letter by letter, and whole WebSockets.
+//! A daemon with an open port, raw HTTP requests, and WebSockets.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -25,7 +25,7 @@ impl Open {
         Self::with("", &[])
     }
 
-    /// With this under `[pi]`, and these variables.
+    /// With this `[pi]` configuration and these variables.
     pub(crate) fn with(pi: &str, variables: &[(&str, &str)]) -> Self {
         Self::of(Daemon::start_in(configured(pi), variables, &["--pi=127.0.0.1:0"]))
     }
@@ -35,14 +35,14 @@ impl Open {
         Self { daemon, at: at.expect("an address") }
     }
 
-    /// Sends a request and returns everything that is answered, until the daemon hangs up.
+    /// Sends a request and returns everything up to the close of the connection.
     pub(crate) fn answer(&self, request: &str) -> String {
         let mut stream = connect(self.at);
         stream.write_all(request.as_bytes()).expect("the daemon reads");
         rest(&mut stream)
     }
 
-    /// Asks for a WebSocket with these headers beside the usual ones, and returns the answer.
+    /// Sends an upgrade request with these extra headers, and returns the response head.
     pub(crate) fn asked(&self, path: &str, headers: &[(&str, &str)]) -> String {
         let mut request = format!("GET {path} HTTP/1.1\r\n");
         if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
@@ -58,7 +58,7 @@ impl Open {
         head(&mut stream)
     }
 
-    /// A WebSocket that was let in, with these headers.
+    /// Opens a WebSocket with these headers.
     pub(crate) fn socket(&self, path: &str, headers: &[(&'static str, &str)]) -> Socket {
         self.try_socket(path, headers).unwrap_or_else(|error| panic!("it is refused: {error}"))
     }
@@ -76,7 +76,7 @@ impl Open {
         }
     }
 
-    /// Runs the client in the same surroundings.
+    /// Runs the client in the same environment.
     pub(crate) fn push(&self, arguments: &[&str]) -> Output {
         self.daemon.command("push").args(arguments).output().expect("the client")
     }
@@ -87,14 +87,14 @@ impl Open {
 pub(crate) struct Socket(pub(crate) WebSocket<TcpStream>);
 
 impl Socket {
-    /// Sees that the daemon has greeted and answers.
+    /// Checks that the daemon has sent its greeting and answers.
     pub(crate) fn works(mut self) -> Self {
         assert_eq!(self.json()["type"], "server_ready");
         self.answers();
         self
     }
 
-    /// Sees that the daemon answers something that it cannot read.
+    /// Checks that the daemon answers an invalid message.
     pub(crate) fn answers(&mut self) {
         self.0.send(Message::text("not json")).expect("the daemon reads");
         let answer = self.json();
@@ -106,7 +106,7 @@ impl Socket {
         serde_json::from_str(message.to_text().expect("a text")).expect("JSON")
     }
 
-    /// Reads until the daemon says goodbye, and returns its code.
+    /// Reads up to the close frame, and returns its code.
     pub(crate) fn goodbye(mut self) -> u16 {
         loop {
             match self.0.read() {
@@ -118,7 +118,7 @@ impl Socket {
     }
 }
 
-/// A home with a configuration that has this under `[pi]`.
+/// A home with this `[pi]` configuration.
 pub(crate) fn configured(pi: &str) -> TempDir {
     let home = TempDir::new().expect("a directory");
     configure(&home, &format!("[pi]\n{pi}\n"));
@@ -131,7 +131,7 @@ pub(crate) fn configure(home: &TempDir, text: &str) {
     fs::write(folder.join("config.toml"), text).expect("a file");
 }
 
-/// Makes a token in a home, with or without a daemon.
+/// Creates a token in a home, with or without a daemon.
 pub(crate) fn token(home: &TempDir) -> String {
     let made = push_in(home, &["token", "new"]);
     assert!(made.status.success(), "{made:?}");
@@ -151,7 +151,7 @@ pub(crate) fn connect(at: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Everything that comes, until the daemon hangs up.
+/// Reads up to the close of the connection.
 pub(crate) fn rest(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     match stream.read_to_end(&mut bytes) {
@@ -162,7 +162,7 @@ pub(crate) fn rest(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The head of an answer.
+/// The head of a response.
 fn head(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"\r\n\r\n") {
@@ -176,7 +176,7 @@ fn head(stream: &mut TcpStream) -> String {
     String::from_utf8(bytes).expect("text")
 }
 
-/// The number of an answer.
+/// The status code of a response.
 pub(crate) fn status(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or("nothing")
 }

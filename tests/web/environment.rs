@@ -1,14 +1,16 @@
-//! The environment of runs whose clients come over a WebSocket: that of the owner's login shell.
+//! Runs whose clients send no environment, over a WebSocket or the local socket, get that of the owner's login shell.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tungstenite::Message;
 
 use crate::caller::{Open, Socket};
+use crate::daemon::{Client, wait_until};
 
 #[test]
 fn a_session_over_the_network_has_the_environment_of_the_login_shell() {
@@ -20,7 +22,7 @@ fn a_session_over_the_network_has_the_environment_of_the_login_shell() {
     create(&mut socket);
     let printed = bash(&mut socket, "env");
     for expected in [
-        // Its value is hidden in what is shown.
+        // Its value is redacted in events.
         "KEPT_TOKEN=",
         "FROM_PROFILE=yes",
         "GIT_AUTHOR_NAME=Ann",
@@ -41,11 +43,50 @@ fn a_session_over_the_network_has_the_environment_of_the_login_shell() {
 }
 
 #[test]
+fn a_local_client_that_sends_no_environment_has_that_of_the_login_shell() {
+    let shells = TempDir::new().unwrap();
+    let shell = script(&shells, "fish", PROFILE);
+    let open = Open::with("", &[("SHELL", &shell)]);
+    let (printed, warnings) = local_run(&open);
+    for expected in ["FROM_PROFILE=yes", "GIT_AUTHOR_NAME=Ann", "HOME="] {
+        assert!(printed.contains(expected), "{expected}: {printed}");
+    }
+    assert!(!printed.contains("GITHUB_TOKEN"), "{printed}");
+    assert_eq!(warnings, Vec::<Value>::new());
+}
+
+#[test]
+fn a_local_client_without_environment_is_warned_if_the_login_shell_cannot_be_asked() {
+    let shells = TempDir::new().unwrap();
+    let shell = script(&shells, "bash", "exit 7\n");
+    let open = Open::with("", &[("SHELL", &shell), ("OWN", "daemons")]);
+    let (printed, warnings) = local_run(&open);
+    assert!(printed.contains("OWN=daemons"), "{printed}");
+    let codes: Vec<_> = warnings.iter().map(|warning| &warning["payload"]["code"]).collect();
+    assert_eq!(codes, ["LOGIN_ENVIRONMENT_FAILED"], "{warnings:?}");
+}
+
+#[test]
+fn a_cancel_does_not_wait_for_the_login_shell() {
+    let shells = TempDir::new().unwrap();
+    let shell = script(&shells, "bash", "echo x >> \"$(dirname \"$0\")/asked\"\nsleep 4\nexit 7\n");
+    let open = Open::with("", &[("SHELL", &shell)]);
+    let mut client = open.daemon.connect();
+    let session = start_without_environment(&open, &mut client);
+    let run = client.prompt(&session, "$ env");
+    wait_until("the login shell is asked", || asked(&shells) == 1);
+    let began = Instant::now();
+    client.get("cancel_run", json!({"sessionId": session, "runId": run}));
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "cancelled");
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+}
+
+#[test]
 fn a_login_shell_that_cannot_be_asked_is_told_and_the_daemon_s_environment_is_used() {
     for (name, text, why) in [
         ("bash", "exit 7\n", "failed (exit status: 7)"),
-        ("fish", PROFILE, "cannot be asked for its environment"),
-        ("nologin", PROFILE, "cannot be asked for its environment"),
+        ("tcsh", PROFILE, "is not supported"),
+        ("nologin", PROFILE, "is not supported"),
     ] {
         let shells = TempDir::new().unwrap();
         let shell = script(&shells, name, text);
@@ -109,6 +150,22 @@ fn a_command_of_the_user_is_held_against_the_rules_of_the_directory_that_its_ses
     assert!(answer["error"].as_str().unwrap().contains("deny: exec(touch*)"), "{answer}");
 }
 
+/// Runs `env` for a client on the local socket that sends no environment; returns what it printed and all warnings.
+fn local_run(open: &Open) -> (String, Vec<Value>) {
+    let mut client = open.daemon.connect();
+    let session = start_without_environment(open, &mut client);
+    client.prompt(&session, "$ env");
+    let events = client.events_until("run_complete");
+    let printed = events.iter().filter(|event| event["type"] == "tool_output");
+    let printed = printed.map(|event| event["payload"]["text"].as_str().unwrap()).collect();
+    (printed, events.into_iter().filter(|event| event["type"] == "warning").collect())
+}
+
+fn start_without_environment(open: &Open, client: &mut Client) -> String {
+    let start = json!({"cwd": open.daemon.cwd(), "provider": "playbook"});
+    client.get("start_session", start)["sessionId"].as_str().unwrap().to_owned()
+}
+
 fn create(socket: &mut Socket) {
     let created = ask(socket, json!({"id": "c", "type": "create_session", "sessionId": "s"}));
     assert_eq!(created["success"], true, "{created}");
@@ -132,7 +189,7 @@ fn ask(socket: &mut Socket, command: Value) -> Value {
     }
 }
 
-/// A shell whose profile says and sets something, and counts how often it is asked.
+/// A shell whose profile prints and sets something, and counts its starts.
 const PROFILE: &str = "echo x >> \"$(dirname \"$0\")/asked\"\necho Welcome.\n\
     export FROM_PROFILE=yes GIT_AUTHOR_NAME=Ann GITHUB_TOKEN=ghp_0123456789 OPENAI_API_KEY=sk-0123456789\n\
     export KEPT_TOKEN=kept-0123456789\nexec /bin/sh -c \"$2\"\n";
@@ -143,7 +200,7 @@ fn asked(shells: &TempDir) -> usize {
 
 fn script(folder: &TempDir, name: &str, text: &str) -> String {
     let path = folder.path().join(name).to_str().unwrap().to_owned();
-    // Written by another process: one that this process forks meanwhile would keep the file open for writing.
+    // Another process writes it: a concurrently forked child of this process would hold the file open for writing.
     let made = Command::new("/bin/sh")
         .args([
             "-c",

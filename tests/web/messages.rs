@@ -1,4 +1,4 @@
-//! What becomes of bad messages: each costs itself, or the connection that broke the protocol, and nobody else anything.
+//! Bad messages: each is refused, or closes the connection that violates the protocol, and affects no other connection.
 
 use std::io::Write;
 
@@ -16,10 +16,10 @@ fn a_message_over_the_limit_is_answered_and_the_connection_goes_on() {
     let answer = socket.json();
     assert_eq!((&answer["type"], &answer["success"]), (&"response".into(), &false.into()), "{answer}");
     socket.answers();
-    // One byte less is read, and found to be no JSON.
+    // One byte less is accepted, and is not JSON.
     socket.0.send(Message::text("x".repeat(limit))).unwrap();
     assert_eq!(socket.json()["error"], "Invalid JSON");
-    // In pieces, none of which is too long.
+    // In fragments, none of which is too long.
     let mut stream = socket.0.get_ref().try_clone().unwrap();
     let piece = vec![b'x'; 1 << 20];
     for number in 0..=10 {

@@ -48,7 +48,7 @@ fn a_daemon_that_cannot_be_reached_or_goes_away_is_69() {
     assert_eq!((said.status.code(), said.stdout.len()), (Some(69), 0));
     let mut daemon = Daemon::start();
     let mut bridge = bridge(&daemon);
-    // Waiting for a process closes what it would read.
+    // Waiting for a process closes its standard input.
     let _input = bridge.stdin.take();
     let mut ready = String::new();
     let mut out = BufReader::new(bridge.stdout.take().unwrap());
@@ -74,7 +74,7 @@ fn what_follows_the_request_at_once_is_not_lost() {
     let rest = raw_lines(client);
     let words: Vec<&Value> = rest.iter().map(|line| &line["type"]).collect();
     assert_eq!(words, ["server_ready", "response", "response"]);
-    // Lines may be longer here than requests.
+    // Lines of this protocol may be longer than requests.
     let mut client = daemon.connect();
     client.send_raw(format!("{speak}\n{}\n", "x".repeat(9 << 20)).as_bytes());
     client.hang_up();
@@ -126,7 +126,7 @@ fn json_lines(bytes: &[u8]) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// What comes in the other protocol, until the daemon hangs up.
+/// The lines of the other protocol up to the close of the connection.
 fn raw_lines(mut client: Client) -> Vec<Value> {
     json_lines(&client.rest())
 }

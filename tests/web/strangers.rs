@@ -1,4 +1,4 @@
-//! Other users of the machine: they reach the port, and come in with a token alone.
+//! Other users of the machine reach the port, and are admitted only with a token.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -23,8 +23,9 @@ fn another_user_comes_in_with_a_token_alone() {
     let stage = TempDir::new().unwrap();
     fs::set_permissions(stage.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = stage.path().join("stranger");
-    // By another process: a child of another test that is just being made would hold the copy open for writing, and what is
-    // written cannot be run.
+    // Copied by another process: a concurrently forked child of this process would hold the copy open for
+    // writing, and a
+    // file that is open for writing cannot be executed.
     let this = format!("/proc/{}/exe", std::process::id());
     assert!(Command::new("cp").arg(this).arg(&program).status().unwrap().success());
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -42,7 +43,7 @@ fn another_user_comes_in_with_a_token_alone() {
     assert_eq!(asks(NOBODY, &secret), "101");
     let log = open.daemon.log();
     assert!(log.contains("this server is for its own user"), "{log}");
-    // Who tries too often is held up alone.
+    // The throttle applies only to the user who tries too often.
     for _ in 0..10 {
         asks(NOBODY, "ptk_wrong");
     }
@@ -51,7 +52,7 @@ fn another_user_comes_in_with_a_token_alone() {
     open.socket("/", &[("authorization", &format!("Bearer {secret}"))]).works();
 }
 
-/// The other process: asks for a WebSocket, and says which answer it got.
+/// The other process: requests a WebSocket, and prints the status of the response.
 #[test]
 fn another_process_asks() {
     let Ok(place) = std::env::var(PLACE) else { return };

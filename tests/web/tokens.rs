@@ -1,4 +1,4 @@
-//! Tokens: made, brought, wrong, missing, revoked, and guessed at.
+//! Tokens: created, presented, wrong, missing, revoked, and guessed.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -26,7 +26,7 @@ fn where_a_token_is_required_nobody_comes_in_without_a_good_one() {
     let answer = open.asked("/", &[("Sec-WebSocket-Protocol", &offered)]);
     assert_eq!(status(&answer), "101");
     assert!(!answer.contains(&secret), "it is not repeated: {answer}");
-    // Strangers' names are looked at before tokens.
+    // The host name is checked before the token.
     let page = [("Authorization", &*bearer), ("Origin", "https://evil.example")];
     assert_eq!(status(&open.asked("/pi", &page)), "403");
     let rebound = [("Authorization", &*bearer), ("Host", "evil.example")];
@@ -115,7 +115,7 @@ fn the_client_makes_lists_and_revokes_tokens_without_a_daemon() {
     assert!(!home.path().join(".push/run").exists(), "no daemon was started");
 }
 
-/// A daemon that requires a token, and one.
+/// A daemon that requires a token, and a valid token.
 fn requiring(variables: &[(&str, &str)]) -> (Open, String) {
     let home = configured("require_token = true");
     let secret = token(&home);

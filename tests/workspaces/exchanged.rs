@@ -1,4 +1,4 @@
-//! Workspaces that another session puts something else in the place of.
+//! Workspaces that another session replaces by something else.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -16,10 +16,10 @@ fn a_workspace_that_another_session_replaced_by_a_link_is_used_by_no_tool() {
     let mut stage = Stage::new();
     let (mut outer, outer_id) = stage.session(&stage.at("work"));
     let (mut inner, inner_id) = stage.session(&stage.at("work/sub"));
-    // The tools work there, as long as it is the directory that the session began in.
+    // The tools work as long as it is the directory in which the session started.
     stage.script(&[("sandbox_write_file", json!({"path": "mine", "content": "x"}))]);
     assert_eq!(results(&run(&mut inner, &inner_id, "write"))[0].0, "done");
-    // A call waits for a yes while the other session exchanges the directory.
+    // A call waits for approval while the other session replaces the directory.
     stage.script(&[(
         "sandbox_write_file",
         json!({"path": "config.toml", "content": "[approvals]\npreset = \"trusted\"\n"}),
@@ -34,13 +34,13 @@ fn a_workspace_that_another_session_replaced_by_a_link_is_used_by_no_tool() {
     assert_eq!((status.as_str(), kind.as_str()), ("failed", "SANDBOX_UNAVAILABLE"), "{said}");
     assert!(said.contains("was replaced since the session started"), "{said}");
     stage.assert_untouched();
-    // Nor does a new run get anywhere, in this life or the next.
+    // A new run is refused as well, before and after a restart of the daemon.
     let seen = assert_refused(&stage, &mut inner, &inner_id);
     stage.daemon.kill();
     stage.daemon.revive();
     let mut inner = stage.back(&inner_id, seen);
     assert_refused(&stage, &mut inner, &inner_id);
-    // Once the directory is back, so is the session.
+    // Once the directory is back, the session works again.
     fs::remove_file(stage.at("work/sub")).unwrap();
     fs::rename(stage.at("work/old"), stage.at("work/sub")).unwrap();
     stage.script(&[("sandbox_read_file", json!({"path": "mine"}))]);
@@ -66,7 +66,7 @@ fn every_tool_is_refused_a_workspace_that_leads_to_credentials() {
         if tool == "sandbox_edit_file" {
             fs::write(stage.at("work/sub/id_ed25519"), "private\n").unwrap();
         }
-        // The call waits for a yes while the directory is exchanged.
+        // The call waits for approval while the directory is replaced.
         stage.script(&[(tool, args)]);
         client.prompt(&session, "go");
         let asked = client.event_of("approval_required");
@@ -166,14 +166,14 @@ fn a_link_inside_a_home_leads_no_tool_to_credentials() {
         assert!(["HIDDEN_PATH", "OUTSIDE_WORKSPACE"].contains(&kind.as_str()), "{tool} {args}: {kind}");
     }
     assert_eq!(results(&events).len(), calls.len());
-    // What lies behind is found by no search either.
+    // No search finds the files behind the link either.
     stage.script(&[("sandbox_search", json!({"pattern": "private-key"}))]);
     let events = run(&mut client, &session, "search");
     let (_, _, said) = &results(&events)[0];
     assert!(!said.contains(".ssh/") && !said.contains(".netrc") && !said.contains("work/netrc"), "{said}");
 }
 
-/// Has a session run a command, with a yes where that is asked about.
+/// Makes a session run a command, and approves it if asked.
 fn exchange(stage: &Stage, client: &mut crate::daemon::Client, session: &str, command: &str) {
     stage.script(&[("sandbox_exec", json!({"command": command}))]);
     let events = run(client, session, "exchange it");
@@ -181,7 +181,7 @@ fn exchange(stage: &Stage, client: &mut crate::daemon::Client, session: &str, co
     assert_eq!(status, "done", "{said}");
 }
 
-/// Sees that a session does nothing where its workspace was.
+/// Checks that a session does nothing in the place of its workspace.
 fn assert_refused(stage: &Stage, client: &mut crate::daemon::Client, session: &str) -> u64 {
     stage.script(&[("sandbox_write_file", json!({"path": "escaped", "content": "x"}))]);
     let events = run(client, session, "write");

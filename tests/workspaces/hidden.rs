@@ -1,4 +1,5 @@
-//! What is hidden from commands, and the file tools: in a home that is the workspace, and in one that lies in it.
+//! Files that are hidden from commands, and the file tools: in a home that is the workspace, and in a home inside the
+//! workspace.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -39,7 +40,7 @@ fn what_is_hidden_from_commands_is_asked_about_in_a_home_that_is_the_workspace()
     }
     assert!(!stage.at(".newtool").exists());
     assert_eq!(fs::read_to_string(stage.at(".gemini/oauth")).unwrap(), SECRET);
-    // A yes is enough.
+    // One approval is enough.
     stage.script(&[("sandbox_read_file", json!({"path": ".gemini/oauth"}))]);
     let [(status, _, said)] = &results(&run(&mut client, &session, "go"))[..] else { panic!("one result") };
     assert!(status == "done" && said.contains(SECRET), "{said}");
@@ -150,7 +151,7 @@ fn paths_of_git_tools_are_closed_like_those_of_file_tools_where_nothing_confines
     for ((tool, args), (status, kind, said)) in calls.iter().zip(results(&run(&mut client, &session, "go"))) {
         assert_eq!((status.as_str(), kind.as_str()), ("failed", "HIDDEN_PATH"), "{tool} {args}: {said}");
     }
-    // What is hidden from commands is asked about, also where it is part of a whole difference.
+    // Hidden files need approval, also as part of a whole diff.
     for args in [json!({"paths": [".gemini"]}), json!({})] {
         stage.script(&[("sandbox_git_diff", args.clone())]);
         client.prompt(&session, "go");
@@ -182,7 +183,7 @@ fn file(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// Waits for the question about a call, which must come before the run is over.
+/// Waits for the approval request of a call, which must come before the run ends.
 fn asked(client: &mut Client, about: &Value) -> Value {
     let mut before = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! A daemon whose owner keeps credentials and a configuration in the home, and a model that says what it is told to.
+//! A daemon whose owner keeps credentials and a configuration in the home, and a scripted model.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub(crate) struct Stage {
     pub(crate) server: ModelServer,
 }
 
-/// What the user has configured; it must stay so.
+/// The user's configuration, which must not change.
 pub(crate) const CONFIGURATION: &str = "[approvals]\npreset = \"strict\"\nrules = [\"ask: read\"]\n";
 pub(crate) const SECRET: &str = "a-private-key-of-the-owner";
 
@@ -46,14 +46,14 @@ impl Stage {
         json!({"cwd": cwd, "provider": "openai", "model": "test-model", "environment": self.environment()})
     }
 
-    /// Starts a session in which the model answers.
+    /// Starts a session with the scripted model.
     pub(crate) fn session(&self, cwd: &Path) -> (Client, String) {
         let mut client = self.daemon.connect();
         let started = client.get("start_session", self.start(cwd));
         (client, started["sessionId"].as_str().unwrap().to_owned())
     }
 
-    /// Has the model use tools, one after the other, and say that it is done.
+    /// Scripts the model to use tools, one after the other, and then to say that it is done.
     pub(crate) fn script(&self, calls: &[(&str, Value)]) {
         let turn = |(index, (tool, args)): (usize, &(&str, Value))| {
             Reply::turn([call(&format!("call_{index}"), tool, &args.to_string())])
@@ -64,7 +64,7 @@ impl Stage {
         self.server.usually(Reply::says("Done."));
     }
 
-    /// Attaches to a session behind a position, with what the client's shell knows.
+    /// Attaches to a session after a position, with the environment of the client's shell.
     pub(crate) fn back(&self, session: &str, seen: u64) -> Client {
         let mut client = self.daemon.connect();
         let attach = json!({"sessionId": session, "lastSeenSeq": seen, "environment": self.environment()});
@@ -72,7 +72,7 @@ impl Stage {
         client
     }
 
-    /// Refuses to go on if anything of the owner's was changed.
+    /// Fails if any file of the owner was changed.
     pub(crate) fn assert_untouched(&self) {
         assert_eq!(fs::read_to_string(self.at(".config/push/config.toml")).unwrap(), CONFIGURATION);
         assert_eq!(fs::read_to_string(self.at(".ssh/id_ed25519")).unwrap(), SECRET);
@@ -81,13 +81,13 @@ impl Stage {
     }
 }
 
-/// Runs a message to its end, with a yes to whatever is asked; returns all events.
+/// Runs a message to its end, approves every request, and returns all events.
 pub(crate) fn run(client: &mut Client, session: &str, text: &str) -> Vec<Value> {
     client.prompt(session, text);
     finish(client)
 }
 
-/// Says yes to everything until the run is over.
+/// Approves every request until the run ends.
 pub(crate) fn finish(client: &mut Client) -> Vec<Value> {
     let mut events = Vec::new();
     loop {
@@ -104,7 +104,7 @@ pub(crate) fn finish(client: &mut Client) -> Vec<Value> {
     }
 }
 
-/// The results of tools: how each ended, the kind of its error, and its text or message.
+/// The tool results: status, error kind, and text or message of each.
 pub(crate) fn results(events: &[Value]) -> Vec<(String, String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let result = |event: &Value| {
@@ -116,7 +116,7 @@ pub(crate) fn results(events: &[Value]) -> Vec<(String, String, String)> {
     events.iter().filter(|event| event["type"] == "tool_result").map(result).collect()
 }
 
-/// How the run ended, and everything that was said of it.
+/// The outcome of the run, and its events as text.
 pub(crate) fn outcome(events: &[Value]) -> (String, String) {
     let payload = &events.last().unwrap()["payload"];
     let errors: Vec<String> =

@@ -1,4 +1,4 @@
-//! Paths at which a daemon could wait for ever: every client is answered, and the daemon ends when it is told to.
+//! Paths at which a daemon could block for ever: every client gets a reply, and the daemon stops when asked to.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn a_fifo_as_the_configuration_of_a_project_holds_nobody_up() {
     assert_eq!(answer["ok"], false, "{answer}");
     assert!(answer.to_string().contains("is a FIFO, not a regular file"), "{answer}");
     assert_eq!(answer["error"]["code"], "INVALID_CONFIGURATION", "{answer}");
-    // One above it counts too, up to the repository.
+    // A FIFO above it counts too, up to the repository.
     fs::create_dir(stage.at("work/.git")).unwrap();
     assert_eq!(client.ask("start_session", stage.start(&stage.at("work/sub")))["ok"], false);
     stage.daemon.connect().ping();
@@ -39,7 +39,7 @@ fn a_fifo_that_appears_under_a_session_fails_its_runs_and_nothing_else() {
     let (ended, said) = outcome(&run(&mut client, &session, "go"));
     assert_eq!(ended, "failed", "{said}");
     assert!(said.contains("is a FIFO"), "{said}");
-    // A playbook's steps are its user's own words, and are held against the same rules.
+    // The steps of a playbook come from the user, and follow the same rules.
     let mut other = stage.daemon.connect();
     let start = json!({"cwd": stage.at("work/sub"), "environment": stage.environment()});
     let playbook = other.get("start_session", start)["sessionId"].as_str().unwrap().to_owned();
@@ -94,7 +94,7 @@ fn a_fifo_as_a_directory_or_on_the_way_to_one_is_an_error() {
             "{cwd}"
         );
     }
-    // What `.git` is only decides how far is looked for a project's files.
+    // The kind of `.git` only decides how far up project files are searched.
     fifo(&stage.at("work/.git"));
     let (mut client, session) = stage.session(&stage.at("work/sub"));
     stage.script(&[]);

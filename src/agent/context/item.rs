@@ -1,4 +1,4 @@
-//! The steps of a conversation: what each is told as, and how much room that takes.
+//! The items of a conversation: their entries in a request, and their estimated tokens.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use crate::sandbox::output::Excerpt;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Item {
-    /// The first event of it.
+    /// Its first event.
     pub(super) since: Seq,
-    /// The event that made it whole.
+    /// The event that completed it.
     pub(super) till: Seq,
     pub(super) said: Said,
 }
@@ -30,7 +30,7 @@ pub(super) enum Said {
         text: String,
         calls: Vec<Call>,
     },
-    /// What the user had done beside the run.
+    /// A command of the user outside the run.
     Aside {
         text: String,
     },
@@ -41,23 +41,23 @@ pub(super) struct Call {
     pub(super) id: CallId,
     pub(super) tool: String,
     pub(super) args: String,
-    /// When it was wanted.
+    /// The event that requested it.
     pub(super) since: Seq,
     pub(super) result: Option<Ended>,
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Ended {
-    /// When that was known.
+    /// The event that completed the call.
     pub(super) since: Seq,
     pub(super) text: String,
     pub(super) outcome: Outcome,
-    /// Whether the policy of the run denied it.
+    /// Whether the policy of the run denied the call.
     pub(super) denied_by_policy: bool,
 }
 
-/// How much is told of the calls of a step, in bytes of each.
+/// The limits on the calls of an item, in bytes for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Extent {
     result: usize,
@@ -65,12 +65,12 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// Everything.
+    /// No limit.
     pub(super) const WHOLE: Self = Self { result: usize::MAX, args: usize::MAX };
-    /// The beginnings and ends of results.
+    /// Only the beginnings and ends of results.
     pub(super) const TRIMMED: Self = Self { result: TRIMMED, args: usize::MAX };
 
-    /// So much of results, and no longer arguments.
+    /// Limits results to `bytes`, and omits longer arguments.
     pub(super) const fn of(bytes: usize) -> Self {
         Self { result: bytes, args: bytes }
     }
@@ -88,7 +88,7 @@ impl Said {
                 vec![Entry::User { text, images: images.clone() }]
             }
             Self::Aside { text } => vec![Entry::user(text.clone())],
-            // A turn of which nothing came says nothing.
+            // An empty turn has no entry.
             Self::Assistant { text, calls, .. } if text.trim().is_empty() && calls.is_empty() => Vec::new(),
             Self::Assistant { carry, text, calls } => {
                 let wanted = calls.iter().map(|call| model::Wanted {
@@ -103,7 +103,7 @@ impl Said {
         }
     }
 
-    /// Returns the same for the summary of it: pictures are only mentioned.
+    /// Returns the entries for a summary request: images are only mentioned.
     pub(super) fn entries_for_summary(&self) -> Vec<Entry> {
         let mut entries = self.entries(&BTreeMap::new(), Extent::TRIMMED);
         for entry in &mut entries {
@@ -117,7 +117,7 @@ impl Said {
         entries
     }
 
-    /// Returns what the model wanted used.
+    /// Returns the calls of the item.
     pub(super) fn calls(&self) -> &[Call] {
         match self {
             Self::Assistant { calls, .. } => calls,
@@ -125,7 +125,7 @@ impl Said {
         }
     }
 
-    /// Returns how long the results of its calls are.
+    /// Returns the sizes of its calls: of the result or of the arguments, whichever is larger.
     pub(super) fn results(&self) -> impl Iterator<Item = usize> {
         self.calls()
             .iter()
@@ -152,7 +152,7 @@ impl Said {
 }
 
 impl Call {
-    /// Returns the arguments; where they are longer than is told, an object that says so stands for them.
+    /// Returns the arguments, or an object that states their omission if they exceed the limit.
     fn args_within(&self, extent: Extent) -> String {
         let bytes = self.args.len();
         if bytes <= extent.args.max(OMITTED) {
@@ -164,7 +164,7 @@ impl Call {
     fn entry(&self, extent: Extent) -> Entry {
         let (text, outcome) = match &self.result {
             Some(result) => (result.text.as_str(), result.outcome),
-            None => ("nobody knows what came of it", Outcome::Failed),
+            None => ("its outcome is unknown", Outcome::Failed),
         };
         let mut excerpt = Excerpt::new(extent.result);
         excerpt.push(text);
@@ -173,7 +173,7 @@ impl Call {
     }
 }
 
-/// Says what the user had done: what they typed, and what came of it.
+/// Describes a command of the user and its result for the model.
 pub(super) fn aside(intention: &Intention, settlement: &Settlement) -> String {
     let args: serde_json::Value = serde_json::from_str(intention.args.as_str()).unwrap_or_default();
     let what = match args.get("command").and_then(serde_json::Value::as_str) {
@@ -196,7 +196,7 @@ pub(super) fn aside(intention: &Intention, settlement: &Settlement) -> String {
     text
 }
 
-/// Says what came of a call, and what went wrong with it.
+/// Returns the text of a call's result, with its error, and its outcome.
 pub(super) fn result(settlement: &Settlement) -> (String, Outcome) {
     let outcome = match settlement.ending {
         Ending::Done => Outcome::Fine,
@@ -216,16 +216,16 @@ pub(super) fn result(settlement: &Settlement) -> (String, Outcome) {
     (text, outcome)
 }
 
-/// Estimates the tokens of so many bytes, with what a step of a conversation costs besides.
+/// Estimates the number of tokens of this many bytes, including the overhead of an entry.
 pub(super) const fn tokens_of(bytes: usize) -> u64 {
     price::tokens_of(bytes) + 8
 }
 
-/// How much of a result is told when it is trimmed.
+/// The size of a trimmed result.
 const TRIMMED: usize = 2_000;
-/// Arguments up to this length are always told: what would stand for them is about as long.
+/// Arguments up to this length are never omitted: the replacement is about as long.
 const OMITTED: usize = 64;
-/// How much is told of what the user had done.
+/// The maximum size of the output of a user command.
 const ASIDE: usize = 16_000;
-/// What a picture costs, about: servers make large ones smaller.
+/// The approximate cost of an image: servers scale large ones down.
 const PICTURE_TOKENS: u64 = 1_600;

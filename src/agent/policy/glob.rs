@@ -1,35 +1,35 @@
-//! Patterns of rules held against texts of which a part may be unknown.
+//! Matches the patterns of rules against texts with unknown parts.
 //!
-//! Two questions are asked. *Does it fit, whatever the unknown parts become?* is what an allowance needs. *Could it fit?*
-//! is what a rule that asks or denies needs, and there upper and lower case are the same.
+//! There are two questions. An `allow` rule needs a match whatever the unknown parts expand to. A rule that asks or
+//! denies needs a possible match, and ignores case.
 
 use crate::config::settings::rule::Token;
 use crate::sandbox::shell::{GLOB, HOLE};
 
-/// A space inside a word, in texts of joined words.
+/// Represents a space inside a word, in texts of joined words.
 pub(super) const INNER: char = '\u{2}';
 
-/// How sure a fit must be.
+/// The required certainty of a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sure {
-    /// It fits whatever the unknown parts become, letter by letter.
+    /// It matches whatever the unknown parts expand to, case-sensitively.
     Always,
-    /// It fits whatever the unknown parts become; case does not matter.
+    /// It matches whatever the unknown parts expand to; case is ignored.
     Really,
-    /// It may fit; case does not matter.
+    /// It may match; case is ignored.
     Perhaps,
 }
 
-/// What `*` may run over.
+/// What `*` matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Over {
-    /// Everything: words and hosts.
+    /// Any text: words and hosts.
     Everything,
-    /// Names: paths, in which only `**` runs over slashes, and which cover what lies below.
+    /// Names in paths: only `**` matches slashes, and a path also covers everything below it.
     Names,
 }
 
-/// Tells whether a pattern fits a text.
+/// Returns whether a pattern matches a text.
 pub(super) fn fits(tokens: &[Token], text: &str, over: Over, sure: Sure) -> bool {
     let mut run = Run { tokens, over, sure, states: vec![false; tokens.len() + 1] };
     run.reach(0);
@@ -47,7 +47,7 @@ pub(super) fn fits(tokens: &[Token], text: &str, over: Over, sure: Sure) -> bool
     run.is_done()
 }
 
-/// The places in a pattern that may have been reached.
+/// The simulation of a pattern: `states` marks the positions that are reachable.
 struct Run<'a> {
     tokens: &'a [Token],
     over: Over,
@@ -64,7 +64,7 @@ impl Run<'_> {
         !self.states.contains(&true)
     }
 
-    /// Reaches a place, and those behind it that need no letter.
+    /// Marks a position as reachable, and those after it that need no character.
     fn reach(&mut self, mut at: usize) {
         loop {
             if let Some(state) = self.states.get_mut(at) {
@@ -110,7 +110,7 @@ impl Run<'_> {
         }
     }
 
-    /// Takes any text, or any without a letter.
+    /// Advances over an unknown text, or over one that does not contain `without`.
     fn take_unknown(&mut self, at: usize, without: Option<char>, before: Option<char>) {
         let takes_all = match self.tokens.get(at) {
             Some(Token::Deep) => true,
@@ -121,7 +121,7 @@ impl Run<'_> {
             Sure::Always | Sure::Really if takes_all => self.reach(at),
             Sure::Always | Sure::Really => {}
             Sure::Perhaps => {
-                // A pattern of file names does not make up names that begin with a dot.
+                // Shell globbing never produces names that begin with a dot.
                 let first = before.is_none_or(|letter| letter == '/');
                 let hidden = without.is_some() && first && self.tokens.get(at) == Some(&Token::Letter('.'));
                 self.reach(at);

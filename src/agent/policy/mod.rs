@@ -1,9 +1,9 @@
-//! Which calls of a model go ahead, which are asked about first, and which do not happen.
+//! The approval policy: which calls of a model are allowed, need an approval, or are denied.
 //!
-//! A call is judged in every part ([`crate::sandbox::judge`]), each part is held against the rules and then against the
-//! preset, and the strictest answer is that of the whole: deny before ask before allow before preset. A command that cannot
-//! be analysed counts as any script in full confinement, and is asked about elsewhere. Nothing is looked up and nothing
-//! remembered.
+//! The risk assessment ([`crate::sandbox::risk`]) splits a call into operations. Each operation is matched against
+//! the rules and then against the preset, and the strictest decision applies to the whole call: deny before ask
+//! before allow before preset. A command that cannot be analysed counts as a script in full confinement, and needs
+//! an approval elsewhere. The policy performs no I/O and stores nothing.
 
 mod glob;
 mod remember;
@@ -19,7 +19,7 @@ use crate::sandbox::judge::{Judgement, Part, Place, Spot, What, Wish};
 use crate::tools::{Category, Request, Risk};
 use weigh::{Answer, Weighed};
 
-/// Which calls go ahead.
+/// The approval policy of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     preset: Preset,
@@ -27,101 +27,101 @@ pub struct Policy {
     most: usize,
 }
 
-/// A rule and who made it.
+/// A rule and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sourced {
     /// The rule.
     pub rule: Rule,
-    /// Who made it.
+    /// The source.
     pub source: Source,
 }
 
-/// Who made a rule.
+/// The source of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// The user, in the configuration.
     User,
-    /// A project, which can ask and deny.
+    /// A project, which can only ask and deny.
     Project,
     /// The user, for this run.
     Run,
-    /// Somebody who answered a question with more than this once.
+    /// An approval with a wider scope than once.
     Granted,
 }
 
-/// What stands around a call.
+/// The context of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
-    /// What holds commands.
+    /// The confinement of commands.
     pub sandbox: Sandbox,
-    /// Where the call is made.
+    /// The paths that the call is resolved against.
     pub place: Place,
 }
 
-/// What holds commands.
+/// The confinement of commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sandbox {
-    /// Every layer.
+    /// Every layer is active.
     Full,
-    /// Some layers.
+    /// Some layers are active.
     Partial,
-    /// Nothing, as there is no layer on this machine.
+    /// None: this machine supports no layer.
     Missing,
-    /// Nothing, as the user has chosen.
+    /// None: the user disabled it.
     NoneChosen,
 }
 
-/// A call to be decided.
+/// A call to decide about.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
-    /// What is called.
+    /// The request.
     pub request: &'a Request,
-    /// What it wants beyond the sandbox.
+    /// The access that it requests beyond the sandbox.
     pub wish: Wish,
 }
 
-/// What becomes of a call; the order is from lenient to strict.
+/// The decision about a call, ordered from lenient to strict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Decision {
-    /// It goes ahead.
+    /// The call is allowed.
     Allow,
-    /// Somebody is asked.
+    /// The call needs an approval.
     Ask,
-    /// It does not happen.
+    /// The call is denied.
     Deny,
 }
 
 /// A decision with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// What becomes of the call.
+    /// The decision.
     pub decision: Decision,
-    /// How much harm it may do.
+    /// The risk of the call.
     pub risk: Risk,
-    /// What kind of thing it is.
+    /// The category of the call.
     pub category: Category,
-    /// In one sentence: which rule or preset, and because of which part.
+    /// The rule or preset that decided, and the operation that it applies to.
     pub reason: String,
-    /// What the call would do, part by part.
+    /// The operations of the call.
     pub parts: Vec<Part>,
-    /// The narrowest rules that let the same call go ahead; none where nothing may be remembered.
+    /// The narrowest rules that allow the same call; empty if the approval cannot be granted beyond this call.
     pub remember: Vec<Rule>,
 }
 
 impl Policy {
-    /// Begins with a preset and without rules.
+    /// Creates a policy with a preset and without rules.
     pub const fn new(preset: Preset) -> Self {
         Self { preset, rules: Vec::new(), most: MOST_RULES }
     }
 
-    /// Takes what the configuration says.
+    /// Creates the policy of the configuration.
     pub fn of(settings: &Settings) -> Self {
         Self::new(settings.approvals)
             .with(Source::User, &settings.rules.own)
             .with(Source::Project, &settings.rules.projects)
     }
 
-    /// Adds rules; an allowance of a project is left out, as projects allow nothing.
+    /// Adds rules; `allow` rules of a project are ignored, because projects cannot allow anything.
     #[must_use]
     pub fn with(mut self, source: Source, rules: &[Rule]) -> Self {
         let may = |rule: &&Rule| source != Source::Project || rule.effect != Effect::Allow;
@@ -135,12 +135,12 @@ impl Policy {
         self.weigh(&judgement, call, standing)
     }
 
-    /// Tells whether there is a rule that asks or denies.
+    /// Returns whether any rule asks or denies.
     pub fn is_strict_somewhere(&self) -> bool {
         self.rules.iter().any(|sourced| sourced.rule.effect != Effect::Allow)
     }
 
-    /// Decides about a call that is its user's own words: it goes ahead unless a rule says otherwise.
+    /// Decides about a call that the user wrote: it is allowed unless a rule asks or denies.
     pub fn decide_own(&self, call: &Call<'_>, standing: &Standing) -> (Decision, String) {
         let nothing = (Decision::Allow, String::new());
         if !self.is_strict_somewhere() {
@@ -154,7 +154,7 @@ impl Policy {
             (Some(answer), _) if answer.decision() == Decision::Deny => (Decision::Deny, answer.reason),
             (_, Some(unclear)) => {
                 let reason = unclear.reason;
-                (Decision::Ask, format!("it cannot be told whether a rule is about the command: {reason}"))
+                (Decision::Ask, format!("cannot determine whether a rule applies to the command: {reason}"))
             }
             (Some(answer), None) => (answer.decision(), answer.reason),
             (None, None) => nothing,
@@ -166,7 +166,7 @@ impl Policy {
         answers.extend(hidden(judgement, call, standing));
         answers.extend(judgement.parts.iter().flat_map(|part| self.part(part, call, standing)));
         if answers.is_empty() {
-            // A text without any command does nothing, and is a command all the same.
+            // A text without a command has no effect, but it is still an exec call.
             answers.push(self.by_preset(
                 judgement.category,
                 judgement.risk,
@@ -182,7 +182,7 @@ impl Policy {
         Verdict { decision, risk, category, reason, parts, remember }
     }
 
-    /// Returns what is to be said about the whole of a call.
+    /// Returns the decisions about the call as a whole.
     fn whole(&self, judgement: &Judgement, call: &Call<'_>, standing: &Standing) -> Vec<Answer> {
         let unclear = judgement.unclear.as_ref();
         let mut answers: Vec<_> =
@@ -203,14 +203,15 @@ impl Policy {
     }
 }
 
-/// Says that a file tool is asked about what commands do not see, whatever rule or preset there is.
+/// Requires an approval for a file tool that accesses paths hidden from commands, whatever the rules and the
+/// preset.
 fn hidden(judgement: &Judgement, call: &Call<'_>, standing: &Standing) -> Option<Answer> {
     match judgement.category {
         Category::Read | Category::Write | Category::Git => {}
         Category::Exec | Category::Network => return None,
     }
     let place = &standing.place;
-    // Git takes everything that lies below a directory.
+    // Git reads everything below a directory.
     let whole = matches!(call.request, Request::Diff(_) | Request::Commit(_));
     let is_hidden = |spot: &&Spot| place.hides(spot) || (whole && place.holds_hidden(spot));
     let spots = judgement.parts.iter().flat_map(|part| &part.touches).filter_map(|touch| match &touch.what {
@@ -220,10 +221,10 @@ fn hidden(judgement: &Judgement, call: &Call<'_>, standing: &Standing) -> Option
     let spot = spots.into_iter().find(is_hidden)?;
     let path = if spot.path.is_empty() { "the workspace, which is a home," } else { &spot.path };
     let reason = format!(
-        "{path} holds what is hidden from commands; `readable` under [sandbox] of the configuration opens it"
+        "{path} is or contains a path hidden from commands; `readable` under [sandbox] in the configuration exposes it"
     );
     Some(Answer { weighed: Weighed::AlwaysAsk, reason, rule: None })
 }
 
-/// How many rules are looked at.
+/// The maximum number of rules; with more, every call needs an approval.
 const MOST_RULES: usize = 1000;

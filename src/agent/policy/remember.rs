@@ -1,4 +1,4 @@
-//! The narrowest rules that let a call go ahead the next time.
+//! The narrowest rules that allow a call the next time.
 
 use super::Call;
 use super::weigh::{Answer, Weighed};
@@ -7,10 +7,10 @@ use crate::sandbox::judge::{Judgement, Spot, What, Zone};
 use crate::sandbox::shell::{GLOB, HOLE};
 use crate::tools::{Category, Risk};
 
-/// Returns the rules that would have let everything go ahead about which the preset asked.
+/// Returns the rules that would have allowed everything about which the preset asked.
 ///
-/// There are none where the call goes ahead anyway, and none where no rule may: for what is critical, for what cannot be
-/// analysed and is asked about, for what a rule asks about or denies, and for words that become others when they run.
+/// The result is empty if the call is allowed anyway, or if no rule may allow it: critical risk, a command that
+/// cannot be analysed and needs an approval, a rule that asks or denies, or words that expand when they run.
 pub(super) fn rules(answers: &[Answer], judgement: &Judgement) -> Vec<Rule> {
     if judgement.risk == Risk::Critical {
         return Vec::new();
@@ -28,7 +28,8 @@ pub(super) fn rules(answers: &[Answer], judgement: &Judgement) -> Vec<Rule> {
     rules
 }
 
-/// Returns the rule for a command of exactly these words; there is none where it has the network, as rules do not tell that.
+/// Returns the rule for a command of exactly these words; `None` for a command with network access, which rules do
+/// not express.
 pub(super) fn of_words(words: &[String], call: &Call<'_>) -> Option<Rule> {
     if has_network(call) || words.is_empty() || words.iter().any(|word| word.contains([HOLE, GLOB])) {
         return None;
@@ -36,12 +37,12 @@ pub(super) fn of_words(words: &[String], call: &Call<'_>) -> Option<Rule> {
     allow(Target::Exec, Pattern::exact_words(words))
 }
 
-/// Tells whether a call is a command that is given the network.
+/// Returns whether a call is a command with network access.
 pub(super) fn has_network(call: &Call<'_>) -> bool {
     call.wish.network && call.request.category() == Category::Exec
 }
 
-/// Returns the rule for something touched.
+/// Returns the rule for an access.
 pub(super) fn of_touch(what: &What) -> Option<Rule> {
     match what {
         What::Read(spot) => allow(Target::Read, path(spot)),
@@ -57,7 +58,7 @@ fn path(spot: &Spot) -> Option<Pattern> {
         return None;
     }
     match spot.zone {
-        // The workspace itself would be everything in it.
+        // A rule for the workspace itself would cover everything in it.
         Zone::Inside if spot.path.is_empty() => None,
         Zone::Inside => Pattern::exact(&format!("/{}", spot.path)),
         Zone::Outside if spot.path.starts_with('/') => Pattern::exact(&format!("/{}", spot.path)),

@@ -1,4 +1,4 @@
-//! What a rule can be about, and whether it is.
+//! The subjects of rules, and how rules match them.
 
 use super::glob::{INNER, Over, Sure, fits};
 use crate::config::settings::rule::{Pattern, Rule, Target, Token};
@@ -6,27 +6,27 @@ use crate::sandbox::judge::{Place, Spelling, Spot, What, Zone};
 use crate::sandbox::shell::HOLE;
 use crate::tools::Category;
 
-/// Something that a call would do, as rules see it.
+/// An effect of a call, as rules see it.
 pub(super) enum Subject<'a> {
     /// A command.
     Command(&'a Spelling),
-    /// Something touched, by a tool or by a command.
+    /// An access, by a tool or by a command.
     Touched(&'a What),
 }
 
-/// Whether a rule is about something.
+/// Whether a rule matches a subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Match {
-    /// It is not.
+    /// It does not match.
     No,
-    /// That is known only when the command runs.
+    /// It may match; only execution would tell.
     Perhaps,
-    /// It is.
+    /// It matches.
     Yes,
 }
 
 impl Subject<'_> {
-    /// Returns what kind of thing it is; nothing for a file that is only named.
+    /// Returns the category; `None` for a file that is only named.
     pub(super) const fn category(&self) -> Option<Category> {
         match self {
             Self::Command(_) => Some(Category::Exec),
@@ -38,7 +38,7 @@ impl Subject<'_> {
         }
     }
 
-    /// Tells whether an allowance is about it, whatever its unknown parts become.
+    /// Returns whether an `allow` rule matches it, whatever its unknown parts expand to.
     pub(super) fn is_allowed_by(&self, rule: &Rule, tool: &str, place: &Place) -> bool {
         if !self.is_target(rule.target, tool) || matches!(self, Self::Touched(What::Name(_))) {
             return false;
@@ -60,12 +60,12 @@ impl Subject<'_> {
         }
     }
 
-    /// Tells whether a rule that asks or denies is about it, or may be.
+    /// Returns whether a rule that asks or denies matches it, or may match it.
     pub(super) fn is_met_by(&self, rule: &Rule, tool: &str, place: &Place) -> Match {
         if !self.is_target(rule.target, tool) {
             return Match::No;
         }
-        // What is only named may not be touched at all.
+        // A file that is only named may not be accessed at all.
         let most = if matches!(self, Self::Touched(What::Name(_))) { Match::Perhaps } else { Match::Yes };
         let Some(pattern) = &rule.pattern else {
             return if most == Match::Yes { Match::Yes } else { Match::No };
@@ -94,7 +94,7 @@ impl Subject<'_> {
         }
     }
 
-    /// Tells whether it is too long to be held against every rule.
+    /// Returns whether it is too long to be matched against every rule.
     fn is_long(&self) -> bool {
         match self {
             Self::Command(spelling) => std::iter::once(&spelling.words)
@@ -122,7 +122,7 @@ impl Subject<'_> {
     }
 }
 
-/// Joins words as patterns see them.
+/// Joins words into the text that patterns match.
 pub(super) fn joined(words: &[String]) -> String {
     let words: Vec<String> = words.iter().map(|word| word.replace(' ', &INNER.to_string())).collect();
     words.join(" ")
@@ -133,8 +133,9 @@ fn fits_words(pattern: &Pattern, words: &[String], sure: Sure) -> bool {
     text.len() <= LONGEST && fits(&pattern.tokens(), &text, Over::Everything, sure)
 }
 
-/// Holds a pattern against a path: `/x` from the workspace on, `//x` from the root, `~/x` from the home, with another slash
-/// from the workspace on, and without one in any folder. `/` alone is the workspace.
+/// Matches a pattern against a path: `/x` is relative to the workspace, `//x` to the root, `~/x` to the home. A
+/// pattern with another slash is relative to the workspace; one without a slash matches in any directory. `/` alone
+/// is the workspace.
 fn fits_path(pattern: &Pattern, spot: &Spot, place: &Place, sure: Sure) -> bool {
     let text = pattern.as_str();
     let mut tokens = pattern.tokens();
@@ -142,7 +143,7 @@ fn fits_path(pattern: &Pattern, spot: &Spot, place: &Place, sure: Sure) -> bool 
         tokens.pop();
     }
     let fit = |tokens: &[Token], path: &str| fits(tokens, path, Over::Names, sure);
-    // What begins nobody knows where may begin anywhere.
+    // A path with an unknown beginning may begin anywhere.
     let adrift = (spot.zone == Zone::Unknown).then(|| format!("{HOLE}/{}", spot.path));
     let spellings = || std::iter::once(&spot.path).chain(&adrift);
     if let Some(home) = text.strip_prefix("~/").map(|_| place.home().unwrap_or("~")) {
@@ -170,5 +171,5 @@ fn fits_path(pattern: &Pattern, spot: &Spot, place: &Place, sure: Sure) -> bool 
     spellings().any(anywhere)
 }
 
-/// The longest text that is held against a pattern, in bytes.
+/// The longest text that is matched against a pattern, in bytes.
 const LONGEST: usize = 8192;

@@ -1,4 +1,4 @@
-//! What the presets say, and that rules know every tool.
+//! The decisions of the presets, and the coverage of tools by rules.
 
 use super::*;
 use crate::config::settings::rule::Target;

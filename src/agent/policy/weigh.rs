@@ -1,4 +1,4 @@
-//! One part of a call on the scales: the rules about it, and then the preset.
+//! Evaluates one operation of a call: first the rules, then the preset.
 
 use super::subject::{Match, Subject};
 use super::{Call, Decision, Policy, Sandbox, Source, Sourced, Standing, remember};
@@ -8,25 +8,25 @@ use crate::sandbox::judge::{By, Coverage, Doubt, Part, Spelling, Touch, What};
 use crate::sandbox::shell::{GLOB, HOLE};
 use crate::tools::{Category, Risk};
 
-/// What is said about one thing that a call would do.
+/// The decision about one effect of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) weighed: Weighed,
     pub(super) reason: String,
-    /// The rule that would let it go ahead.
+    /// The rule that would allow it.
     pub(super) rule: Option<Rule>,
 }
 
-/// What weighs.
+/// The basis of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Weighed {
     /// A rule denies it.
     Denied,
-    /// Somebody is asked, whatever is allowed.
+    /// It needs an approval, whatever the `allow` rules.
     AlwaysAsk,
-    /// The preset asks, and who is asked may say more than this once.
+    /// The preset asks, and the approval may have a wider scope than once.
     PresetAsks,
-    /// It goes ahead.
+    /// It is allowed.
     GoesAhead,
 }
 
@@ -44,17 +44,17 @@ impl Answer {
     }
 }
 
-/// Whether a command is let through by a rule, with everything that its words say.
+/// Whether a rule allows a command with everything that its words imply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Command {
-    /// A rule is about it.
+    /// A rule allows it.
     Allowed,
     /// The preset decides.
     Open,
 }
 
 impl Policy {
-    /// Says something about a part, and about everything that it touches.
+    /// Decides about an operation and each of its accesses.
     pub(super) fn part(&self, part: &Part, call: &Call<'_>, standing: &Standing) -> Vec<Answer> {
         let mut answers = Vec::new();
         let mut command = Command::Open;
@@ -91,7 +91,7 @@ impl Policy {
         match (touch.by, &part.command) {
             (By::Words, Some(spelling)) => {
                 answer.rule = remember::of_words(&spelling.words, call);
-                // By its words a command is read or written with; the preset has judged it by them already.
+                // The preset has already assessed the reads and writes that the words of a command imply.
                 let own = matches!(touch.what, What::Git(_) | What::Network(_));
                 if answer.weighed == Weighed::PresetAsks && (command == Command::Allowed || !own) {
                     return None;
@@ -102,9 +102,9 @@ impl Policy {
         Some(answer)
     }
 
-    /// Holds one thing against the rules and then against the preset.
+    /// Decides by the rules and then by the preset.
     ///
-    /// An answer that goes ahead because of a rule carries it.
+    /// A decision that a rule allows contains the rule.
     fn thing(&self, subject: &Subject<'_>, risk: Risk, call: &Call<'_>, standing: &Standing) -> Answer {
         let what = described(subject);
         let tool = call.request.tool();
@@ -124,10 +124,10 @@ impl Policy {
         }
     }
 
-    /// Decides about a command of which it cannot be told what it does.
+    /// Decides about a command that cannot be analysed.
     ///
-    /// In full confinement it can do no more than any script and is treated as one, whatever its words are: rules that ask
-    /// or deny hold where they may be about a command that is not seen. Elsewhere somebody is asked.
+    /// In full confinement it can do no more than any script and is treated as one, whatever its words: rules that
+    /// ask or deny apply if they may match a command that is not visible. Elsewhere it needs an approval.
     pub(super) fn unanalysed(&self, doubt: &Doubt, call: &Call<'_>, standing: &Standing) -> Answer {
         let Doubt { reason, coverage } = doubt;
         if standing.sandbox != Sandbox::Full || call.wish.outside || call.wish.network {
@@ -150,7 +150,7 @@ impl Policy {
         by_rules.unwrap_or_else(|| self.by_preset(Category::Exec, Risk::Medium, standing, &what))
     }
 
-    /// Returns what the rules say: the strictest that is met, or one that allows.
+    /// Returns the decision of the rules: of the strictest one that matches, or of one that allows.
     fn by_rules(
         &self,
         what: &str,
@@ -196,7 +196,7 @@ impl Policy {
     ) -> Answer {
         let preset = self.preset.word();
         if !preset_asks(self.preset, standing.sandbox, category, risk) {
-            return Answer::new(Weighed::GoesAhead, format!("the preset {preset} lets it go ahead: {what}"));
+            return Answer::new(Weighed::GoesAhead, format!("the preset {preset} allows it: {what}"));
         }
         let held = match (standing.sandbox, category) {
             (Sandbox::Missing | Sandbox::NoneChosen, Category::Exec | Category::Write)
@@ -204,7 +204,7 @@ impl Policy {
             {
                 ", as there is no sandbox"
             }
-            (Sandbox::Partial, Category::Exec) if risk < Risk::High => ", as the sandbox is not whole",
+            (Sandbox::Partial, Category::Exec) if risk < Risk::High => ", as the sandbox is incomplete",
             (Sandbox::Full | Sandbox::Partial | Sandbox::Missing | Sandbox::NoneChosen, _) => "",
         };
         let reason = match risk {
@@ -219,7 +219,7 @@ impl Policy {
     }
 }
 
-/// Tells whether a preset asks about something of a kind and a risk.
+/// Returns whether a preset asks about a category and a risk.
 pub(super) fn preset_asks(preset: Preset, sandbox: Sandbox, category: Category, risk: Risk) -> bool {
     let held = match sandbox {
         Sandbox::Full | Sandbox::Partial => true,
@@ -239,7 +239,7 @@ pub(super) fn preset_asks(preset: Preset, sandbox: Sandbox, category: Category, 
     }
 }
 
-/// Tells whether an allowance is enough for a risk: what is critical must have been named to the letter, by the user.
+/// Returns whether an `allow` rule suffices for a risk: critical risk needs an exact pattern from the user.
 fn suffices(Sourced { rule, source }: &Sourced, risk: Risk) -> bool {
     let exact = rule.pattern.as_ref().is_some_and(Pattern::is_exact);
     let own = match source {
@@ -249,7 +249,7 @@ fn suffices(Sourced { rule, source }: &Sourced, risk: Risk) -> bool {
     risk < Risk::Critical || (own && exact)
 }
 
-/// Tells whether a command has been given the network, which nobody thought of who allowed the same words without it.
+/// Returns whether a command gains network access, which a grant for the same words without it does not cover.
 fn is_opened(subject: &Subject<'_>, call: &Call<'_>) -> bool {
     let far = match subject {
         Subject::Command(_) | Subject::Touched(What::Network(_)) => true,
@@ -263,12 +263,12 @@ fn cited(rule: &Rule, source: Source) -> String {
         Source::User => "your configuration",
         Source::Project => "the project",
         Source::Run => "this run",
-        Source::Granted => "an earlier answer",
+        Source::Granted => "an earlier approval",
     };
     format!("the rule `{rule}` of {whose}")
 }
 
-/// Names a thing in a few words, with dots for what is not known.
+/// Describes a subject in a few words, with an ellipsis for unknown parts.
 fn described(subject: &Subject<'_>) -> String {
     let text = match subject {
         Subject::Command(Spelling { words, .. }) if words.is_empty() => "an assignment".to_owned(),
@@ -277,13 +277,13 @@ fn described(subject: &Subject<'_>) -> String {
         Subject::Touched(What::Write(spot)) => format!("writing {}", shown(&spot.path)),
         Subject::Touched(What::Name(spot)) => shown(&spot.path).to_owned(),
         Subject::Touched(What::Git(words)) => format!("git {words}"),
-        Subject::Touched(What::Network(Some(host))) => format!("talking to {host}"),
-        Subject::Touched(What::Network(None)) => "talking to other machines".to_owned(),
+        Subject::Touched(What::Network(Some(host))) => format!("connecting to {host}"),
+        Subject::Touched(What::Network(None)) => "connecting to other hosts".to_owned(),
     };
     shortened(&text)
 }
 
-/// Returns a text for people, without what cannot be shown and not too long.
+/// Returns a text for people: shortened, and without control characters.
 fn shortened(text: &str) -> String {
     let plain = |letter: char| match letter {
         HOLE => '…',
@@ -302,5 +302,5 @@ fn shown(path: &str) -> &str {
     if path.is_empty() { "the workspace" } else { path }
 }
 
-/// How many letters of a thing a reason shows.
+/// How many characters of a description a reason contains.
 const SHOWN: usize = 100;

@@ -1,6 +1,6 @@
 //! pushd: the daemon in the foreground, under the name that service managers use.
 //!
-//! It executes `push daemon run` from its own directory and links nothing of the library, so that a build links the daemon
+//! It executes `push daemon run` from its own directory. It does not link the library, so a build links the daemon
 //! once.
 
 use std::ffi::OsString;
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     let push = match push() {
         Ok(push) => push,
         Err(error) => {
-            eprintln!("pushd: cannot find its own directory: {error}");
+            eprintln!("pushd: cannot determine the path of this executable: {error}");
             return ExitCode::FAILURE;
         }
     };
@@ -33,13 +33,16 @@ fn main() -> ExitCode {
     match os::become_process(&mut command) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("pushd: cannot execute {}, which has to be installed beside pushd: {error}", push.display());
+            eprintln!(
+                "pushd: cannot execute {}: {error}; install push and pushd in the same directory",
+                push.display()
+            );
             ExitCode::FAILURE
         }
     }
 }
 
-/// Returns the path of `push`, which is installed beside this program.
+/// Returns the path of `push`, which is installed in the directory of this executable.
 fn push() -> io::Result<PathBuf> {
     Ok(env::current_exe()?.with_file_name(format!("push{}", env::consts::EXE_SUFFIX)))
 }

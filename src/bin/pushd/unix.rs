@@ -1,4 +1,5 @@
-//! Replacing this process by another program, on Unix: the process id stays, so that a service manager keeps its child.
+//! Replaces this process by another program with `exec`, on Unix. The process id stays, so a service manager keeps
+//! tracking its child.
 
 use std::io;
 use std::os::unix::process::CommandExt;

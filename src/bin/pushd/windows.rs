@@ -1,4 +1,4 @@
-//! Running another program as a child, on Windows, which cannot replace a process.
+//! Runs another program as a child process, on Windows, which has no `exec`.
 
 use std::io;
 use std::process::{Command, ExitCode};

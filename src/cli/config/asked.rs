@@ -1,16 +1,16 @@
-//! Somebody at the terminal, who is asked and may leave at any time.
+//! Prompts at the terminal, which the user may cancel at any time.
 
 use super::dialogue::Talk;
 use crate::cli::console::Console;
 use crate::cli::exit::CliError;
-use crate::cli::input::{Interrupts, TypedLines, Unseen};
+use crate::cli::input::{Interrupts, OnTerminate, TypedLines, Unseen};
 use crate::cli::models::environment;
 use crate::cli::plain::{plain, plain_line};
 use crate::provider::error::Kind;
 use crate::provider::keys::Key;
 use crate::provider::registry::Models;
 
-/// Somebody at the terminal.
+/// A prompter at the terminal.
 pub(super) struct Asked<'a> {
     typed: TypedLines,
     interrupts: Interrupts,
@@ -19,16 +19,16 @@ pub(super) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// Begins to listen, if somebody types here and now; from here on Ctrl-C is an answer.
+    /// Starts reading, if standard input is a terminal in the foreground; from here on Ctrl-C cancels the prompt.
     pub(super) fn begin(console: &'a mut Console, models: &'a Models) -> Result<Option<Self>, CliError> {
         let Some(typed) = TypedLines::start(console) else { return Ok(None) };
-        Ok(Some(Self { typed, interrupts: Interrupts::listen()?, console, models }))
+        Ok(Some(Self { typed, interrupts: Interrupts::listen(OnTerminate::Detach)?, console, models }))
     }
 
     async fn answer(&mut self) -> Option<String> {
         tokio::select! {
             biased;
-            () = self.interrupts.next() => None,
+            _ = self.interrupts.next() => None,
             line = self.typed.next() => line,
         }
     }
@@ -50,7 +50,7 @@ impl Talk for Asked<'_> {
         let unseen = match Unseen::begin() {
             Ok(unseen) => unseen,
             Err(error) => {
-                self.say(&format!("What is typed here cannot be hidden ({error})."));
+                self.say(&format!("The terminal cannot hide typed input ({error})."));
                 return None;
             }
         };
@@ -77,10 +77,10 @@ impl Talk for Asked<'_> {
             Err(error) => error,
         };
         if error.kind == Kind::Unauthorized {
-            self.say("The server does not take this key; Ctrl-D leaves everything as it was.");
+            self.say("The server refuses this key; Ctrl-D cancels without changes.");
         } else if error.kind != Kind::NotConfigured {
-            // Whoever is to export a key later has none yet, and need not hear it again.
-            self.say(&format!("Its models cannot be listed: {}.", error.message));
+            // A user who exports the key later has none yet and was told so.
+            self.say(&format!("Cannot list its models: {}.", error.message));
         }
         Vec::new()
     }

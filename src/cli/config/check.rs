@@ -1,4 +1,4 @@
-//! `push config check`: whether what is configured can be used.
+//! `push config check`: validates the configuration.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,23 +10,23 @@ use crate::cli::plain::plain_line;
 use crate::config::file::{self, File};
 use crate::config::settings::{NO_MODEL, ProviderKind};
 
-/// Check the configuration; 1 with the line of a mistake
+/// Check the configuration; exit code 1 and the line of an error
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Looks at the configuration file, at the project's .push/config.toml around the current directory, and at PUSH_PROVIDER.
+Checks the configuration file, .push/config.toml of the project in the current directory, and PUSH_PROVIDER.
 
 Examples:
   push config check
   push config check dotfiles/push.toml")]
 pub(super) struct CheckArgs {
-    /// Another file than the one in use
+    /// Check this file
     file: Option<PathBuf>,
 }
 
-/// Looks at everything, and ends at the first mistake.
+/// Checks everything and fails at the first error.
 pub(super) fn run(args: &CheckArgs, context: &mut Context) -> Result<Exit, CliError> {
     if let Some(path) = &args.file {
-        // One that was named must be there.
+        // A file that was named must exist.
         fs::metadata(path).map_err(|source| CliError::File {
             action: "read",
             what: path.display().to_string(),
@@ -38,7 +38,7 @@ pub(super) fn run(args: &CheckArgs, context: &mut Context) -> Result<Exit, CliEr
     }
     let path = context.paths()?.config;
     let file = file::read(&path)?;
-    let said = if path.exists() { fine(&path) } else { format!("{}: not there", named(&path)) };
+    let said = if path.exists() { fine(&path) } else { format!("{}: does not exist", named(&path)) };
     context.console.line(&said)?;
     for project in projects()? {
         context.console.line(&fine(&project.path))?;

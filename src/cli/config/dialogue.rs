@@ -1,6 +1,6 @@
-//! The questions of the first set-up, and what the answers mean.
+//! The prompts of the first set-up.
 //!
-//! It writes nothing: what was chosen is handed back, or nothing when somebody left.
+//! It writes no files: it returns the choices, or none if the user cancelled.
 
 use crate::cli::phrase::count;
 use crate::config::file::edit::Change;
@@ -8,50 +8,50 @@ use crate::config::settings::{NO_MODEL, ProviderKind, Settings};
 use crate::provider::keys::Key;
 use crate::provider::registry::key_variable;
 
-/// Somebody who can be asked.
+/// Asks the user.
 pub(super) trait Talk {
-    /// Says a line.
+    /// Prints a line.
     fn say(&mut self, line: &str);
-    /// Asks, and returns what was typed; none when nobody is there any more.
+    /// Prompts and returns the typed line; none if the user cancelled.
     async fn ask(&mut self, question: &str) -> Option<String>;
-    /// Asks for what nobody may see, not even while it is typed.
+    /// Prompts for a secret, which is not echoed.
     async fn ask_unseen(&mut self, question: &str) -> Option<String>;
-    /// Returns where a provider's key comes from already, in words.
+    /// Returns where the key of a provider comes from, as text; none without a key.
     async fn key_source(&mut self, provider: &str) -> Option<String>;
-    /// Lists the models of a provider, asked at this place and with this key where they are said; says why it cannot.
+    /// Lists the models of a provider, with this base URL and key if given; prints why it cannot.
     async fn models(&mut self, provider: &str, base_url: Option<&str>, key: Option<&Key>) -> Vec<String>;
 }
 
-/// What is known before anybody is asked.
+/// What is known before the first prompt.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// The models of an ollama that runs; none where none does.
+    /// The models of a running Ollama server; none if it is not running.
     pub(super) ollama: Option<Vec<String>>,
-    /// The file of keys.
+    /// The key file.
     pub(super) key_file: String,
-    /// What is configured already.
+    /// The existing configuration.
     pub(super) settings: Settings,
 }
 
-/// What was chosen.
+/// The choices of the user.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Chosen {
-    /// What is to be written into the configuration.
+    /// The change of the configuration file.
     pub(super) change: Change,
-    /// The key that is to be put away, and where.
+    /// The key to store, and where.
     pub(super) key: Option<(KeyPlace, Key)>,
 }
 
-/// Where a key is put away.
+/// Where a key is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyPlace {
-    /// The file that only its owner can read.
+    /// The key file, which only its owner can read.
     File,
-    /// The system's keyring.
+    /// The keyring of the system.
     Keyring,
 }
 
-/// Asks for provider, place, key and model.
+/// Asks for provider, base URL, key and model.
 pub(super) async fn hold(talk: &mut impl Talk, known: &Known) -> Option<Chosen> {
     let provider = provider(talk, known).await?;
     if provider == NO_MODEL {
@@ -73,7 +73,7 @@ async fn provider(talk: &mut impl Talk, known: &Known) -> Option<String> {
     let mut names: Vec<String> = built_in.collect();
     names.extend(known.settings.providers.keys().filter(|name| ProviderKind::parse(name).is_none()).cloned());
     names.push(NO_MODEL.to_owned());
-    talk.say("Who is to answer?");
+    talk.say("Choose a provider by number or name.");
     for (index, name) in names.iter().enumerate() {
         talk.say(&format!("  {}  {name:<12} {}", index + 1, about(name, known)));
     }
@@ -84,20 +84,20 @@ async fn provider(talk: &mut impl Talk, known: &Known) -> Option<String> {
 
 fn about(name: &str, known: &Known) -> String {
     match (name, &known.ollama) {
-        ("ollama", Some(models)) => format!("runs here, with {}", count(models.len() as u64, "model")),
-        ("ollama", None) => "models on this machine; none runs now".to_owned(),
-        ("openai", _) => "OpenAI, or any server that speaks chat completions".to_owned(),
+        ("ollama", Some(models)) => format!("running here, with {}", count(models.len() as u64, "model")),
+        ("ollama", None) => "models on this machine; not running now".to_owned(),
+        ("openai", _) => "OpenAI, or any server with the chat completions API".to_owned(),
         ("anthropic", _) => "Anthropic".to_owned(),
-        (NO_MODEL, _) => "no model: runs the steps of a message".to_owned(),
+        (NO_MODEL, _) => "no model: runs the steps in a message".to_owned(),
         (_, _) => "from your configuration".to_owned(),
     }
 }
 
-/// Asks where the server is; nothing typed leaves what holds.
+/// Asks for the base URL; an empty line keeps the current one.
 async fn place(talk: &mut impl Talk, known: &Known) -> Option<Option<String>> {
     let question = match base_url_of(known, ProviderKind::OpenAi.word()) {
-        Some(configured) => format!("its address [{configured}]:"),
-        None => "its address, if it is not OpenAI's own:".to_owned(),
+        Some(configured) => format!("base URL [{configured}]:"),
+        None => "base URL, if it is not OpenAI:".to_owned(),
     };
     loop {
         let typed = talk.ask(&question).await?;
@@ -106,7 +106,7 @@ async fn place(talk: &mut impl Talk, known: &Known) -> Option<Option<String>> {
             url if url.starts_with("http://") || url.starts_with("https://") => {
                 return Some(Some(url.to_owned()));
             }
-            _ => talk.say("An address begins with http:// or https://, and usually ends with /v1."),
+            _ => talk.say("A base URL starts with http:// or https://, and usually ends with /v1."),
         }
     }
 }
@@ -115,7 +115,7 @@ fn base_url_of<'a>(known: &'a Known, provider: &str) -> Option<&'a str> {
     known.settings.providers.get(provider)?.base_url.as_deref()
 }
 
-/// Asks where the key is to be kept, unless there is one, and for the key.
+/// Asks where to store the key and for the key, unless there is one already.
 async fn key(
     talk: &mut impl Talk,
     known: &Known,
@@ -124,35 +124,35 @@ async fn key(
 ) -> Option<Option<(KeyPlace, Key)>> {
     let variable = key_variable(provider);
     if let Some(source) = talk.key_source(provider).await {
-        talk.say(&format!("Its key is taken from {source}; `push config key {provider}` stores another."));
+        talk.say(&format!("The key comes from {source}; `push config key {provider}` stores another one."));
         return Some(None);
     }
     let names = ["file", "keyring", "none"].map(str::to_owned);
-    talk.say("Where is its key to be kept?");
-    talk.say(&format!("  1  file         {}, readable by you alone", known.key_file));
+    talk.say("Choose where to store the key:");
+    talk.say(&format!("  1  file         {}, readable only by you", known.key_file));
     talk.say("  2  keyring      the keyring of this system");
-    talk.say(&format!("  3  none         nowhere: you export {variable}, or the server wants none"));
-    // Most servers that people run themselves want none.
+    talk.say(&format!("  3  none         not stored: you export {variable}, or the server needs no key"));
+    // Most self-hosted servers need no key.
     let usual = if base_url.or(base_url_of(known, provider)).is_some() { "none" } else { "file" };
-    let place = match one_of(talk, "place", &names, Some(usual), Others::Refused).await?.as_str() {
+    let place = match one_of(talk, "key storage", &names, Some(usual), Others::Refused).await?.as_str() {
         "file" => KeyPlace::File,
         "keyring" => KeyPlace::Keyring,
         _ => {
-            talk.say(&format!("If it wants a key: export {variable}=… before you run push."));
+            talk.say(&format!("If the server needs a key: export {variable}=… before you run push."));
             return Some(None);
         }
     };
     loop {
-        let typed = talk.ask_unseen("its key (it is not shown):").await?;
+        let typed = talk.ask_unseen("key (not shown):").await?;
         match Key::new(&typed) {
             Some(key) if key.is_plain() => return Some(Some((place, key))),
-            Some(_) => talk.say("A key has no blanks, no quotes and no accents."),
-            None => talk.say("Nothing was typed; Ctrl-D leaves."),
+            Some(_) => talk.say("A key consists of visible ASCII characters without spaces and quotes."),
+            None => talk.say("The key is empty; Ctrl-D cancels."),
         }
     }
 }
 
-/// Asks for the model, among those that the server says it has.
+/// Asks for the model and offers those that the server lists.
 async fn model(
     talk: &mut impl Talk,
     known: &Known,
@@ -169,26 +169,26 @@ async fn model(
         talk.say(&format!("  {}  {name}", index + 1));
     }
     if !more.is_empty() {
-        talk.say(&format!("     and {} more; any of their names will do", more.len()));
+        talk.say(&format!("     and {} more, which can be entered by name", more.len()));
     }
     let configured = known.settings.choose(Some(provider), None).model;
-    // Of many on a server of somebody else, the first is no better than the others.
+    // Among the many models of a hosted provider the first one is no useful default.
     let first = models.first().filter(|_| provider == "ollama" || models.len() == 1);
     let usual = configured.or_else(|| first.cloned());
     one_of(talk, "model", shown, usual.as_deref(), Others::Taken).await
 }
 
-/// How many models are shown.
+/// How many models are listed.
 const SHOWN: usize = 20;
 
-/// Whether an answer may be none of those offered.
+/// Whether an answer outside the offered ones is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Others {
     Taken,
     Refused,
 }
 
-/// Asks until the answer is a number, a name or, with nothing typed, the usual one.
+/// Prompts until the answer is a number or a name; an empty line means the default.
 async fn one_of(
     talk: &mut impl Talk,
     what: &str,
@@ -215,7 +215,7 @@ async fn one_of(
         }
         match others {
             Others::Taken if !typed.contains(char::is_control) => return Some(typed.to_owned()),
-            Others::Taken | Others::Refused => talk.say(&format!("There is no such {what}.")),
+            Others::Taken | Others::Refused => talk.say(&format!("Unknown {what}.")),
         }
     }
 }
@@ -229,8 +229,11 @@ mod tests {
         let known = Known { ollama: Some(vec!["a".into(), "b".into()]), ..Known::default() };
         let (change, said) = talk(&known, &["", "2"]).await;
         assert_eq!(change, chosen("ollama", Some("b"), None));
-        assert!(!said.contains("its key"), "{said}");
-        assert!(said.contains("runs here, with 2 models") && said.contains("provider [ollama]:"), "{said}");
+        assert!(!said.contains("key (not shown)"), "{said}");
+        assert!(
+            said.contains("running here, with 2 models") && said.contains("provider [ollama]:"),
+            "{said}"
+        );
         let (change, _) = talk(&known, &["ollama", ""]).await;
         assert_eq!(change, chosen("ollama", Some("a"), None));
         let (change, _) = talk(&known, &["1", "c:7b"]).await;
@@ -242,8 +245,8 @@ mod tests {
         let answers = ["2", "host/v1", "http://host/v1", "", "m"];
         let (change, said) = talk(&Known::default(), &answers).await;
         assert_eq!(change, chosen("openai", Some("m"), Some("http://host/v1")));
-        assert!(said.contains("begins with http://") && said.contains("export OPENAI_API_KEY=…"), "{said}");
-        assert!(said.contains("place [none]:"), "{said}");
+        assert!(said.contains("starts with http://") && said.contains("export OPENAI_API_KEY=…"), "{said}");
+        assert!(said.contains("key storage [none]:"), "{said}");
     }
 
     #[tokio::test]
@@ -275,7 +278,10 @@ mod tests {
         known.settings.providers.insert("openai".into(), openai);
         let (change, said) = talk(&known, &["openai", "", "", "m"]).await;
         assert_eq!(change, chosen("openai", Some("m"), None));
-        assert!(said.contains("its address [http://host/v1]:") && said.contains("place [none]:"), "{said}");
+        assert!(
+            said.contains("base URL [http://host/v1]:") && said.contains("key storage [none]:"),
+            "{said}"
+        );
     }
 
     #[tokio::test]
@@ -295,7 +301,7 @@ mod tests {
         prepared.source = Some("ANTHROPIC_API_KEY".into());
         let taken = hold(&mut prepared, &Known::default()).await;
         assert_eq!(taken, chosen("anthropic", Some("m"), None));
-        assert!(prepared.said.contains("taken from ANTHROPIC_API_KEY;"), "{}", prepared.said);
+        assert!(prepared.said.contains("comes from ANTHROPIC_API_KEY;"), "{}", prepared.said);
     }
 
     #[tokio::test]
@@ -311,7 +317,7 @@ mod tests {
     async fn no_model_is_a_choice_and_nonsense_is_not() {
         let (change, said) = talk(&Known::default(), &["", "9", "0", "nobody", "playbook"]).await;
         assert_eq!(change, chosen("playbook", None, None));
-        assert_eq!(said.matches("There is no such provider.").count(), 3, "{said}");
+        assert_eq!(said.matches("Unknown provider.").count(), 3, "{said}");
     }
 
     #[tokio::test]
@@ -330,14 +336,14 @@ mod tests {
         Some(Chosen { change, key: None })
     }
 
-    /// Somebody with prepared answers, who leaves when they are used up.
+    /// A prompter with scripted answers, which cancels after the last one.
     struct Prepared {
         answers: Vec<String>,
         said: String,
-        /// What was typed unseen.
+        /// The answers to prompts without echo.
         unseen: Vec<String>,
         source: Option<String>,
-        /// The models of every server, and how they were asked for.
+        /// The models of every server, and the arguments with which they were listed.
         models: Vec<String>,
         listed: Vec<(String, Option<String>, Option<Key>)>,
     }

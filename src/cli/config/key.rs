@@ -1,6 +1,7 @@
-//! `push config key`: puts a provider's key away where runs find it.
+//! `push config key`: stores the key of a provider.
 //!
-//! It is typed unseen or comes through a pipe; a command line is visible to others, so it is never taken from there.
+//! The key is typed without echo or read from a pipe. It is never a command line argument, because those are visible
+//! to other users.
 
 use std::io::Read;
 
@@ -15,35 +16,35 @@ use crate::config::paths::Paths;
 use crate::provider::keys::{Key, Keyring, Source};
 use crate::provider::registry::Models;
 
-/// Store the key of a provider; it is typed unseen, or comes through a pipe
+/// Store the key of a provider; it is typed without echo, or read from a pipe
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The key goes into keys.toml beside the configuration file, which only you can read, or into the keyring of this system. \
-Runs look for it in the provider's variable first, then in the file, then in the keyring.
+The key is stored in keys.toml next to the configuration file, which only you can read, or in the keyring of this system. \
+Runs use the provider's environment variable first, then the file, then the keyring.
 
 Examples:
   push config key openai
   push config key anthropic --keyring
   pass show openrouter | push config key openrouter")]
 pub(super) struct KeyArgs {
-    /// Whose key: openai, anthropic, ollama, or a provider of the configuration
+    /// The provider: openai, anthropic, ollama, or one of the configuration
     provider: String,
-    /// Into the keyring of this system
+    /// Store the key in the keyring of this system
     #[arg(long)]
     keyring: bool,
 }
 
-/// Asks for the key and puts it away.
+/// Reads the key and stores it.
 pub(super) async fn run(args: &KeyArgs, context: &mut Context) -> Result<Exit, CliError> {
     let paths = context.paths()?;
     let models = models(&paths, &file::read(&paths.config)?);
     if !models.names().any(|name| name == args.provider) {
         let known: Vec<&str> = models.names().collect();
-        let said = format!("there is no provider {}; known are {}", args.provider, known.join(", "));
+        let said = format!("unknown provider {}; known providers: {}", args.provider, known.join(", "));
         return Err(CliError::Usage(said));
     }
     let typed = if context.console.input_is_terminal {
-        let question = format!("the key of {} (it is not shown):", args.provider);
+        let question = format!("key of {} (not shown):", args.provider);
         match Asked::begin(&mut context.console, &models)? {
             Some(mut asked) => asked.ask_unseen(&question).await,
             None => None,
@@ -52,11 +53,11 @@ pub(super) async fn run(args: &KeyArgs, context: &mut Context) -> Result<Exit, C
         Some(piped()?)
     };
     let Some(typed) = typed else {
-        context.console.note("nothing was stored");
+        context.console.note("cancelled; no key was stored");
         return Ok(Exit::CANCELLED);
     };
     let Some(key) = Key::new(&typed) else {
-        return Err(CliError::Usage("there was no key, so nothing was stored".to_owned()));
+        return Err(CliError::Usage("the key is empty; nothing was stored".to_owned()));
     };
     let place = if args.keyring { KeyPlace::Keyring } else { KeyPlace::File };
     let stored = store(&paths, &place, &args.provider, &key).await?;
@@ -67,14 +68,14 @@ pub(super) async fn run(args: &KeyArgs, context: &mut Context) -> Result<Exit, C
     Ok(Exit::SUCCESS)
 }
 
-/// Puts a key away, and returns where in words.
+/// Stores a key and returns where, as text.
 pub(super) async fn store(
     paths: &Paths,
     place: &KeyPlace,
     provider: &str,
     key: &Key,
 ) -> Result<String, CliError> {
-    // Somebody may have to open the keyring first, so it has all the time it wants.
+    // The user may have to unlock the keyring first, so there is no short timeout.
     let keys = keys(paths, Keyring::default());
     match place {
         KeyPlace::File => {
@@ -88,16 +89,18 @@ pub(super) async fn store(
     }
 }
 
-/// Returns what runs would use before the key that was just stored.
+/// Returns a warning if runs use another key than the one that was just stored.
 async fn overruled(models: &Models, place: KeyPlace, provider: &str) -> Option<String> {
     match (models.key_source(provider, &environment()).await, place) {
-        (Ok(Some(Source::Variable(name))), _) => Some(format!("{name} is set here, and is used before it")),
+        (Ok(Some(Source::Variable(name))), _) => {
+            Some(format!("{name} is set and takes precedence over the stored key"))
+        }
         (Ok(Some(Source::File(path))), KeyPlace::Keyring) => Some(format!(
-            "{} has a key too, which is used before it",
+            "{} has a key for this provider, which takes precedence over the keyring",
             plain_line(&path.display().to_string())
         )),
         (Ok(None), KeyPlace::Keyring) => {
-            Some("the keyring is not asked for servers on this machine".to_owned())
+            Some("the keyring is not used for servers on this machine".to_owned())
         }
         (Ok(Some(Source::File(_))), KeyPlace::File)
         | (Ok(Some(Source::Keyring)), _)
@@ -114,5 +117,5 @@ fn piped() -> Result<String, CliError> {
     Ok(text)
 }
 
-/// More than any key has.
+/// The longest input that is read, in bytes.
 const LONGEST: u64 = 64 * 1024;

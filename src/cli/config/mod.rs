@@ -1,6 +1,6 @@
-//! `push config`: the first set-up; what is configured, where, and whether it can be used.
+//! `push config`: sets up, shows and checks the configuration.
 //!
-//! It needs no daemon and shows no key.
+//! It needs no daemon and never prints a key.
 
 mod asked;
 mod check;
@@ -19,17 +19,17 @@ use super::plain::plain_line;
 use crate::config::paths::user_home;
 use crate::config::project::{self, Project};
 
-/// Choose a model, or show what is configured
+/// Choose a model, or show the configuration
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Values come from the configuration file, then from variables, then from flags; a project's .push/config.toml can make \
-approvals and limits stricter. Keys of providers are never in these files.
+Environment variables override the configuration file, and flags override both; a project's .push/config.toml can make \
+approvals and limits stricter. Keys of providers are not stored in these files.
 
 Examples:
   push config                     choose a model, step by step
-  push config key anthropic       store a key, typed unseen
-  push config show                what holds here, and where each value comes from
-  push config check               name the line of a mistake
+  push config key anthropic       store a key, typed without echo
+  push config show                the effective values and their origin
+  push config check               report the line of an error
   \"${EDITOR:-vi}\" \"$(push config path)\"")]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
@@ -44,7 +44,7 @@ enum ConfigVerb {
     Check(check::CheckArgs),
 }
 
-/// Print where the configuration file is, whether or not there is one
+/// Print the path of the configuration file, even if it does not exist
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -52,7 +52,7 @@ Examples:
   PUSH_CONFIG=/tmp/push.toml push config path")]
 struct PathArgs {}
 
-/// Sets up, shows, checks or says where.
+/// Runs a verb of `push config`.
 pub(crate) async fn run(args: ConfigArgs, context: &mut Context) -> Result<Exit, CliError> {
     match args.verb {
         None => setup::run(context).await,
@@ -67,7 +67,7 @@ pub(crate) async fn run(args: ConfigArgs, context: &mut Context) -> Result<Exit,
     }
 }
 
-/// Returns the project files that hold in the current directory.
+/// Returns the project configurations that apply in the current directory.
 pub(super) fn projects() -> Result<Vec<Project>, CliError> {
     let here = std::env::current_dir().map_err(|source| CliError::File {
         action: "use",

@@ -1,4 +1,4 @@
-//! `push config`: the first set-up, step by step.
+//! `push config`: the interactive first set-up.
 
 use std::fs;
 use std::io;
@@ -16,12 +16,14 @@ use crate::config::file;
 use crate::config::file::edit::{self, Change};
 use crate::config::settings::NO_MODEL;
 
-/// Asks, puts away what was chosen, and says what to try.
+/// Prompts for the choices, stores them, and suggests a first command.
 pub(super) async fn run(context: &mut Context) -> Result<Exit, CliError> {
     let paths = context.paths()?;
     let shown = plain_line(&paths.config.display().to_string());
     if !context.console.input_is_terminal {
-        let said = format!("nobody can be asked here: write {shown}, or set PUSH_PROVIDER and PUSH_MODEL");
+        let said = format!(
+            "cannot prompt: standard input is not a terminal; write {shown}, or set PUSH_PROVIDER and PUSH_MODEL"
+        );
         return Err(CliError::Usage(said));
     }
     let file = file::read(&paths.config)?;
@@ -36,10 +38,10 @@ pub(super) async fn run(context: &mut Context) -> Result<Exit, CliError> {
         None => None,
     };
     let Some(Chosen { change, key }) = chosen else {
-        context.console.note("nothing was written");
+        context.console.note("cancelled; nothing was written");
         return Ok(Exit::CANCELLED);
     };
-    // A keyring may refuse, and then everything is as it was.
+    // The key comes first: if the keyring refuses it, the configuration does not change.
     if let Some((place, key)) = &key {
         let stored = key::store(&paths, place, &change.provider, key).await?;
         context.console.line(&format!("stored the key of {} in {stored}", plain_line(&change.provider)))?;
@@ -47,11 +49,11 @@ pub(super) async fn run(context: &mut Context) -> Result<Exit, CliError> {
     write(&paths.config, &change)?;
     context.console.line(&format!("wrote {shown}"))?;
     let next = if change.provider == NO_MODEL { "$ date" } else { "What does this project do?" };
-    context.console.note(&format!("now try: push run '{next}'"));
+    context.console.note(&format!("try it with: push run '{next}'"));
     Ok(Exit::SUCCESS)
 }
 
-/// Writes the change into the file, which is checked before it replaces the one that was.
+/// Applies the change to the configuration file; the new content is validated before it replaces the file.
 fn write(path: &Path, change: &Change) -> Result<(), CliError> {
     let failed = |action, source| CliError::File { action, what: path.display().to_string(), source };
     let text = match fs::read_to_string(path) {
@@ -62,7 +64,7 @@ fn write(path: &Path, change: &Change) -> Result<(), CliError> {
     let text = edit::apply(&text, change).map_err(|error| failed("change", io::Error::other(error)))?;
     file::parse(&text, path)?;
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(|error| failed("make the directory of", error))?;
+        fs::create_dir_all(folder).map_err(|error| failed("create the directory of", error))?;
     }
     store::replace(path, text.as_bytes())
 }

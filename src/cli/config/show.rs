@@ -1,4 +1,4 @@
-//! `push config show`: what holds here, and where each value comes from.
+//! `push config show`: prints the effective configuration and the origin of each value.
 
 use serde_json::{Value, json};
 
@@ -13,22 +13,22 @@ use crate::config::origin::{Origin, Row, rows};
 use crate::provider::keys::Source;
 use crate::provider::registry::Models;
 
-/// Show what is configured and where each value comes from; never a key
+/// Show the effective configuration and the origin of each value, without keys
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Shows what a session begun in this directory would have. A value comes from the file, a variable, a project's file or is \
-the default. Of keys only their place is shown.
+Shows the values for a session started in this directory. A value comes from the file, a variable, a project's file or is \
+the default. For keys only their location is shown.
 
 Examples:
   push config show
   push config show --json | jq '.settings[] | select(.origin != \"default\")'")]
 pub(super) struct ShowArgs {
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Shows every value, and where keys are.
+/// Prints every value and the locations of keys.
 pub(super) async fn run(args: &ShowArgs, context: &mut Context) -> Result<Exit, CliError> {
     let paths = context.paths()?;
     let path = &paths.config;
@@ -42,7 +42,7 @@ pub(super) async fn run(args: &ShowArgs, context: &mut Context) -> Result<Exit, 
             "keys": keys});
         context.console.json(&shown)?;
     } else {
-        let found = if path.exists() { "" } else { " (not there)" };
+        let found = if path.exists() { "" } else { " (does not exist)" };
         let head = format!("{}{found}\n", plain_line(&path.display().to_string()));
         let palette = context.console.palette;
         context.console.text(&(head + &table(&rows, palette) + &key_table(&keys, palette)))?;
@@ -50,12 +50,12 @@ pub(super) async fn run(args: &ShowArgs, context: &mut Context) -> Result<Exit, 
     Ok(Exit::SUCCESS)
 }
 
-/// Where a provider's key is.
+/// The location of a provider's key.
 #[derive(Debug, PartialEq, Eq)]
 enum KeyPlace {
     At(Source),
     Nowhere,
-    /// It could not be looked up, for this reason.
+    /// The lookup failed for this reason.
     Unknown(String),
 }
 
@@ -137,7 +137,7 @@ fn table(rows: &[Row], palette: Palette) -> String {
     rows.iter().zip(&cells).map(line).collect()
 }
 
-/// How wide the column of values gets before long ones stand out of it.
+/// The maximum width of the value column; longer values exceed it.
 const WIDEST: usize = 40;
 
 fn shown(value: &Value) -> String {

@@ -1,4 +1,4 @@
-//! `push daemon logs`: the end of the daemon's newest log.
+//! `push daemon logs`: prints the end of the daemon's newest log file.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -18,20 +18,20 @@ use crate::cli::plain::plain;
     after_help = "Examples:\n  push daemon logs\n  push daemon logs -n 200\n  push daemon logs --follow"
 )]
 pub(crate) struct LogsArgs {
-    /// Go on with what is written
+    /// Keep printing new lines
     #[arg(long, short)]
     follow: bool,
-    /// How many lines
+    /// Number of lines
     #[arg(short = 'n', long = "lines", value_name = "COUNT", default_value_t = 50)]
     lines: usize,
 }
 
-/// How often the log is looked at.
+/// How often the log file is polled.
 const LOOK: Duration = Duration::from_millis(250);
-/// How much of the end of a log is read.
+/// How much of the end of a log file is read, in bytes.
 const TAIL: u64 = 4 * 1024 * 1024;
 
-/// Shows the log; needs no daemon.
+/// Prints the log; needs no daemon.
 pub(super) async fn run(args: LogsArgs, context: &mut Context) -> Result<Exit, CliError> {
     let directory = context.paths()?.logs;
     let newest = newest(&directory)?.ok_or_else(|| no_log(&directory))?;
@@ -53,11 +53,11 @@ pub(super) async fn run(args: LogsArgs, context: &mut Context) -> Result<Exit, C
     }
 }
 
-/// One log file and how far it was read.
+/// One log file and the read position in it.
 struct Log {
     path: PathBuf,
     reader: BufReader<File>,
-    /// The beginning of a line whose end is not written yet.
+    /// The start of a line that is not complete yet.
     partial: Vec<u8>,
 }
 
@@ -82,7 +82,7 @@ impl Log {
         Ok(lines.into())
     }
 
-    /// Returns the whole lines that were written since.
+    /// Returns the complete lines that were written since the last call.
     fn more(&mut self) -> Result<Vec<String>, CliError> {
         let mut lines = Vec::new();
         loop {
@@ -96,7 +96,7 @@ impl Log {
     }
 }
 
-/// Returns the file that was written last.
+/// Returns the file with the latest modification time.
 fn newest(directory: &Path) -> Result<Option<PathBuf>, CliError> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,

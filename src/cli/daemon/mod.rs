@@ -1,4 +1,4 @@
-//! `push daemon`: the life of the daemon itself.
+//! `push daemon`: runs, starts, stops and inspects the daemon.
 
 mod logs;
 mod reload;
@@ -16,10 +16,10 @@ use super::exit::{CliError, Exit};
 use crate::client::Announcement;
 use crate::config::pi::{Asked, address};
 
-/// Run, start, stop or look at the daemon
+/// Run, start, stop or inspect the daemon
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Nobody needs to start it: every verb does so when it is missing.
+Verbs that need the daemon start it automatically.
 
 Examples:
   push daemon status
@@ -30,7 +30,7 @@ pub(crate) struct DaemonArgs {
     pub(crate) verb: DaemonVerb,
 }
 
-/// What may be done with the daemon.
+/// The verbs of `push daemon`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DaemonVerb {
     Run(ServeArgs),
@@ -42,32 +42,32 @@ pub(crate) enum DaemonVerb {
     Reload(reload::ReloadArgs),
 }
 
-/// Be the daemon, in the foreground
+/// Run the daemon in the foreground
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  push daemon run\n  PUSHD_SOCKET=$HOME/other/pushd.sock push daemon run\n  push daemon run --pi             with the Pi protocol at 127.0.0.1:3141\n  push daemon run --pi=127.0.0.1:0"
 )]
 pub(crate) struct ServeArgs {
-    /// Tell the client at the other end of standard output when it listens
+    /// Write a status line to standard output when the daemon listens
     #[arg(long, hide = true)]
     announce: bool,
     #[command(flatten)]
     listen: ListenArgs,
 }
 
-/// Where the daemon listens beside its socket.
+/// Where the daemon listens besides its socket.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct ListenArgs {
-    /// Speak Pi over WebSockets, at ADDR or where the configuration has it (127.0.0.1:3141)
+    /// Serve the Pi protocol over WebSockets at ADDR; default: the configured address (127.0.0.1:3141)
     ///
-    /// ADDR is a port, or an IP address with a port; port 0 picks a free one, which `push daemon status` shows. An address
-    /// that other machines reach needs a token (`push token new`).
+    /// ADDR is a port, or an IP address with a port; port 0 selects a free one, which `push daemon status` shows. An
+    /// address that other machines can reach requires a token (`push token new`).
     #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true, value_parser = address)]
     pi: Option<Option<SocketAddr>>,
 }
 
 impl ListenArgs {
-    /// Returns where Pi is to be spoken.
+    /// Returns where to listen for the Pi protocol.
     const fn pi(self) -> Asked {
         match self.pi {
             None => Asked::Nothing,
@@ -78,21 +78,21 @@ impl ListenArgs {
 }
 
 impl ServeArgs {
-    /// Returns what the daemon is to be told.
+    /// Returns the options for the daemon.
     pub(crate) fn serve(&self) -> Serve {
         Serve { announcement: self.announce.then(Announcement::promised), pi: self.listen.pi() }
     }
 }
 
-/// Stops the daemon, if one runs, and waits until it is gone.
+/// Stops the daemon if it is running, and waits until its process has exited.
 pub(crate) async fn stop(force: bool, context: &mut Context) -> Result<(), CliError> {
     stop::run(stop::StopArgs::new(force), context).await.map(drop)
 }
 
-/// Does what is asked of the daemon; being it is not for here.
+/// Runs a verb of `push daemon`, except `run`.
 pub(crate) async fn run(args: DaemonArgs, context: &mut Context) -> Result<Exit, CliError> {
     match args.verb {
-        // It was dealt with before there was a runtime: the daemon has its own.
+        // Handled in `cli::main` before the client's runtime is created: the daemon has its own.
         DaemonVerb::Run(_) => Ok(Exit::FAILURE),
         DaemonVerb::Start(args) => start::run(args, context).await,
         DaemonVerb::Stop(args) => stop::run(args, context).await,

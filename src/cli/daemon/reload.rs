@@ -1,4 +1,4 @@
-//! `push daemon reload`: what the daemon has learned of its owner's surroundings, learned anew.
+//! `push daemon reload`: makes the daemon read the login shell's environment again.
 
 use clap::Args;
 use serde_json::Value;
@@ -8,11 +8,11 @@ use crate::cli::exit::{CliError, Exit};
 use crate::cli::plain::plain_line;
 use crate::client::Request;
 
-/// Have the daemon read the environment of your login shell anew
+/// Read the environment of your login shell again
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Clients over the network (Pi over a WebSocket) send no environment; their runs have that of your login shell, which the daemon \
-reads once. Runs that are active keep what they have. The configuration needs no reload: every run reads it.
+Network clients (Pi over a WebSocket) send no environment; their runs use that of your login shell, which the daemon \
+reads once. Active runs keep their environment. The configuration needs no reload: every run reads it.
 
 Examples:
   push daemon reload")]
@@ -23,7 +23,7 @@ pub(super) async fn run(_args: ReloadArgs, context: &mut Context) -> Result<Exit
     let mut client = context.client().await?;
     let answer = client.ask(Request::reload()).await?;
     let variables = answer.get("variables").and_then(Value::as_u64).unwrap_or_default();
-    context.console.note(&format!("read {variables} variables"));
+    context.console.note(&format!("read {variables} environment variables"));
     if let Some(warning) = answer.get("warning").and_then(Value::as_str) {
         context.console.error(&plain_line(warning));
         return Ok(Exit::FAILURE);

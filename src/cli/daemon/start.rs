@@ -1,4 +1,4 @@
-//! `push daemon start`: a daemon in the background.
+//! `push daemon start`: starts the daemon in the background.
 
 use clap::Args;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::cli::context::Context;
 use crate::cli::exit::{CliError, Exit};
 use crate::client::Request;
 
-/// Start the daemon in the background, if it does not run
+/// Start the daemon in the background, if it is not running
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  push daemon start")]
 pub(crate) struct StartArgs {}
@@ -17,6 +17,6 @@ pub(super) async fn run(_args: StartArgs, context: &mut Context) -> Result<Exit,
     let mut client = context.client().await?;
     let metrics = client.ask(Request::metrics()).await?;
     let pid = metrics.get("pid").and_then(Value::as_u64).unwrap_or_default();
-    context.console.note(&format!("pushd runs (pid {pid})"));
+    context.console.note(&format!("pushd is running (pid {pid})"));
     Ok(Exit::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `push daemon status`: how the daemon is.
+//! `push daemon status`: prints the state of the daemon.
 
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -10,16 +10,16 @@ use crate::cli::plain::plain_line;
 use crate::cli::sessions::age;
 use crate::client::Request;
 
-/// Show whether the daemon runs and how it is; 69 when it does not
+/// Show the state of the daemon; exit code 69 if it is not running
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  push daemon status\n  push daemon status --json | jq .pid")]
 pub(crate) struct StatusArgs {
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Shows how the daemon is; starts none.
+/// Prints the state of the daemon without starting it.
 pub(super) async fn run(args: StatusArgs, context: &mut Context) -> Result<Exit, CliError> {
     let mut client = match context.client_if_running().await {
         Ok(client) => client,
@@ -42,7 +42,7 @@ pub(super) async fn run(args: StatusArgs, context: &mut Context) -> Result<Exit,
     Ok(Exit::SUCCESS)
 }
 
-/// What the status has beside `running`; an address is null where nothing listens.
+/// The fields of the status besides `running`; an address is null if the listener is disabled.
 const FIELDS: [&str; 12] = [
     "pid",
     "version",
@@ -69,7 +69,7 @@ fn describe(metrics: &Value) -> String {
     let number = |name| metrics.get(name).and_then(Value::as_u64).unwrap_or_default();
     let text = |name| plain_line(metrics.get(name).and_then(Value::as_str).unwrap_or_default());
     let draining = metrics.get("draining").and_then(Value::as_bool).unwrap_or_default();
-    let state = if draining { "finishing" } else { "running" };
+    let state = if draining { "draining" } else { "running" };
     let pi = metrics.get("pi").and_then(Value::as_str).map(|at| format!("pi           {}\n", plain_line(at)));
     let up = age(number("uptimeSeconds").saturating_mul(1000));
     format!(

@@ -1,4 +1,4 @@
-//! `push daemon stop` and `push daemon restart`: lets what runs finish, then the daemon goes.
+//! `push daemon stop` and `push daemon restart`: drain the daemon and wait for its exit.
 
 use std::time::Duration;
 
@@ -12,36 +12,36 @@ use crate::cli::exit::{CliError, Exit};
 use crate::cli::input::TypedLines;
 use crate::client::{Client, Request, end_process, process_is_alive};
 
-/// Stop the daemon: no new runs, those which are active may finish
+/// Stop the daemon: no new runs start, and active runs may finish
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A run may go on for 10 seconds (PUSH_GRACE_SECONDS of the daemon). Then somebody at a terminal is asked; elsewhere the step that still runs is ended and
-reported as stopped. Clients that watch a session wait for the next start. What waits for an approval still waits when the daemon comes back.
+Active runs may continue for 10 seconds (PUSH_GRACE_SECONDS of the daemon). Then the command asks at a terminal; without one, running steps are stopped and
+reported as stopped. Attached clients wait for the next start. Pending approvals are still pending after the next start.
 
 Examples:
   push daemon stop
   push daemon stop --grace 5m
   push daemon stop --now")]
 pub(crate) struct StopArgs {
-    /// How long active runs may take to finish
+    /// Grace period for active runs
     #[arg(long, value_name = "DURATION", value_parser = crate::cli::duration::limit, conflicts_with_all = ["now", "force"])]
     grace: Option<Duration>,
-    /// At once; steps that run are ended
+    /// Stop at once; running steps are stopped
     #[arg(long)]
     now: bool,
-    /// At once, and kill the daemon if it does not go
+    /// Stop at once, and kill the daemon if it does not exit
     #[arg(long, short)]
     force: bool,
 }
 
 impl StopArgs {
-    /// Says how to stop: at once, or when active runs have finished.
+    /// Returns the arguments to stop at once or after active runs have finished.
     pub(super) const fn new(force: bool) -> Self {
         Self { grace: None, now: false, force }
     }
 }
 
-/// Stop the daemon as `stop` does and start it again
+/// Stop the daemon like `stop` and start it again
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  push daemon restart")]
 pub(crate) struct RestartArgs {
@@ -49,28 +49,28 @@ pub(crate) struct RestartArgs {
     stop: StopArgs,
 }
 
-/// How long a daemon that was told to go at once may take.
+/// How long the daemon may take to stop before it is killed.
 const AT_ONCE: Duration = Duration::from_secs(5);
-/// How long it may take to go after it has closed its connections.
+/// How long the process may take to exit after it has closed its connections.
 const AFTERWARDS: Duration = Duration::from_secs(20);
-/// How often the process is looked for.
+/// How often to check whether the process is alive.
 const LOOK: Duration = Duration::from_millis(10);
-/// How often progress is shown.
+/// How often progress is printed.
 const PROGRESS: Duration = Duration::from_secs(2);
-/// How long somebody at a terminal may take to answer, before running steps are ended all the same.
+/// How long the daemon waits for an answer to the prompt before it stops running steps.
 const ANSWER: Duration = Duration::from_secs(60);
-/// How long runs may go on when somebody chose to wait for them.
+/// The grace period if the user chose to wait for the runs.
 const PATIENT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// The question whether to end what runs.
+/// The prompt whether to stop active runs.
 struct Question {
-    /// When it is asked: after the grace.
+    /// When to prompt: after the grace period.
     after: Duration,
-    /// Where the answer is typed.
+    /// The input for the answer.
     typed: TypedLines,
 }
 
-/// Stops the daemon and waits until it is gone.
+/// Stops the daemon and waits until its process has exited.
 pub(super) async fn run(args: StopArgs, context: &mut Context) -> Result<Exit, CliError> {
     let mut client = match context.client_if_running().await {
         Ok(client) => client,
@@ -84,16 +84,16 @@ pub(super) async fn run(args: StopArgs, context: &mut Context) -> Result<Exit, C
     let number = |name| metrics.get(name).and_then(Value::as_u64);
     let active = number("activeRuns");
     let grace = if args.now || args.force { Some(Duration::ZERO) } else { args.grace };
-    // The daemon's own grace is the default, not that of this client's environment.
+    // The default is the grace period of the daemon, not that of this client's environment.
     let asked_after = grace.or_else(|| number("graceMs").map(Duration::from_millis));
-    // The user is not asked when nothing runs, or when an earlier daemon does not report its grace.
+    // There is no prompt if no run is active, or if an older daemon does not report its grace period.
     let question = match asked_after {
         Some(after) if !args.now && !args.force && active.is_some_and(|count| count > 0) => {
             TypedLines::start(&context.console).map(|typed| Question { after, typed })
         }
         Some(_) | None => None,
     };
-    // The daemon waits for the answer, but no longer than `ANSWER`.
+    // The daemon waits for the answer, but no longer than `ANSWER_TIMEOUT`.
     let until_ended = match &question {
         Some(question) => Some(question.after.saturating_add(ANSWER)),
         None => grace,
@@ -116,8 +116,8 @@ pub(super) async fn restart(args: RestartArgs, context: &mut Context) -> Result<
     start::run(start::StartArgs {}, context).await
 }
 
-/// Waits until the daemon closes the connection, and says now and then for how long; somebody who types is asked after the
-/// grace whether to wait longer.
+/// Waits until the daemon closes the connection and prints progress. At a terminal it prompts after the grace period
+/// whether to wait longer.
 async fn patiently(
     client: &mut Client,
     active: Option<u64>,
@@ -127,7 +127,7 @@ async fn patiently(
     let began = Instant::now();
     let runs = describe_runs(active);
     let mut progress = interval(PROGRESS);
-    // Without a run it is gone before anybody could read that it is waited for.
+    // Without an active run the daemon stops before a progress note would be useful.
     if active.is_none_or(|count| count == 0) {
         progress.tick().await;
     }
@@ -149,10 +149,10 @@ async fn patiently(
             biased;
             () = client.closed() => return Ok(()),
             line = answer => match line.as_deref().map(str::trim) {
-                // The input has ended, which is no answer: the daemon ends what runs when the time for one is over.
+                // The input has ended without an answer: the daemon stops active runs after the timeout.
                 None => {
                     let seconds = ANSWER.as_secs();
-                    context.console.note(&format!("no answer: what still runs is ended {seconds} s after the question"));
+                    context.console.note(&format!("no answer: active runs are stopped {seconds} s after the prompt"));
                     (typed, asking) = (None, false);
                 }
                 Some("y" | "yes") => {
@@ -170,7 +170,7 @@ async fn patiently(
                     typed.discard();
                 }
                 asking = true;
-                context.console.note(&format!("{runs} still at work after {} s", grace.as_secs()));
+                context.console.note(&format!("{runs} still active after {} s", grace.as_secs()));
                 context.console.ask(QUESTION);
             }
             _ = progress.tick(), if !asking => {
@@ -181,39 +181,39 @@ async fn patiently(
     }
 }
 
-/// Names what is waited for.
+/// Describes the active runs.
 fn describe_runs(active: Option<u64>) -> String {
     match active {
-        Some(1) => "a run".to_owned(),
+        Some(1) => "1 run".to_owned(),
         Some(count) if count > 1 => format!("{count} runs"),
         Some(_) | None => "pushd".to_owned(),
     }
 }
 
-const QUESTION: &str = "end what runs now? (n waits for it) [y/n]";
+const QUESTION: &str = "stop active runs now? (n waits for them) [y/n]";
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Waits a moment, then ends the process: while our connection is open, the number is its.
+/// Waits for the daemon to stop, then kills it. The pid cannot have been reused while the connection is open.
 async fn at_once(client: &mut Client, pid: u32, context: &Context) -> Result<(), CliError> {
     if timeout(AT_ONCE, client.closed()).await.is_ok() {
         return Ok(());
     }
-    // With its pid file it would seem to have crashed, and clients that watch a session would start it again.
+    // A killed daemon with a pid file looks like a crash, and attached clients would start a new one.
     let file = context.paths()?.address().pid;
     if std::fs::read_to_string(&file).is_ok_and(|text| text.trim() == pid.to_string()) {
         let _ = std::fs::remove_file(&file);
     }
     end_process(pid).map_err(|source| CliError::File {
-        action: "end",
+        action: "kill",
         what: format!("process {pid}"),
         source,
     })
 }
 
-/// Waits until the process is gone: it closes connections before it lets go of its lock.
+/// Waits until the process has exited: it closes its connections before it releases its lock.
 async fn gone(pid: u32) -> Result<(), CliError> {
     let deadline = Instant::now() + AFTERWARDS;
     while process_is_alive(pid) {

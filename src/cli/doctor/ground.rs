@@ -1,4 +1,4 @@
-//! The ground that everything stands on: directories, the file system, locks, and what was left behind.
+//! Checks of the storage: directories, the file system, locks, and files that were set aside.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -11,35 +11,35 @@ use crate::cli::holdings::{self, Kind};
 use crate::cli::phrase::size;
 use crate::config::paths::{Paths, SocketPlace};
 
-/// Who may use a directory.
+/// Who can access a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(windows, expect(dead_code, reason = "only Unix has modes and owners to look at"))]
+#[cfg_attr(windows, expect(dead_code, reason = "only Unix has modes and owners"))]
 pub(super) enum Access {
-    /// Its owner alone, who asks.
+    /// Only the current user, who owns it.
     Closed,
-    /// Others too, by its mode.
+    /// Other users too, by this mode.
     Open(u32),
-    /// It is somebody else's.
+    /// It belongs to another user.
     Foreign,
 }
 
-/// What a file system is like.
+/// Properties of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileSystem {
-    /// How many bytes may still be written.
+    /// Free space in bytes.
     pub(super) free: u64,
-    /// Whether nothing may be written.
+    /// Whether it is read-only.
     pub(super) read_only: bool,
-    /// Its name, if it is one of those that reach over a network.
+    /// Its name, if it is a network file system.
     pub(super) network: Option<&'static str>,
 }
 
-/// How much room should be left.
+/// Less free space than this is a note.
 const ROOM: u64 = 1024 * 1024 * 1024;
-/// How much room must be left.
+/// Less free space than this is a problem.
 const LEAST_ROOM: u64 = 64 * 1024 * 1024;
 
-/// Looks at the directories, and at the length of the socket's path, which was checked when it was worked out.
+/// Checks the directories and reports the socket path, whose length was checked when the paths were determined.
 pub(super) fn directories(paths: &Paths) -> Vec<Finding> {
     let mut found = Vec::new();
     let socket = paths.socket.display();
@@ -54,57 +54,57 @@ pub(super) fn directories(paths: &Paths) -> Vec<Finding> {
         }
     }
     if !missing.is_empty() {
-        found.push(Finding::ok("directories", format!("not there yet: {}", missing.join(", "))));
+        found.push(Finding::ok("directories", format!("do not exist yet: {}", missing.join(", "))));
     }
     found
 }
 
-/// Looks at one directory; none when it is not there.
+/// Checks one directory; none if it does not exist.
 fn directory_of_ours(directory: &Path) -> Option<Finding> {
     const ABOUT: &str = "directories";
     let name = directory.display();
     let there = match fs::symlink_metadata(directory) {
         Ok(there) => there,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-        Err(error) => return Some(Finding::problem(ABOUT, format!("{name} cannot be looked at: {error}"))),
+        Err(error) => return Some(Finding::problem(ABOUT, format!("{name} cannot be inspected: {error}"))),
     };
-    // The home itself may be a link, as people put it where there is room.
+    // The home may be a symbolic link to another disk.
     let there = if there.is_symlink() { fs::metadata(directory).unwrap_or(there) } else { there };
     if !there.is_dir() {
         let finding = Finding::problem(ABOUT, format!("{name} is not a directory"));
-        return Some(finding.with_remedy("move it away, or name another place in PUSH_HOME"));
+        return Some(finding.with_remedy("move it away, or set PUSH_HOME to another directory"));
     }
     Some(match os::access(&there) {
         Access::Foreign => Finding::problem(ABOUT, format!("{name} belongs to another user"))
-            .with_remedy("`chown` it, or name another place in PUSH_HOME"),
+            .with_remedy("`chown` it, or set PUSH_HOME to another directory"),
         Access::Open(mode) => {
-            Finding::problem(ABOUT, format!("{name} is open to other users (mode {mode:04o})"))
+            Finding::problem(ABOUT, format!("{name} is accessible to other users (mode {mode:04o})"))
                 .with_remedy(format!("chmod 700 {name}"))
         }
-        Access::Closed => Finding::ok(ABOUT, format!("{name} is yours alone")),
+        Access::Closed => Finding::ok(ABOUT, format!("{name} is accessible only to you")),
     })
 }
 
-/// Looks at the file system under everything: whether it can be written, is local, and has room.
+/// Checks whether the file system of the state is writable, local, and has free space.
 pub(super) fn file_system(paths: &Paths) -> Vec<Finding> {
     const ABOUT: &str = "file system";
     let Some(place) = paths.state.ancestors().find(|path| path.exists()) else { return Vec::new() };
     let name = place.display();
     let Some(system) = os::file_system(place) else { return Vec::new() };
-    let elsewhere = "set PUSH_HOME to a directory on a local disk that can be written";
+    let elsewhere = "set PUSH_HOME to a directory on a writable local disk";
     let mut found = Vec::new();
     if system.read_only {
-        let text = format!("{name} is on a file system that is read-only: nothing can be stored");
+        let text = format!("{name} is on a read-only file system: nothing can be stored");
         found.push(Finding::problem(ABOUT, text).with_remedy(elsewhere));
     }
     if let Some(kind) = system.network {
         let text = format!(
-            "{name} is on a network file system ({kind}), which cannot hold the journal's log safely"
+            "{name} is on a network file system ({kind}), which is not safe for the write-ahead log of the journal"
         );
         found.push(Finding::problem(ABOUT, text).with_remedy(elsewhere));
     }
     let free = format!("{} free at {name}", size(system.free));
-    let remedy = "make room; `push delete --older-than 30d` removes old sessions";
+    let remedy = "free disk space; `push delete --older-than 30d` deletes old sessions";
     found.push(match system.free {
         0..LEAST_ROOM => Finding::problem(ABOUT, format!("only {free}")).with_remedy(remedy),
         LEAST_ROOM..ROOM => Finding::note(ABOUT, format!("only {free}")).with_remedy(remedy),
@@ -113,14 +113,14 @@ pub(super) fn file_system(paths: &Paths) -> Vec<Finding> {
     found
 }
 
-/// Looks whether files can be created where they have to be: in the home, and in every directory of ours that is there.
+/// Checks whether files can be created in the user's home and in every existing directory of pushd.
 pub(super) fn writable(paths: &Paths, user_home: Option<&Path>) -> Vec<Finding> {
     let own = [&paths.home, &paths.run, &paths.state, &paths.logs].into_iter().map(|path| path.as_path());
     let places = user_home.into_iter().chain(own.filter(|path| path.exists()));
     let unwritable = |place: &Path| {
         let error = create_and_remove(&place.join(format!(".push-doctor-{}", Ulid::generate()))).err()?;
-        let text = format!("{} cannot be written: {error}", place.display());
-        let remedy = "make it writable for you, or set PUSH_HOME to a directory that is";
+        let text = format!("cannot create files in {}: {error}", place.display());
+        let remedy = "make it writable, or set PUSH_HOME to a writable directory";
         Some(Finding::problem("directories", text).with_remedy(remedy))
     };
     places.filter_map(unwritable).collect()
@@ -131,41 +131,46 @@ fn create_and_remove(path: &Path) -> io::Result<()> {
     fs::remove_file(path)
 }
 
-/// Looks at what a daemon that does not run has left, and says what could not be looked at.
+/// Checks locks and stored data if the daemon is not running, and reports what cannot be checked without it.
 pub(super) fn without_daemon(paths: &Paths, full: bool) -> Vec<Finding> {
     let mut found = Vec::new();
     for lock in [&paths.lock, &paths.state.join("pushd.lock")] {
         if is_held(lock) {
             let holder = fs::read_to_string(&paths.pid).unwrap_or_default();
             let holder = holder.trim();
-            let by = if holder.is_empty() { String::new() } else { format!(", maybe process {holder},") };
-            let text = format!("a daemon{by} holds {} and does not answer at the socket", lock.display());
+            let by = if holder.is_empty() { String::new() } else { format!(" (possibly process {holder})") };
+            let text =
+                format!("a daemon{by} holds the lock {} and does not answer at the socket", lock.display());
             found.push(
                 Finding::problem("daemon", text)
-                    .with_remedy("if PUSHD_SOCKET has changed, change it back; else end that process"),
+                    .with_remedy("if PUSHD_SOCKET has changed, restore it; otherwise kill that process"),
             );
         }
     }
     let (files, bytes) = holdings::sum(&holdings::all(paths), Kind::Journal);
-    let holds = if files == 0 { "there is no journal".to_owned() } else { format!("{} stored", size(bytes)) };
-    let text = format!("pushd is not running; {holds}, and the journal was not looked into");
+    let holds =
+        if files == 0 { "there is no journal".to_owned() } else { format!("{} are stored", size(bytes)) };
+    let text = format!("pushd is not running; {holds}, and the journal was not checked");
     let start = "`push daemon start` starts it";
     found.push(match (full && files > 0, files) {
         (true, _) => Finding::problem("daemon", text).with_remedy(start),
-        (false, 0) => Finding::ok("daemon", "pushd is not running, and nothing is stored yet"),
+        (false, 0) => Finding::ok("daemon", "pushd is not running and nothing is stored yet"),
         (false, _) => Finding::note("daemon", text).with_remedy(start),
     });
-    found.push(Finding::ok("sandbox", "its layers are found out by pushd, and named here while it runs"));
+    found.push(Finding::ok(
+        "sandbox",
+        "the daemon detects the confinement layers; they are listed here while it is running",
+    ));
     found
 }
 
-/// Counts the private copies of caches.
+/// Reports the size of private caches.
 pub(super) fn private_caches(paths: &Paths) -> Option<Finding> {
     let (workspaces, bytes) = holdings::sum(&holdings::private_caches(paths), Kind::Cache);
     let place = paths.caches();
     (workspaces > 0).then(|| {
         let text = format!(
-            "{} for {workspaces} workspaces in {}, removed with a workspace, after a month without use and by `push purge`",
+            "{} for {workspaces} workspaces in {}; removed with the workspace, after a month without use, or by `push purge`",
             size(bytes),
             place.display()
         );
@@ -173,7 +178,7 @@ pub(super) fn private_caches(paths: &Paths) -> Option<Finding> {
     })
 }
 
-/// Names damaged journals that were set aside.
+/// Lists damaged journal files that were set aside.
 pub(super) fn set_aside(paths: &Paths) -> Vec<Finding> {
     let holdings = holdings::all(paths);
     let (files, bytes) = holdings::sum(&holdings, Kind::SetAside);
@@ -183,16 +188,16 @@ pub(super) fn set_aside(paths: &Paths) -> Vec<Finding> {
     let names = holdings.iter().filter(|holding| holding.kind == Kind::SetAside);
     let names: Vec<_> = names.filter_map(|holding| holding.path.file_name()?.to_str()).collect();
     let text = format!(
-        "files of a damaged journal were set aside in {}: {} ({})",
+        "damaged journal files were set aside in {}: {} ({})",
         paths.state.display(),
         names.join(", "),
         size(bytes)
     );
-    let remedy = "what could be read was taken over; remove them when nothing in them is wanted any more";
+    let remedy = "readable data was recovered; remove these files when you do not need them any more";
     vec![Finding::note("set aside", text).with_remedy(remedy)]
 }
 
-/// Tells whether another process holds a lock.
+/// Returns whether another process holds a lock.
 fn is_held(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))

@@ -1,8 +1,8 @@
-//! What the daemon says of its journal, as findings.
+//! Findings from the daemon's check of its journal.
 //!
-//! A loss cannot be undone. One that was found in the last seven days is a problem, as the disk may be failing and somebody
-//! should look at it; after that it is a note, and it goes with its session. What a loss of power took, and what was removed
-//! on purpose, is a note from the beginning: nothing is wrong with the disk.
+//! A loss cannot be undone. A loss that was detected in the last seven days is a problem, because the disk may be
+//! failing. After that it is a note, until its session is deleted. Losses by a power failure and by retention are
+//! notes from the start, because they say nothing about the disk.
 
 use serde_json::Value;
 
@@ -10,10 +10,10 @@ use super::Finding;
 use crate::cli::phrase::{field, size};
 use crate::cli::sessions::age;
 
-/// For how long a loss is a problem, in milliseconds.
+/// How long a loss is a problem, in milliseconds.
 const FRESH: u64 = 7 * 24 * 60 * 60 * 1000;
 
-/// Judges what `check_journal` answered.
+/// Returns the findings from a reply to `check_journal`.
 pub(super) fn judge(check: &Value, now: u64) -> Vec<Finding> {
     let mut found = vec![overview(check)];
     found.extend(state(check));
@@ -22,16 +22,17 @@ pub(super) fn judge(check: &Value, now: u64) -> Vec<Finding> {
     let listed = losses.len() as u64;
     let total = number(check, "lossesTotal");
     if total > listed {
-        found.push(Finding::note("losses", format!("{} older ones are not listed", total - listed)));
+        found.push(Finding::note("losses", format!("{} older losses are not listed", total - listed)));
     }
     if total == 0 {
-        found.push(Finding::ok("losses", "none is known"));
+        found.push(Finding::ok("losses", "no loss is known"));
     }
     let blocks = number(check, "setAsideBlocks");
     if blocks > 0 {
-        let text = format!("{blocks} damaged parts of histories are kept out of use in the journal");
-        found
-            .push(Finding::note("set aside", text).with_remedy("they go with their sessions: `push delete`"));
+        let text = format!("{blocks} damaged blocks are set aside in the journal");
+        found.push(
+            Finding::note("set aside", text).with_remedy("`push delete` removes them with their sessions"),
+        );
     }
     found.extend(check.get("proof").into_iter().flat_map(proven));
     found
@@ -56,22 +57,22 @@ fn state(check: &Value) -> Vec<Finding> {
     const ABOUT: &str = "journal";
     let mut found = Vec::new();
     if flag(check, "diskFull") {
-        let text = "the disk is full: nothing new is kept until there is room";
-        let remedy = "make room; `push delete --older-than 30d` removes old sessions";
+        let text = "the disk is full: nothing new is stored until there is free space";
+        let remedy = "free disk space; `push delete --older-than 30d` deletes old sessions";
         found.push(Finding::problem(ABOUT, text).with_remedy(remedy));
     }
     if flag(check, "syncFailed") {
-        let text = "a sync to disk has failed: nothing is kept any more, and what is there can be read";
-        let remedy = "check the disk (the system's log says more), then `push daemon restart`";
+        let text = "a sync to disk has failed: nothing is stored any more; stored data can still be read";
+        let remedy = "check the disk and the system log, then run `push daemon restart`";
         found.push(Finding::problem(ABOUT, text).with_remedy(remedy));
     }
     if !flag(check, "marksKept") {
-        let text = "the marks outside the database cannot be kept: a shortened history may go unnoticed";
-        let remedy = "check the disk (the system's log says more), then `push daemon restart`";
+        let text = "the marks file cannot be written: a truncated history may go undetected";
+        let remedy = "check the disk and the system log, then run `push daemon restart`";
         found.push(Finding::problem(ABOUT, text).with_remedy(remedy));
     }
     if !flag(check, "leftInOrder") {
-        let text = "the last daemon was killed, or the machine stopped under it; its sessions were looked at";
+        let text = "the last daemon was killed or the machine stopped; its sessions were checked";
         found.push(Finding::note(ABOUT, text));
     }
     found
@@ -83,8 +84,8 @@ fn lost(loss: &Value, now: u64) -> Finding {
     let (after, until) = (number(loss, "afterSeq"), number(loss, "untilSeq"));
     let since = now.saturating_sub(number(loss, "foundAt"));
     let what = match (session.as_str(), cause.as_str()) {
-        ("", _) => "it is not known which events are lost".to_owned(),
-        (session, "session") => format!("{session} is missing as a whole, up to event {until}"),
+        ("", _) => "unknown events are lost".to_owned(),
+        (session, "session") => format!("{session} is lost completely, up to event {until}"),
         (session, "power") => {
             format!("{session} may have lost events {} to {until} when the machine stopped", after + 1)
         }
@@ -96,7 +97,7 @@ fn lost(loss: &Value, now: u64) -> Finding {
         "power" | "retention" => Finding::note(ABOUT, text),
         _ if since >= FRESH => Finding::note(ABOUT, text),
         _ => Finding::problem(ABOUT, text).with_remedy(
-            "check the disk and the system's log; the rest of the session is there, and this becomes a note after 7 days",
+            "check the disk and the system log; the rest of the session is readable, and this becomes a note after 7 days",
         ),
     }
 }
@@ -110,19 +111,19 @@ fn proven(proof: &Value) -> Vec<Finding> {
         .map(|problem| {
             let text = format!("{}: {}", field(problem, "sessionId"), field(problem, "what"));
             Finding::problem(ABOUT, text)
-                .with_remedy("`push daemon logs` may say more; `push delete` removes the session")
+                .with_remedy("`push daemon logs` may have details; `push delete` deletes the session")
         })
         .collect();
     let unlisted = number(proof, "problemsTotal").saturating_sub(problems.len() as u64);
     if unlisted > 0 {
-        found.push(Finding::problem(ABOUT, format!("{unlisted} more sessions could not be looked at")));
+        found.push(Finding::problem(ABOUT, format!("{unlisted} more sessions could not be checked")));
     }
     let lost = list(proof, "found").len();
-    let looked = format!("{sessions} sessions with {bytes} were looked at");
+    let looked = format!("{sessions} sessions with {bytes} were checked");
     found.push(match (lost, found.is_empty()) {
-        (0, true) => Finding::ok(ABOUT, format!("{looked}, and everything is there")),
+        (0, true) => Finding::ok(ABOUT, format!("{looked}, and nothing is missing")),
         (0, false) => Finding::note(ABOUT, looked),
-        (_, _) => Finding::note(ABOUT, format!("{looked}; {lost} losses above are new")),
+        (_, _) => Finding::note(ABOUT, format!("{looked}; {lost} of the losses above are new")),
     });
     found
 }
@@ -184,7 +185,7 @@ mod tests {
         assert_eq!(lost(&power, 2 * DAY).level, Level::Note);
         let whole =
             json!({"foundAt": DAY, "afterSeq": 0, "untilSeq": 12, "cause": "database", "detail": "why"});
-        assert_eq!(lost(&whole, DAY).text, "it is not known which events are lost: why, found 0s ago");
+        assert_eq!(lost(&whole, DAY).text, "unknown events are lost: why, found 0s ago");
     }
 
     #[test]
@@ -194,14 +195,14 @@ mod tests {
             json!({"sessions": 2, "bytes": 1024, "found": [], "problemsTotal": 0, "problems": []});
         let last = judge(&check, 0).pop();
         assert_eq!(last.map(|last| last.text).as_deref(), {
-            Some("2 sessions with 1.0 KiB were looked at, and everything is there")
+            Some("2 sessions with 1.0 KiB were checked, and nothing is missing")
         });
         check["proof"]["problems"] = json!([{"sessionId": "sess_1", "what": "cannot be read"}]);
         check["proof"]["problemsTotal"] = json!(3);
         let problems: Vec<_> =
             judge(&check, 0).into_iter().filter(|finding| finding.level == Level::Problem).collect();
         assert_eq!(problems[0].text, "sess_1: cannot be read");
-        assert_eq!(problems[1].text, "2 more sessions could not be looked at");
+        assert_eq!(problems[1].text, "2 more sessions could not be checked");
     }
 
     fn sound() -> Value {

@@ -1,13 +1,13 @@
-//! Kinds of file systems as Linux tells them apart.
+//! Detects network file systems, on Linux.
 
 use std::path::Path;
 
 use nix::sys::statfs::statfs;
 
-/// Names the file system at a path, if it is one of those that reach over a network.
+/// Returns the name of the file system at a path if it is a network file system.
 pub(super) fn network(path: &Path) -> Option<&'static str> {
     let kind = statfs(path).ok()?.filesystem_type().0;
-    // Only the lower half is the number; the type differs between machines.
+    // The magic number is the lower 32 bits; the integer type differs between architectures.
     name(kind as u64 & 0xffff_ffff)
 }
 
@@ -15,7 +15,7 @@ fn name(magic: u64) -> Option<&'static str> {
     NETWORK.iter().find(|(number, _)| *number == magic).map(|(_, name)| *name)
 }
 
-/// The numbers that the kernel gives to file systems of other machines.
+/// Magic numbers of network file systems.
 const NETWORK: &[(u64, &str)] = &[
     (0x6969, "NFS"),
     (0x517b, "SMB"),

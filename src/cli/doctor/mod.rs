@@ -1,7 +1,7 @@
-//! `push doctor`: what is wrong, and what helps.
+//! `push doctor`: diagnoses problems and suggests remedies.
 //!
-//! It starts no daemon and changes nothing by itself. Asked in full, it has the daemon look at every event, which takes
-//! damaged ones out of their histories and says so there.
+//! It does not start the daemon and changes nothing itself. With `--full` the daemon checks every event; it removes
+//! damaged events from their histories and records this there.
 
 mod configuration;
 mod ground;
@@ -23,33 +23,33 @@ use super::plain::plain_line;
 use crate::client::{Client, Request};
 use crate::config::paths::user_home;
 
-/// Look for what is wrong, and say what helps; 1 when there is a problem
+/// Diagnose problems and suggest remedies; exit code 1 if there is a problem
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Looks at directories, the file system, the configuration, the socket and, where a daemon runs, at its journal and its sandbox. Every finding is ok, a note, \
-or a problem with what helps against it.
+Checks directories, the file system, the configuration, the socket and, if the daemon is running, its journal and its sandbox. Every finding is ok, a note, \
+or a problem with a remedy.
 
 Examples:
   push doctor
-  push doctor --full              look at every event of every session
+  push doctor --full              check every event of every session
   push doctor --json | jq '.findings[] | select(.level == \"problem\")'")]
 pub(crate) struct DoctorArgs {
-    /// Look at every event that is stored; takes as long as reading all of it
+    /// Check every stored event; takes as long as reading all of them
     #[arg(long)]
     full: bool,
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// How much somebody should care.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
-    /// It is as it should be.
+    /// No problem.
     Ok,
-    /// Worth knowing; nothing has to be done.
+    /// Worth knowing; no action is required.
     Note,
-    /// Something has to be done.
+    /// Action is required.
     Problem,
 }
 
@@ -63,11 +63,11 @@ impl Level {
     }
 }
 
-/// One thing that was looked at; its texts are harmless.
+/// The result of one check; its texts are sanitized.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Finding {
     level: Level,
-    /// A word for what was looked at.
+    /// The subject of the check.
     about: &'static str,
     text: String,
     remedy: Option<String>,
@@ -86,13 +86,17 @@ impl Finding {
         Self { level: Level::Problem, ..Self::ok(about, text) }
     }
 
+    fn is_problem_with(&self, about: &str) -> bool {
+        self.level == Level::Problem && self.about == about
+    }
+
     fn with_remedy(mut self, remedy: impl AsRef<str>) -> Self {
         self.remedy = Some(plain_line(remedy.as_ref()));
         self
     }
 }
 
-/// Looks at everything and says what it found.
+/// Runs all checks and prints the findings.
 pub(crate) async fn run(args: DoctorArgs, context: &mut Context) -> Result<Exit, CliError> {
     let mut findings = Vec::new();
     let mut check = Value::Null;
@@ -111,16 +115,15 @@ pub(crate) async fn run(args: DoctorArgs, context: &mut Context) -> Result<Exit,
                     Ok(answer) => check = answer,
                     Err(error) => findings.push(
                         Finding::problem("daemon", error.to_string())
-                            .with_remedy("`push daemon logs` may say why"),
+                            .with_remedy("`push daemon logs` may have the reason"),
                     ),
                 },
                 Err(error) if error.is_not_running() => {
                     findings.extend(ground::without_daemon(&paths, args.full));
                 }
-                Err(error) => findings.push(
-                    Finding::problem("daemon", error.to_string())
-                        .with_remedy("`push daemon logs` may say why; `push daemon stop --force` ends it"),
-                ),
+                Err(error) => findings.push(Finding::problem("daemon", error.to_string()).with_remedy(
+                    "`push daemon logs` may have the reason; `push daemon stop --force` kills the daemon",
+                )),
             }
             findings.extend(ground::set_aside(&paths));
             findings.extend(ground::private_caches(&paths));
@@ -137,27 +140,34 @@ pub(crate) async fn run(args: DoctorArgs, context: &mut Context) -> Result<Exit,
     Ok(if sound { Exit::SUCCESS } else { Exit::FAILURE })
 }
 
-/// Asks the daemon how it and its journal are, and returns what it says of the journal.
+/// Adds findings about the daemon, its sandbox and its journal, and returns the reply of the journal check.
 async fn ask(
     client: &mut Client,
     args: &DoctorArgs,
     context: &mut Context,
     findings: &mut Vec<Finding>,
 ) -> Result<Value, CliError> {
-    let metrics = client.ask(Request::metrics().with("sandbox", true)).await?;
+    let is_reported = findings.iter().any(|finding| finding.is_problem_with(configuration::ABOUT));
+    let metrics = match client.ask(Request::metrics().with("sandbox", true)).await {
+        // The daemon cannot describe the sandbox without a valid configuration, whose error is a finding already.
+        Err(error) if error.code() == Some("INVALID_CONFIGURATION") && is_reported => {
+            client.ask(Request::metrics()).await?
+        }
+        answer => answer?,
+    };
     let version = metrics.get("version").and_then(Value::as_str).unwrap_or_default();
     let pid = metrics.get("pid").and_then(Value::as_u64).unwrap_or_default();
-    let runs = format!("pushd {version} runs (pid {pid})");
+    let runs = format!("pushd {version} is running (pid {pid})");
     findings.push(if version == env!("CARGO_PKG_VERSION") {
         Finding::ok("daemon", runs)
     } else {
-        Finding::note("daemon", format!("{runs}, and this is {}", env!("CARGO_PKG_VERSION")))
-            .with_remedy("`push daemon restart` makes them one")
+        Finding::note("daemon", format!("{runs}, but this client is version {}", env!("CARGO_PKG_VERSION")))
+            .with_remedy("`push daemon restart` starts the version of this client")
     });
     findings.extend(metrics.get("sandbox").map(walls::judge));
     findings.extend(metrics.get("sandbox").and_then(walls::home));
     if args.full {
-        context.console.note("looking at every event; this may take a while");
+        context.console.note("checking every event; this may take a while");
     }
     match client.ask(Request::check_journal(args.full)).await {
         Ok(check) => {
@@ -166,8 +176,9 @@ async fn ask(
         }
         Err(error) if error.code().is_some() => {
             findings.push(
-                Finding::problem("journal", format!("it cannot be looked at: {error}"))
-                    .with_remedy("`push daemon logs` may say why; `push daemon restart` begins anew"),
+                Finding::problem("journal", format!("the journal cannot be checked: {error}")).with_remedy(
+                    "`push daemon logs` may have the reason; `push daemon restart` opens the journal again",
+                ),
             );
             Ok(Value::Null)
         }

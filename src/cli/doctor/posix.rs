@@ -1,8 +1,8 @@
-//! Kinds of file systems where the system has no number for them.
+//! Detection of network file systems on systems without magic numbers.
 
 use std::path::Path;
 
-/// Names the file system at a path if it reaches over a network; that is not known here.
+/// Returns none: network file systems are not detected here.
 pub(super) const fn network(_: &Path) -> Option<&'static str> {
     None
 }

@@ -1,4 +1,4 @@
-//! Owners, modes and file systems as Unix has them.
+//! Owners, modes and file systems, on Unix.
 
 #[cfg(not(target_os = "linux"))]
 #[path = "posix.rs"]
@@ -16,7 +16,7 @@ use nix::unistd::geteuid;
 
 use super::ground::{Access, FileSystem};
 
-/// Tells who may use a directory.
+/// Returns who can access a directory.
 pub(super) fn access(there: &Metadata) -> Access {
     if there.uid() != geteuid().as_raw() {
         Access::Foreign
@@ -27,10 +27,10 @@ pub(super) fn access(there: &Metadata) -> Access {
     }
 }
 
-/// Looks at the file system at a path; none where the system does not say.
+/// Returns the properties of the file system at a path; none if the system call fails.
 pub(super) fn file_system(path: &Path) -> Option<FileSystem> {
     let found = statvfs(path).ok()?;
-    // Their types differ from system to system.
+    // The integer types differ between systems.
     #[allow(clippy::useless_conversion, clippy::unnecessary_cast, reason = "not so on every Unix")]
     let free = (found.blocks_available() as u64).saturating_mul(found.fragment_size() as u64);
     let read_only = found.flags().contains(FsFlags::ST_RDONLY);

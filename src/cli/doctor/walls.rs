@@ -1,11 +1,11 @@
-//! What the daemon says of the walls around a model's commands, as a finding.
+//! Findings about the confinement of commands of models.
 
 use serde_json::Value;
 
 use super::Finding;
 use crate::cli::phrase::field;
 
-/// Judges what the daemon says: which layers are in force, how strong they are, and why they are not stronger.
+/// Reports which layers are active, how strong the confinement is, and why it is not stronger.
 pub(super) fn judge(sandbox: &Value) -> Finding {
     const ABOUT: &str = "sandbox";
     let names: Vec<&str> = sandbox
@@ -23,20 +23,20 @@ pub(super) fn judge(sandbox: &Value) -> Finding {
         "full" => Finding::ok(ABOUT, format!("commands of models are confined ({provider}: {names})")),
         "partial" => Finding::note(
             ABOUT,
-            format!("commands of models are confined in part ({provider}: {names}){because}"),
+            format!("commands of models are partially confined ({provider}: {names}){because}"),
         )
-        .with_remedy("install bubblewrap, or allow user namespaces; until then every command asks"),
+        .with_remedy("install bubblewrap, or allow user namespaces; until then every command asks for approval"),
         _ if provider == "none" => {
             Finding::note(ABOUT, format!("commands of models are not confined{because}"))
-                .with_remedy("remove `provider = \"none\"` from [sandbox]; until then every command asks")
+                .with_remedy("remove `provider = \"none\"` from [sandbox]; until then every command asks for approval")
         }
         _ => Finding::note(ABOUT, format!("commands of models are not confined{because}")).with_remedy(
-            "on Linux install bubblewrap or allow user namespaces; until then every command asks",
+            "on Linux install bubblewrap or allow user namespaces; until then every command asks for approval",
         ),
     }
 }
 
-/// Says what commands of models see of the home, and how they see more.
+/// Reports which parts of the home commands of models can access, and how to open more.
 pub(super) fn home(sandbox: &Value) -> Option<Finding> {
     let list = |name: &str| -> Vec<String> {
         let paths = sandbox.get(name).and_then(Value::as_array).into_iter().flatten();
@@ -51,10 +51,14 @@ pub(super) fn home(sandbox: &Value) -> Option<Finding> {
         .get("layers")
         .and_then(Value::as_array)
         .is_some_and(|names| names.iter().any(|name| name == "overlay"));
-    let begins = if overlaid { "begin with what is there" } else { "begin empty, as there are no overlays" };
+    let begins = if overlaid {
+        "start with the existing content"
+    } else {
+        "start empty, because overlays are not available"
+    };
     let text = format!(
         "hidden from commands of models: {}; readable in it: {}, and what the PATH and toolchain variables of a session add; \
-         private copies of caches, which {begins}: {}; `readable = [\"~/…\"]` under [sandbox] of the configuration opens more",
+         private copies of caches, which {begins}: {}; `readable = [\"~/…\"]` in the [sandbox] section of the configuration opens more",
         hidden.join(", "),
         or_none(list("readable")),
         or_none(list("caches")),
@@ -78,12 +82,16 @@ mod tests {
         let partial = json!({"provider": "local", "strength": "partial", "layers": ["landlock"], "why": "no namespaces"});
         let partial = judge(&partial);
         assert_eq!(partial.level, Level::Note);
-        assert!(partial.text.ends_with("in part (local: landlock): no namespaces"), "{}", partial.text);
+        assert!(
+            partial.text.ends_with("partially confined (local: landlock): no namespaces"),
+            "{}",
+            partial.text
+        );
         assert_eq!(home(&json!({"strength": "full"})), None);
         let seen = home(&json!({"strength": "full", "layers": ["overlay"], "hidden": ["/home/ann"],
             "readable": ["/home/ann/.cargo"], "caches": []}))
         .unwrap();
-        for words in ["models: /home/ann;", "in it: /home/ann/.cargo,", "there: nothing;", "opens more"] {
+        for words in ["models: /home/ann;", "in it: /home/ann/.cargo,", "content: nothing;", "opens more"] {
             assert!(seen.text.contains(words), "{}", seen.text);
         }
         let none =

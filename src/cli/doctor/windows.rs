@@ -1,16 +1,16 @@
-//! Owners and file systems as Windows has them: a profile's directories are its owner's, and nothing else is looked up.
+//! Owners and file systems, on Windows: directories of a profile belong to its owner, and nothing else is checked.
 
 use std::fs::Metadata;
 use std::path::Path;
 
 use super::ground::{Access, FileSystem};
 
-/// Tells who may use a directory.
+/// Returns who can access a directory.
 pub(super) const fn access(_: &Metadata) -> Access {
     Access::Closed
 }
 
-/// Looks at the file system at a path; it is not looked up here.
+/// Returns none: file systems are not checked here.
 pub(super) const fn file_system(_: &Path) -> Option<FileSystem> {
     None
 }

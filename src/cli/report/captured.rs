@@ -1,14 +1,14 @@
-//! What the steps of a playbook printed, for the result of the run.
+//! Captures the output of playbook steps for the JSON result.
 
 use serde_json::{Map, Value};
 
 use crate::cli::step_output::{StepOutput, Stream};
 use crate::client::Event;
 
-/// How much of each stream a result holds.
+/// The maximum size of each stream in a result, in bytes.
 const STREAM_BYTES: usize = 8 * 1024 * 1024;
 
-/// The two output streams of all steps, as far as there is room for them.
+/// The two output streams of all steps, truncated to the limit.
 #[derive(Debug)]
 pub(super) struct CapturedOutput {
     steps: StepOutput,
@@ -19,7 +19,7 @@ pub(super) struct CapturedOutput {
 }
 
 impl CapturedOutput {
-    /// Starts with nothing.
+    /// Starts empty.
     pub(super) fn new() -> Self {
         Self::bounded(STREAM_BYTES)
     }
@@ -28,7 +28,7 @@ impl CapturedOutput {
         Self { steps: StepOutput::default(), out: String::new(), err: String::new(), limit, truncated: false }
     }
 
-    /// Follows one event of the run.
+    /// Applies one event of the run.
     pub(super) fn follow(&mut self, event: &Event) {
         let (stream, text) = match self.steps.follow(event) {
             Some((Stream::Out, text)) => (&mut self.out, text),
@@ -40,10 +40,15 @@ impl CapturedOutput {
             (0..=room.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
         stream.push_str(&text[..taken]);
         if taken < text.len() {
-            // Nothing follows what was left out.
+            // Keep nothing after the truncation.
             self.limit = 0;
             self.truncated = true;
         }
+    }
+
+    /// Returns standard output of the steps.
+    pub(super) fn stdout(&self) -> &str {
+        &self.out
     }
 
     /// Adds the streams to a result.

@@ -1,4 +1,4 @@
-//! What the models of a run have used, added up.
+//! Sums up the usage of a run.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::client::Event;
 
-/// What was used so far.
+/// Tokens and cost so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     models: BTreeSet<String>,
@@ -16,20 +16,20 @@ pub(super) struct Usage {
     estimated: bool,
 }
 
-/// What it cost.
+/// The cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Cost {
     /// Nothing was used.
     #[default]
     None,
-    /// So many millionths of a US dollar.
+    /// In millionths of a US dollar.
     Known(u64),
-    /// Some of it has no price, so the sum would be too low.
+    /// Some usage has no price, so a sum would be too low.
     Unknown,
 }
 
 impl Usage {
-    /// Adds what one turn used.
+    /// Adds the usage of one turn.
     pub(super) fn add(&mut self, event: &Event) {
         if !event.text("model").is_empty() {
             self.models.insert(event.text("model").to_owned());
@@ -47,7 +47,7 @@ impl Usage {
         };
     }
 
-    /// Returns it for programs; none when nothing was used.
+    /// Returns the usage as JSON; none without any.
     pub(super) fn to_json(&self) -> Option<Value> {
         if self.cost == Cost::None {
             return None;

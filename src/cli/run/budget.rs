@@ -1,23 +1,23 @@
-//! What a run may use, as flags.
+//! The budget flags of a run.
 
 use serde_json::{Map, Value};
 
-/// What a run may use; a limit that is reached pauses the run and asks.
+/// The budget of a run; when a limit is reached, the run pauses and asks for approval.
 #[derive(Debug, clap::Args)]
 pub(super) struct BudgetArgs {
-    /// What the run may cost, in US dollars; it pauses and asks there
+    /// Cost limit in US dollars; the run pauses and asks when it is reached
     #[arg(long, value_name = "USD", value_parser = dollars)]
     max_cost: Option<f64>,
-    /// How often the model may be asked; the run pauses and asks there
+    /// Limit of model turns; the run pauses and asks when it is reached
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_turns: Option<u32>,
-    /// How many tokens may go in and out; the run pauses and asks there
+    /// Limit of input and output tokens; the run pauses and asks when it is reached
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_tokens: Option<u64>,
 }
 
 impl BudgetArgs {
-    /// Returns the limits as the daemon reads them; none when nothing was said.
+    /// Returns the limits in their wire format; none without a limit.
     pub(super) fn to_json(&self) -> Option<Value> {
         let mut budget = Map::new();
         if let Some(dollars) = self.max_cost {
@@ -33,11 +33,11 @@ impl BudgetArgs {
     }
 }
 
-/// Reads an amount of which a millionth is the least.
+/// Parses an amount of at least a millionth of a dollar.
 fn dollars(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(dollars) if (1e-6..=1e9).contains(&dollars) => Ok(dollars),
-        Ok(_) => Err("not an amount that can be spent".to_owned()),
+        Ok(_) => Err("must be between 0.000001 and 1000000000".to_owned()),
         Err(_) => Err("not an amount of US dollars".to_owned()),
     }
 }

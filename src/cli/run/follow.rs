@@ -1,4 +1,4 @@
-//! Follows one run: shows it, answers or asks about its approvals, and passes on the wish to stop.
+//! Follows one run: prints its events, answers or prompts for its approvals, and handles signals.
 
 use serde_json::Value;
 use tokio::time::{Duration, Instant, sleep};
@@ -8,35 +8,35 @@ use crate::cli::approval::{Board, Pending, Policies, Policy, Verdict, is_settled
 use crate::cli::console::{Console, Volume};
 use crate::cli::exit::{CliError, Exit};
 use crate::cli::ids;
-use crate::cli::input::{Interrupts, STOP_PATIENCE, TypedLines};
+use crate::cli::input::{Interrupts, STOP_PATIENCE, StopRequest, TypedLines};
 use crate::cli::plain::plain_line;
 use crate::cli::report::{Progress, Report};
 use crate::cli::view::{Echo, Thoughts, View};
 use crate::client::{AskError, Client, Event, Request};
 
-/// Within what time a second wish to stop leaves at once.
+/// Within what time a second signal exits at once.
 const TWICE: Duration = Duration::from_secs(2);
 
-/// Why a run without anybody to ask is denied something.
-const NOBODY_ANSWERS: &str = "nobody can be asked in this run; --approve ask waits for an answer";
-/// Why a run that may do everything is denied more budget.
+/// The comment of a denial if the run does not prompt.
+const NOBODY_ANSWERS: &str = "this run does not prompt for approvals; --approve ask waits for an answer";
+/// The comment of a denial to raise the budget of a run with `--yes`.
 const BUDGET_KEPT: &str =
     "--yes does not raise the budget; --max-turns, --max-tokens and --max-cost set a larger one";
 
-/// What goes to standard output.
+/// What is written to standard output.
 #[derive(Debug)]
 pub(super) enum Output {
-    /// The whole transcript, for somebody at a terminal.
+    /// The complete transcript, for a terminal.
     Text(View),
-    /// The answer alone; the transcript goes to standard error.
+    /// The answer; the transcript goes to standard error.
     Answer(Box<AnswerView>),
-    /// The result, at the end.
+    /// The result as JSON, at the end.
     Result,
-    /// Every event.
+    /// Every event as JSON.
     Events,
 }
 
-/// One run and its follower.
+/// Follows one run.
 #[derive(Debug)]
 pub(super) struct Follow {
     client: Client,
@@ -46,25 +46,25 @@ pub(super) struct Follow {
     output: Output,
     board: Board,
     typed: Typed,
-    /// When somebody wanted to stop last.
+    /// When the last signal to cancel arrived.
     stopped_at: Option<Instant>,
-    /// Whether somebody wanted to stop while the daemon was asked something else.
-    stop_wanted: bool,
+    /// A signal that arrived during another request.
+    stop_wanted: Option<StopRequest>,
 }
 
-/// Whether somebody can be asked.
+/// The input for prompts.
 #[derive(Debug)]
 enum Typed {
-    /// Nobody was asked yet.
+    /// Not started yet.
     Unread,
-    /// Somebody is there.
+    /// Standard input is a terminal in the foreground.
     Lines(TypedLines),
-    /// Nobody is there.
+    /// There is no terminal, or its input has ended.
     Nobody,
 }
 
 impl Follow {
-    /// Takes a run that has begun.
+    /// Follows a run that has started.
     pub(super) fn new(
         client: Client,
         interrupts: Interrupts,
@@ -81,20 +81,20 @@ impl Follow {
             board: Board::default(),
             typed: Typed::Unread,
             stopped_at: None,
-            stop_wanted: false,
+            stop_wanted: None,
         }
     }
 
     /// Follows the run to its end and returns its exit code.
     ///
-    /// At a terminal, the end of the input (Ctrl-D) leaves the run to itself.
+    /// At a terminal, the end of the input (Ctrl-D) detaches from the run.
     pub(super) async fn until_over(&mut self, console: &mut Console) -> Result<Exit, CliError> {
         if matches!(self.output, Output::Text(_)) {
             self.start_reading(console);
         }
         loop {
-            if std::mem::take(&mut self.stop_wanted)
-                && let Some(exit) = self.interrupted(console).await?
+            if let Some(request) = self.stop_wanted.take()
+                && let Some(exit) = self.interrupted(request, console).await?
             {
                 return Ok(exit);
             }
@@ -107,15 +107,15 @@ impl Follow {
             let watched = matches!(self.output, Output::Text(_));
             tokio::select! {
                 biased;
-                () = self.interrupts.next() => {
-                    if let Some(exit) = self.interrupted(console).await? {
+                request = self.interrupts.next() => {
+                    if let Some(exit) = self.interrupted(request, console).await? {
                         return Ok(exit);
                     }
                 }
                 line = self.typed.next(), if asking || watched => match line {
                     None if watched => return self.detach(console),
                     line if asking => self.answered(line, console).await?,
-                    // What is typed while nothing is asked has no meaning.
+                    // Input without a prompt is ignored.
                     Some(_) | None => {}
                 },
                 event = self.client.next() => self.take(event?, console).await?,
@@ -123,12 +123,12 @@ impl Follow {
         }
     }
 
-    /// Leaves the run to itself and says how to come back.
+    /// Detaches from the run and prints how to attach to it again.
     fn detach(&mut self, console: &mut Console) -> Result<Exit, CliError> {
         if let Output::Text(view) = &mut self.output {
             console.text(&view.end_line())?;
         }
-        console.note(&come_back(self.report.names().0));
+        console.note(&detached_hint(&self.client, self.report.names().0));
         Ok(Exit::SUCCESS)
     }
 
@@ -138,31 +138,62 @@ impl Follow {
         }
     }
 
-    /// Cancels the run at a wish to stop, and leaves at a second one soon after it.
-    pub(super) async fn interrupted(&mut self, console: &mut Console) -> Result<Option<Exit>, CliError> {
-        if self.stopped_at.replace(Instant::now()).is_some_and(|before| before.elapsed() < TWICE) {
+    /// Handles a signal; returns the exit code if the client exits.
+    pub(super) async fn interrupted(
+        &mut self,
+        request: StopRequest,
+        console: &mut Console,
+    ) -> Result<Option<Exit>, CliError> {
+        match request {
+            StopRequest::Cancel => self.cancel(console).await,
+            // The run was just cancelled, so it does not continue.
+            StopRequest::Detach if self.was_just_stopped() => Ok(Some(Exit::CANCELLED)),
+            StopRequest::Detach => {
+                // The terminal may be closed.
+                if let Output::Text(view) = &mut self.output {
+                    let _ = console.text(&view.end_line());
+                }
+                console.warn(&detached_hint(&self.client, self.report.names().0));
+                Ok(Some(Exit::SUCCESS))
+            }
+        }
+    }
+
+    /// Cancels the run; exits at once if the previous signal was recent.
+    async fn cancel(&mut self, console: &mut Console) -> Result<Option<Exit>, CliError> {
+        let again = self.was_just_stopped();
+        self.stopped_at = Some(Instant::now());
+        if again {
             return Ok(Some(Exit::CANCELLED));
         }
-        console.note("cancelling; once more leaves at once");
         let (session, run) = self.report.names();
+        if self.client.awaits_start() {
+            return Err(CliError::not_cancelled(&self.client, session));
+        }
+        console.note("cancelling the run; press Ctrl-C again to exit at once");
         let request = Request::cancel_run(session, Some(run));
         let answer = tokio::select! {
-            // Two signals may come at once, and the request is to be on its way when the second one is seen.
+            // Two signals may arrive together; the request must be sent before the second one is handled.
             biased;
             answer = self.client.ask(request) => answer,
-            () = self.interrupts.next() => return Ok(Some(Exit::CANCELLED)),
+            _ = self.interrupts.next() => return Ok(Some(Exit::CANCELLED)),
             () = sleep(STOP_PATIENCE) => {
-                return Err(CliError::NotCancelled { session: plain_line(session) });
+                return Err(CliError::not_cancelled(&self.client, session));
             }
         };
         match answer {
-            // It was over already; the events say how.
+            // The run has ended already; its events have the outcome.
             Ok(_) | Err(AskError::Refused(_)) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Returns what is known of the run.
+    /// Returns whether the last signal to cancel is recent.
+    fn was_just_stopped(&self) -> bool {
+        self.stopped_at.is_some_and(|before| before.elapsed() < TWICE)
+    }
+
+    /// Returns the report of the run.
     pub(super) const fn report(&self) -> &Report {
         &self.report
     }
@@ -171,7 +202,7 @@ impl Follow {
         if !self.report.concerns(&event) {
             return Ok(());
         }
-        // Whoever reads every event waits for nothing that is made of it here.
+        // Print the event before processing it, so that its reader does not wait for that.
         if matches!(self.output, Output::Events) {
             console.raw_json(&event.line)?;
         }
@@ -192,7 +223,7 @@ impl Follow {
         }
         match event.kind.as_str() {
             "status" => console.detail(&status(&event)),
-            "context_compacted" => console.faint_note("the history was summarised to make room"),
+            "context_compacted" => console.faint_note("the conversation was compacted to free context space"),
             _ => {}
         }
         let opened = self.board.follow(&event).cloned();
@@ -202,13 +233,14 @@ impl Follow {
         }
     }
 
-    /// Deals with an approval as the policy says.
+    /// Answers an approval by the policy.
     ///
-    /// Most are settled already, as the policy is the run's own, or in a replay; the daemon knows, and its refusal is all
-    /// there is to it. What is left is more budget, and a step of which nobody knows how it ended.
+    /// Most approvals are decided already, because the daemon applies the policy of the run itself, or because the
+    /// event is replayed; the daemon refuses a second decision. What is left are requests to raise the budget and
+    /// interrupted steps.
     async fn opened(&mut self, pending: Pending, console: &mut Console) -> Result<(), CliError> {
         match self.policies.of(&pending) {
-            // Nobody can say yes to a question; the run goes on without an answer.
+            // A form cannot be approved without an answer; the run continues without one.
             Policy::Deny | Policy::All if pending.form.is_some() => {
                 self.settle(&pending, Verdict::Deny(None), Some(NOBODY_ANSWERS.to_owned())).await
             }
@@ -225,7 +257,7 @@ impl Follow {
                 match &mut self.typed {
                     Typed::Lines(lines) => {
                         lines.discard();
-                        // Who asked for JSON, or for quiet, has not seen what it is about.
+                        // With --json, --jsonl or --quiet the approval has not been printed yet.
                         let card = match self.output {
                             Output::Text(_) => String::new(),
                             Output::Answer(_) if console.volume != Volume::Quiet => String::new(),
@@ -277,8 +309,8 @@ impl Follow {
         let request = pending.settle(verdict, comment, self.client.environment());
         let answer = tokio::select! {
             biased;
-            () = self.interrupts.next() => {
-                self.stop_wanted = true;
+            request = self.interrupts.next() => {
+                self.stop_wanted = Some(request);
                 return Ok(());
             }
             answer = self.client.ask(request) => answer,
@@ -309,21 +341,31 @@ impl Typed {
     }
 }
 
-/// What shows a question beside a result that is for programs.
+/// Returns a view for prompts on standard error.
 fn beside(console: &Console) -> View {
     View::new(console.notes_palette, Echo::Nothing, Thoughts::Hidden)
 }
 
-/// Says how to come back to a session that was left.
-pub(super) fn come_back(session: &str) -> String {
+/// Returns what becomes of a run after its client exits, and how to attach to the run again.
+pub(in crate::cli) fn detached_hint(client: &Client, session: &str) -> String {
+    if client.awaits_start() {
+        return CliError::not_cancelled(client, session).to_string();
+    }
+    come_back(session)
+}
+
+/// Returns the hint how to attach to a run again.
+pub(in crate::cli) fn come_back(session: &str) -> String {
     let session = plain_line(&ids::handle(session));
-    format!("the run goes on: push attach {session} comes back to it, push wait {session} waits for its end")
+    format!(
+        "the run continues: `push attach {session}` attaches to it, `push wait {session}` waits for its end"
+    )
 }
 
 fn elsewhere(pending: &Pending, console: &mut Console) {
     let id = plain_line(ids::short(&pending.id));
     let answer = if pending.form.is_some() { " --answer …" } else { "" };
-    console.note(&format!("waiting for somebody to say: push approve {id}{answer}, or push deny {id}"));
+    console.note(&format!("waiting for approval: `push approve {id}{answer}` or `push deny {id}`"));
 }
 
 fn status(event: &Event) -> String {

@@ -1,4 +1,4 @@
-//! Runs followed on a real socket.
+//! Tests of following a run, on a real socket.
 
 use std::io::Write;
 
@@ -7,6 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::cli::console::Palette;
 use crate::cli::console::testing::{Closed, Written, console};
+use crate::cli::input::OnTerminate;
 use crate::client::testing::{Daemon, Peer, replay, within};
 
 #[tokio::test]
@@ -90,7 +91,7 @@ async fn usage_is_quiet_and_a_summarised_history_is_a_note() {
     };
     let (_exit, err, _peer) = follow(&daemon, out.clone(), Policy::Ask, text(), script).await;
     assert_eq!(out.text(), "success: done\n");
-    assert_eq!(err.text(), "the history was summarised to make room\n");
+    assert_eq!(err.text(), "the conversation was compacted to free context space\n");
 }
 
 #[tokio::test]
@@ -193,8 +194,8 @@ async fn the_first_wish_to_stop_cancels_and_the_second_leaves() {
     let work = async {
         let mut follow = follower(&daemon, Policy::Ask, text()).await;
         let (mut console, _) = console(Written::default());
-        let first = follow.interrupted(&mut console).await.unwrap();
-        (first, follow.interrupted(&mut console).await.unwrap())
+        let first = follow.interrupted(StopRequest::Cancel, &mut console).await.unwrap();
+        (first, follow.interrupted(StopRequest::Cancel, &mut console).await.unwrap())
     };
     let ((first, second), _peer) = within(async { tokio::join!(work, script) }).await;
     assert_eq!((first, second), (None, Some(Exit::CANCELLED)));
@@ -239,7 +240,8 @@ async fn follower(daemon: &Daemon, policy: Policy, output: Output) -> Follow {
     let policies = Policies { work: policy, budget: Policy::Deny };
     let mut client = Client::open(daemon.settings()).await.unwrap();
     client.expect("s", 0);
-    Follow::new(client, Interrupts::listen().unwrap(), Report::new("s", "r"), policies, output)
+    let interrupts = Interrupts::listen(OnTerminate::Detach).unwrap();
+    Follow::new(client, interrupts, Report::new("s", "r"), policies, output)
 }
 
 fn text() -> Output {

@@ -1,6 +1,6 @@
-//! Says who could have answered a message that nobody was there to answer.
+//! Suggests a running Ollama server after a run that failed because no model is configured.
 //!
-//! An Ollama is looked for only here: after a run that needed a model and had none, and where somebody looks.
+//! Only then, and only if notes are printed, is Ollama looked up.
 
 use crate::cli::console::Console;
 use crate::cli::models::{find_ollama, models};
@@ -11,12 +11,12 @@ use crate::config::file;
 use crate::config::paths::Paths;
 use crate::provider::registry::RunningOllama;
 
-/// Mentions an Ollama that runs, if the run failed for want of a model and nobody has chosen one.
+/// Suggests a running Ollama server if the run failed because no provider is configured.
 pub(super) async fn offer(report: &Report, paths: &Paths, console: &mut Console) {
     if field(report.completion(), "reason") != "provider_not_configured" || !console.is_watched() {
         return;
     }
-    // A configuration with a mistake was told about when the session began.
+    // An invalid configuration was reported when the session was opened.
     let Ok(file) = file::read(&paths.config) else { return };
     if file.settings.provider.is_some() {
         return;
@@ -35,8 +35,8 @@ fn words(ollama: &RunningOllama) -> Option<String> {
         more => format!(" and {more} other models"),
     };
     Some(format!(
-        "an ollama runs here with {first}{others}: push run --provider ollama --model {first} '…' asks it, and \
-         push config makes it the one that answers"
+        "Ollama is running here with {first}{others}: `push run --provider ollama --model {first} '…'` uses it, and \
+         `push config` makes it the default"
     ))
 }
 
@@ -55,11 +55,9 @@ mod tests {
         };
         assert_eq!(said(&[]), None);
         let one = said(&["qwen3:8b"]).unwrap();
-        assert!(
-            one.starts_with(
-                "an ollama runs here with qwen3:8b: push run --provider ollama --model qwen3:8b '"
-            )
-        );
+        assert!(one.starts_with(
+            "Ollama is running here with qwen3:8b: `push run --provider ollama --model qwen3:8b '"
+        ));
         assert!(said(&["a", "b", "c"]).unwrap().contains("with a and 2 other models:"));
         assert!(!said(&["a\u{1b}[2J"]).unwrap().contains('\u{1b}'));
     }

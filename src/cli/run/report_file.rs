@@ -1,4 +1,4 @@
-//! Where the report of a run goes, and in which format.
+//! The report file of a run and its format.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use crate::cli::plain::plain_line;
 use crate::cli::report::Report;
 use crate::cli::{junit, store};
 
-/// A report that was asked for: `junit=FILE`, as yet the only format.
+/// A requested report: `junit=FILE`, the only format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ReportFile {
     path: PathBuf,
@@ -21,24 +21,27 @@ impl FromStr for ReportFile {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once('=') {
             Some(("junit", path)) if !path.is_empty() => Ok(Self { path: path.into() }),
-            Some(_) | None => Err("not a format and a file, as in junit=push.xml".to_owned()),
+            Some(_) | None => Err("expected FORMAT=FILE, such as junit=push.xml".to_owned()),
         }
     }
 }
 
 impl ReportFile {
-    /// Refuses what could not be written later: a run is too dear to find that out afterwards.
+    /// Checks before the run whether the file can be written, because a run may be expensive.
     pub(super) fn check(&self) -> Result<(), CliError> {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if !folder.unwrap_or(Path::new(".")).is_dir() || self.path.is_dir() {
-            return Err(CliError::Usage(format!("cannot write a report to {}", self.path.display())));
+            return Err(CliError::Usage(format!(
+                "cannot write a report to {}: its directory does not exist, or it is a directory",
+                self.path.display()
+            )));
         }
         Ok(())
     }
 
-    /// Writes the report of a run, whatever became of it.
+    /// Writes the report of a run, also of a failed one.
     ///
-    /// The outcome stays what it is; only a success without its report is none.
+    /// A write error makes a successful outcome a failure; any other outcome stays.
     pub(super) fn write(
         &self,
         report: &Report,

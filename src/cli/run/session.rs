@@ -1,4 +1,4 @@
-//! The session that a run belongs to: a new one, or one to go on in.
+//! The session of a run: a new one, or one to continue.
 
 use std::path::{Path, PathBuf};
 
@@ -15,27 +15,27 @@ use crate::cli::plain::plain_line;
 use crate::client::{Client, Repository, Request};
 use crate::provider::playbook;
 
-/// A session, as far as a run needs to know it.
+/// The properties of a session that a run needs.
 #[derive(Debug)]
 pub(super) struct RunSession {
     /// Its id.
     pub(super) id: String,
-    /// From which event on the run is to be followed.
+    /// The seq after which the run is followed.
     pub(super) seen: u64,
     provider: String,
     /// The directory in which steps run.
     directory: PathBuf,
-    /// Another session that is active in the same directory.
+    /// Another session with an active run in the same directory.
     neighbour: Option<String>,
 }
 
 impl RunSession {
-    /// Returns where the answer of a run in it comes from.
+    /// Returns the source of the answer of its runs.
     pub(super) fn source(&self) -> AnswerSource {
         if self.provider == playbook::NAME { AnswerSource::Steps } else { AnswerSource::Model }
     }
 
-    /// Says where the run works, if that is not to be expected, and who else works there.
+    /// Warns if the run works in another directory than the current one, or if another session is active there.
     pub(super) fn announce(&self, flags: &RunFlags, console: &mut Console) {
         let here = std::env::current_dir().and_then(|path| path.canonicalize()).unwrap_or_default();
         if flags.session.is_some() && self.directory != here {
@@ -45,13 +45,13 @@ impl RunSession {
         if let Some(other) = &self.neighbour {
             let other = plain_line(&ids::handle(other));
             console.warn(&format!(
-                "session {other} is active in this directory, too; --worktree gives a run a directory of its own"
+                "session {other} has an active run in the same directory; --worktree runs in a separate one"
             ));
         }
     }
 }
 
-/// Finds or begins the session of a run; its events are taken from here on.
+/// Resolves or starts the session of a run and subscribes to its events.
 pub(super) async fn open(
     plan: &RunPlan,
     flags: &RunFlags,
@@ -63,9 +63,9 @@ pub(super) async fn open(
         None => {
             let neighbour = active_in(directory, client).await?;
             let id = start(plan, flags, directory, client).await?;
-            // Its first events are on their way, and so are those of a run that is repeated.
+            // The daemon already sends its first events, and those of a repeated run.
             client.expect(&id, 0);
-            // A repeated key finds its own session.
+            // With a repeated key it may be the session itself.
             let neighbour = neighbour.filter(|neighbour| *neighbour != id);
             (id, neighbour)
         }
@@ -75,10 +75,10 @@ pub(super) async fn open(
     let (provider, directory) = (meta("provider"), meta("cwd").into());
     if plan.is_playbook && provider != playbook::NAME {
         return Err(CliError::Usage(format!(
-            "session {id} is answered by {provider}; a playbook needs a session of its own: leave out --session"
+            "session {id} uses the provider {provider}; a playbook needs a playbook session: leave out --session"
         )));
     }
-    // The run of a repeated key may be long over.
+    // The run of a repeated key may have ended long ago.
     let seen = match (&flags.session, &flags.idempotency_key) {
         (Some(_), None) => snapshot.get("lastSeq").and_then(Value::as_u64).unwrap_or_default(),
         (Some(_), Some(_)) | (None, _) => 0,
@@ -89,7 +89,7 @@ pub(super) async fn open(
     Ok(RunSession { id, seen, provider, directory, neighbour })
 }
 
-/// Returns a session in which a run is active in this directory, among the latest.
+/// Returns one of the latest sessions with an active run in this directory.
 async fn active_in(directory: Option<&str>, client: &mut Client) -> Result<Option<String>, CliError> {
     let answer = client.ask(Request::list_sessions(LATEST)).await?;
     let is_active = |item: &&Value| matches!(field(item, "state").as_str(), "running" | "awaiting_approval");
@@ -98,7 +98,7 @@ async fn active_in(directory: Option<&str>, client: &mut Client) -> Result<Optio
     Ok(sessions.iter().filter(is_active).find(is_here).map(|item| field(item, "sessionId")))
 }
 
-/// How many sessions are looked at for one that is active in the same directory.
+/// How many sessions are searched for one that is active in the same directory.
 const LATEST: u64 = 100;
 
 async fn start(

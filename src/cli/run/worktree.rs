@@ -1,4 +1,4 @@
-//! A git worktree for one run, beside the repository, so that several runs do not change the same files.
+//! Adds a git worktree for a run next to the repository, so that parallel runs do not change the same files.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,28 +11,30 @@ use crate::cli::plain::plain_line;
 use crate::client::Repository;
 use crate::sandbox::program::SearchPath;
 
-/// A worktree that was added.
+/// A new worktree.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Worktree {
-    /// The directory in which the run works: in the worktree what the given one is in its repository.
+    /// The directory of the run: it corresponds to the given directory of the repository.
     pub(super) directory: String,
     root: PathBuf,
     branch: String,
 }
 
 impl Worktree {
-    /// Returns what its user should know.
+    /// Returns the note for the user.
     pub(super) fn announcement(&self) -> String {
         let root = plain_line(&self.root.display().to_string());
         let branch = plain_line(&self.branch);
-        format!("the run works in {root}, on branch {branch}; `git worktree remove` removes it")
+        format!(
+            "the run works in the new worktree {root}, on branch {branch}; `git worktree remove` removes it"
+        )
     }
 }
 
-/// Adds a worktree of the repository of `directory`, on `branch`, which is made if it is not there.
+/// Adds a worktree of the repository of `directory`, on `branch`, which is created if it does not exist.
 pub(super) fn add(directory: &str, branch: Option<&str>) -> Result<Worktree, CliError> {
     let repository = Repository::find(Path::new(directory)).ok_or_else(|| {
-        CliError::Usage(format!("--worktree needs a git repository, and {directory} is in none"))
+        CliError::Usage(format!("--worktree requires a git repository; {directory} is not in one"))
     })?;
     let branch = branch.map_or_else(fresh_branch, str::to_owned);
     let name = repository.root.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -46,7 +48,16 @@ pub(super) fn add(directory: &str, branch: Option<&str>) -> Result<Worktree, Cli
     } else {
         &["worktree", "add", "--quiet", "-b", &branch, "--", &path]
     };
-    git.run(words).map_err(|why| CliError::Usage(format!("cannot add a worktree: {why}")))?;
+    git.run(words).map_err(|why| match git.worktree_of(&reference) {
+        Some(existing) => CliError::Usage(format!(
+            "branch {} already has a worktree: --cwd {} runs in it, `git worktree remove` removes it",
+            plain_line(&branch),
+            plain_line(&existing)
+        )),
+        None => {
+            CliError::Usage(format!("cannot add a worktree: {why}; --worktree=BRANCH uses another branch"))
+        }
+    })?;
     let below = Path::new(directory).strip_prefix(&repository.root).unwrap_or(Path::new(""));
     let inside = Some(root.join(below)).filter(|inside| !below.as_os_str().is_empty() && inside.is_dir());
     let directory = text(inside.as_deref().unwrap_or(&root))?;
@@ -58,10 +69,11 @@ fn fresh_branch() -> String {
     format!("push/{}", id.get(id.len() - 6..).unwrap_or(&id))
 }
 
-/// The git program, found as the daemon finds it: in no directory that a repository or another user could have put it in.
+/// The git executable, from the trusted search path: never from the repository or from a directory that others can
+/// write to.
 struct Git<'a> {
     program: PathBuf,
-    /// Where it finds other programs.
+    /// The PATH of its child processes.
     path: OsString,
     root: &'a Path,
 }
@@ -71,22 +83,32 @@ impl<'a> Git<'a> {
         let search = SearchPath::trusted(std::env::var_os("PATH").as_deref(), &[root.to_owned()]);
         let program = search.find("git").ok_or_else(|| {
             CliError::Usage(
-                "--worktree needs git, and no directory of the PATH has it that only root or you can write to: \
-                 directories of the repository, relative ones and those that others can write to are not searched"
+                "--worktree requires git, which is in no trusted directory of the PATH: \
+                 directories in the repository, relative directories and those that other users can write to are not searched"
                     .to_owned(),
             )
         })?;
         Ok(Self { program, path: search.value(), root })
     }
 
-    /// Runs it and returns what it complained about where it failed.
-    fn run(&self, words: &[&str]) -> Result<(), String> {
+    /// Returns the worktree in which a branch is checked out.
+    fn worktree_of(&self, reference: &str) -> Option<String> {
+        let listed = self.run(&["worktree", "list", "--porcelain"]).ok()?;
+        listed.split("\n\n").find_map(|worktree| {
+            let mut lines = worktree.lines();
+            let path = lines.next()?.strip_prefix("worktree ")?;
+            lines.any(|line| line.strip_prefix("branch ") == Some(reference)).then(|| path.to_owned())
+        })
+    }
+
+    /// Runs git and returns its standard output, or its standard error if it failed.
+    fn run(&self, words: &[&str]) -> Result<String, String> {
         let mut command = Command::new(&self.program);
         command.arg("-C").arg(self.root).args(words).env("PATH", &self.path).stdin(Stdio::null());
         match command.output() {
-            Ok(output) if output.status.success() => Ok(()),
+            Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
             Ok(output) => Err(plain_line(&String::from_utf8_lossy(&output.stderr))),
-            Err(error) => Err(format!("{} cannot be run: {error}", self.program.display())),
+            Err(error) => Err(format!("cannot run {}: {error}", self.program.display())),
         }
     }
 }

@@ -1,19 +1,19 @@
-//! Changes of a configuration file's text that leave everything else in it as it was, comments too.
+//! Edits the text of a configuration file and preserves everything else in it, comments included.
 
 use toml_edit::{DocumentMut, Item, Table, TomlError, value};
 
-/// What is to be set; `None` leaves what is there.
+/// The values to set; `None` keeps the current value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Who answers where nobody says.
+    /// The default provider.
     pub provider: String,
-    /// Its model.
+    /// The default model.
     pub model: Option<String>,
-    /// Where it is.
+    /// The base URL of the provider.
     pub base_url: Option<String>,
 }
 
-/// Returns the text with the change made.
+/// Returns the text with the edit applied.
 pub fn apply(text: &str, change: &Change) -> Result<String, TomlError> {
     let mut document: DocumentMut = text.parse()?;
     set(document.as_table_mut(), "provider", &change.provider);
@@ -23,7 +23,7 @@ pub fn apply(text: &str, change: &Change) -> Result<String, TomlError> {
     if let Some(base_url) = &change.base_url {
         let providers = document.entry("providers").or_insert_with(|| {
             let mut table = Table::new();
-            // Only its sections have a heading.
+            // Only its sections have a header.
             table.set_implicit(true);
             Item::Table(table)
         });
@@ -35,7 +35,7 @@ pub fn apply(text: &str, change: &Change) -> Result<String, TomlError> {
     Ok(document.to_string())
 }
 
-/// Sets one value, and keeps what stands around the one before it.
+/// Sets one value, and keeps the whitespace and comments around the previous one.
 fn set(table: &mut Table, key: &str, text: &str) {
     let mut new = toml_edit::Value::from(text);
     match table.get_mut(key) {

@@ -1,7 +1,7 @@
-//! The configuration file: what may stand in it, and what is wrong with what does.
+//! The configuration file: parsing and validation.
 //!
-//! Every mistake is named with its file, its line and what was expected. Whatever looks like a key is refused, and is
-//! not repeated in the refusal.
+//! Every mistake is reported with its file, its line and the expected value. Values that look like credentials are
+//! refused, and the error does not repeat them.
 
 pub mod edit;
 mod pi;
@@ -25,32 +25,32 @@ use super::settings::Settings;
 use super::settings::rule::RuleError;
 use crate::bounded_io::{self, FileError};
 
-/// What a file says.
+/// A parsed file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct File {
-    /// Its settings, with defaults for what it does not say.
+    /// Its settings, with defaults for the keys it does not set.
     pub settings: Settings,
-    /// What it does say: each key with dots, and its line.
+    /// The keys it sets, in dotted form, with their lines.
     pub lines: BTreeMap<String, usize>,
 }
 
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The system does not hand it out.
+    /// The operating system returned an error.
     #[error("cannot read {}", .path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// It is a FIFO, a device, a directory, or so.
+    /// The path is a FIFO, a device, a directory or the like.
     #[error("{what}")]
     NotAFile {
         /// The file.
         path: PathBuf,
-        /// What is there, in a sentence.
+        /// A sentence that says what the path is.
         what: String,
     },
     /// The file system did not answer in time.
@@ -58,10 +58,10 @@ pub enum ConfigError {
     NoAnswer {
         /// The directory whose configuration was to be read.
         path: PathBuf,
-        /// What is known of the reason.
+        /// The reason, as far as it is known.
         why: String,
     },
-    /// Something in it is wrong.
+    /// The content is invalid.
     #[error("{}, line {line}: {mistake}", .path.display())]
     Wrong {
         /// The file.
@@ -73,64 +73,64 @@ pub enum ConfigError {
     },
 }
 
-/// What is wrong in a file.
+/// What is wrong with the content of a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Mistake {
-    /// It is not TOML, or not of this shape.
+    /// The text is not TOML, or does not have the expected structure.
     #[error("{0}")]
     Shape(String),
-    /// It is not text.
-    #[error("this is not UTF-8")]
+    /// The file is not UTF-8.
+    #[error("the file is not UTF-8")]
     NotText,
-    /// Nobody wrote this by hand.
+    /// The file is larger than the limit.
     #[error("the file has more than {limit} bytes")]
     TooLarge {
-        /// How many it may have.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// A value cannot be used.
+    /// A value is invalid.
     #[error("`{key}` must be {expected}")]
     Value {
-        /// Which one.
+        /// The key of the value.
         key: String,
-        /// What it would have to be.
+        /// What the value must be.
         expected: String,
     },
-    /// A rule cannot be understood.
+    /// A rule cannot be parsed.
     #[error("{0}")]
     Rule(RuleError),
-    /// A project wants to allow something.
+    /// A project file contains an `allow` rule.
     #[error(
-        "`{rule}` allows something, and a project can only ask and deny: put it into your own configuration"
+        "`{rule}` is an `allow` rule, and a project can only ask and deny: move it to your own configuration"
     )]
     AllowsInProject {
         /// The rule.
         rule: String,
     },
-    /// A key of a provider must not be here.
+    /// A value looks like a credential.
     #[error(
-        "`{key}` looks like a credential, and those do not belong in a file that is shown: store it with `push config \
-         key PROVIDER`, or export it as the provider's variable (OPENAI_API_KEY, ANTHROPIC_API_KEY)"
+        "`{key}` looks like a credential, which the configuration file must not contain: store it with `push config key \
+         PROVIDER`, or export it as the provider's variable (OPENAI_API_KEY, ANTHROPIC_API_KEY)"
     )]
     Secret {
-        /// Where it stands.
+        /// The key of the value.
         key: String,
     },
-    /// A project wants to decide what its user decides.
+    /// A project file sets a key that is reserved for the user.
     #[error(
-        "`{key}` is for your own configuration; a project can make approvals.preset, limits, tools.fetch and sandbox stricter, and \
-         have approvals.rules that ask and deny"
+        "`{key}` is reserved for your own configuration; a project can restrict approvals.preset, limits, tools.fetch \
+         and sandbox, and have approvals.rules that ask and deny"
     )]
     NotForProjects {
-        /// Which one.
+        /// The key.
         key: String,
     },
 }
 
-/// The longest file that is read.
+/// The maximum size of the file.
 const LONGEST: u64 = 1024 * 1024;
 
-/// Reads a file; one that is not there says nothing.
+/// Reads a file; a missing one gives the defaults.
 pub fn read(path: &Path) -> Result<File, ConfigError> {
     let wrong = |line, mistake| ConfigError::Wrong { path: path.to_owned(), line, mistake };
     let bytes = match bounded_io::read(path, LONGEST) {
@@ -151,12 +151,12 @@ pub fn read(path: &Path) -> Result<File, ConfigError> {
     }
 }
 
-/// Whether an error says that there is no such file.
+/// Returns whether an error means that the file does not exist.
 pub(super) fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Understands the text of a file; `path` is its name in mistakes.
+/// Parses the text of a file; `path` is used in errors.
 pub fn parse(text: &str, path: &Path) -> Result<File, ConfigError> {
     understand(text).map_err(|(at, mistake)| ConfigError::Wrong {
         path: path.to_owned(),
@@ -165,7 +165,7 @@ pub fn parse(text: &str, path: &Path) -> Result<File, ConfigError> {
     })
 }
 
-/// A mistake and where it begins, in bytes.
+/// A mistake with its byte offset.
 type Misplaced = (usize, Mistake);
 
 fn understand(text: &str) -> Result<File, Misplaced> {

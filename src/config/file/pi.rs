@@ -1,4 +1,4 @@
-//! The section `[pi]` as it is spelled.
+//! The section `[pi]` as written in the file.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -54,7 +54,7 @@ fn all(
     written.into_iter().map(text).collect()
 }
 
-/// An origin is compared letter by letter, so it has to be written as browsers send it.
+/// Origins are compared byte by byte, so they must be written as browsers send them.
 fn is_origin(text: &str) -> bool {
     let Some((scheme, host)) = text.split_once("://") else { return false };
     let plain =

@@ -1,4 +1,4 @@
-//! The section `[sandbox]` as it is spelled.
+//! The section `[sandbox]` as written in the file.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -49,7 +49,7 @@ impl WrittenSandbox {
     }
 }
 
-/// Paths that mean one place wherever they are read.
+/// Checks that paths are absolute or relative to the home, so that they do not depend on the working directory.
 fn places(key: &str, written: Vec<Spanned<String>>) -> Result<Vec<String>, Misplaced> {
     let place = |path: Spanned<String>| {
         let text = path.get_ref();

@@ -1,6 +1,6 @@
-//! Finds credentials by their names and by their looks.
+//! Detects credentials by the names of their keys and by the shape of their values.
 //!
-//! It errs on the side of refusing: a file that is shown and copied around must not hold one.
+//! In doubt a value is refused: the file is shown and copied, and must not contain a credential.
 
 use super::spots::Spot;
 use super::{Misplaced, Mistake};
@@ -23,11 +23,11 @@ fn is_named_like_one(name: &str) -> bool {
 fn looks_like_one(text: &str) -> bool {
     let lower = text.trim_start().to_ascii_lowercase();
     let scheme = ["bearer ", "basic "].iter().any(|scheme| lower.starts_with(scheme));
-    // Shorter ones are nobody's key; a model may be called `sk-1`.
+    // Shorter values are not credentials; a model may be called `sk-1`.
     scheme || (lower.len() >= 20 && BEGINNINGS.iter().any(|beginning| lower.starts_with(beginning)))
 }
 
-/// Whether an address names a user: `https://user:password@host`.
+/// Whether a URL contains user information: `https://user:password@host`.
 fn is_in_an_address(text: &str) -> bool {
     let Some((_, rest)) = text.split_once("://") else { return false };
     rest.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@'))

@@ -1,23 +1,23 @@
-//! Every value of a file with its name and its place.
+//! Lists every value of a file with its key and its position.
 
 use toml::de::{DeTable, DeValue};
 
 /// One value.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Spot {
-    /// Its key, with dots and, in a list, a number counted from 1.
+    /// Its dotted key; items of a list are numbered from 1.
     pub(super) key: String,
-    /// The last part of its key.
+    /// The last component of the key.
     pub(super) name: String,
-    /// Its text, if it is one.
+    /// The value, if it is a string.
     pub(super) text: Option<String>,
-    /// Whether it is yes or no, which is nobody's secret.
+    /// Whether it is a boolean, which is never a credential.
     pub(super) is_switch: bool,
-    /// Where its key begins, in bytes.
+    /// The byte offset of the key.
     pub(super) at: usize,
 }
 
-/// Returns every value that is no table and no list of tables.
+/// Returns every value that is not a table or a list of tables.
 pub(super) fn of(table: &DeTable<'_>) -> Vec<Spot> {
     let mut spots = Vec::new();
     gather(table, "", &mut spots);

@@ -1,4 +1,4 @@
-//! What a configuration file may say, and how its mistakes are told.
+//! Parsing and validation of the configuration file.
 
 use std::fs;
 
@@ -161,11 +161,11 @@ fn a_mistake_is_named_with_its_line_and_what_was_expected() {
         ),
         (
             "[approvals]\nrules = [\n  'allow: exec(ls)',\n  'deny: exce(rm)',\n]\n",
-            "line 4: `deny: exce(rm)` is no rule: at character 7, a category (read, write, exec, git, network)",
+            "line 4: `deny: exce(rm)` is not a rule: at character 7, a category (read, write, exec, git, network)",
         ),
         (
             "[approvals]\nrules = ['rm']\n",
-            "line 2: `rm` is no rule: at character 1, `allow:`, `ask:` or `deny:`",
+            "line 2: `rm` is not a rule: at character 1, `allow:`, `ask:` or `deny:`",
         ),
         ("[approvals]\nrules = 'deny: exec'\n", "line 2: invalid type: string"),
         ("[limits]\nmax_turns = 0\n", "line 2: `limits.max_turns` must be at least 1"),
@@ -219,7 +219,7 @@ fn a_file_that_is_not_there_says_nothing_and_one_that_cannot_be_read_is_told() {
     let path = folder.path().join("c.toml");
     assert_eq!(read(&path.join("below")).unwrap(), File::default());
     fs::write(&path, b"model = 'a'\n# \xff\n").unwrap();
-    assert!(read(&path).unwrap_err().to_string().ends_with("c.toml, line 2: this is not UTF-8"));
+    assert!(read(&path).unwrap_err().to_string().ends_with("c.toml, line 2: the file is not UTF-8"));
     fs::write(&path, vec![b'\n'; 1024 * 1024]).unwrap();
     assert!(read(&path).is_ok());
     fs::write(&path, vec![b'\n'; 1024 * 1024 + 1]).unwrap();

@@ -1,4 +1,4 @@
-//! The file as it is spelled; nobody outside sees these types.
+//! The serde types of the file; they are private to this module.
 
 use std::collections::BTreeMap;
 
@@ -291,21 +291,21 @@ fn share_of_window(share: &Spanned<f64>) -> Result<u16, Misplaced> {
     if !(0.1..=1.0).contains(&number) {
         return Err(value(share, "limits.compact_at", "a share of the context window between 0.1 and 1.0"));
     }
-    // In range, so nothing is cut off.
+    // The range was checked, so the cast is lossless.
     Ok((number * 1000.0).round() as u16)
 }
 
-/// Returns an amount in millionths; more than a billion dollars is a slip of the keyboard.
+/// Returns an amount in millionths of a dollar; more than a billion dollars is taken for a typing error.
 fn millionths(key: &str, dollars: &Spanned<f64>) -> Result<u64, Misplaced> {
     let number = *dollars.get_ref();
     if !(0.0..=1e9).contains(&number) {
         return Err(value(dollars, key, "an amount of US dollars, not negative"));
     }
-    // In range, so nothing is cut off.
+    // The range was checked, so the cast is lossless.
     Ok((number * 1e6).round() as u64)
 }
 
-/// More rules than anybody keeps in mind.
+/// The maximum number of rules.
 const MOST_RULES: usize = 200;
 
 pub(super) fn one_of<T>(words: &[(&str, T)]) -> String {

@@ -1,52 +1,52 @@
-//! Rules of approval as a user writes them: `allow|ask|deny: TARGET` or `allow|ask|deny: TARGET(PATTERN)`.
+//! Approval rules as a user writes them: `allow|ask|deny: TARGET` or `allow|ask|deny: TARGET(PATTERN)`.
 //!
-//! Here they are read and written; what they apply to is decided elsewhere. A rule that was read is written again as it
-//! means the same, and a rule that cannot be understood is refused with the place of the mistake: a misspelt `deny` must
-//! not be no rule at all.
+//! This module parses and prints rules; the policy decides what they apply to. Printing a parsed rule gives a rule
+//! with the same meaning. A rule that cannot be parsed is an error with its position: a misspelt `deny` must not be
+//! ignored.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A rule.
+/// An approval rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rule {
-    /// What happens.
+    /// Its effect.
     pub effect: Effect,
-    /// To what.
+    /// What it applies to.
     pub target: Target,
-    /// To which of these; none is all.
+    /// Restricts the target; `None` matches all of it.
     pub pattern: Option<Pattern>,
 }
 
-/// What a rule does; the order is from lenient to strict.
+/// The effect of a rule; ordered from lenient to strict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
-    /// It goes ahead.
+    /// The call is made without an approval.
     Allow,
-    /// Somebody is asked.
+    /// The call needs an approval.
     Ask,
-    /// It does not happen.
+    /// The call is refused.
     Deny,
 }
 
-/// What a rule is about.
+/// What a rule applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
-    /// Reading a file, by whatever means.
+    /// Reading a file, with any tool.
     Read,
-    /// Writing, moving or removing a file, by whatever means.
+    /// Writing, moving or removing a file, with any tool.
     Write,
-    /// A command.
+    /// Running a command.
     Exec,
-    /// A change of the repository.
+    /// Changing the repository.
     Git,
-    /// Another machine.
+    /// Network access.
     Network,
-    /// One tool alone.
+    /// One tool.
     Tool(Tool),
 }
 
-/// A tool that a rule can be about; the one for commands is [`Target::Exec`].
+/// A tool that a rule can name; commands are [`Target::Exec`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tool {
     /// `sandbox_read_file`
@@ -69,55 +69,55 @@ pub enum Tool {
     Fetch,
 }
 
-/// What a pattern is held against.
+/// What a pattern is matched against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The words of a command, with single spaces between them.
+    /// The words of a command, separated by single spaces.
     Words,
     /// A path.
     Path,
-    /// The name of a machine.
+    /// A host name.
     Host,
-    /// Nothing: there is but one.
+    /// Nothing: the target takes no pattern.
     Nothing,
 }
 
-/// A text with `*` and `?`, checked, as it was written.
+/// A validated glob with `*` and `?`, as it was written.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pattern(String);
 
-/// A part of a pattern.
+/// A token of a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Token {
-    /// This letter.
+    /// This character.
     Letter(char),
     /// A space inside a word, written `\ `.
     Inner,
-    /// Any letter: `?`.
+    /// Any character: `?`.
     One,
     /// Any text: `*`.
     Many,
-    /// Any text over several folders: `**`.
+    /// Any text across directories: `**`.
     Deep,
 }
 
-/// Why a text is no rule.
+/// Why a text is not a rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no rule: at character {at}, {expected}")]
+#[error("`{text}` is not a rule: at character {at}, {expected}")]
 pub struct RuleError {
     /// The text.
     pub text: String,
-    /// Where, counted from 1.
+    /// The position, counted from 1.
     pub at: usize,
     /// What is expected there.
     pub expected: &'static str,
 }
 
 impl Rule {
-    /// The longest text of a rule, in bytes.
+    /// The maximum length of a rule, in bytes.
     pub const LONGEST: usize = 4096;
 
-    /// Returns a rule for all of a target.
+    /// Returns a rule for every call of a target.
     pub const fn all(effect: Effect, target: Target) -> Self {
         Self { effect, target, pattern: None }
     }
@@ -159,7 +159,7 @@ impl FromStr for Rule {
         let pattern = match pattern {
             None => None,
             Some((at, _)) if target.kind() == Kind::Nothing => {
-                return wrong(at, "no pattern is expected: this tool takes nothing to choose by");
+                return wrong(at, "no pattern is expected: this tool takes none");
             }
             Some((at, pattern)) => match Pattern::new(pattern) {
                 Ok(pattern) => Some(pattern),
@@ -183,7 +183,7 @@ impl fmt::Display for Rule {
 impl Effect {
     const ALL: [Self; 3] = [Self::Allow, Self::Ask, Self::Deny];
 
-    /// Returns the word for it.
+    /// Returns the keyword.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Allow => "allow",
@@ -216,7 +216,7 @@ impl Target {
         Self::Tool(Tool::Fetch),
     ];
 
-    /// Returns the word for it: a category, or a tool without its `sandbox_`.
+    /// Returns the keyword: a category, or a tool name without `sandbox_`.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -236,7 +236,7 @@ impl Target {
         }
     }
 
-    /// Returns what its patterns are held against.
+    /// Returns what its patterns are matched against.
     pub const fn kind(self) -> Kind {
         match self {
             Self::Exec | Self::Git => Kind::Words,
@@ -269,7 +269,7 @@ impl Pattern {
         let mut letters = text.char_indices();
         while let Some((at, letter)) = letters.next() {
             match letter {
-                '[' => return Err((at, "`\\[` is expected: there are no sets of letters")),
+                '[' => return Err((at, "`\\[` is expected: character classes are not supported")),
                 letter if letter.is_control() => return Err((at, "no control character is expected")),
                 '\\' if letters.next().and_then(|(_, letter)| unescaped(letter)).is_none() => {
                     return Err((at, "one of \\* \\? \\[ \\\\ \\n \\t or `\\ ` is expected"));
@@ -280,13 +280,13 @@ impl Pattern {
         Ok(Self(text.to_owned()))
     }
 
-    /// Returns a pattern that is held against these words and fits nothing else.
+    /// Returns a pattern that matches exactly these words.
     pub fn exact_words(words: &[String]) -> Option<Self> {
         let words: Vec<String> = words.iter().map(|word| escaped(word).replace(' ', "\\ ")).collect();
         Self::new(&words.join(" ")).ok().filter(Self::is_short)
     }
 
-    /// Returns a pattern that fits this text and nothing else.
+    /// Returns a pattern that matches exactly this text.
     pub fn exact(text: &str) -> Option<Self> {
         Self::new(&escaped(text)).ok().filter(Self::is_short)
     }
@@ -300,7 +300,7 @@ impl Pattern {
         &self.0
     }
 
-    /// Returns its parts.
+    /// Returns its tokens.
     pub fn tokens(&self) -> Vec<Token> {
         let mut tokens = Vec::new();
         let mut letters = self.0.chars().peekable();
@@ -316,7 +316,7 @@ impl Pattern {
         tokens
     }
 
-    /// Tells whether it fits but one text.
+    /// Returns whether it matches only one text.
     pub fn is_exact(&self) -> bool {
         self.tokens().iter().all(|token| matches!(token, Token::Letter(_) | Token::Inner))
     }

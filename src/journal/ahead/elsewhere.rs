@@ -1,30 +1,30 @@
-//! Systems on which nothing is known to lie in memory and to outlive its process: nothing is written ahead there.
+//! Stub for systems without a known file system in memory: early writes are disabled there.
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// Says no.
+/// Always false.
 pub(super) const fn is_memory(_place: &Path) -> bool {
     false
 }
 
-/// Finds nothing.
+/// Always `None`.
 pub(super) const fn open(_path: &Path) -> io::Result<Option<File>> {
     Ok(None)
 }
 
-/// Makes nothing.
+/// Always fails.
 pub(super) fn make(_path: &Path) -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Says no.
+/// Always false.
 pub(super) const fn is_there(_file: &File) -> bool {
     false
 }
 
-/// Names nobody.
+/// Returns a fixed name.
 pub(super) const fn user() -> &'static str {
     "nobody"
 }

@@ -1,4 +1,4 @@
-//! Files that lie in memory, on Linux: those of a `tmpfs`.
+//! In-memory files on Linux: those of a `tmpfs`.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -9,12 +9,13 @@ use nix::fcntl::OFlag;
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use nix::unistd::geteuid;
 
-/// Tells whether what is written there costs no disk.
+/// Returns whether a directory is on a `tmpfs`.
 pub(super) fn is_memory(place: &Path) -> bool {
     statfs(place).is_ok_and(|found| found.filesystem_type() == TMPFS_MAGIC)
 }
 
-/// Opens a file that is ours alone; one that somebody else has put there is refused.
+/// Opens a file that belongs to this user alone. A file of another user, with wider permissions or with several
+/// links is refused.
 pub(super) fn open(path: &Path) -> io::Result<Option<File>> {
     let flags = OFlag::O_NOFOLLOW.bits();
     let opened = match OpenOptions::new().read(true).write(true).custom_flags(flags).open(path) {
@@ -24,17 +25,17 @@ pub(super) fn open(path: &Path) -> io::Result<Option<File>> {
     if is_ours(&opened.metadata()?) { Ok(Some(opened)) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 
-/// Makes a file that was not there.
+/// Creates a file; fails if it exists.
 pub(super) fn make(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Tells whether a file still has its name: where it is gone, the next life would not find it.
+/// Returns whether the file still has a name. The next epoch could not find an unlinked file.
 pub(super) fn is_there(file: &File) -> bool {
     file.metadata().is_ok_and(|about| about.nlink() > 0)
 }
 
-/// Names the user.
+/// Returns the user id.
 pub(super) fn user() -> String {
     geteuid().to_string()
 }

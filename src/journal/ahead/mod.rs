@@ -1,16 +1,16 @@
-//! Written ahead: a few events that the end of the process cannot take any more, before they are in the database.
+//! Early writes: a few events in memory that survives the process, before they are in the database.
 //!
-//! A commit that comes alone costs a fifth of a millisecond, on another thread. What a model says may be shown sooner: it
-//! is put into a file that lies in memory, which the system keeps whatever becomes of the process that wrote it, and the
-//! commit follows. What is found there at the next start and is missing in the database is put there before anybody
-//! reads. A machine that stops takes the file with it, as it takes everything that is not synced.
+//! A single commit takes a fifth of a millisecond, on another thread. To publish the output of a model sooner, its
+//! events are first written to an in-memory file, which the kernel keeps when the process ends; the commit
+//! follows. The next start commits the records that are missing in the database before anything is read. If the
+//! machine stops, the file is lost, like everything that is not synced.
 //!
-//! The file stands where others can see its name, and where there are no other walls a model's commands can open it. So
-//! everything in it is sealed with a key that is kept beside the database and made anew in every life: whoever cannot
-//! read the one can neither read nor forge the other.
+//! Other users can see the file's name, and without a sandbox a model's commands can open it. Its records are
+//! therefore encrypted and authenticated with a key that is stored beside the database and renewed in every epoch:
+//! without read access to the database directory nobody can read or forge a record.
 //!
-//! Each session has at most one batch on its way, and each takes one of a few places. Where none is free, where there is
-//! no such memory, or when anything about it fails, the batch goes the usual way and is shown when it is committed.
+//! Each session has at most one batch in flight, and each batch takes one of a few slots. If no slot is free, if
+//! there is no such memory, or if an operation fails, the batch is published after its commit.
 
 #[cfg(not(target_os = "linux"))]
 #[path = "elsewhere.rs"]
@@ -38,41 +38,42 @@ use super::spare::Spare;
 use crate::kernel::id::{Seq, SessionId};
 use slip::{KEY, Seal, Slip};
 
-/// The places of a journal.
+/// The slots for early writes of a journal.
 pub(super) struct Ahead {
     path: PathBuf,
     seal: Seal,
-    /// Made when it is first used: most daemons have nothing to put there for most of their life.
+    /// Created on first use, because most daemons write nothing early for most of their lifetime.
     file: OnceLock<Option<File>>,
     places: Mutex<Places>,
 }
 
 #[derive(Default)]
 struct Places {
-    /// Whose batch is where.
+    /// The session whose batch occupies each slot.
     used: [Option<SessionId>; PLACES],
-    /// How many slips were sealed with this key.
+    /// The nonce of the next record; each is used once with this key.
     sealed: u64,
-    /// Whether the file has lost its name, under which the next life would look for it.
+    /// Whether the file has lost its name, so that the next epoch would not find it, or is closed.
     lost: bool,
 }
 
-/// A batch that was put ahead and is not known to be committed.
+/// A batch that was written early and is not known to be committed.
 pub struct Early {
     ahead: Arc<Ahead>,
     place: usize,
     bytes: usize,
 }
 
-/// How many batches can be ahead at once.
+/// How many batches can be written early at once.
 const PLACES: usize = 8;
-/// How many bytes a place has.
+/// The size of a slot.
 const ROOM: usize = 8 * 1024;
 
 impl Ahead {
-    /// Takes up what the life before has left, and returns the places for this one, and how many batches that were.
+    /// Commits what the previous epoch left, and returns the slots for this one and the number of recovered
+    /// batches.
     ///
-    /// There are none where no file lies in memory, or when anything about it fails.
+    /// There are no slots without an in-memory file system, or if an operation fails.
     pub(super) fn begin(
         ground: &Ground,
         connection: &Connection,
@@ -86,10 +87,10 @@ impl Ahead {
         let begun =
             Self::begin_in(memory, ground, |slips| take_up(connection, life, spare, slips, &mut taken));
         if taken > 0 {
-            tracing::info!(batches = taken, "what was shown and not committed is in the journal");
+            tracing::info!(batches = taken, "committed the early writes of the previous process");
         }
         let begun = begun.inspect_err(
-            |error| tracing::warn!(%error, memory = %memory.display(), "nothing is written ahead in this life"),
+            |error| tracing::warn!(%error, memory = %memory.display(), "early writes are disabled"),
         );
         (begun.ok().map(Arc::new), taken)
     }
@@ -103,7 +104,7 @@ impl Ahead {
         let kept = (ground.open)(&ground.path(AHEAD))?;
         if let Some(file) = os::open(&path)? {
             take_up(read(&file, kept.as_ref())?).map_err(io::Error::other)?;
-            // With another key, what lies there is of no use to anybody.
+            // With the new key the old content is unreadable.
             fs::remove_file(&path)?;
         }
         let mut key = [0; KEY];
@@ -113,9 +114,9 @@ impl Ahead {
         Ok(Self { path, seal: Seal::new(&key)?, file: OnceLock::new(), places })
     }
 
-    /// Puts a batch that is nothing but events after `after` where the end of this process cannot take it.
+    /// Writes a batch that consists only of events after `after` into a slot.
     ///
-    /// It never waits: for no lock, and for no disk.
+    /// It never waits for a lock or for a disk.
     pub(super) fn put(self: &Arc<Self>, batch: &Batch, after: Seq) -> Option<Early> {
         let block = batch.block.as_ref().filter(|_| batch.is_plain())?;
         if block.bytes.len() > ROOM - slip::AROUND - batch.session.as_str().len() {
@@ -131,7 +132,7 @@ impl Ahead {
         Some(Early { ahead: Arc::clone(self), place, bytes: sealed.len() })
     }
 
-    /// Leaves no trace of a session that is deleted.
+    /// Erases the records of a deleted session.
     pub(super) fn forget(&self, session: &SessionId) {
         let mut places = self.lock();
         for place in 0..PLACES {
@@ -141,7 +142,7 @@ impl Ahead {
         }
     }
 
-    /// Ends in good order: unless something is left that is in no database, nothing stays.
+    /// Removes the file on a clean close, unless it holds a record that is in no database.
     pub(super) fn end(&self) {
         let mut places = self.lock();
         places.lost = true;
@@ -150,22 +151,22 @@ impl Ahead {
             && let Err(error) = fs::remove_file(&self.path)
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(%error, "what was written ahead cannot be removed");
+            tracing::warn!(%error, "cannot remove the early-write file");
         }
     }
 
     fn make(&self) -> Option<File> {
         let made = os::make(&self.path);
-        made.inspect_err(|error| tracing::warn!(%error, "nothing is written ahead in this life")).ok()
+        made.inspect_err(|error| tracing::warn!(%error, "early writes are disabled")).ok()
     }
 
-    /// Wipes a place and gives it free; one that cannot be wiped is not used again.
+    /// Overwrites a slot with zeros and frees it; a slot that cannot be overwritten is not used again.
     fn clear(&self, places: &mut Places, place: usize, bytes: usize) {
         let Some(Some(file)) = self.file.get() else { return };
         if file.write_at(at(place), &[0; ROOM][..bytes]).is_ok() {
             places.used[place] = None;
         }
-        // Looked at here, where nobody waits for it.
+        // Checked here, because no caller waits for it.
         places.lost |= !os::is_there(file);
     }
 
@@ -175,7 +176,7 @@ impl Ahead {
 }
 
 impl Early {
-    /// Says that the batch is committed, so that its place is of no more use.
+    /// Frees the slot after the batch was committed.
     pub fn done(self) {
         let mut places = self.ahead.lock();
         self.ahead.clear(&mut places, self.place, self.bytes);
@@ -184,13 +185,13 @@ impl Early {
 
 impl std::fmt::Debug for Early {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Early").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("EarlyWrite").field("slot", &self.place).finish_non_exhaustive()
     }
 }
 
-/// Puts into the database what is missing there, and counts it.
+/// Commits the records that are missing in the database, and counts them.
 ///
-/// A slip that does not continue its session is of no use: it is there already.
+/// A record that does not continue its session is skipped: it was committed already.
 fn take_up(
     connection: &Connection,
     life: &Life,
@@ -205,9 +206,9 @@ fn take_up(
             match take_up_one(connection, life, &batch, slip.after) {
                 Ok(new) => *taken += usize::from(new),
                 Err(CommitError::Full) if spare.spend() => continue,
-                // One that does not fit is of no use in any life.
+                // A conflicting record will never apply, so it is skipped.
                 Err(CommitError::Conflict(conflict)) => {
-                    tracing::warn!(%conflict, "a batch cannot be taken up")
+                    tracing::warn!(%conflict, "skipped an early write that conflicts with its session")
                 }
                 Err(error) => return Err(error),
             }
@@ -232,7 +233,7 @@ fn take_up_one(connection: &Connection, life: &Life, batch: &Batch, after: Seq) 
     Ok(true)
 }
 
-/// Reads whatever the key opens.
+/// Reads all records that the key decrypts.
 fn read(file: &File, kept: &dyn RawFile) -> io::Result<Vec<Slip>> {
     let mut key = [0; KEY];
     if kept.read_at(0, &mut key)? < KEY {
@@ -252,7 +253,7 @@ const fn at(place: usize) -> u64 {
     (place * ROOM) as u64
 }
 
-/// Names the file of the daemon that has its database in `state`.
+/// Returns the file name for the daemon with its database in `state`.
 pub(super) fn name(state: &Path) -> String {
     let digest = Sha256::digest(state.as_os_str().as_encoded_bytes());
     let digits: String = digest.iter().take(10).map(|byte| format!("{byte:02x}")).collect();

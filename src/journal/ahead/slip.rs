@@ -1,4 +1,5 @@
-//! One batch as it lies in memory: sealed, so that it can be neither read nor made by anybody without the key.
+//! The encoding of one early record: encrypted and authenticated, so that it cannot be read or forged without the
+//! key.
 
 use std::io;
 
@@ -8,9 +9,9 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundK
 use crate::journal::record::Block;
 use crate::kernel::id::{Seq, SessionId};
 
-/// How many bytes a key has.
+/// The size of a key.
 pub(super) const KEY: usize = 32;
-/// How many bytes stand around the events and the name of their session.
+/// The size of a record without its events and the name of their session.
 pub(super) const AROUND: usize = HEAD + INSIDE + TAG;
 
 /// Events of a session that follow those up to `after`.
@@ -21,16 +22,17 @@ pub(in crate::journal) struct Slip {
     pub(in crate::journal) block: Block,
 }
 
-/// What closes and opens slips.
+/// Encrypts and decrypts early records.
 pub(super) struct Seal(LessSafeKey);
 
 impl Seal {
     pub(super) fn new(key: &[u8; KEY]) -> io::Result<Self> {
-        let key = UnboundKey::new(&CHACHA20_POLY1305, key).map_err(|_| io::Error::other("not a key"))?;
+        let key = UnboundKey::new(&CHACHA20_POLY1305, key)
+            .map_err(|_| io::Error::other("the early-write key is invalid"))?;
         Ok(Self(LessSafeKey::new(key)))
     }
 
-    /// Seals events; `count` is different for everything that is sealed with one key.
+    /// Encrypts events; `count` is the nonce and must differ for every record of one key.
     pub(super) fn close(
         &self,
         session: &SessionId,
@@ -56,7 +58,7 @@ impl Seal {
         Some(slip)
     }
 
-    /// Opens what lies at a place: nothing if it is empty, was torn, or was sealed with another key.
+    /// Decrypts the content of a slot; `None` if it is empty, torn, or was encrypted with another key.
     pub(super) fn open(&self, place: &[u8]) -> Option<Slip> {
         let mut head = place;
         let length = u32::from_le_bytes(*take(&mut head)?);
@@ -78,11 +80,11 @@ impl Seal {
     }
 }
 
-/// The length and the count stand before what is sealed.
+/// The length and the nonce precede the encrypted part.
 const HEAD: usize = 4 + 8;
-/// Three positions, the number of events and the length of the name stand before the name.
+/// Three positions, the number of events and the length of the name precede the name.
 const INSIDE: usize = 3 * 8 + 2 * 4;
-/// What shows that nobody changed it stands at the end.
+/// The authentication tag is at the end.
 const TAG: usize = 16;
 
 fn nonce(count: u64) -> Nonce {
@@ -108,17 +110,17 @@ mod tests {
         let block =
             Block { first: Seq::new(8), last: Seq::new(9), count: 2, bytes: Bytes::from("one\ntwo\n") };
         let sealed = seal.close(&session, Seq::new(7), &block, 4).unwrap();
-        assert!(memchr::memmem::find(&sealed, b"two").is_none(), "it can be read");
+        assert!(memchr::memmem::find(&sealed, b"two").is_none(), "the plaintext is visible");
         let slip = || Some(Slip { session: session.clone(), after: Seq::new(7), block: block.clone() });
         assert_eq!(seal.open(&sealed), slip());
         let with_rest: Vec<u8> = sealed.iter().copied().chain([0; 100]).collect();
-        assert_eq!(seal.open(&with_rest), slip(), "what lies behind it does not count");
+        assert_eq!(seal.open(&with_rest), slip(), "trailing bytes are ignored");
         assert_eq!(Seal::new(&[4; KEY]).unwrap().open(&sealed), None, "another key");
-        assert_eq!(seal.open(&[0; 500]), None, "an empty place");
+        assert_eq!(seal.open(&[0; 500]), None, "an empty slot");
         for length in 0..sealed.len() {
             assert_eq!(seal.open(&sealed[..length]), None, "{length} bytes of it");
             let torn: Vec<u8> = sealed[..length].iter().copied().chain([0; 500]).collect();
-            assert_eq!(seal.open(&torn), None, "{length} bytes of it, in an empty place");
+            assert_eq!(seal.open(&torn), None, "{length} bytes of it, in an empty slot");
         }
         for bit in 0..sealed.len() * 8 {
             let mut changed = sealed.clone();

@@ -1,19 +1,19 @@
-//! Which of the blocks that were found make up the history of a session.
+//! Selects the blocks that make up the history of a session.
 //!
-//! Blocks that were merged, moved or given up may be found beside those that took their place. Each is proven by itself;
-//! the chain of checksums tells which follow each other. No event is taken twice.
+//! Blocks that were merged, moved or removed may be found beside those that replaced them. Each is verified on its
+//! own; the checksum chain tells which blocks follow each other. No event is taken twice.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::rows::Head;
 
-/// Chooses among `heads`, which are sorted, and returns the places of the chosen ones in order.
+/// Selects among `heads`, which are sorted, and returns the indexes of the selected blocks in order.
 ///
-/// A block that continues what was taken before it goes before all others, and of several the one from which the chain
-/// reaches furthest, with the fewest numbers passed over and the fewest blocks. A splice goes before the events for which
-/// it stands, as it was written after them: what was removed or given up does not return. Where nothing continues, there
-/// is a hole, and the next block is the one that begins first.
+/// A block that continues the chain is preferred to all others. Among several, the one whose chain reaches
+/// furthest wins, then the one that covers the most numbers, then the one with the fewest events and blocks. A
+/// splice is preferred to the events that it replaces, because it was written later: removed events do not return.
+/// Where nothing continues the chain there is a hole, and the history continues with the block that begins first.
 pub(super) fn history(genesis: u32, heads: &[Head]) -> Vec<usize> {
     let links = Links::new(heads);
     let mut chosen = Vec::new();
@@ -35,7 +35,8 @@ pub(super) fn history(genesis: u32, heads: &[Head]) -> Vec<usize> {
     }
 }
 
-/// Returns whether a number lies between two chosen blocks of which one continues the other, so that it was never kept.
+/// Returns whether a number lies between two selected blocks of which one continues the other, so that it was
+/// never stored.
 pub(super) fn is_passed_over<'a>(chosen: impl Iterator<Item = &'a Head>, number: u64) -> bool {
     let mut before: Option<&Head> = None;
     for head in chosen {
@@ -47,15 +48,16 @@ pub(super) fn is_passed_over<'a>(chosen: impl Iterator<Item = &'a Head>, number:
     false
 }
 
-/// What can follow what, and how far it leads.
+/// The possible successors of each block, and how far they lead.
 struct Links {
     worth: Vec<Worth>,
     next: Vec<Option<usize>>,
-    /// For each checksum the blocks that continue it, the last to begin first; each with the best up to it.
+    /// For each checksum the blocks that continue it, in descending order of their first event; each with the best
+    /// one so far.
     after: BTreeMap<u32, Vec<(u64, usize)>>,
 }
 
-/// How much a block leads to, the better the greater.
+/// The score of the chain that starts at a block; greater is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Worth {
     reaches: u64,
@@ -95,7 +97,7 @@ impl Links {
         }
     }
 
-    /// Finds the best block that continues `checksum` and begins after `reached`, wherever that is if nothing is.
+    /// Finds the best block that continues `checksum` and begins after `reached`; `None` allows any beginning.
     fn best(&self, checksum: u32, reached: Option<u64>) -> Option<usize> {
         let after = self.after.get(&checksum)?;
         let fitting = after.partition_point(|(first, _)| reached.is_none_or(|reached| *first > reached));

@@ -1,6 +1,6 @@
-//! Putting what was found into a fresh database, a bounded part at a time.
+//! Inserts the recovered rows into a fresh database, a bounded number in each transaction.
 //!
-//! Every block is read and proven once more on its way; what does not stand any more is left out.
+//! Every block is read and verified again; one that no longer verifies is left out.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::journal::check;
 use crate::journal::row;
 use crate::kernel::id::SessionId;
 
-/// Fills the database behind `connection` and counts what came into it.
+/// Fills the database of `connection` and counts the inserted rows.
 pub(super) fn fill(
     connection: &Connection,
     images: &Images,
@@ -60,7 +60,7 @@ pub(super) fn chosen(sessions: BTreeMap<i64, Vec<Candidate>>) -> BTreeMap<i64, C
     chosen
 }
 
-/// Chooses the history of a session among the blocks which were found.
+/// Selects the history of a session among the recovered blocks.
 pub(super) fn history(candidate: &Candidate) -> Vec<(Head, Place)> {
     let heads: Vec<Head> = candidate.blocks.keys().copied().collect();
     let places: Vec<Place> = candidate.blocks.values().copied().collect();
@@ -68,7 +68,7 @@ pub(super) fn history(candidate: &Candidate) -> Vec<(Head, Place)> {
     chosen.into_iter().filter_map(|at| Some((*heads.get(at)?, *places.get(at)?))).collect()
 }
 
-/// Chooses the checkpoint to restore from: the latest, and rather one that the history does not pass over.
+/// Chooses the checkpoint to restore from: the latest that the history does not skip, or else the latest.
 pub(super) fn checkpoint(candidate: &Candidate, history: &[(Head, Place)]) -> Option<Place> {
     let fits = |seq: u64| !chain::is_passed_over(history.iter().map(|(head, _)| head), seq);
     let latest = candidate.checkpoints.iter().rev().find(|(seq, _)| fits(**seq));
@@ -80,9 +80,9 @@ struct Fill<'a> {
     images: &'a Images,
     summary: &'a dyn Fn(&SessionId) -> String,
     report: &'a mut Report,
-    /// The page which is read, kept to be used again.
+    /// A reusable buffer for the current page.
     image: Vec<u8>,
-    /// How many bytes the transaction holds.
+    /// How many bytes the current transaction holds.
     weight: usize,
 }
 
@@ -109,7 +109,7 @@ impl Fill<'_> {
         self.insert(key, &row)
     }
 
-    /// Makes the row of a session whose own is lost; no token has the digest in it.
+    /// Creates the row of a session whose own is lost; no token has this digest.
     fn invented(&self, id: &SessionId) -> rows::Session {
         rows::Session {
             id: id.clone(),
@@ -146,7 +146,7 @@ impl Fill<'_> {
         self.weigh(row.summary.len())
     }
 
-    /// Inserts a block and returns whether it still stood.
+    /// Inserts a block; returns whether it verified.
     fn block(&mut self, key: i64, id: &SessionId, head: &Head, place: Place) -> rusqlite::Result<bool> {
         let Some((record, payload)) = self.images.record(place, &mut self.image) else { return Ok(false) };
         let read =
@@ -176,7 +176,7 @@ impl Fill<'_> {
         Ok(true)
     }
 
-    /// Inserts a checkpoint and returns where it stands.
+    /// Inserts a checkpoint and returns its position.
     fn checkpoint(&mut self, key: i64, id: &SessionId, place: Place) -> rusqlite::Result<u64> {
         let Some((record, payload)) = self.images.record(place, &mut self.image) else { return Ok(0) };
         let Some(found) = rows::Checkpoint::read(&record, &payload) else { return Ok(0) };
@@ -191,7 +191,7 @@ impl Fill<'_> {
         Ok(found.seq)
     }
 
-    /// Inserts under which key a session was started; of two that claim one key the first has it.
+    /// Inserts the idempotency key of a session; if two sessions claim one key, the first has it.
     fn start(&mut self, key: i64, place: Place) -> rusqlite::Result<()> {
         let Some((record, payload)) = self.images.record(place, &mut self.image) else { return Ok(()) };
         let Some(found) = rows::Start::read(&record, &payload).filter(|found| found.session == key) else {
@@ -206,7 +206,7 @@ impl Fill<'_> {
         self.weigh(found.key.len())
     }
 
-    /// Ends the transaction when it has grown, so that neither memory nor the log grows with the database.
+    /// Commits the transaction when it has grown, so that neither memory nor the log grows with the database.
     fn weigh(&mut self, bytes: usize) -> rusqlite::Result<()> {
         self.weight = self.weight.saturating_add(bytes).saturating_add(ROW);
         if self.weight >= TRANSACTION {
@@ -219,12 +219,12 @@ impl Fill<'_> {
     }
 }
 
-/// Moves the log into the database.
+/// Checkpoints the log into the database.
 fn empty_log(connection: &Connection) -> rusqlite::Result<()> {
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
 }
 
-/// About what a row costs besides its bytes.
+/// The approximate cost of a row besides its bytes.
 const ROW: usize = 128;
-/// How many bytes a transaction holds at most.
+/// The maximum size of a transaction.
 const TRANSACTION: usize = 8 * 1024 * 1024;

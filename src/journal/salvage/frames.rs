@@ -1,7 +1,7 @@
-//! The frames of a write-ahead log: which pages they hold, and which of them can be believed.
+//! The frames of a write-ahead log: which pages they hold, and which of them can be trusted.
 //!
-//! SQLite stops at the first frame whose checksum is wrong. Each checksum continues the one that is written in the frame
-//! before, so that one which follows damage can still be judged by itself; that is what is done here.
+//! SQLite stops at the first frame with a wrong checksum. Each checksum continues the one stored in the previous
+//! frame, so a frame after damage can still be verified on its own, which this module does.
 
 use std::collections::BTreeMap;
 
@@ -10,33 +10,33 @@ use crate::journal::files::RawFile;
 /// One frame of the log.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame {
-    /// The number of its page, counted from one.
+    /// The number of its page, starting at one.
     pub(super) page: u32,
-    /// What tells the frames of the log before it began anew from those after.
+    /// The salts, which change when the log restarts.
     pub(super) salts: u64,
-    /// Whether its checksum continues that of the frame before.
+    /// Whether its checksum continues that of the previous frame.
     pub(super) sound: bool,
-    /// Whether it belongs to the log since it began anew.
+    /// Whether it belongs to the log since its last restart.
     pub(super) current: bool,
-    /// The frame with which its transaction was committed, if it was.
+    /// The commit frame of its transaction, if it was committed.
     pub(super) committed: Option<u32>,
-    /// Whether it ends a transaction.
+    /// Whether it is a commit frame.
     ends: bool,
 }
 
 impl Frame {
-    /// Whether SQLite would believe it, were everything before it in order.
+    /// Returns whether SQLite would accept the frame if everything before it were intact.
     pub(super) const fn trusted(&self) -> bool {
         self.sound && self.current && self.committed.is_some()
     }
 }
 
-/// Returns where a frame begins.
+/// Returns the offset of a frame.
 pub(super) fn start(frame: u32, page_size: usize) -> u64 {
     LOG_HEAD as u64 + u64::from(frame) * (HEAD + page_size) as u64
 }
 
-/// Reads the frames of a log of `length` bytes; the last may be cut short.
+/// Reads the frames of a log of `length` bytes; the last may be truncated.
 pub(super) fn read(log: &dyn RawFile, length: u64, page_size: usize) -> Vec<Frame> {
     let mut head = [0; LOG_HEAD];
     if !log.read_at(0, &mut head).is_ok_and(|read| read == LOG_HEAD) {
@@ -50,12 +50,12 @@ pub(super) fn read(log: &dyn RawFile, length: u64, page_size: usize) -> Vec<Fram
         if at.saturating_add(HEAD as u64) > length {
             break;
         }
-        // What cannot be read leaves a frame of nothing, so that those behind it keep their places.
+        // An unreadable frame is read as zeros, so that later frames keep their numbers.
         let read = log.read_at(at, &mut buffer).unwrap_or(0);
         buffer.get_mut(read..).unwrap_or_default().fill(0);
         let stored = pair(&buffer, 16);
         let (page, salts) = ((pair(&buffer, 0) >> 32) as u32, pair(&buffer, 8));
-        // The sum over nothing but zeros is right, too; no page has the number zero.
+        // A frame of zeros has a valid checksum too; no page has the number zero.
         let sound = page != 0
             && read == buffer.len()
             && ORDERS.into_iter().any(|order| checksum(before, &buffer, order) == stored);
@@ -67,7 +67,7 @@ pub(super) fn read(log: &dyn RawFile, length: u64, page_size: usize) -> Vec<Fram
     frames
 }
 
-/// Finds out which frames are committed, and which belong to the log since it began anew.
+/// Determines which frames are committed, and which belong to the log since its last restart.
 fn judge(frames: &mut [Frame], said: u64, head_is_sound: bool) {
     let first = frames.first().map_or(said, |frame| frame.salts);
     let current = if head_is_sound { said } else { first };
@@ -75,7 +75,7 @@ fn judge(frames: &mut [Frame], said: u64, head_is_sound: bool) {
     for frame in frames.iter() {
         *uses.entry(frame.salts).or_default() += 1;
     }
-    // Salts that stand in one frame alone are likely damaged: it is given to the transaction around it.
+    // Salts that occur in only one frame are probably damaged: the frame counts to the surrounding transaction.
     let known = |salts: u64| uses.get(&salts).is_some_and(|uses| *uses > 1);
     let mut end: Option<(u32, u64)> = None;
     let count = u32::try_from(frames.len()).unwrap_or(u32::MAX);
@@ -93,7 +93,7 @@ fn judge(frames: &mut [Frame], said: u64, head_is_sound: bool) {
     }
 }
 
-/// Continues the checksum `before` over the head of a frame, without its salts and checksum, and over its page.
+/// Continues the checksum `before` over the header of a frame, without its salts and checksum, and over its page.
 fn checksum(before: u64, frame: &[u8], order: fn([u8; 4]) -> u32) -> u64 {
     let (head, page) = (frame.get(..8).unwrap_or_default(), frame.get(HEAD..).unwrap_or_default());
     sum(sum(before, head, order), page, order)
@@ -103,7 +103,7 @@ fn is_head(head: &[u8; LOG_HEAD], order: fn([u8; 4]) -> u32) -> bool {
     sum(0, head.get(..24).unwrap_or_default(), order) == pair(head, 24)
 }
 
-/// The sum of the log: two numbers that take in words by turns, held here in one.
+/// The checksum algorithm of the SQLite log: two 32-bit sums, packed into one number.
 fn sum(before: u64, bytes: &[u8], order: fn([u8; 4]) -> u32) -> u64 {
     let (mut one, mut two) = ((before >> 32) as u32, before as u32);
     for words in bytes.chunks_exact(8) {
@@ -115,15 +115,15 @@ fn sum(before: u64, bytes: &[u8], order: fn([u8; 4]) -> u32) -> u64 {
     u64::from(one) << 32 | u64::from(two)
 }
 
-/// Reads eight bytes; what is not there is zero.
+/// Reads eight bytes; missing ones are zero.
 fn pair(bytes: &[u8], at: usize) -> u64 {
     let eight = bytes.get(at..at + 8).and_then(|eight| <[u8; 8]>::try_from(eight).ok());
     u64::from_be_bytes(eight.unwrap_or_default())
 }
 
-/// How long the head of a frame is.
+/// The size of a frame header.
 pub(super) const HEAD: usize = 24;
-/// How long the head of the log is.
+/// The size of the log header.
 const LOG_HEAD: usize = 32;
-/// The two ways in which machines put the bytes of a word; the log says which, where it can be read.
+/// Both byte orders; the log header says which one applies, if it can be read.
 const ORDERS: [fn([u8; 4]) -> u32; 2] = [u32::from_le_bytes, u32::from_be_bytes];

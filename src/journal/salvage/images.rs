@@ -1,8 +1,7 @@
-//! The pages of a damaged database, as they stand in its file and in its log, without asking SQLite.
+//! The pages of a damaged database, read from its file and its log without SQLite.
 //!
-//! A page may have many images: one in the database and one for each time it was written to the log, among them some
-//! that SQLite would pass over. Reading never fails as a whole: what the disk does not give is not there. Nothing is
-//! written.
+//! A page may have many images: one in the database and one for each write to the log, including some that SQLite
+//! would ignore. Reading never fails as a whole: unreadable parts count as missing. Nothing is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,37 +13,37 @@ use crate::journal::files::RawFile;
 /// One image of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Spot {
-    /// A page of the database, counted from zero.
+    /// A page of the database, starting at zero.
     Page(u32),
-    /// A page in the log, counted from zero.
+    /// A frame of the log, starting at zero.
     Frame(u32),
 }
 
-/// How much an image is to be believed where nothing proves its rows.
+/// How far an image is trusted if no checksum covers its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Trust {
-    /// It stands in the log, and its checksum is wrong or the log has begun anew since.
+    /// It is in the log, and its checksum is wrong or the log has restarted since.
     Doubtful,
-    /// It stands in the database.
+    /// It is in the database.
     Database,
-    /// It stands in the log, is committed and has the right checksum.
+    /// It is in the log, is committed and has a valid checksum.
     Log,
 }
 
-/// Which image of a page continues a row that spills over several.
+/// Selects the images of the overflow pages of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum View {
-    /// The images of the moment when a transaction of the log was committed; the frame is its last.
+    /// The images as of the commit of a log transaction; the number is its commit frame.
     Then(u32),
-    /// The newest that can be believed.
+    /// The newest trusted images.
     Newest,
-    /// The one in the database.
+    /// The images in the database.
     Database,
-    /// The last in the log, whatever it is.
+    /// The last images in the log, trusted or not.
     Last,
 }
 
-/// Where a record stands and how it is read.
+/// The location of a record, and the view in which it is read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     pub(super) spot: Spot,
@@ -57,19 +56,19 @@ pub(super) struct Images {
     database: Option<Box<dyn RawFile>>,
     log: Option<Box<dyn RawFile>>,
     page_size: usize,
-    /// How many pages the database has, the last perhaps cut short.
+    /// How many pages the database has; the last may be truncated.
     pages: u32,
     frames: Vec<Frame>,
     /// The committed frames of each page, in order.
     by_page: BTreeMap<u32, Vec<u32>>,
-    /// How long both files are together: nothing that they hold is longer.
+    /// The total size of both files, an upper bound for any record.
     bytes: u64,
-    /// The pages that are not in use, as far as the list of them can be read: whatever they hold is in order.
+    /// The pages of the freelist, as far as it can be read; their content is irrelevant.
     unused: BTreeSet<u32>,
 }
 
 impl Images {
-    /// Looks at both files; either may be missing.
+    /// Opens both files; either may be missing.
     pub(super) fn open(
         database: Option<Box<dyn RawFile>>,
         log: Option<Box<dyn RawFile>>,
@@ -92,20 +91,20 @@ impl Images {
         Ok(images)
     }
 
-    /// Names every image worth a look, the log's in the order in which they were written.
+    /// Returns all images to search, those of the log in the order of their writes.
     ///
-    /// What was written to the log and not committed is left out: nobody was ever told that it is kept.
+    /// Uncommitted frames are left out: no caller was told that they are stored.
     pub(super) fn spots(&self) -> impl Iterator<Item = Spot> {
         let committed = (0..).zip(&self.frames).filter(|(_, frame)| frame.committed.is_some());
         (0..self.pages).map(Spot::Page).chain(committed.map(|(number, _)| Spot::Frame(number)))
     }
 
-    /// Returns how large a page is.
+    /// Returns the size of a page.
     pub(super) const fn page_size(&self) -> usize {
         self.page_size
     }
 
-    /// Reads an image; it is shorter than a page where the file ends, and empty where it cannot be read.
+    /// Reads an image; it is shorter than a page at the end of the file, and empty if it cannot be read.
     pub(super) fn read(&self, spot: Spot, into: &mut Vec<u8>) {
         let (file, at) = match spot {
             Spot::Page(page) => (&self.database, u64::from(page) * self.page_size as u64),
@@ -116,7 +115,7 @@ impl Images {
         into.truncate(read.unwrap_or(0));
     }
 
-    /// Says how much an image is to be believed.
+    /// Returns how far an image is trusted.
     pub(super) fn trust(&self, spot: Spot) -> Trust {
         match spot {
             Spot::Page(_) => Trust::Database,
@@ -125,10 +124,10 @@ impl Images {
         }
     }
 
-    /// Tells whether the image is what SQLite may have written there.
+    /// Returns whether SQLite can have written the image.
     pub(super) fn is_readable(&self, spot: Spot, image: &[u8]) -> bool {
         match spot {
-            // The first page begins with the head of the file.
+            // The first page begins with the file header.
             Spot::Page(0) => image.starts_with(MAGIC) && image.len() == self.page_size,
             Spot::Page(page) => {
                 let apart = self.page_size / 5 + 1;
@@ -142,9 +141,10 @@ impl Images {
         }
     }
 
-    /// Reads the whole of `record`, which stands in `image`; the ways to do so are tried until `accept` is content.
+    /// Reads all of `record`, which begins in `image`; tries one view after another until `accept` returns a
+    /// value.
     ///
-    /// Most rows lie in their page and there is but one way.
+    /// Most records do not overflow and have only one view.
     pub(super) fn find<T>(
         &self,
         spot: Spot,
@@ -167,7 +167,7 @@ impl Images {
         })
     }
 
-    /// Reads the record at `place` again.
+    /// Reads the record at `location` again.
     pub(super) fn record(&self, place: Place, image: &mut Vec<u8>) -> Option<(Record, Vec<u8>)> {
         self.read(place.spot, image);
         let record = Record::at(image, usize::try_from(place.at).ok()?)?;
@@ -175,7 +175,7 @@ impl Images {
         Some((record, payload))
     }
 
-    /// Reads a record through the pages on which it goes on.
+    /// Reads a record, including its overflow pages.
     fn payload(&self, image: &[u8], record: &Record, view: View) -> Option<Vec<u8>> {
         if record.total > self.bytes {
             return None;
@@ -187,7 +187,7 @@ impl Images {
         payload.extend_from_slice(image.get(record.at..end)?);
         let mut next = if local < total { number(image, end)? } else { 0 };
         let mut page = Vec::new();
-        // Each turn takes more of the record, so that pages which name each other in a circle end it as well.
+        // Each iteration adds to the payload, so a cycle of overflow pages ends too.
         while payload.len() < total {
             self.read(self.image_of(next, view)?, &mut page);
             let part = (total - payload.len()).min(self.page_size - 4);
@@ -197,7 +197,7 @@ impl Images {
         Some(payload)
     }
 
-    /// Finds the image of the page with a number, which SQLite counts from one.
+    /// Finds the image of a page; SQLite counts pages from one.
     fn image_of(&self, page: u32, view: View) -> Option<Spot> {
         let stored = page.checked_sub(1).filter(|page| *page < self.pages).map(Spot::Page);
         let logged = self.by_page.get(&page).map_or(&[][..], Vec::as_slice);
@@ -219,7 +219,7 @@ impl Images {
         }
     }
 
-    /// Reads the list of unused pages: pages that name the next of their kind and many others.
+    /// Reads the freelist: trunk pages that name the next trunk page and many leaf pages.
     fn list_of_unused(&self) -> BTreeSet<u32> {
         let (mut unused, mut page) = (BTreeSet::new(), Vec::new());
         let mut at = 32;
@@ -242,9 +242,9 @@ impl Images {
     }
 }
 
-/// Returns how many bytes of a record of `total` bytes stand in its own page.
+/// Returns how many bytes of a record of `total` bytes are stored in its own page.
 ///
-/// The journal's databases keep no part of a page back, so that a page is as large as its usable part.
+/// The journal's databases reserve no bytes at the end of a page, so the usable size is the page size.
 pub(super) fn spill(page_size: usize, total: u64, in_index: bool) -> usize {
     let usable = page_size as u64;
     let least = (usable - 12) * 32 / 255 - 23;
@@ -258,7 +258,7 @@ pub(super) fn spill(page_size: usize, total: u64, in_index: bool) -> usize {
     usize::try_from(local).unwrap_or(page_size)
 }
 
-/// Finds the size of a page: the heads of both files say it, and where they differ it is what fits the pages best.
+/// Finds the page size: both headers state it, and if they differ, the one that fits the pages best is taken.
 fn page_size(database: Option<&dyn RawFile>, log: Option<&dyn RawFile>) -> usize {
     let mut head = [0; 18];
     let read = |file: Option<&dyn RawFile>, into: &mut [u8]| {
@@ -278,12 +278,12 @@ fn page_size(database: Option<&dyn RawFile>, log: Option<&dyn RawFile>) -> usize
     if sizes.len() == 1 {
         return USUAL;
     }
-    // Of those that fit equally well the last would be taken, which is to be the usual one.
+    // `max_by_key` returns the last of equal elements, which is to be the default size.
     sizes.reverse();
     sizes.into_iter().max_by_key(|size| fit(database, log, *size)).unwrap_or(USUAL)
 }
 
-/// Counts what makes sense at the beginning of both files if pages have a size.
+/// Counts the plausible pages and valid frames at the beginning of both files for a page size.
 fn fit(database: Option<&dyn RawFile>, log: Option<&dyn RawFile>, page_size: usize) -> usize {
     let mut page = vec![0; page_size];
     let leaves = (0..SAMPLE / page_size as u64).filter(|number| {
@@ -299,15 +299,15 @@ fn fit(database: Option<&dyn RawFile>, log: Option<&dyn RawFile>, page_size: usi
     leaves.saturating_add(frames)
 }
 
-/// Reads a number of four bytes.
+/// Reads a big-endian number of four bytes.
 fn number(bytes: &[u8], at: usize) -> Option<u32> {
     let four: [u8; 4] = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
     Some(u32::from_be_bytes(four))
 }
 
-/// The size of the pages of every database that the journal makes.
+/// The page size of every database that the journal creates.
 const USUAL: usize = 4096;
-/// How much of a file is looked at to find the size of its pages.
+/// How many bytes of a file are read to find its page size.
 const SAMPLE: u64 = 4 * 1024 * 1024;
-/// How a database begins.
+/// The first bytes of a database.
 const MAGIC: &[u8] = b"SQLite format 3\0";

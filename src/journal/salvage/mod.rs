@@ -1,17 +1,18 @@
-//! What is done with a database that SQLite cannot read: it is set aside, and what can be proven goes into a fresh one.
+//! Salvage of a database that SQLite cannot read: it is set aside, and everything that verifies is copied into a
+//! fresh one.
 //!
-//! The files are searched page by page, without the trees that SQLite keeps in them, and so is every page in the log,
-//! also those which SQLite would not accept ([`survey`]). A block or a checkpoint comes back only if its checksums
-//! prove it; a session's row, which has none, only if something besides it names the session. Holes in a history stay
-//! holes. Nothing is removed from the damaged files, and nothing is guessed.
+//! The files are searched page by page, without SQLite's B-trees, including pages of the log that SQLite would not
+//! accept ([`scan`]). A block or a checkpoint is recovered only if its checksums verify. A session's row, which
+//! has no checksum, is recovered only if another source names the session. Holes in a history stay holes. Nothing
+//! is removed from the damaged files, and nothing is guessed.
 //!
-//! # What a crash leaves
+//! # Crash safety
 //!
-//! The fresh database is built under a name of its own, `pushd.db.salvage-N`, and that name is the mark of an unfinished
-//! salvage: it is there before the damaged files are renamed to `pushd.db.damaged-N`, and goes away in the moment in which
-//! it becomes `pushd.db`. Whoever opens a journal calls [`resume`] before anything else: if the mark is there, it goes on
-//! renaming where the crash came, throws away what was built and builds it anew from the files set aside. N is the
-//! time in seconds, or the next number that is free.
+//! The fresh database is built as `pushd.db.salvage-N`, and the existence of this file marks an unfinished
+//! salvage: it is created before the damaged files are renamed to `pushd.db.damaged-N`, and disappears when it is
+//! renamed to `pushd.db`. Opening a journal calls [`resume`] first. If the file exists, `resume` completes the
+//! renames, discards the partial database and builds it again from the files set aside. N is the time in seconds,
+//! or the next free number.
 
 mod chain;
 mod fill;
@@ -38,40 +39,41 @@ use super::{DATABASE, LOG};
 use crate::kernel::id::SessionId;
 use images::Images;
 
-/// What is known about sessions besides what the database says.
+/// What is known about sessions from outside the database.
 pub(super) struct Outside<'a> {
-    /// The name of the session with a key; it is believed before the database.
+    /// Returns the name of the session with a key; it takes precedence over the database.
     pub(super) names: &'a dyn Fn(i64) -> Option<SessionId>,
-    /// Whether the session with a key was deleted and must not come back.
+    /// Returns whether the session with a key was deleted and must not be recovered.
     pub(super) deleted: &'a dyn Fn(i64) -> bool,
-    /// What lists say about a session whose row is lost.
+    /// Encodes the list entry of a session whose row is lost.
     pub(super) summary: &'a dyn Fn(&SessionId) -> String,
-    /// Writes down what was not brought back, before the fresh database takes its place.
+    /// Records what was not recovered, before the fresh database becomes the current one.
     pub(super) last: &'a dyn Fn(&Connection, &Report) -> Result<(), CommitError>,
 }
 
-/// What a salvage brought back.
+/// The result of a salvage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Report {
-    /// Where the damaged database is; its log has the same name with `-wal` behind it.
+    /// The path of the damaged database; its log has the same name with the suffix `-wal`.
     pub(super) set_aside: PathBuf,
-    /// How many sessions came back.
+    /// How many sessions were recovered.
     pub(super) sessions: u64,
-    /// How many of them had lost their row: their token, their times and what lists say about them.
+    /// How many of them had lost their row: their token, their times and their list entry.
     pub(super) sessions_without_row: u64,
-    /// How many blocks came back.
+    /// How many blocks were recovered.
     pub(super) blocks: u64,
-    /// How many checkpoints came back.
+    /// How many checkpoints were recovered.
     pub(super) checkpoints: u64,
     /// How many pages of the database and its log were searched.
     pub(super) pages: u64,
-    /// How many of them hold what SQLite does not write, or could not be read.
+    /// How many of them SQLite cannot have written, or could not be read.
     pub(super) unreadable_pages: u64,
 }
 
-/// Sets the database aside and puts a fresh one in its place, with everything that can be proven.
+/// Sets the database aside and replaces it by a fresh one with everything that verifies.
 ///
-/// The journal must not be open. A salvage that a crash cut short is taken up; `seconds` then plays no part.
+/// The journal must not be open. If a crash interrupted an earlier salvage, it is resumed and `seconds` is
+/// ignored.
 pub(super) fn rebuild(
     ground: &Ground,
     options: &Options,
@@ -87,9 +89,9 @@ pub(super) fn rebuild(
     finish(ground, options, outside, &names)
 }
 
-/// Takes up a salvage that was cut short; `None` if there was none.
+/// Resumes an interrupted salvage; `None` if there is none.
 ///
-/// To be called before anything else touches the database.
+/// Call it before anything else accesses the database.
 pub(super) fn resume(
     ground: &Ground,
     options: &Options,
@@ -104,7 +106,7 @@ pub(super) fn resume(
 /// The paths of one salvage.
 struct Names {
     number: u64,
-    /// The database that is built, and the mark.
+    /// The database under construction, whose existence marks an unfinished salvage.
     fresh: PathBuf,
     damaged: PathBuf,
     damaged_log: PathBuf,
@@ -121,7 +123,7 @@ impl Names {
         }
     }
 
-    /// The first names from a number on of which none is taken.
+    /// Returns the first paths from `number` on that are all free.
     fn free(ground: &Ground, mut number: u64) -> Result<Self, OpenError> {
         loop {
             let names = Self::new(ground, number);
@@ -132,7 +134,7 @@ impl Names {
         }
     }
 
-    /// The path of a file which SQLite keeps beside the fresh database.
+    /// Returns the path of a file that SQLite keeps beside the fresh database.
     fn beside_fresh(&self, suffix: &str) -> PathBuf {
         let mut path = self.fresh.clone().into_os_string();
         path.push(suffix);
@@ -140,17 +142,17 @@ impl Names {
     }
 }
 
-/// Goes through every step from the mark to the end; those that were done before a crash find nothing to do.
+/// Runs every step of the salvage; steps that were done before a crash have no effect.
 fn finish(
     ground: &Ground,
     options: &Options,
     outside: &Outside<'_>,
     names: &Names,
 ) -> Result<Report, OpenError> {
-    tracing::warn!(set_aside = %names.damaged.display(), "the database cannot be read; salvaging what it holds");
+    tracing::warn!(set_aside = %names.damaged.display(), "salvaging a database that cannot be read");
     set_aside(ground, names)?;
     let report = build(ground, options, outside, names)?;
-    // The mark goes and the database comes in one step.
+    // One rename removes the marker and installs the database.
     rename(&names.fresh, &ground.path(DATABASE))?;
     sync_names(ground)?;
     tracing::warn!(
@@ -166,15 +168,15 @@ fn finish(
     Ok(report)
 }
 
-/// Renames the damaged files, as far as that was not done before.
+/// Renames the damaged files, unless that was done before.
 fn set_aside(ground: &Ground, names: &Names) -> Result<(), OpenError> {
     let (database, log) = (ground.path(DATABASE), ground.path(LOG));
     let mut to = (&names.damaged, &names.damaged_log);
     let other;
     if exists(&database)? && exists(&names.damaged)? {
-        // A program that does not know the mark has made another database: it is kept as well, under other names.
+        // A program that ignores the marker has created another database: it is set aside too, under other names.
         other = Names::free(ground, names.number)?;
-        tracing::warn!(set_aside = %other.damaged.display(), "a database was made during a salvage; it is set aside");
+        tracing::warn!(set_aside = %other.damaged.display(), "another program created a database during a salvage; setting it aside");
         to = (&other.damaged, &other.damaged_log);
     }
     for (from, to) in [(&log, to.1), (&database, to.0)] {
@@ -186,7 +188,7 @@ fn set_aside(ground: &Ground, names: &Names) -> Result<(), OpenError> {
     sync_names(ground)
 }
 
-/// Builds the fresh database from the files set aside, whatever was built before.
+/// Builds the fresh database from the files set aside; discards an earlier attempt.
 fn build(
     ground: &Ground,
     options: &Options,
@@ -212,7 +214,7 @@ fn build(
         unreadable_pages: found.unreadable,
     };
     let connection = schema::open(&names.fresh, ground.layer.as_deref(), options)?;
-    // A crash begins anew, so that one sync at the end is enough.
+    // A crash restarts the build, so one sync at the end is enough.
     connection.pragma_update(None, "synchronous", "OFF").map_err(&failed)?;
     fill::fill(&connection, &images, found, outside.summary, &mut report).map_err(&failed)?;
     (outside.last)(&connection, &report)
@@ -230,7 +232,7 @@ fn build(
     Ok(report)
 }
 
-/// Opens a file set aside, if it is there.
+/// Opens a file set aside, if it exists.
 fn source(ground: &Ground, path: &Path) -> Result<Option<Box<dyn RawFile>>, OpenError> {
     if !exists(path)? {
         return Ok(None);
@@ -238,7 +240,7 @@ fn source(ground: &Ground, path: &Path) -> Result<Option<Box<dyn RawFile>>, Open
     (ground.open)(path).map(Some).map_err(OpenError::io("open", path))
 }
 
-/// Finds the mark of a salvage that did not come to its end.
+/// Finds the number of an unfinished salvage.
 fn unfinished(dir: &Path) -> io::Result<Option<u64>> {
     let mut lowest = None;
     for entry in fs::read_dir(dir)? {
@@ -273,9 +275,9 @@ fn sync_names(ground: &Ground) -> Result<(), OpenError> {
     os::sync_directory(&ground.dir).map_err(OpenError::io("sync", &ground.dir))
 }
 
-/// What stands between the name of the database and the number in the name of the one that is built.
+/// Between the name of the database and the number, in the name of the fresh database.
 const MARK: &str = ".salvage-";
-/// What stands between the name of the database and the number in the name of the damaged one.
+/// Between the name of the database and the number, in the name of the damaged database.
 const DAMAGED: &str = ".damaged-";
-/// The memory which the users of the database share.
+/// The shared memory of the write-ahead log.
 const SHARED: &str = "pushd.db-shm";

@@ -1,18 +1,19 @@
-//! Rows as SQLite stores them: told by the header of their record, wherever in a page it stands.
+//! Records in SQLite's format, recognised by their header anywhere in a page.
 //!
-//! Neither the list of cells of a page nor its kind is believed: a record announces itself by the types of its columns,
-//! and what it says is proven elsewhere. Everything is read within bounds; whatever does not fit is no record.
+//! Neither the cell pointers of a page nor its type is trusted: a record is recognised by the types of its
+//! columns, and its content is verified elsewhere. All reads are bounds-checked; anything that does not fit is not
+//! a record.
 
 use super::images::spill;
 
-/// Which row a record is.
+/// The table or index that a record belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     /// A row of `block`.
     Block,
-    /// A row of `session`; its key is the number of the row.
+    /// A row of `session`; its key is the rowid.
     Session,
-    /// A row of `checkpoint`; its session is the number of the row.
+    /// A row of `checkpoint`; its session is the rowid.
     Checkpoint,
     /// An entry of an index over the names: name, key.
     Name,
@@ -25,7 +26,7 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// Whether such rows lie in an index, where they have no number of their own.
+    /// Returns whether such records are in an index, where they have no rowid.
     pub(super) const fn in_index(self) -> bool {
         match self {
             Self::Block | Self::Session | Self::Checkpoint | Self::Unsure => false,
@@ -33,7 +34,7 @@ impl Shape {
         }
     }
 
-    /// Tells a row by its columns; a newer schema may have added some behind those of a table.
+    /// Recognises a record by its column types; a newer schema may have appended columns to a table.
     fn told(types: &[u64]) -> Option<Self> {
         let integers = |kinds: &[u64]| kinds.iter().all(|kind| is_integer(*kind));
         let texts = |kinds: &[u64]| kinds.iter().all(|kind| is_text(*kind));
@@ -66,25 +67,25 @@ impl Shape {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Record {
     pub(super) shape: Shape,
-    /// Where its header stands in the page.
+    /// The offset of its header in the page.
     pub(super) at: usize,
-    /// How long it is, header included.
+    /// Its length, including the header.
     pub(super) total: u64,
     header: usize,
     types: [u64; COLUMNS],
 }
 
-/// Where a record stands among the cells of its page.
+/// What the page says about a record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cell {
-    /// The number of the row; zero in an index.
+    /// The rowid; zero in an index.
     pub(super) row: i64,
-    /// Whether the page lists the cell; a row that was removed or moved may still be there without being listed.
+    /// Whether the page has a pointer to the cell. A removed or moved row may still be there without one.
     pub(super) listed: bool,
 }
 
 impl Record {
-    /// Reads the header at `at`, if one of our rows could begin there.
+    /// Parses the header at `at`, if one of our records could begin there.
     pub(super) fn at(page: &[u8], at: usize) -> Option<Self> {
         let header = usize::from(*page.get(at).filter(|length| (3..=HIGHEST_HEADER).contains(*length))?);
         let mut rest = page.get(at.checked_add(1)?..at.checked_add(header)?)?;
@@ -100,12 +101,12 @@ impl Record {
         Some(Self { shape, at, total, header, types })
     }
 
-    /// Returns how many bytes of the record stand in its page.
+    /// Returns how many bytes of the record are stored in its page.
     pub(super) fn local(&self, page_size: usize) -> usize {
         spill(page_size, self.total, self.shape.in_index())
     }
 
-    /// Reads what stands before the record: its length, which must be the one the header says, and the row's number.
+    /// Reads what precedes the record: its length, which must match the header, and the rowid.
     pub(super) fn cell(&self, page: &[u8]) -> Option<Cell> {
         let (row, end) = if self.shape.in_index() {
             (0, self.at)
@@ -120,7 +121,7 @@ impl Record {
         }
         let start = match (page.first(), self.shape.in_index()) {
             (Some(&TABLE_LEAF), false) | (Some(&INDEX_LEAF), true) => Some(start),
-            // An inner page of an index holds entries as well, each behind the number of another page.
+            // An interior page of an index holds entries too, each after a child page number.
             (Some(&INDEX_NODE), true) => start.checked_sub(4),
             (Some(_) | None, _) => None,
         };
@@ -140,7 +141,7 @@ impl Record {
         Some(i64::from_be_bytes(wide))
     }
 
-    /// Reads a text column; `None` also if it is not Unicode.
+    /// Reads a text column; `None` also if it is not UTF-8.
     pub(super) fn text<'a>(&self, record: &'a [u8], column: usize) -> Option<&'a str> {
         self.types.get(column).filter(|kind| is_text(**kind))?;
         std::str::from_utf8(self.bytes(record, column)?).ok()
@@ -157,7 +158,7 @@ impl Record {
     }
 }
 
-/// Tells whether `page` has the head of a leaf and a list of cells that lie in it.
+/// Returns whether `page` has the header of a leaf and cell pointers within the page.
 pub(super) fn is_leaf(page: &[u8]) -> bool {
     matches!(page.first(), Some(&(TABLE_LEAF | INDEX_LEAF)))
         && cells(page).is_some_and(|cells| {
@@ -166,7 +167,7 @@ pub(super) fn is_leaf(page: &[u8]) -> bool {
         })
 }
 
-/// Tells whether `page` may be one that SQLite wrote: a node of a tree, or one whose first word names another page.
+/// Returns whether SQLite can have written `page`: a B-tree page, or one whose first word is a page number.
 pub(super) fn is_plausible(page: &[u8], pages: u32) -> bool {
     match page {
         [TABLE_LEAF | INDEX_LEAF, ..] => is_leaf(page) || page.get(3..5) == Some(&[0, 0]),
@@ -178,7 +179,7 @@ pub(super) fn is_plausible(page: &[u8], pages: u32) -> bool {
     }
 }
 
-/// Tells whether `page` may be a map of which page belongs to which: entries of a kind and the number of a page.
+/// Returns whether `page` can be a pointer map: entries of a type and a page number.
 pub(super) fn is_map(page: &[u8]) -> bool {
     page.first().is_some_and(|kind| *kind != 0) && page.chunks_exact(5).all(|entry| entry.first() <= Some(&5))
 }
@@ -198,10 +199,10 @@ fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-/// Finds where the integer that ends before `end` begins.
+/// Finds the start of the variable-length integer that ends before `end`.
 fn varint_before(page: &[u8], end: usize) -> Option<usize> {
     let mut start = end.checked_sub(1)?;
-    // A negative number takes nine bytes, of which the last may look like any other; rows of ours have none.
+    // A negative number takes nine bytes, and its last byte can have any value; our rows have none.
     page.get(start).filter(|byte| **byte & 0x80 == 0)?;
     while end - start < 8 && start > 0 && page.get(start - 1).is_some_and(|byte| byte & 0x80 != 0) {
         start -= 1;
@@ -218,7 +219,7 @@ fn lists(page: &[u8], start: usize) -> bool {
     cells(page).is_some_and(|cells| pointers(cells).any(|at| at == start))
 }
 
-/// The list of cells of a page, two bytes each.
+/// Returns the cell pointers of a page, two bytes each.
 fn cells(page: &[u8]) -> Option<&[u8]> {
     let head = if matches!(page.first(), Some(&(TABLE_NODE | INDEX_NODE))) { NODE_HEAD } else { LEAF_HEAD };
     let count = usize::from(u16::from_be_bytes([*page.get(3)?, *page.get(4)?]));
@@ -232,7 +233,7 @@ fn pointers(cells: &[u8]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// How many bytes a column of a type takes; none for the types that are never written.
+/// Returns how many bytes a column of a serial type takes; `None` for types that are never written.
 const fn size(kind: u64) -> Option<u64> {
     match kind {
         0 | 8 | 9 => Some(0),
@@ -256,23 +257,23 @@ const fn is_blob(kind: u64) -> bool {
     kind >= 12 && kind.is_multiple_of(2)
 }
 
-/// How many columns are looked at: those of the widest row, and some that a newer schema may have added.
+/// How many columns are parsed: those of the widest row, and some that a newer schema may have added.
 const COLUMNS: usize = 16;
-/// How long the header of a record of ours can be at most; no byte of a printed text is as low.
+/// The maximum length of our record headers; no byte of printable text is as low.
 pub(super) const HIGHEST_HEADER: u8 = 24;
-/// The type of a digest of 32 bytes.
+/// The serial type of a digest of 32 bytes.
 const TOKEN: u64 = 12 + 2 * 32;
-/// The type of a fingerprint of 16 bytes.
+/// The serial type of a fingerprint of 16 bytes.
 const FINGERPRINT: u64 = 12 + 2 * 16;
-/// How a leaf of a table begins.
+/// The type byte of a table leaf page.
 const TABLE_LEAF: u8 = 0x0d;
-/// How a leaf of an index begins.
+/// The type byte of an index leaf page.
 const INDEX_LEAF: u8 = 0x0a;
-/// How an inner page of a table begins.
+/// The type byte of an interior table page.
 const TABLE_NODE: u8 = 0x05;
-/// How an inner page of an index begins.
+/// The type byte of an interior index page.
 const INDEX_NODE: u8 = 0x02;
-/// How long the head of a leaf is.
+/// The header size of a leaf page.
 const LEAF_HEAD: usize = 8;
-/// How long the head of an inner page is.
+/// The header size of an interior page.
 const NODE_HEAD: usize = 12;

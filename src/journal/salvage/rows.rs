@@ -1,10 +1,10 @@
-//! The columns of the journal's rows, read from a record, and what a row without a checksum must be like.
+//! The columns of the journal's rows, read from a record, and plausibility checks for rows without a checksum.
 
 use super::record::{Record, Shape};
 use crate::journal::check::Numbers;
 use crate::kernel::id::SessionId;
 
-/// The numbers of a block, in the order in which blocks follow each other.
+/// The header of a recovered block, ordered by position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Head {
     pub(super) first: u64,
@@ -15,13 +15,13 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// The same, to be proven.
+    /// Returns the header in the form that verifies it.
     pub(super) const fn numbers(&self) -> Numbers {
         let Self { first, last, count, prev, checksum } = *self;
         Numbers { first, last, count, prev, checksum }
     }
 
-    /// Whether the block could be one of `session`, as far as that can be told without its bytes.
+    /// Returns whether the block may belong to `session`, as far as its header tells.
     pub(super) fn may_stand(&self, session: &SessionId, seal: u32) -> bool {
         let numbers = self.numbers();
         numbers.is_splice() || numbers.seal(session, &[]) == seal
@@ -38,12 +38,12 @@ pub(super) struct Session {
     pub(super) active_run: Option<String>,
     pub(super) summary: String,
     pub(super) reserved: u64,
-    /// In which life of the journal numbers were reserved; zero for a row from before that was kept.
+    /// The epoch in which numbers were last reserved; zero for a row of an older schema.
     pub(super) life: u64,
 }
 
 impl Session {
-    /// Reads a row that may have been written: lines are made of these texts, so none holds a control character.
+    /// Reads a plausible row: these texts become lines, so none holds a control character.
     pub(super) fn read(record: &Record, payload: &[u8]) -> Option<Self> {
         let number = |column| record.integer(payload, column).and_then(|number| u64::try_from(number).ok());
         let text = |column| record.text(payload, column).filter(|text| !text.contains(char::is_control));
@@ -64,7 +64,7 @@ impl Session {
     }
 }
 
-/// A row of `checkpoint`, whose session is the number of the row.
+/// A row of `checkpoint`; its session is the rowid.
 pub(super) struct Checkpoint<'a> {
     pub(super) seq: u64,
     pub(super) checksum: u32,
@@ -100,28 +100,28 @@ pub(super) fn name(record: &Record, payload: &[u8]) -> Option<(i64, SessionId)> 
     Some((record.integer(payload, key)?, record.text(payload, name).and_then(id)?))
 }
 
-/// Reads the lives of the journal in which something may have been lost.
+/// Reads a range of epochs in which something may have been lost.
 pub(super) fn unsure(record: &Record, payload: &[u8]) -> Option<(u64, u64)> {
     let number = |column| record.integer(payload, column).and_then(|number| u64::try_from(number).ok());
     Some((number(0)?, number(1)?)).filter(|(since, until)| since <= until)
 }
 
-/// Reads the numbers of a block and its seal, which stand before its bytes.
+/// Reads the session key, the header and the seal of a block, which precede its bytes.
 pub(super) fn block(record: &Record, payload: &[u8]) -> Option<(i64, Head, u32)> {
     let long = |column| record.integer(payload, column).and_then(|number| u64::try_from(number).ok());
     let short = |column| record.integer(payload, column).and_then(|number| u32::try_from(number).ok());
     let head =
         Head { first: long(1)?, last: long(2)?, count: short(3)?, prev: short(4)?, checksum: short(5)? };
-    // The one that stands for what was removed on purpose begins before the first event.
+    // The splice of a retention begins before the first event.
     let runs = head.first <= head.last && (head.first > 0 || head.numbers().is_splice());
     Some((record.integer(payload, 0)?, head, short(6)?)).filter(|_| runs)
 }
 
-/// Takes a text for a name if it can be one.
+/// Converts a text to a session id if it can be one.
 fn id(text: &str) -> Option<SessionId> {
     let fits = !text.is_empty() && text.chars().all(|letter| letter.is_ascii_graphic());
     fits.then(|| SessionId::from(text))
 }
 
-/// Which column of a block holds its bytes.
+/// The column of a block that holds its bytes.
 pub(super) const BLOCK_BYTES: usize = 7;

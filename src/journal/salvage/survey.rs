@@ -1,8 +1,8 @@
-//! What a damaged database still holds: every image of every page is searched, and what is found is proven.
+//! Searches every image of every page of a damaged database, and verifies what it finds.
 //!
-//! The first pass gathers names, because a block is proven by the name of its session; the second gathers blocks and
-//! checkpoints. Only where they stand is remembered (about 80 bytes a block), never what they say, so that a database
-//! of any size can be searched.
+//! The first pass collects names, because the checksum of a block includes the name of its session. The second
+//! pass collects blocks and checkpoints. Only their locations are kept in memory (about 80 bytes a block), so a
+//! database of any size can be searched.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,42 +13,42 @@ use super::rows::{self, Head};
 use crate::journal::check;
 use crate::kernel::id::SessionId;
 
-/// Everything that was found, by the key of its session.
+/// All findings, by the key of their session.
 pub(super) struct Findings {
-    /// What may be the session with a key.
+    /// The candidates for each session key.
     pub(super) sessions: BTreeMap<i64, Vec<Candidate>>,
-    /// Under which key a session was started.
+    /// The idempotency key with which a session was started.
     pub(super) starts: BTreeMap<i64, Start>,
-    /// The lives of the journal in which something may have been lost.
+    /// The ranges of epochs in which something may have been lost.
     pub(super) unsure: BTreeSet<(u64, u64)>,
     /// How many images were searched.
     pub(super) pages: u64,
-    /// How many of them SQLite could not have written.
+    /// How many of them SQLite cannot have written.
     pub(super) unreadable: u64,
 }
 
-/// One name that a key may stand for, and what is proven under it.
+/// One possible name of a key, and what verifies under it.
 pub(super) struct Candidate {
     pub(super) id: SessionId,
-    /// Whether something besides the row says that the name belongs to the key.
+    /// Whether a source besides the row assigns the name to the key.
     confirmed: bool,
-    /// The best row, and where it is.
+    /// The best row, and its location.
     row: Option<(Rank, Place)>,
-    /// The highest number that a row to be believed says is reserved.
+    /// The highest reservation in a trusted row.
     pub(super) reserved: u64,
     pub(super) blocks: BTreeMap<Head, Place>,
-    /// The checkpoints, by the last event which they contain.
+    /// The checkpoints, by the last event that they contain.
     pub(super) checkpoints: BTreeMap<u64, Place>,
 }
 
-/// How good a row is that nothing proves.
+/// The quality of a row without a checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
-    /// A row which its page does not list was removed or replaced.
+    /// A row without a pointer in its page was removed or replaced.
     listed: bool,
     trust: Trust,
     updated_at: u64,
-    /// Which frame of the log it stands in.
+    /// The frame of the log that holds it.
     frame: u32,
 }
 
@@ -64,17 +64,17 @@ impl Candidate {
         Self { id, confirmed, row: None, reserved: 0, blocks, checkpoints }
     }
 
-    /// Whether something that was written under this name is there.
+    /// Returns whether a block or checkpoint verifies under this name.
     pub(super) fn is_proven(&self) -> bool {
         !self.blocks.is_empty() || !self.checkpoints.is_empty()
     }
 
-    /// Where its row is, if that can be taken for the session's.
+    /// Returns the location of its row, if the row can be attributed to the session.
     pub(super) fn row(&self) -> Option<Place> {
         self.row.filter(|_| self.confirmed || self.is_proven()).map(|(_, place)| place)
     }
 
-    /// What makes one name of a key better than another: proof, then the newest row, then how much is proven.
+    /// Ranks the names of a key: verified data first, then the newest row, then the amount of verified data.
     pub(super) fn standing(&self) -> impl Ord + use<> {
         (self.is_proven(), self.row.map(|(rank, _)| rank), self.confirmed, self.blocks.len())
     }
@@ -99,10 +99,10 @@ pub(super) fn survey(images: &Images, outside: &Outside<'_>) -> Findings {
     search.found
 }
 
-/// Finds everything in an image that may be a row.
+/// Calls `take` for everything in an image that may be a record.
 fn each_record(image: &[u8], mut take: impl FnMut(&Record)) {
     for (at, byte) in image.iter().enumerate() {
-        // Most bytes are those of events, which are printed texts; this loop is where the time goes.
+        // Most bytes belong to events, which are printable text; this loop dominates the run time.
         if *byte <= HIGHEST_HEADER
             && let Some(record) = Record::at(image, at)
         {
@@ -118,7 +118,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Takes a row of the first pass: who is who.
+    /// Handles a record in the first pass, which collects names.
     fn name(&mut self, spot: Spot, image: &[u8], record: &Record) {
         match record.shape {
             Shape::Session => self.session(spot, image, record),
@@ -129,7 +129,7 @@ impl Search<'_> {
         }
     }
 
-    /// Takes a row of the second pass: what is proven by a name.
+    /// Handles a record in the second pass, which verifies blocks and checkpoints.
     fn prove(&mut self, spot: Spot, image: &[u8], record: &Record) {
         match record.shape {
             Shape::Block => self.block(spot, image, record),
@@ -159,7 +159,7 @@ impl Search<'_> {
         }
     }
 
-    /// Takes an entry of an index, which says once more whose name a key is.
+    /// Handles an index entry, which confirms the name of a key.
     fn entry(&mut self, spot: Spot, image: &[u8], record: &Record) {
         if record.cell(image).is_none() {
             return;
@@ -187,7 +187,7 @@ impl Search<'_> {
         }
     }
 
-    /// Takes lives in which something may have been lost; one too many costs a word of caution.
+    /// Collects ranges of uncertain epochs; a wrong one only causes a needless loss report.
     fn unsure(&mut self, spot: Spot, image: &[u8], record: &Record) {
         let listed = record.cell(image).is_some_and(|cell| cell.listed);
         if listed && self.images.trust(spot) > Trust::Doubtful && self.found.unsure.len() < LIVES {
@@ -231,7 +231,7 @@ impl Search<'_> {
         }
     }
 
-    /// The names of a key to prove rows by; what is known outside the database is known for certain.
+    /// Returns the possible names of a key; a name known from outside the database is certain.
     fn candidates(&mut self, key: i64) -> &mut [Candidate] {
         if key < 1 || (self.outside.deleted)(key) {
             return &mut [];
@@ -244,7 +244,7 @@ impl Search<'_> {
         self.found.sessions.get_mut(&key).map_or(&mut [], Vec::as_mut_slice)
     }
 
-    /// Finds or adds a name of a key; none if the key is deleted or known to stand for another name.
+    /// Finds or adds a name of a key; `None` if the key is deleted or known to have another name.
     fn candidate(&mut self, key: i64, id: &SessionId) -> Option<&mut Candidate> {
         if self.candidates(key).is_empty() && (key < 1 || (self.outside.deleted)(key)) {
             return None;
@@ -270,7 +270,7 @@ fn frame_of(spot: Spot) -> u32 {
     }
 }
 
-/// How many names a key may have: one, and those of damaged or removed rows.
+/// How many names a key may have: its own, and those of damaged or removed rows.
 const NAMES: usize = 8;
-/// How many ranges of lives are remembered.
+/// How many ranges of epochs are kept.
 const LIVES: usize = 10_000;

@@ -1,4 +1,4 @@
-//! What is written ahead outlives its process, is taken up once, and leaves nothing behind.
+//! Early writes survive their process, are recovered once, and leave nothing behind.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::*;
 use crate::journal::ahead;
 
-/// A journal with memory beside it.
+/// A journal with an in-memory directory.
 struct Beside {
     dir: TempDir,
     memory: TempDir,
@@ -33,10 +33,10 @@ impl Beside {
         self.journal.put_ahead(&appending(name, first, last), Seq::new(first - 1))
     }
 
-    /// Begins the next life as after a kill: nothing of this one is put in order.
+    /// Reopens the journal as after a kill: the current one is not shut down.
     fn killed(self) -> Self {
         let Self { dir, memory, journal } = self;
-        // Its thread and its files stay as they are until the program ends.
+        // Its thread and its files stay until the test process ends.
         std::mem::forget(journal);
         let next = tempfile::tempdir().expect("a directory");
         copy(dir.path(), next.path());
@@ -102,7 +102,7 @@ async fn what_is_committed_is_not_taken_up_again() {
     let early = place.put("a", 4, 4).expect("room");
     commit(&place.journal, appending("a", 4, 4)).await;
     let place = {
-        // Killed between the commit and its notice.
+        // Killed between the commit and the release of the slot.
         drop(early);
         place.killed()
     };
@@ -125,7 +125,7 @@ async fn a_place_is_used_again_when_its_batch_is_committed_and_holds_nothing_any
     let place = Beside::new();
     let mut held: Vec<_> =
         (0..8).map(|number| place.put(&format!("s{number}"), 1, 2).expect("room")).collect();
-    assert!(place.put("one more", 1, 1).is_none(), "all places are taken");
+    assert!(place.put("one more", 1, 1).is_none(), "all slots are in use");
     held.remove(3).done();
     let there = fs::read(file(&place.memory).expect("a file")).expect("its bytes");
     assert!(there[3 * 8192..4 * 8192].iter().all(|byte| *byte == 0), "it is wiped");

@@ -1,11 +1,12 @@
-//! Damage anywhere: any byte of any file changed or missing, and still nothing is lost in silence.
+//! Random damage: whichever byte of whichever file is changed or missing, no event is lost without a report.
 //!
-//! `PUSH_DAMAGE` sets how many places are tried, `PUSH_LONG=1` tries very many, `PUSH_DAMAGE_SEED` begins elsewhere.
+//! `PUSH_DAMAGE` sets how many positions are tried, `PUSH_LONG=1` tries very many, `PUSH_DAMAGE_SEED` sets the
+//! first seed.
 
 use super::random::Random;
 use super::*;
 
-/// What was on disk: each session, and how far it reached.
+/// Each session on disk, and its last position.
 const SESSIONS: [(&str, u64); 3] = [("sess_a", 60), ("sess_b", 9), ("sess_c", 200)];
 
 #[tokio::test]
@@ -14,7 +15,7 @@ async fn a_bit_changed_anywhere_loses_nothing_in_silence() {
     for (seed, mut random) in seeds() {
         let mut files = files.clone();
         let changes = if random.below(4) == 0 { 1 + random.below(20) } else { 1 };
-        // Where a mark is damaged together with what it stands for, nothing can be proven.
+        // If a mark is damaged together with its history, the loss cannot be detected.
         let kinds = if changes == 1 { 3 } else { 2 };
         for _ in 0..changes {
             let file = random.below(kinds) as usize;
@@ -35,7 +36,7 @@ async fn a_file_cut_anywhere_loses_nothing_in_silence() {
         let length = files.0[file].1.len();
         let edges = (0..=length).step_by(4096).flat_map(|edge| [edge.saturating_sub(1), edge, edge + 1]);
         let edges: Vec<_> = edges.filter(|cut| *cut < length).collect();
-        // All edges in the long form; some in the short one.
+        // The long form tries all positions, the short form some.
         let step = if std::env::var_os("PUSH_LONG").is_some() { 1 } else { 1 + edges.len() / 30 };
         for cut in edges.into_iter().step_by(step) {
             let mut files = files.clone();
@@ -45,13 +46,13 @@ async fn a_file_cut_anywhere_loses_nothing_in_silence() {
     }
 }
 
-/// The three files of a journal, as they lie after a kill.
+/// The three files of a journal, as a kill leaves them.
 #[derive(Clone)]
 struct Files([(&'static str, Vec<u8>); 3]);
 
 impl Files {
     async fn made() -> Self {
-        // Part of it is in the database, part in the log.
+        // A part is in the database, a part in the log.
         let place = Place::with(Options { checkpoint_pages: 60, ..Options::default() });
         for (name, last) in SESSIONS {
             place.commit(synced(created(name))).await.expect("kept");
@@ -69,7 +70,7 @@ impl Files {
     }
 }
 
-/// Opens what is left and sees that every event is there or said to be missing.
+/// Opens what is left and checks that every event is there or reported as lost.
 async fn judge(files: &Files, what: &str) {
     let dir = quick_directory();
     for (name, bytes) in &files.0 {
@@ -94,7 +95,7 @@ async fn judge(files: &Files, what: &str) {
                 after = block.last;
                 if block.count > 0 {
                     let expected = lines(block.first.number(), block.last.number());
-                    assert_eq!(block.bytes, expected, "{what}: {name} serves what was never written");
+                    assert_eq!(block.bytes, expected, "{what}: {name} returns data that was never written");
                 }
                 for seq in block.first.number()..=block.last.number().min(last) {
                     present[seq as usize] = true;
@@ -109,12 +110,12 @@ async fn judge(files: &Files, what: &str) {
     let losses = journal.losses(100).await.expect("a list");
     for (name, present) in shapes {
         let whole = present[1..].iter().all(|there| *there);
-        assert!(whole, "{what}: {name} is shorter than it was, and nobody says so: {present:?} {losses:?}");
+        assert!(whole, "{what}: {name} is truncated without a report: {present:?} {losses:?}");
         if journal.load(name.into()).await.expect("readable").is_none() {
             let told = losses.iter().any(|loss| loss.session == name);
-            assert!(told, "{what}: {name} has vanished: {losses:?}");
+            assert!(told, "{what}: {name} is missing without a report: {losses:?}");
         }
-        // It can be gone on with; where that meets more damage, the second time.
+        // The session accepts events; the first attempt may meet more damage.
         let mut kept = false;
         for _ in 0..3 {
             let Some(stored) = journal.load(name.into()).await.expect("readable") else { break };
@@ -125,9 +126,9 @@ async fn judge(files: &Files, what: &str) {
             }
         }
         let there = journal.load(name.into()).await.expect("readable").is_some();
-        assert!(kept || !there, "{what}: {name} takes nothing");
+        assert!(kept || !there, "{what}: {name} refuses events");
     }
-    // What is damaged and was never looked at may be met here; the next life begins with a salvage.
+    // Closing may meet damage that was never read; the next epoch then begins with a salvage.
     let _ = journal.close().await;
     let journal =
         Journal::open(dir.path(), options).unwrap_or_else(|error| panic!("{what}: again {error:?}"));
@@ -142,7 +143,7 @@ fn seeds() -> impl Iterator<Item = (u64, Random)> {
     (first..first + count).map(|seed| (seed, Random::new(seed)))
 }
 
-/// A directory in memory where there is one: nothing here is about durability.
+/// A directory in memory if possible: these tests are not about durability.
 fn quick_directory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
 }

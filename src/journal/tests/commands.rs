@@ -1,4 +1,4 @@
-//! Commands: what was admitted and what came of it outlives the process, goes with its session, and is proven.
+//! Admissions and outcomes of commands survive the process, are removed with their session, and are verified.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::kernel::book::record::{Body, Outcome, Record, Row, Settlement, Stored as Kept};
 use crate::kernel::id::Fingerprint;
 
-/// Nothing is written behind before it is asked for.
+/// A delay that never passes.
 const NEVER: Duration = Duration::from_secs(3_600);
 
 #[tokio::test]
@@ -266,7 +266,7 @@ fn on_a_full_disk_an_outcome_is_kept_and_an_admission_is_not() {
         .expect("opens");
     let spare = driver.disk.path().join(SPARE);
     while std::fs::metadata(&spare).map_or(0, |found| found.len()) == 0 {
-        // The room is put by when there is nothing else to do.
+        // The reserve is filled when the writer is idle.
         wait(driver.journal.keep_commands(Vec::new(), Durability::Synced)).expect("an answer").expect("kept");
     }
     let fault = Fault { kind: Kind::Write, nth: 1, failure: Failure::Full, lasting: Lasting::Once };
@@ -276,7 +276,7 @@ fn on_a_full_disk_an_outcome_is_kept_and_an_admission_is_not() {
     let refused = keep(admitted(1, "s"));
     assert!(driver.disk.struck() && matches!(refused, Err(CommitError::Full)), "{refused:?}");
     driver.disk.fail(fault);
-    keep(settled(2, "s", "r")).expect("there is room for what ends something");
+    keep(settled(2, "s", "r")).expect("an outcome may use the reserve");
     assert!(driver.disk.struck());
     driver.journal.keep_commands_later([settlement(3, "s", "later")], []);
     driver.disk.fail(fault);

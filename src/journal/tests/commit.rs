@@ -1,4 +1,4 @@
-//! Writing: groups, refusals, durability and failures.
+//! Commits: groups, refusals, durability and failures.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc as channel;
@@ -28,11 +28,11 @@ async fn everything_in_a_batch_comes_back() {
 #[tokio::test]
 async fn what_waits_is_committed_together() {
     let place = Place::new();
-    // While another writer holds the database, everything gathers behind the first batch.
+    // While another writer holds the database, all batches queue behind the first.
     let other = place.beside();
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
     let answers: Vec<_> = (0..100).map(|n| place.journal.commit(synced(created(&format!("s{n}"))))).collect();
-    other.execute_batch("COMMIT").expect("the lock is given back");
+    other.execute_batch("COMMIT").expect("the lock is released");
     for answer in answers {
         answer.await.expect("an answer").expect("kept");
     }
@@ -66,7 +66,7 @@ async fn one_bad_batch_does_not_harm_the_others() {
     .map(|batch| place.journal.commit(batch))
     .into_iter()
     .collect();
-    other.execute_batch("COMMIT").expect("the lock is given back");
+    other.execute_batch("COMMIT").expect("the lock is released");
     let mut results = Vec::new();
     for answer in answers {
         results.push(match answer.await.expect("an answer") {
@@ -139,7 +139,7 @@ async fn a_held_database_is_busy_and_then_works_again() {
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
     let refused = place.commit(appending("s1", 2, 2)).await;
     assert!(matches!(refused, Err(CommitError::Busy)), "{refused:?}");
-    other.execute_batch("COMMIT").expect("the lock is given back");
+    other.execute_batch("COMMIT").expect("the lock is released");
     place.commit(synced(appending("s1", 2, 2))).await.expect("kept");
     assert_eq!(place.text("s1", 1 << 20).await, lines(1, 2).into_bytes());
 }
@@ -182,7 +182,7 @@ async fn the_written_are_answered_before_the_sync_of_the_others() {
         let _ = wait.recv();
         Ok(())
     });
-    // What is handed in during a sync is one group.
+    // Batches queued during a sync form one group.
     let plug = place.journal.commit(synced(created("s0")));
     syncing.recv().expect("the first sync has begun");
     let mut last = place.journal.commit(synced(created("s1")));

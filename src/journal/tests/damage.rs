@@ -1,4 +1,4 @@
-//! Damage: what precedes it and what follows it is served, and what is missing is said.
+//! Damage: everything before and after it is returned, and the loss is reported.
 
 use super::*;
 
@@ -29,14 +29,14 @@ async fn what_cannot_be_proven_leaves_the_history_and_a_splice_says_so() {
         place.commit(synced(reserve)).await.expect("kept");
         place.beside().execute_batch(statement).expect("damaged");
         if expected.len() == 1 {
-            // A history without an end is found short when it is loaded: nothing that is left is wrong.
-            place.journal.load("s1".into()).await.expect("mended").expect("there");
+            // A missing end is detected when the session is loaded: the remaining blocks verify.
+            place.journal.load("s1".into()).await.expect("repaired").expect("there");
         }
         assert_eq!(place.shape("s1").await, expected, "{statement}");
         let stored = place.journal.load("s1".into()).await.expect("readable").expect("there");
         assert_eq!(stored.holes.len(), 1, "{statement}");
         let losses = place.journal.losses(10).await.expect("a list");
-        assert_eq!(losses.len(), 1, "it is said once: {statement} {losses:?}");
+        assert_eq!(losses.len(), 1, "it is reported once: {statement} {losses:?}");
         assert_eq!((losses[0].session.as_str(), losses[0].cause.as_str()), ("s1", "damage"));
         let next = stored.reserved.number().max(11) + 1;
         place.commit(synced(appending("s1", next, next))).await.expect("it goes on");
@@ -63,7 +63,7 @@ async fn damaged_numbers_do_not_hide_events() {
     let place = Place::new();
     place.history("s1", &[(1, 10), (11, 12)]).await;
     place.beside().execute_batch("UPDATE block SET last = 5 WHERE first = 1").expect("damaged");
-    let page = place.journal.page("s1".into(), Seq::new(7), usize::MAX).await.expect("mended");
+    let page = place.journal.page("s1".into(), Seq::new(7), usize::MAX).await.expect("repaired");
     assert_eq!(page.blocks[0].count, 0, "8, 9 and 10 were passed over: {page:?}");
     assert_eq!(page.blocks[0].last, Seq::new(10));
 }
@@ -74,7 +74,7 @@ async fn a_history_shorter_than_its_mark_is_not_taken_for_the_whole() {
     place.history("s1", &[(1, 2), (3, 4)]).await;
     place.commit(synced(appending("s1", 5, 9))).await.expect("on disk");
     place.beside().execute_batch("DELETE FROM block WHERE first = 5").expect("damaged");
-    let stored = place.journal.load("s1".into()).await.expect("mended").expect("there");
+    let stored = place.journal.load("s1".into()).await.expect("repaired").expect("there");
     assert_eq!(stored.holes, [(Seq::new(4), Seq::new(10))]);
     assert_eq!(place.shape("s1").await, [(1, 2), (3, 4), (-5, -10)]);
 }
@@ -104,7 +104,7 @@ async fn a_log_cut_anywhere_loses_nothing_in_silence() {
     }
 }
 
-/// Either everything is there, or it is said that it is not.
+/// Checks that everything is there, or that the loss is reported.
 async fn judge(dir: TempDir, whole: bool, what: &str) {
     let journal = Journal::open(dir.path(), Options::default()).expect("opens");
     let place = Place { dir, journal };
@@ -113,7 +113,7 @@ async fn judge(dir: TempDir, whole: bool, what: &str) {
     let losses = place.journal.losses(10).await.expect("a list");
     let told = |name: &str| losses.iter().any(|loss| loss.session == name);
     match &first {
-        None => assert!(told("s1"), "{what}: s1 has vanished"),
+        None => assert!(told("s1"), "{what}: s1 is missing without a report"),
         Some(_) => {
             let mut reached = 0;
             let shape = place.shape("s1").await;
@@ -126,7 +126,7 @@ async fn judge(dir: TempDir, whole: bool, what: &str) {
             assert!(!missing || told("s1"), "{what}");
         }
     }
-    assert!(second.is_some() || told("s2"), "{what}: s2 has vanished");
+    assert!(second.is_some() || told("s2"), "{what}: s2 is missing without a report");
     assert!(!whole || losses.is_empty(), "{what}: {losses:?}");
 }
 
@@ -149,7 +149,7 @@ async fn an_emptied_database_is_not_a_new_one() {
     assert_eq!(key, 2, "the key of the lost session is not given again");
     journal.close().await.expect("closes");
     let journal = Journal::open(dir.path(), Options::default()).expect("opens");
-    assert_eq!(journal.losses(10).await.expect("a list").len(), 2, "it is said once");
+    assert_eq!(journal.losses(10).await.expect("a list").len(), 2, "it is reported once");
 }
 
 #[tokio::test]
@@ -164,17 +164,17 @@ async fn events_that_the_power_may_have_taken_are_a_hole() {
     assert_eq!((stored.holes.len(), stored.reserved), (0, Seq::new(100)), "everything written is there");
     let restarted = killed.killed(boot(8));
     let stored = restarted.journal.load("s1".into()).await.expect("readable").expect("there");
-    assert_eq!(stored.holes.len(), 0, "whoever takes a journal up syncs what is written");
+    assert_eq!(stored.holes.len(), 0, "opening syncs everything written");
     reserve(&restarted, 200).await;
     let restarted = restarted.killed(boot(9));
     let stored = restarted.journal.load("s1".into()).await.expect("readable").expect("there");
-    assert_eq!(stored.holes, [(Seq::new(2), Seq::new(201))], "somebody may have seen 3 to 200");
+    assert_eq!(stored.holes, [(Seq::new(2), Seq::new(201))], "a client may have seen 3 to 200");
     assert_eq!(restarted.journal.losses(9).await.expect("a list")[0].cause, "power");
     let again = restarted.reopened().await;
     let stored = again.journal.load("s1".into()).await.expect("readable").expect("there");
     assert_eq!(stored.holes.len(), 1, "it is one hole");
     let stored = again.journal.load("s2".into()).await.expect("readable").expect("there");
-    assert_eq!(stored.holes.len(), 1, "a session that was not looked at in between has it too");
+    assert_eq!(stored.holes.len(), 1, "a session that was not loaded in between has it too");
 }
 
 async fn reserve(place: &Place, number: u64) {

@@ -1,8 +1,8 @@
-//! Files that fail: every call of every kind in turn, once and for ever.
+//! Failing files: each call of each kind fails in turn, once and permanently.
 //!
-//! Whatever fails, every batch is answered and the answer is true: what was kept is there, what was refused is not, and
-//! after a failed sync nothing is taken. `PUSH_LONG=1` makes every call fail in turn; the short form leaves most of the
-//! later ones out.
+//! Whatever fails, every batch gets a reply, and the reply is true: committed data is there, refused data is not,
+//! and after a failed sync all writes are refused. `PUSH_LONG=1` makes every call fail in turn; the short form
+//! skips most of the later ones.
 
 use std::env;
 
@@ -53,29 +53,29 @@ fn the_journals_own_files_may_fail() {
     }
 }
 
-/// Where a journal begins.
+/// The state in which a journal is opened.
 #[derive(Debug, Clone, Copy)]
 enum Start {
     /// In an empty directory.
     Fresh,
-    /// Where another was killed.
+    /// After another one was killed.
     Left,
 }
 
-/// Who asks for a sync: a journal is opened by the thread of the test, and has one of its own from then on.
+/// The caller of a sync: the thread of the test opens a journal, and the writer thread uses it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Opening,
     Writer,
 }
 
-/// Makes call after call fail until none is left.
+/// Makes one call after another fail until none is left.
 fn each_call(kind: Kind, failure: Failure) {
     let long = env::var("PUSH_LONG").is_ok_and(|value| value == "1");
     for start in [Start::Fresh, Start::Left] {
         for lasting in [Lasting::Once, Lasting::ForEver] {
             let fault = Fault { kind, nth: 1, failure, lasting };
-            // There are few syncs, and each has a meaning of its own.
+            // There are few syncs, and each has its own purpose.
             let every = long || (fault.kind == Kind::Sync && fault.lasting == Lasting::Once);
             let mut nth = 1;
             while Trial::new(start, Fault { nth, ..fault }).run() {
@@ -85,7 +85,7 @@ fn each_call(kind: Kind, failure: Failure) {
     }
 }
 
-/// One fault and what becomes of a journal.
+/// One fault and its consequences for a journal.
 struct Trial {
     name: String,
     start: Start,
@@ -99,7 +99,7 @@ impl Trial {
         Self { name: format!("{start:?} {fault:?}"), start, fault, workload: Workload::new(5), commands: 0 }
     }
 
-    /// Runs it; returns whether the call that was to fail was reached.
+    /// Runs the trial; returns whether the failing call was reached.
     fn run(mut self) -> bool {
         let (disk, story) = self.begin();
         disk.fail(self.fault);
@@ -112,7 +112,7 @@ impl Trial {
         for _ in 0..STEPS {
             self.step(&driver);
         }
-        // The answer to this shows that whatever follows the last answer has been done.
+        // Its reply shows that all work after the previous reply is done.
         let _ = driver.commit(Batch::new("s0".into()));
         if driver.disk.struck() {
             struck = true;
@@ -122,7 +122,7 @@ impl Trial {
                 None => self.takes_more(&driver),
             }
         }
-        // What has not failed yet may fail while it closes.
+        // A fault that has not triggered yet may trigger while the journal closes.
         let (disk, story, outcome) = driver.close();
         struck |= disk.heal();
         let failed = self.sync_failed(&disk, By::Writer).is_some();
@@ -154,7 +154,7 @@ impl Trial {
         }
     }
 
-    /// Opens the journal, at the second time if it must be; returns whether it was the first.
+    /// Opens the journal, with a second attempt if the first fails; returns whether the first succeeded.
     fn open(&self, disk: Disk, story: Story) -> (Driver, bool) {
         let (disk, error) = match Driver::open(disk, options(), story.clone()) {
             Ok(driver) => return (driver, true),
@@ -168,11 +168,11 @@ impl Trial {
         assert!(disk.heal(), "{name}: nothing failed and it does not open: {error:?}");
         match Driver::open(disk, options(), story) {
             Ok(driver) => (driver, false),
-            Err(refused) => panic!("{name}: the disk is well again: {:?}", refused.1),
+            Err(refused) => panic!("{name}: the fault is over: {:?}", refused.1),
         }
     }
 
-    /// Asks for something; what is refused is asked for again if the fault is over.
+    /// Commits a batch; repeats a refused one if the fault is over.
     fn step(&mut self, driver: &Driver) {
         let batch = self.workload.batch();
         match driver.commit(batch.clone()) {
@@ -200,13 +200,13 @@ impl Trial {
         }
         if self.workload.random.one_in(4) {
             let session: SessionId = "s0".into();
-            // Whether it works is not the question, only that it ends.
+            // Only completion matters, not the result.
             let _ = wait(driver.journal.merge(session, Seq::new(u64::MAX))).expect("an answer");
             let _ = Seen::of(&driver.journal, 4_000);
         }
     }
 
-    /// Finds the place in the record where a sync of the database or its log failed.
+    /// Finds the position in the recording at which a sync of the database or its log failed.
     fn sync_failed(&self, disk: &Disk, by: By) -> Option<usize> {
         let store = disk.files_of(|name| name.starts_with(DATABASE));
         let here = std::thread::current().id();
@@ -223,9 +223,9 @@ impl Trial {
     fn takes_more(&mut self, driver: &Driver) {
         let batch = Batch { durability: Durability::Synced, ..self.workload.batch() };
         match driver.commit(batch) {
-            // What a refused batch would have created is missing for good.
+            // A session that a refused batch would have created is missing.
             Ok(()) | Err(CommitError::Conflict(Conflict::NoSuchSession)) => {}
-            Err(error) => panic!("{}: the disk is well again: {error:?}", self.name),
+            Err(error) => panic!("{}: the fault is over: {error:?}", self.name),
         }
     }
 
@@ -247,7 +247,7 @@ impl Trial {
         assert!(again.is_none(), "{}: a sync after a failed one: {again:?}", self.name);
     }
 
-    /// Opens what is left without faults and holds it against the answers.
+    /// Opens what is left without faults and compares it with the replies.
     fn judge(&self, disk: &Disk, story: &Story) {
         let name = &self.name;
         let journal =
@@ -280,10 +280,10 @@ enum SyncFailed {
     Lost,
 }
 
-/// How much is asked of each journal.
+/// How many batches each journal gets.
 const STEPS: usize = 14;
 
-/// Bounds that make the log move often, and no clock.
+/// Limits that make checkpoints frequent, and no timers.
 fn options() -> Options {
     Options {
         sync_within: Duration::from_secs(3_600),

@@ -1,4 +1,4 @@
-//! The journal looked over as a whole.
+//! Queries over the whole journal.
 
 use super::*;
 use crate::journal::marks::Mark;
@@ -65,7 +65,7 @@ async fn a_walk_passes_every_session_once_and_finds_the_shortened_ones() {
         || matches!(marks.read(7), Ok(Some(Mark::Reaches { seq, .. })) if seq == Seq::new(6)),
     )
     .await;
-    assert_eq!(shortened(&place, 3).await, [], "what this life has written is not looked at");
+    assert_eq!(shortened(&place, 3).await, [], "sessions of this epoch are skipped");
     let place = place.killed(Options { boot: 7, ..Options::default() });
     let place = place.killed(Options { boot: 7, ..Options::default() });
     for size in [1, 3, 7, 100] {
@@ -82,11 +82,11 @@ async fn a_walk_passes_every_session_once_and_finds_the_shortened_ones() {
     for size in [1, 3, 100] {
         assert_eq!(shortened(&place, size).await, ["s1".into(), "s4".into()]);
     }
-    place.journal.mend("s1".into()).await.expect("mended");
+    place.journal.mend("s1".into()).await.expect("repaired");
     assert_eq!(shortened(&place, 3).await, ["s4".into()]);
     let survey = place.journal.survey().await.expect("a survey");
     assert_eq!((survey.sessions, survey.losses, survey.schema / 1000), (7, 1, 1));
-    place.journal.mend("s4".into()).await.expect("mended");
+    place.journal.mend("s4".into()).await.expect("repaired");
     let since = place.journal.losses_since(survey.newest_loss, 9).await.expect("a list");
     assert_eq!(since.iter().map(|found| found.session.as_str()).collect::<Vec<_>>(), ["s4"]);
 }
@@ -96,7 +96,7 @@ async fn a_checkpoint_stands_as_it_was_written_or_not_at_all() {
     let place = Place::new();
     place.history("s1", &[(1, 3)]).await;
     let stands = async || place.journal.checkpoint_stands("s1".into(), |_| true).await.expect("readable");
-    assert!(stands().await, "none is none too few");
+    assert!(stands().await, "a session without a checkpoint is valid");
     let checkpoint = Checkpoint { seq: Seq::new(3), bytes: Bytes::from_static(b"state") };
     place.commit(Batch { checkpoint: Some(checkpoint), ..Batch::new("s1".into()) }).await.expect("kept");
     assert!(stands().await);

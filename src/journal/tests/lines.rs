@@ -1,10 +1,10 @@
-//! Pages of lines: the same history as in pages of blocks, large for a few and small for the rest.
+//! Pages of lines: the same history as pages of blocks, a few large and the others small.
 
 use super::*;
 
 #[tokio::test]
 async fn lines_are_the_history_from_every_position_however_large_the_pages() {
-    // Some can be merged, some have gaps between them.
+    // Some blocks can be merged, some have gaps between them.
     let ranges: Vec<_> = (1..=30).chain((20..=60).map(|half| 2 * half)).map(|seq| (seq, seq)).collect();
     for (page_bytes, small) in [(1, 1), (40, 40), (200, 40), (1 << 20, 1 << 20)] {
         let place = Place::with(Options { page_bytes, large_pages: 2, ..Options::default() });
@@ -32,7 +32,7 @@ async fn few_pages_are_large_at_once() {
     assert_eq!((one.last, third.last), (Seq::new(3), Seq::new(1)));
     assert_eq!((one.more, third.more), (false, true));
     let again = page(Some(other)).await;
-    assert!(again.is_large() && again.bytes == one.bytes, "a spent page lends its memory and its right");
+    assert!(again.is_large() && again.bytes == one.bytes, "a spent page passes on its memory and its permit");
     assert!(!page(Some(third)).await.is_large());
     drop(one);
     assert!(page(None).await.is_large(), "a page that is gone makes room");
@@ -45,15 +45,15 @@ async fn what_precedes_damage_is_served_and_what_follows_is_mended() {
     place.beside().execute("UPDATE block SET bytes = x'00' WHERE first = 3", []).expect("damage");
     let page = place.journal.lines("s1".into(), Seq::ZERO, 1 << 20, None).await.expect("a page");
     assert_eq!((page.bytes, page.last, page.more), (lines(1, 2).into_bytes(), Seq::new(2), true));
-    let page = place.journal.lines("s1".into(), Seq::new(2), 1 << 20, None).await.expect("mended");
+    let page = place.journal.lines("s1".into(), Seq::new(2), 1 << 20, None).await.expect("repaired");
     assert_eq!((page.first, page.last), (Seq::new(3), Seq::new(4)));
     assert!(
         page.bytes.ends_with(lines(4, 4).as_bytes()) && page.bytes.len() > lines(4, 4).len(),
-        "what was lost is said"
+        "the loss is reported"
     );
 }
 
-/// Reads everything after `seen`, each page in the memory of the one before.
+/// Reads everything after `seen`, reusing the memory of each page for the next.
 async fn read_on(place: &Place, seen: u64, small: usize) -> Vec<u8> {
     let (mut text, mut after, mut spent) = (Vec::new(), Seq::new(seen), None);
     loop {

@@ -31,7 +31,7 @@ async fn merging_keeps_every_byte() {
 async fn only_small_adjacent_blocks_up_to_the_end_are_joined() {
     let place = Place::with(Options { small_block: 100, merged_block: 150, ..Options::default() });
     assert!((25..50).contains(&lines(1, 1).len()), "the ranges are made for short lines");
-    // 3..=6 is too large, there is a gap after 8, and what follows 10 is beyond the end.
+    // 3..=6 is too large, there is a gap after 8, and the blocks after 10 exceed `up_to`.
     place.history("s1", &[(1, 1), (2, 2), (3, 6), (7, 7), (8, 8), (10, 10), (11, 11)]).await;
     merge(&place, "s1", 10).await.expect("merged");
     assert_eq!(ranges(&place, "s1").await, [(1, 2), (3, 6), (7, 8), (10, 10), (11, 11)]);
@@ -83,7 +83,7 @@ async fn batches_are_taken_between_the_slices_of_a_merge() {
     let ended_before_the_batch = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&ended_before_the_batch);
     let options = Options { merged_block: 200, busy_timeout: Duration::from_secs(20), ..Options::default() };
-    // The sync runs on the writer's thread, so that it sees how far the merge is when the batch is committed.
+    // The sync runs on the writer's thread, so it sees the progress of the merge when the batch is committed.
     let place = Place::with_sync(options, move || {
         if let Some(merging) = watched.lock().expect("not poisoned").as_mut() {
             let still = matches!(merging.try_recv(), Err(oneshot::error::TryRecvError::Empty));
@@ -98,7 +98,7 @@ async fn batches_are_taken_between_the_slices_of_a_merge() {
     lock.execute_batch("BEGIN IMMEDIATE").expect("the lock");
     *merging.lock().expect("not poisoned") = Some(place.journal.merge("s1".into(), Seq::new(500)));
     let batch = place.journal.commit(synced(appending("s1", 501, 501)));
-    lock.execute_batch("COMMIT").expect("the lock is given back");
+    lock.execute_batch("COMMIT").expect("the lock is released");
     batch.await.expect("an answer").expect("kept");
     assert!(!ended_before_the_batch.load(Ordering::SeqCst), "the batch waited for the whole merge");
     let merging = merging.lock().expect("not poisoned").take().expect("the merge");

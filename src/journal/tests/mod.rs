@@ -1,4 +1,4 @@
-//! The journal against real files: what was answered is there, and what is damaged is not served.
+//! Tests of the journal on real files: acknowledged data is there, and damaged data is not returned.
 
 #[cfg(target_os = "linux")]
 mod ahead;
@@ -29,7 +29,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::kernel::time::Now;
 
-/// A journal in a directory of its own.
+/// A journal in its own directory.
 struct Place {
     dir: TempDir,
     journal: Journal,
@@ -46,12 +46,12 @@ impl Place {
         Self { dir, journal }
     }
 
-    /// A journal whose log is synced by `sync`.
+    /// A journal that syncs its log with `sync`.
     fn with_sync(options: Options, sync: impl FnMut() -> io::Result<()> + Send + 'static) -> Self {
         Self::prepared(options, |_| (), sync)
     }
 
-    /// A journal whose connection was seen by `prepare`.
+    /// A journal whose connection `prepare` has configured.
     fn prepared(
         options: Options,
         prepare: impl FnOnce(&Connection),
@@ -61,7 +61,7 @@ impl Place {
         let ground = Ground::real(dir.path());
         let connection = schema::open(&ground.path(DATABASE), None, &options).expect("a database");
         prepare(&connection);
-        let begun = Begun::on(&ground, &connection, &options).expect("a life");
+        let begun = Begun::on(&ground, &connection, &options).expect("an open state");
         let journal = Journal::start(ground, connection, options, begun, Box::new(sync)).expect("a journal");
         Self { dir, journal }
     }
@@ -74,7 +74,7 @@ impl Place {
         Self { dir, journal }
     }
 
-    /// Leaves the journal as a killed process would, and takes it up with `options`.
+    /// Leaves the journal as a killed process would, and opens a copy with `options`.
     fn killed(self, options: Options) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         copy(self.dir.path(), dir.path());
@@ -82,7 +82,7 @@ impl Place {
         Self { dir, journal }
     }
 
-    /// Returns the parts of a history that are there, as they lie; where events were lost, the range with a minus sign.
+    /// Returns the ranges of all blocks; the range of a splice is negative.
     async fn shape(&self, name: &str) -> Vec<(i64, i64)> {
         let page = self.journal.page(name.into(), Seq::ZERO, usize::MAX).await.expect("a page");
         let number = |seq: Seq| i64::try_from(seq.number()).expect("small");
@@ -93,7 +93,7 @@ impl Place {
             .collect()
     }
 
-    /// Opens the database beside the journal.
+    /// Opens a second connection to the database.
     fn beside(&self) -> Connection {
         Connection::open(self.dir.path().join(DATABASE)).expect("a connection")
     }

@@ -1,4 +1,4 @@
-//! Opening: what was there, what must not be touched, and what a crash leaves.
+//! Opening: existing data, files that must not be changed, and the state after a crash.
 
 use super::*;
 
@@ -22,7 +22,7 @@ async fn a_copy_of_the_files_of_an_open_journal_holds_what_was_answered() {
     for seq in 1..=100 {
         place.commit(appending("s1", seq, seq)).await.expect("written");
         if seq % 10 == 7 {
-            // Nothing is in flight, as after a kill: what was answered is in the files.
+            // Nothing is in flight, as after a kill: acknowledged data is in the files.
             let other = tempfile::tempdir().expect("a directory");
             copy(place.dir.path(), other.path());
             let journal = Journal::open(other.path(), Options::default()).expect("opens");
@@ -38,13 +38,13 @@ async fn a_merge_cut_short_leaves_the_same_bytes() {
     let ranges: Vec<_> = (1..=500).map(|seq| (seq, seq)).collect();
     place.history("s1", &ranges).await;
     let mut merging = place.journal.merge("s1".into(), Seq::new(500));
-    // The lock stops the merge between two slices, wherever it is.
+    // The lock stops the merge between two slices.
     let lock = place.beside();
     lock.busy_timeout(Duration::from_secs(20)).expect("patience");
     lock.execute_batch("BEGIN IMMEDIATE").expect("the lock");
     let other = tempfile::tempdir().expect("a directory");
     copy(place.dir.path(), other.path());
-    lock.execute_batch("COMMIT").expect("the lock is given back");
+    lock.execute_batch("COMMIT").expect("the lock is released");
     let journal = Journal::open(other.path(), Options::default()).expect("opens");
     let copied = Place { dir: other, journal };
     assert_eq!(copied.text("s1", 1 << 20).await, lines(1, 500).into_bytes());
@@ -141,12 +141,12 @@ async fn a_session_that_was_killed_on_its_way_to_its_first_answer_has_lost_nothi
     let before = std::fs::read(place.dir.path().join(MARKS)).expect("the marks");
     let create = Batch { reserve: Some(Seq::new(4_096)), block: Some(block(1, 1)), ..created("s2") };
     place.commit(synced(create)).await.expect("kept");
-    // As they were when the process was killed: the commit is on disk, and its mark is not raised.
+    // As when the process was killed: the commit is on disk, and its mark has not advanced.
     std::fs::write(place.dir.path().join(MARKS), before).expect("the marks of a moment ago");
     let place = place.killed(options);
     assert_eq!(place.shape("s2").await, [(1, 1)]);
     assert!(place.journal.load("s2".into()).await.expect("a session").expect("it is there").holes.is_empty());
-    // And so it is in the lives that follow.
+    // The same holds in later epochs.
     let place = place.killed(options);
     assert_eq!(place.shape("s2").await, [(1, 1)]);
     assert!(place.journal.load("s2".into()).await.expect("a session").expect("it is there").holes.is_empty());

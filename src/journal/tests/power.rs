@@ -1,8 +1,8 @@
-//! The loss of power: what was answered is there afterwards, and what is there is what was written, in order.
+//! Power loss: acknowledged data is there afterwards, and what is there was written, in order.
 //!
-//! A tape is the record of what a seed made a journal do. Of each tape many crash states are tried; a state has a number,
-//! which is its seed and also says of which tape it is. `PUSH_POWER_SEEDS` sets how many states there are, `PUSH_LONG=1`
-//! the long form, `PUSH_POWER_SEED` tries one of them alone.
+//! A tape is the recording of what a journal did for one seed. Many crash states are tried for each tape. The
+//! number of a state is its seed and also determines its tape. `PUSH_POWER_SEEDS` sets the number of states,
+//! `PUSH_LONG=1` the long form, and `PUSH_POWER_SEED` tries one state alone.
 
 use std::env;
 use std::sync::atomic::{AtomicU64, Ordering as Order};
@@ -68,7 +68,7 @@ fn the_record_is_what_the_files_are() {
         for _ in 0..30 {
             driver = workload.step(driver);
         }
-        // Closing is the last thing that the writer does; the files are those of a quiet moment.
+        // Closing is the last action of the writer, so the files no longer change.
         let (disk, _, outcome) = driver.close();
         outcome.expect("closes");
         let names: Vec<String> = std::fs::read_dir(disk.path())
@@ -87,14 +87,14 @@ fn the_record_is_what_the_files_are() {
     }
 }
 
-/// What comes after a failed sync.
+/// What follows a failed sync.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Afterwards {
     Nothing,
     Restart,
 }
 
-/// What a seed made a journal do.
+/// The recording of what a journal did for one seed.
 struct Tape {
     recording: Recording,
     story: Story,
@@ -113,7 +113,7 @@ impl Tape {
         Self::of(driver)
     }
 
-    /// Lets a sync fail, and perhaps the journal be opened anew while there is power.
+    /// Makes a sync fail, and optionally opens the journal again before the power loss.
     fn with_failed_sync(seed: u64, afterwards: Afterwards) -> Self {
         let mut workload = Workload::new(seed);
         let options = workload.options();
@@ -130,7 +130,7 @@ impl Tape {
         }
         driver.disk.heal();
         let (disk, mut story, _) = driver.close();
-        // What was refused is not there; what could not be synced may be.
+        // Refused batches are not there; unsynced ones may be.
         story
             .entries
             .retain(|entry| matches!(entry.answer, Some((_, Ok(()) | Err(CommitError::SyncFailed { .. })))));
@@ -161,7 +161,7 @@ impl Tape {
         Self { recording: disk.into_recording(), story, model }
     }
 
-    /// Chooses when the power goes, often right after an answer or after the journal was opened.
+    /// Chooses the moment of the power loss, often right after a reply or after opening.
     fn cut(&self, random: &mut Random) -> usize {
         let entries = self.story.entries.iter();
         let answers: Vec<usize> = entries.filter_map(|entry| Some(entry.answer.as_ref()?.0)).collect();
@@ -184,7 +184,7 @@ fn play(number: u64, only: Option<u64>) {
     try_states(&Tape::record(number), "whole", number, only);
 }
 
-/// Tries the states of a tape, or one of them alone.
+/// Tries the states of a tape, or only one of them.
 fn try_states(tape: &Tape, kind: &str, number: u64, only: Option<u64>) {
     let mut states: Vec<(usize, u64)> = (number * STATES..(number + 1) * STATES)
         .filter(|seed| only.is_none_or(|only| only == *seed))
@@ -208,19 +208,19 @@ fn try_states(tape: &Tape, kind: &str, number: u64, only: Option<u64>) {
     }
 }
 
-/// Makes the directory that is found after the power is back.
+/// Creates the directory as found after the power loss.
 fn fallen(player: &Player<'_>, random: &mut Random) -> TempDir {
     let dir = directory();
     player.lose_power(random, dir.path());
     if random.one_in(3) {
-        // The shared memory of the log is a file as well, and nobody ever syncs it.
+        // The shared memory of the log is a file too, and is never synced.
         let shared = (0..32 * 1024).map(|_| random.below(256) as u8).collect::<Vec<_>>();
         std::fs::write(dir.path().join("pushd.db-shm"), shared).expect("a file");
     }
     dir
 }
 
-/// Opens what was found and holds it against what was promised.
+/// Opens a crash state and compares it with the replies.
 fn judge(tape: &Tape, cut: usize, dir: TempDir, random: &mut Random, name: &str) {
     let options = Options { readers: 1, spare_bytes: 0, boot: 99, ..Options::default() };
     let journal = Journal::open(dir.path(), options).unwrap_or_else(|error| panic!("{name}: {error:?}"));
@@ -251,7 +251,7 @@ fn judge(tape: &Tape, cut: usize, dir: TempDir, random: &mut Random, name: &str)
     wait(journal.close()).unwrap_or_else(|error| panic!("{name}: {error:?}"));
 }
 
-/// Reads everything and finds out how much of what was asked is there.
+/// Reads everything and determines how many of the batches are there.
 fn look(tape: &Tape, cut: usize, journal: &Journal, name: &str) -> (Seen, usize) {
     let seen = Seen::of(journal, 20_000).unwrap_or_else(|error| panic!("{name}: {error:?}"));
     let (least, most) = tape.story.bounds(cut);
@@ -269,14 +269,14 @@ fn look(tape: &Tape, cut: usize, journal: &Journal, name: &str) -> (Seen, usize)
         .iter()
         .filter(|entry| entry.answer.as_ref().is_some_and(|(at, result)| *at <= cut && result.is_ok()));
     let unexplained = Model::unexplained(&seen, shown.map(|entry| &entry.batch));
-    assert_eq!(unexplained, [""; 0], "{name}: events are gone without a word; there is {seen:#?}");
+    assert_eq!(unexplained, [""; 0], "{name}: events are lost without a report; there is {seen:#?}");
     let losses = wait(journal.losses(1_000)).unwrap_or_else(|error| panic!("{name}: {error:?}"));
     let strange: Vec<_> = losses.iter().filter(|loss| loss.cause != Cause::Power.as_str()).collect();
     assert!(strange.is_empty(), "{name}: nothing was damaged: {strange:?}");
     (seen, count)
 }
 
-/// Loses power once more, while what was found is opened or soon after.
+/// Loses power again while the crash state is opened or soon after.
 fn fall_again(tape: &Tape, cut: usize, dir: TempDir, random: &mut Random, name: &str) {
     let name = format!("{name}, and again");
     let mut workload = Workload::new(random.next());
@@ -291,7 +291,7 @@ fn fall_again(tape: &Tape, cut: usize, dir: TempDir, random: &mut Random, name: 
         driver = workload.step(driver);
     }
     let mut tape = Tape::of(driver);
-    // It is the same disk each time it is read: what was found once would have been found from the start.
+    // A disk returns the same content on every read: the first batches count as there from the start.
     tape.story.before = count;
     let cut = random.below(tape.recording.ops.len() as u64 + 1) as usize;
     let mut player = Player::new(&tape.recording);
@@ -305,5 +305,5 @@ fn number(name: &str) -> Option<u64> {
 
 /// How many states of a tape are tried.
 const STATES: u64 = 25;
-/// How many tapes have a sync that fails.
+/// How many tapes have a failing sync.
 const FAILING: u64 = 6;

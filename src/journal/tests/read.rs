@@ -1,4 +1,4 @@
-//! Reading: pages, lists, and damage that must not be served.
+//! Reads: pages, lists, and damaged data that must not be returned.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Removal: what is deleted is gone from every file, and what is cut says so.
+//! Removal: deleted data is gone from every file, and retention leaves a splice.
 
 use super::*;
 
@@ -22,12 +22,12 @@ async fn a_deleted_session_leaves_no_byte_behind() {
         let found = bytes.windows(20).any(|window| window == &secret.as_bytes()[..20]);
         assert!(!found, "{:?} still holds it", entry.file_name());
     }
-    assert!(place.journal.stats().bytes < size, "room was given back");
+    assert!(place.journal.stats().bytes < size, "free pages were returned");
     assert_eq!(place.journal.stats().sessions, 1);
     assert_eq!(place.text("s2", 1 << 20).await, lines(1, 300).into_bytes());
     place.history("s1", &[(1, 1)]).await;
     let place = place.reopened().await;
-    assert_eq!(place.journal.losses(9).await.expect("a list"), [], "nobody takes it for lost");
+    assert_eq!(place.journal.losses(9).await.expect("a list"), [], "a deletion is not a loss");
     let refused = place.journal.delete("s3".into()).await.expect("an answer");
     assert!(
         matches!(refused, Err(MergeError::Commit(CommitError::Conflict(Conflict::NoSuchSession)))),
@@ -44,7 +44,7 @@ async fn a_deletion_cut_short_goes_on_after_a_restart() {
         place.beside().query_row("SELECT count(*) FROM block", [], |row| row.get(0)).expect("a count")
     };
     eventually("the first slice", || rows(&place) < 299).await;
-    // Files that change while they are copied are no image of a crash.
+    // Files that change while they are copied do not represent a crash.
     let held = place.beside();
     held.busy_timeout(Duration::from_secs(20)).expect("patience");
     held.execute_batch("BEGIN IMMEDIATE").expect("the writer waits");
@@ -74,7 +74,7 @@ async fn a_cut_history_says_so_and_goes_on() {
     place.commit(synced(appending("s1", 401, 401))).await.expect("it goes on");
     let page = place.journal.page("s1".into(), Seq::new(350), 1).await.expect("a page");
     assert_eq!(page.blocks, [block(351, 352)]);
-    assert_eq!(place.journal.losses(9).await.expect("a list"), [], "what was meant is no loss");
+    assert_eq!(place.journal.losses(9).await.expect("a list"), [], "retention is not a loss");
     let refused = place.journal.cut("s2".into(), Seq::new(9), Now(1)).await.expect("an answer");
     assert!(refused.is_err());
 }

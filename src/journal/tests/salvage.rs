@@ -1,4 +1,4 @@
-//! Salvage on real files: what comes back, where the damaged files go, and what a crash in the middle leaves.
+//! Salvage on real files: what is recovered, where the damaged files go, and the states after a crash.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ async fn a_thousand_sessions_and_large_blocks_come_back_without_their_first_page
     let mut file = std::fs::read(&path).expect("a file");
     file[..4096].fill(0);
     std::fs::write(&path, file).expect("damaged");
-    // What the log holds of the first page would mend it; it holds no row.
+    // The first page in the log would restore the one in the database, but it holds no row.
     let report = salvage(dir.path()).expect("salvaged");
     assert_eq!(report.sessions, 1_000);
     assert_eq!(rows(&path), before);
@@ -80,7 +80,7 @@ async fn a_row_with_a_changed_name_is_not_taken() {
     let dir = crashed(place).await;
     let path = dir.path().join(DATABASE);
     let mut file = std::fs::read(&path).expect("a file");
-    // In its row the name stands before the digest of the token; the indexes hold it as well.
+    // In its row the name precedes the digest of the token; the indexes hold the name too.
     let row = [&b"sess_lonely"[..], &[7; 32]].concat();
     let at = file.windows(row.len()).position(|part| part == row).expect("the row");
     file[at + 10] ^= 1;
@@ -119,7 +119,7 @@ async fn what_was_cut_or_is_known_to_be_lost_does_not_return() {
     place.history("s2", &ranges[..9]).await;
     let checkpoint = Some(Checkpoint { seq: Seq::new(40), bytes: Bytes::from_static(b"state") });
     place.commit(Batch { checkpoint, ..Batch::new("s1".into()) }).await.expect("kept");
-    // A copy of what is cut stays behind in the log, as after a crash.
+    // A copy of the removed blocks stays in the log, as after a crash.
     let before = tempfile::tempdir().expect("a directory");
     copy(place.dir.path(), before.path());
     let floor = place.journal.cut("s1".into(), Seq::new(30), Now(9)).await.expect("an answer").expect("cut");
@@ -187,7 +187,7 @@ async fn a_salvage_cut_short_anywhere_is_taken_up() {
     let (database, log) = (std::fs::read(&path).expect("a file"), std::fs::read(&log).expect("a file"));
     let (damaged, damaged_log) = ("pushd.db.damaged-5", "pushd.db.damaged-5-wal");
     let mark = "pushd.db.salvage-5";
-    // Each is what stands on the disk after a crash: the mark alone, one file renamed, both, and a half-built database.
+    // The states on disk after a crash: the marker alone, one file renamed, both, and a partial database.
     let states: [&[(&str, &[u8])]; 6] = [
         &[(mark, b""), (DATABASE, &database), (LOG, &log), ("pushd.db-shm", b"old")],
         &[(mark, b""), (DATABASE, &database), (damaged_log, &log)],
@@ -234,7 +234,7 @@ async fn a_salvage_that_fails_half_way_is_taken_up_and_loses_nothing() {
             break;
         }
         assert!(matches!(outcome, Err(OpenError::Io { .. })), "{outcome:?}");
-        assert!(!dir.path().join(DATABASE).exists(), "nothing lies where the fresh one goes");
+        assert!(!dir.path().join(DATABASE).exists(), "the target path is free");
     }
     assert_eq!(rows(&dir.path().join(DATABASE)), before);
     assert_eq!(names(dir.path()), ["pushd.db", "pushd.db.damaged-1000", "pushd.db.damaged-1000-wal"]);
@@ -278,7 +278,7 @@ fn nothing_known() -> Outside<'static> {
     }
 }
 
-/// The files of a journal with that many sessions, as a kill leaves them, and the rows in them.
+/// Returns the files of a journal with that many sessions, as a kill leaves them, and their rows.
 async fn filled(sessions: u64) -> (TempDir, BTreeMap<String, String>) {
     let place = Place::with(Options { checkpoint_pages: 50, ..Options::default() });
     let mut answers = Vec::new();
@@ -315,14 +315,14 @@ async fn filled(sessions: u64) -> (TempDir, BTreeMap<String, String>) {
     (dir, before)
 }
 
-/// The files of a journal whose log was moved into the database.
+/// Returns the files of a closed journal, whose log was checkpointed.
 async fn crashed(place: Place) -> TempDir {
     let Place { dir, journal } = place;
     journal.close().await.expect("closes");
     dir
 }
 
-/// Every row of every table, by what tells it from others.
+/// Returns every row of every table, by its key.
 fn rows(path: &Path) -> BTreeMap<String, String> {
     let connection = Connection::open(path).expect("a connection");
     let sound: String =
@@ -351,7 +351,7 @@ fn rows(path: &Path) -> BTreeMap<String, String> {
     rows
 }
 
-/// The names in a directory, apart from those which SQLite makes while somebody looks into the database.
+/// Returns the names in a directory, apart from those that SQLite creates while the database is open.
 fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).expect("a directory");
     let mut names: Vec<String> =

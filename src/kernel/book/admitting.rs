@@ -1,4 +1,4 @@
-//! A command comes in: whether it is admitted, whether it was there before, what it waits for, and when it runs.
+//! Admission of a command: whether it is accepted, whether it repeats another, its dependencies, and when it runs.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use super::shelf::Done;
 use super::submission::{Counting, Order, Submission, Ticket};
 use super::{Book, Effect};
 
-/// What a submission turns out to be.
+/// The classification of a submission.
 enum Judged {
-    /// Something that was not there before.
+    /// A new command.
     New,
-    /// The same command as one that is known, under names of which some may be new.
+    /// A repetition of a known command, possibly under some new names.
     Repetition(Place, Fresh),
     /// Another command under a known name.
     Conflict(BookFault),
 }
 
-/// Names under which nothing is known.
+/// The names of a submission that are not known yet.
 struct Fresh {
     id: Option<Arc<str>>,
     key: Option<Arc<str>>,
@@ -65,7 +65,7 @@ impl Book {
         }
         let by_key = self.place_of_key(asked, now);
         let by_id = asked.name.given().and_then(|id| self.names.id(id));
-        // The key counts before the id.
+        // The key takes precedence over the id.
         let found = by_key.map(|place| (place, Identity::Key)).or(by_id.map(|place| (place, Identity::Id)));
         let known = found.and_then(|(place, identity)| Some((place, identity, self.record_at(place)?)));
         let Some((place, identity, known)) = known else {
@@ -88,7 +88,7 @@ impl Book {
         Ok(Judged::Repetition(place, fresh))
     }
 
-    /// Finds a command by its key, unless the key's time is over.
+    /// Finds a command by its key, unless the key has expired.
     fn place_of_key(&self, asked: &Submission, now: Now) -> Option<Place> {
         let place = self.names.key(asked.session.as_ref(), asked.key.as_ref()?)?;
         match place {
@@ -122,7 +122,7 @@ impl Book {
         }
     }
 
-    /// Answers with what is known, or joins those who wait for it.
+    /// Replies with the known outcome, or waits for it together with the first command.
     fn repeat(&mut self, asked: &Submission, place: Place, fresh: Fresh, now: Now, fx: &mut Vec<Effect>) {
         let record = (!fresh.is_empty()).then(|| self.record(asked, fresh, now));
         match place {
@@ -191,7 +191,7 @@ impl Book {
         self.attend(ticket, now, fx);
     }
 
-    /// Returns what a new command has to wait for, or why it cannot succeed.
+    /// Returns the unmet dependencies of a new command, or why it cannot succeed.
     fn depend(&self, asked: &Submission) -> Result<Vec<Awaited>, BookFault> {
         let mut awaited: Vec<Awaited> = Vec::new();
         for id in &asked.depends_on {
@@ -240,7 +240,7 @@ impl Book {
         }
     }
 
-    /// Runs a command that waits for nothing any more, and begins to measure how long another waits for dependencies.
+    /// Starts a command that waits for nothing more, or starts the dependency timeout of one that waits for others.
     pub(super) fn attend(&mut self, ticket: Ticket, now: Now, fx: &mut Vec<Effect>) {
         let Some(flight) = self.flights.get_mut(&ticket) else { return };
         let has_turn =
@@ -286,7 +286,7 @@ fn conflict(asked: &Submission, identity: Identity, earlier: Kind) -> BookFault 
     BookFault::Conflict { identity, name, earlier, asked: asked.kind.clone() }
 }
 
-/// Returns the beginning of a text, at most `most` bytes of it.
+/// Returns the beginning of a text, at most `most` bytes, cut at a character boundary.
 fn beginning(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     text.get(..end.unwrap_or(0)).unwrap_or_default()

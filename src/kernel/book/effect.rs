@@ -1,4 +1,4 @@
-//! What the driver is to do, in order.
+//! Effects that the driver carries out in order.
 
 use std::sync::Arc;
 
@@ -6,35 +6,35 @@ use super::fault::BookRefusal;
 use super::record::{Outcome, Record, Row, Settlement};
 use super::submission::Ticket;
 
-/// What the driver is to do.
+/// One action for the driver.
 ///
-/// Every submission is answered by exactly one `Refuse`, or by one `Accepted` and, later, one `Finished`. Between the
-/// two there is one `Run` if it is executed, and none if it is a repetition or fails before.
+/// Every submission gets exactly one `Refuse`, or one `Accept` and later one `Finish`. Between the two there is one
+/// `Run` if the command is executed; a repetition, or a command that fails first, has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Answer that it was not admitted, and announce nothing.
+    /// Reply that the command was not admitted; announce nothing.
     Refuse(Ticket, BookRefusal),
-    /// Announce that it was admitted.
+    /// Announce that the command was admitted.
     Accepted(Ticket),
-    /// Put the admission on disk, synced, and come back with `Kept` or `NotKept`.
+    /// Persist the admission with a sync, and answer with `AdmissionPersisted` or `AdmissionFailed`.
     Keep(Ticket, Arc<Record>),
-    /// Announce that it has started, and execute it; come back with `Finished`.
+    /// Announce that the command has started, and execute it; answer with `Finished`.
     Run(Ticket),
-    /// Its time is over: stop it if that is possible; what it still reports is ignored.
+    /// The command has timed out: stop it if possible. Its later reports are ignored.
     Abandon(Ticket),
-    /// Write the outcome and come back with `Settled` or `NotSettled`; nobody hears of it before.
+    /// Write the outcome, and answer with `OutcomePersisted` or `OutcomeFailed`. The outcome is announced after that.
     Settle(Ticket, Settlement),
-    /// Write the outcome some time soon; nothing waits for it.
+    /// Write the outcome soon; nothing waits for it.
     SettleLater(Settlement),
-    /// Announce its end, then answer it.
+    /// Announce the end of the command, then reply to it.
     Finished {
-        /// Which.
+        /// The submission.
         ticket: Ticket,
-        /// What came of it.
+        /// Its outcome.
         outcome: Outcome,
-        /// Whether it was not executed, because the same command was already.
+        /// Whether the outcome comes from an earlier execution of the same command.
         replayed: bool,
     },
-    /// What is kept of it is not needed any more: remove it some time soon.
+    /// Delete the stored record soon; it is not needed any more.
     Forget(Row),
 }

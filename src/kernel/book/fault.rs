@@ -1,92 +1,93 @@
-//! Why a command was not run, or not to its end: closed lists that each protocol words in its own way.
+//! Reasons why a command did not run, or not to its end. The enums are closed; each protocol formats them in its own
+//! words.
 
 use std::sync::Arc;
 
 use super::super::rate::TooFast;
 use super::record::Kind;
 
-/// Why a command was not admitted; nothing is announced of it.
+/// Why a command was not admitted; nothing is announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BookRefusal {
-    /// Too many commands are under way.
+    /// Too many commands are in flight.
     Busy {
-        /// How many may be.
+        /// The limit.
         limit: usize,
     },
-    /// Too many commands came in too short a time.
+    /// The rate limit was exceeded.
     TooFast(TooFast),
-    /// It depends on too many others.
+    /// The command has too many dependencies.
     TooManyDependencies {
-        /// How many it may depend on.
+        /// The limit.
         limit: usize,
     },
-    /// Nothing is admitted any more.
+    /// The server is shutting down and admits nothing.
     ShuttingDown,
 }
 
-/// Why an admitted command failed by the book's own judgement.
+/// Why the command log itself failed an admitted command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BookFault {
-    /// Its id or key was used for something else. It is not remembered.
+    /// Its id or key was used for another command. The failure is not stored.
     Conflict {
-        /// Which of the two.
+        /// Whether the id or the key matched.
         identity: Identity,
         /// The id or key.
         name: Arc<str>,
-        /// What it was used for before.
+        /// The kind of the earlier command.
         earlier: Kind,
-        /// What it is used for in this command.
+        /// The kind of this command.
         asked: Kind,
     },
-    /// Nothing is known of a command that it depends on.
+    /// A dependency is unknown.
     UnknownDependency {
-        /// The id of that command.
+        /// The id of the dependency.
         dependency: Arc<str>,
     },
-    /// A command that it depends on failed.
+    /// A dependency failed.
     DependencyFailed {
-        /// The id of that command.
+        /// The id of the dependency.
         dependency: Arc<str>,
         /// The beginning of its error.
         error: Arc<str>,
     },
-    /// A command that it depends on is not over and belongs to the same lane.
+    /// A dependency is still in flight in the same lane.
     SameLane {
-        /// The id of that command.
+        /// The id of the dependency.
         dependency: Arc<str>,
     },
-    /// It depends on itself.
+    /// The command depends on itself.
     SelfDependency {
         /// Its id.
         name: Arc<str>,
     },
-    /// It waited too long for a command that it depends on.
+    /// The command waited too long for a dependency.
     DependencyTimeout {
-        /// The id of that command.
+        /// The id of the dependency.
         dependency: Arc<str>,
-        /// How long it waited.
+        /// The timeout, in milliseconds.
         millis: u64,
     },
-    /// It ran for too long.
+    /// The command ran too long.
     TimedOut {
-        /// What it is called.
+        /// The name of the command.
         name: Arc<str>,
-        /// What it does.
+        /// The kind of the command.
         kind: Kind,
-        /// How long it ran.
+        /// The time limit, in milliseconds.
         millis: u64,
     },
-    /// Its admission could not be kept, so that it was not run. It is not remembered.
+    /// Its admission could not be persisted, so it did not run. The failure is not stored.
     NotKept,
-    /// The server ended before it did; whether it has done anything is not known.
+    /// The server stopped before the command ended; whether it had an effect is unknown.
     Interrupted,
 }
 
-/// By what a command was recognised.
+/// The name by which a repeated command was recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Identity {
-    /// By its id.
+    /// Its id.
     Id,
-    /// By its key.
+    /// Its key.
     Key,
 }

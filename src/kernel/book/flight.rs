@@ -1,4 +1,4 @@
-//! A command under way.
+//! A command in flight.
 
 use std::sync::Arc;
 
@@ -10,35 +10,35 @@ use super::submission::{Keeping, Order, Spell, Submission, Ticket};
 #[derive(Debug)]
 pub(super) struct Flight {
     pub(super) record: Arc<Record>,
-    /// What it is called, also if nobody can refer to it.
+    /// Its name, which may be generated.
     pub(super) name: Arc<str>,
     pub(super) order: Order,
     pub(super) time_limit: Option<u64>,
     pub(super) keeping: Keeping,
     pub(super) spell: Spell,
     pub(super) state: State,
-    /// Whether it may run as far as the disk is concerned.
+    /// Whether its admission is on disk, or need not be.
     pub(super) kept: bool,
-    /// Whether its outcome is to be remembered.
+    /// Whether its outcome is stored and cached.
     pub(super) remembered: bool,
-    /// What it still depends on.
+    /// The dependencies that have not finished.
     pub(super) awaited: Vec<Awaited>,
-    /// Who depends on it.
+    /// The commands that depend on it.
     pub(super) dependents: Vec<Ticket>,
-    /// Who repeats it.
+    /// The submissions that repeat it and wait for its outcome.
     pub(super) followers: Vec<Follower>,
-    /// Where it stands among the deadlines.
+    /// Its entry in the set of deadlines.
     pub(super) deadline: Option<Now>,
 }
 
-/// How far a command is.
+/// The state of a command in flight.
 #[derive(Debug)]
 pub(super) enum State {
-    /// It waits for its turn, for what it depends on, or for the disk.
+    /// It waits for its turn, for a dependency, or for its admission to be persisted.
     Waiting,
     /// It is being executed.
     Running,
-    /// It is over, and its outcome is being written.
+    /// It has ended, and its outcome is being written.
     Settling { outcome: Outcome, replayed: bool, at: Now },
 }
 
@@ -46,21 +46,21 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Awaited {
     pub(super) ticket: Ticket,
-    /// The name by which it was asked for.
+    /// The id by which the dependent command names it.
     pub(super) id: Arc<str>,
 }
 
-/// A repetition of a command under way.
+/// A repetition of a command in flight.
 #[derive(Debug)]
 pub(super) struct Follower {
     pub(super) ticket: Ticket,
     pub(super) name: Arc<str>,
-    /// Under which names it is the first to come, if there are any.
+    /// Its record, if some of its names are new.
     pub(super) record: Option<Arc<Record>>,
 }
 
 impl Flight {
-    /// A command that was just admitted.
+    /// Creates a command that was just admitted.
     pub(super) fn new(asked: &Submission, record: Arc<Record>, awaited: Vec<Awaited>) -> Self {
         let remembered = record.id.is_some() || record.key.is_some();
         Self {
@@ -70,7 +70,7 @@ impl Flight {
             keeping: asked.keeping,
             spell: asked.spell,
             state: State::Waiting,
-            // Nobody could ask for what is kept of a command without a name.
+            // Without an id or a key nobody could ask for a stored admission.
             kept: asked.keeping == Keeping::Light || !remembered,
             remembered,
             record,
@@ -81,7 +81,7 @@ impl Flight {
         }
     }
 
-    /// A repetition under a new name of a command that is over; it never runs and belongs to no lane.
+    /// Creates a repetition, under a new name, of a finished command. It never runs and belongs to no lane.
     pub(super) fn repetition(name: Arc<str>, record: Arc<Record>, keeping: Keeping, spell: Spell) -> Self {
         Self {
             record,

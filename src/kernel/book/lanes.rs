@@ -1,7 +1,7 @@
-//! Who takes turns with whom: for each lane, what waits for its turn and what has it, in the order of admission.
+//! Lanes: the commands of each session that wait or run, in order of admission.
 //!
-//! What changes something runs when everything before it in its lane is over. What only reads runs beside other reads,
-//! and beside a long command that is running; it never runs before a change that was admitted earlier.
+//! A write runs when every earlier command of its lane has ended. A read runs concurrently with other reads and with
+//! a running long write, and never before a write that was admitted earlier.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::super::id::SessionId;
 use super::record::{Record, Row};
 use super::submission::{Order, Ticket};
 
-/// All lanes in which there is something.
+/// All lanes that are not empty.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     lanes: BTreeMap<Option<SessionId>, BTreeMap<Row, LaneEntry>>,
@@ -24,7 +24,7 @@ struct LaneEntry {
 }
 
 impl LaneEntry {
-    /// Tells whether reads that were admitted after the command may run.
+    /// Returns whether reads that were admitted after this command may run.
     const fn lets_reads_pass(self) -> bool {
         match self.order {
             Order::Reads | Order::Overtakes => true,
@@ -35,7 +35,7 @@ impl LaneEntry {
 }
 
 impl Lanes {
-    /// Adds a command to its lane; what overtakes belongs to none.
+    /// Adds a command to its lane; a bypassing command belongs to none.
     pub(super) fn enter(&mut self, record: &Record, ticket: Ticket, order: Order) {
         if order != Order::Overtakes {
             let entry = LaneEntry { ticket, order, running: false };
@@ -43,7 +43,7 @@ impl Lanes {
         }
     }
 
-    /// Notes that a command runs, and returns the reads that may run because of it.
+    /// Marks a command as running, and returns the reads that may start because of it.
     pub(super) fn start(&mut self, record: &Record) -> Vec<Ticket> {
         let Some(lane) = self.lanes.get_mut(&record.session) else { return Vec::new() };
         let Some(entry) = lane.get_mut(&record.row) else { return Vec::new() };
@@ -51,7 +51,7 @@ impl Lanes {
         if entry.order == Order::Long { runnable(lane) } else { Vec::new() }
     }
 
-    /// Takes a command out of its lane and returns what may run because of that.
+    /// Removes a command from its lane, and returns the commands that may start because of it.
     pub(super) fn leave(&mut self, record: &Record) -> Vec<Ticket> {
         let Some(lane) = self.lanes.get_mut(&record.session) else { return Vec::new() };
         let Some(left) = lane.remove(&record.row) else { return Vec::new() };
@@ -60,13 +60,13 @@ impl Lanes {
             return Vec::new();
         }
         if left.order == Order::Reads {
-            // Other reads did not wait for it.
+            // Other reads did not wait for this one.
             return first_change(lane).into_iter().collect();
         }
         runnable(lane)
     }
 
-    /// Tells whether it is the turn of a command.
+    /// Returns whether a command may run now.
     pub(super) fn is_turn_of(&self, record: &Record, order: Order) -> bool {
         let Some(lane) = self.lanes.get(&record.session) else { return false };
         let mut before = lane.range(..record.row);
@@ -82,7 +82,7 @@ impl Lanes {
     }
 }
 
-/// Returns what may run in a lane and does not run yet.
+/// Returns the commands of a lane that may start.
 fn runnable(lane: &BTreeMap<Row, LaneEntry>) -> Vec<Ticket> {
     let mut tickets: Vec<Ticket> = first_change(lane).into_iter().collect();
     let reads = lane.values().take_while(|entry| entry.lets_reads_pass());
@@ -90,7 +90,7 @@ fn runnable(lane: &BTreeMap<Row, LaneEntry>) -> Vec<Ticket> {
     tickets
 }
 
-/// Returns the first command of a lane if it changes something and does not run yet.
+/// Returns the first command of a lane if it is a write that has not started.
 fn first_change(lane: &BTreeMap<Row, LaneEntry>) -> Option<Ticket> {
     let (_, first) = lane.first_key_value()?;
     (first.order != Order::Reads && !first.running).then_some(first.ticket)

@@ -1,27 +1,28 @@
-//! Every bound of the book, passed in, so that tests set them to single digits and reach the edge.
+//! All limits of the command log. They are passed in, so that tests can use single digits and reach each limit.
 
 use super::super::rate::RateLimits;
 
-/// The bounds of a book.
+/// The limits of a command log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BookLimits {
-    /// How many commands may be under way, repetitions that wait for another's outcome included.
+    /// How many commands may be in flight, waiting repetitions included.
     pub in_flight: usize,
-    /// How many outcomes are remembered; the oldest go first.
+    /// How many outcomes are cached; the oldest are evicted first.
     pub outcomes: usize,
-    /// How many bytes an answer may have to be remembered whatever the others have.
+    /// Up to how many bytes a reply body is always kept with its outcome.
     pub body_bytes: usize,
-    /// How many bytes all larger answers may have together; past it the oldest of them are forgotten, their outcomes not.
+    /// How many bytes all larger bodies may take together. Beyond it the oldest bodies are dropped, but not their
+    /// outcomes.
     pub large_bytes: usize,
     /// How many commands one command may depend on.
     pub dependencies: usize,
-    /// How long a command whose turn it is waits for what it depends on, in milliseconds.
+    /// How long a command whose turn has come waits for its dependencies, in milliseconds.
     pub dependency_millis: u64,
-    /// How long after its outcome a key is remembered, in milliseconds.
+    /// How long after its outcome a key stays valid, in milliseconds.
     pub key_millis: u64,
-    /// How much of the error of a failed dependency is repeated, in bytes.
+    /// How much of a failed dependency's error is quoted, in bytes.
     pub error_bytes: usize,
-    /// How many commands are admitted in a span of time.
+    /// The rate limits for admission.
     pub rate: RateLimits,
 }
 

@@ -1,25 +1,23 @@
-//! The book of commands: which are admitted, in which order they run, and what came of each.
+//! The command log: admission, ordering and outcomes of commands.
 //!
-//! One book serves the whole server and every protocol whose commands have a life of their own: they are announced,
-//! repeated under the same name without being run again, made to depend on each other and given a time limit. One
-//! input and the time go in, an ordered list of effects comes out. What a command does and what its answer says the
-//! book does not know.
+//! One log serves the whole server and every protocol whose commands have a lifecycle: they are announced, repeated
+//! under the same name without running again, may depend on each other and have a time limit. The log takes one input
+//! and the current time and returns an ordered list of effects. It does not know what a command does or what its
+//! reply says.
 //!
-//! # What holds
+//! # Guarantees
 //!
-//! A command under one id or key runs at most once while the book remembers it, and every repetition gets the same
-//! outcome, whether it comes before or after the end. A repetition under a name that is new makes that name known for
-//! the same outcome. A failed outcome is an outcome; so is one whose time was over, and what such a command reports
-//! later is ignored. A command whose name was used for something else is refused by a fault and not remembered.
+//! A command under one id or key runs at most once while the log keeps its outcome, and every repetition gets the
+//! same outcome, whether it arrives before or after the end. A repetition under a new name registers that name for
+//! the same outcome. Failures and timeouts are outcomes too; later reports of a timed-out command are ignored. A
+//! command whose name was used for another command fails with a conflict, which is not stored.
 //!
-//! A lane is a session, or what concerns none. What changes something runs in the order of admission, alone in its lane
-//! but for what overtakes, and its lane goes on when its outcome is written. What only reads waits for the changes that
-//! came before it, except for a long one that is running. What overtakes runs at once. Commands depend on
-//! commands that came before them, and a lane holds those that came before: nobody can wait for himself, by however
-//! many steps.
+//! A lane is a session, or the commands without a session. Writes run in order of admission, one at a time in their
+//! lane, and the lane continues when the outcome is written. Reads wait for the writes before them, except for a long
+//! write that is running. Bypassing commands run at once. A command depends only on commands admitted before it, and
+//! a lane orders commands by admission, so no cycle of waiting commands can form.
 //!
-//! A command that nobody can refer to, because its sender gave it neither an id nor a key, is neither kept nor
-//! remembered.
+//! A command without an id and a key cannot be referred to, so it is neither persisted nor cached.
 
 mod admitting;
 mod effect;
@@ -50,18 +48,18 @@ use lanes::Lanes;
 use names::Names;
 use shelf::Shelf;
 
-/// The book.
+/// The command log.
 #[derive(Debug)]
 pub struct Book {
     limits: BookLimits,
     rate: Rate,
-    /// The same for control commands.
+    /// The rate limiter for control commands.
     control_rate: Rate,
-    /// What is under way.
+    /// The commands in flight.
     flights: BTreeMap<Ticket, Flight>,
-    /// How many repetitions wait for the outcome of what is under way.
+    /// How many repetitions wait for commands in flight.
     followers: usize,
-    /// What is over.
+    /// The outcomes of finished commands.
     shelf: Shelf,
     names: Names,
     lanes: Lanes,
@@ -71,23 +69,23 @@ pub struct Book {
     refused_as_busy: u64,
 }
 
-/// How much a book holds.
+/// Statistics of a command log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BookCounts {
-    /// Commands under way, and repetitions that wait for them.
+    /// Commands in flight, waiting repetitions included.
     pub in_flight: usize,
-    /// Outcomes that are remembered.
+    /// Cached outcomes.
     pub outcomes: usize,
-    /// Keys that are known, among them some whose time may be over.
+    /// Known keys; some of them may have expired.
     pub keys: usize,
-    /// Lanes in which something runs or waits.
+    /// Lanes that are not empty.
     pub lanes: usize,
-    /// Commands that were refused because too many were under way.
+    /// Commands that were refused because too many were in flight.
     pub refused_as_busy: u64,
 }
 
 impl Book {
-    /// Opens an empty book.
+    /// Creates an empty log.
     pub fn new(limits: BookLimits) -> Self {
         Self {
             limits,
@@ -105,10 +103,10 @@ impl Book {
         }
     }
 
-    /// Advances the book by one input.
+    /// Advances the log by one input.
     ///
-    /// The effects are to be carried out in order. None of them has to be over before the next begins: what the book
-    /// needs to hear of comes back as an input.
+    /// The driver must start the effects in order, but need not wait for one before it starts the next: results that
+    /// the log needs come back as inputs.
     #[must_use = "dropping effects loses answers and outcomes"]
     pub fn apply(&mut self, input: Input, now: Now) -> Vec<Effect> {
         let mut fx = Vec::with_capacity(4);
@@ -126,12 +124,12 @@ impl Book {
         fx
     }
 
-    /// Returns when [`Input::Deadline`] is due; `None` if nothing waits for a moment.
+    /// Returns when [`Input::Deadline`] is due; `None` if nothing is timed.
     pub fn next_deadline(&self) -> Option<Now> {
         self.deadlines.first().map(|(at, _)| *at)
     }
 
-    /// Returns how much the book holds.
+    /// Returns statistics of the log.
     pub fn counts(&self) -> BookCounts {
         BookCounts {
             in_flight: self.in_flight(),
@@ -142,7 +140,7 @@ impl Book {
         }
     }
 
-    /// Returns how many ordinary commands count against the limit of the rate over all, and that limit.
+    /// Returns the number of ordinary commands in the rate window, and the overall limit.
     pub fn rate_used(&mut self, now: Now) -> (usize, usize) {
         (self.rate.used(now), self.limits.rate.overall)
     }

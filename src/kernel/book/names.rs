@@ -1,4 +1,4 @@
-//! Under which ids and keys commands are known, and where to find them.
+//! An index from ids and keys to commands.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -9,16 +9,17 @@ use super::record::Record;
 use super::shelf::Spot;
 use super::submission::Ticket;
 
-/// Where a command is.
+/// Where a command is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// It is under way, or repeats what is.
+    /// It is in flight, or repeats one that is.
     Flying(Ticket),
-    /// It is over.
+    /// It has finished.
     Shelved(Spot),
 }
 
-/// All names. Each leads to the command that used it last; a command gives up only names that still lead to it.
+/// The index of ids and keys. Each name refers to the command that used it last; unbinding a command leaves names
+/// alone that refer to another.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     ids: BTreeMap<Arc<str>, Place>,
@@ -35,7 +36,7 @@ impl Names {
         }
     }
 
-    /// Lets the names of a command that lead to `from` lead to `to`.
+    /// Redirects the names of a command from `from` to `to`.
     pub(super) fn rebind(&mut self, record: &Record, from: Place, to: Place) {
         if let Some(place) = record.id.as_ref().and_then(|id| self.ids.get_mut(id))
             && *place == from
@@ -50,7 +51,7 @@ impl Names {
         }
     }
 
-    /// Forgets the names of a command that lead to `place`.
+    /// Removes the names of a command that refer to the given location.
     pub(super) fn unbind(&mut self, record: &Record, place: Place) {
         if let Some(id) = &record.id
             && let Entry::Occupied(known) = self.ids.entry(Arc::clone(id))

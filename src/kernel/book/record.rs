@@ -1,4 +1,4 @@
-//! What is kept of a command: who it was, and what came of it. Plain values, no behaviour but their sizes.
+//! Stored facts about a command: its identity and its outcome. Plain values without behaviour.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,25 +6,25 @@ use std::sync::Arc;
 use super::super::id::{Fingerprint, SessionId};
 use super::super::time::Now;
 
-/// A command in the book's numbering: strictly rising in the order of admission, across restarts too.
+/// The row id of a command: strictly increasing in order of admission, across restarts too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Row(pub u64);
 
-/// The word for what a command does; most are known when the program is built.
+/// The kind of a command, as its protocol names it; most are string literals.
 pub type Kind = Cow<'static, str>;
 
-/// Who a command was: everything that a repetition of it is recognised by.
+/// The identity of a command, by which a repetition is recognised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Its number.
+    /// Its row id.
     pub row: Row,
-    /// The id that its sender gave it.
+    /// The id that its sender gave.
     pub id: Option<Arc<str>>,
-    /// The key under which its sender may repeat it; it counts within the session, or among those without one.
+    /// The idempotency key that its sender gave; keys are scoped by session, or to commands without one.
     pub key: Option<Arc<str>>,
-    /// What it does.
+    /// Its kind.
     pub kind: Kind,
-    /// The session that it concerns.
+    /// Its session.
     pub session: Option<SessionId>,
     /// A digest of everything that it asks for.
     pub fingerprint: Fingerprint,
@@ -32,74 +32,74 @@ pub struct Record {
     pub admitted: Now,
 }
 
-/// What came of a command, for good.
+/// The final outcome of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// Whether it did what it was asked for.
+    /// Whether the command succeeded.
     pub success: bool,
-    /// Its result, or the text of its error; the book carries it and never reads it.
+    /// Its result, or the text of its error; opaque to the log.
     pub body: Body,
-    /// The version of its session after it, where there is one.
+    /// The version of its session after it, if there is one.
     pub version: Option<u64>,
-    /// Whether it failed because its time was over.
+    /// Whether it failed because it timed out.
     pub timed_out: bool,
 }
 
-/// What a command answered.
+/// The body of a command's reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
-    /// The answer.
+    /// The body.
     Text(Arc<str>),
-    /// There was an answer of so many bytes, which was too large to keep.
+    /// The body had this many bytes and was too large to keep.
     TooLarge(u64),
-    /// There was an answer, and it is gone: it spoke of a session that was deleted since, or it was found damaged.
+    /// The body was removed: it mentioned a session that has been deleted since, or it was found damaged.
     Gone,
 }
 
-/// The end of a command, to be written down in one piece: it is complete also if its admission was never written.
+/// The outcome of a command, written as one unit: it is complete even if the admission was never written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settlement {
-    /// Who it was.
+    /// The identity of the command.
     pub record: Arc<Record>,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// When.
+    /// When it ended.
     pub at: Now,
 }
 
-/// A command as it was found on disk.
+/// A command as it was read from disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// Who it was.
+    /// Its identity.
     pub record: Record,
-    /// What came of it and when; `None` if it was admitted and its end is not known.
+    /// Its outcome and when it ended; `None` if it was admitted and its end is unknown.
     pub settled: Option<(Outcome, Now)>,
 }
 
 impl Outcome {
-    /// A command that succeeded.
+    /// Returns a successful outcome.
     pub fn done(result: impl Into<Arc<str>>, version: Option<u64>) -> Self {
         Self { success: true, body: Body::Text(result.into()), version, timed_out: false }
     }
 
-    /// A command that failed.
+    /// Returns a failed outcome.
     pub fn failed(error: impl Into<Arc<str>>) -> Self {
         Self { success: false, body: Body::Text(error.into()), version: None, timed_out: false }
     }
 }
 
 impl Body {
-    /// Returns how many bytes of memory its text takes.
+    /// Returns the size of the text in bytes.
     pub fn len(&self) -> usize {
         self.text().map_or(0, str::len)
     }
 
-    /// Tells whether there is nothing in it.
+    /// Returns whether there is no text.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the answer, if it was kept.
+    /// Returns the text, if it was kept.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -109,9 +109,9 @@ impl Body {
     }
 }
 
-/// Returns how a session's name stands inside a JSON text, quotes included.
+/// Returns a session's id as a JSON string, quotes included.
 ///
-/// An answer that contains it speaks of that session.
+/// A reply body that contains it mentions that session.
 pub fn mention(session: &SessionId) -> String {
     let mut text = String::with_capacity(session.as_str().len() + 2);
     text.push('"');

@@ -1,4 +1,4 @@
-//! The book after a restart, from what was kept.
+//! Restores the command log after a restart.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::submission::Spell;
 use super::{Book, BookLimits, Effect};
 
 impl Book {
-    /// Opens the book from what was found on disk, in any order.
+    /// Restores the log from the commands on disk, given in any order.
     ///
-    /// A command whose end is not known has failed as interrupted; it is never run again by itself. The effects are to
-    /// be carried out like any others. Numbers go on above the highest that was found.
+    /// A command without a known end fails as interrupted and is never run again automatically. The driver carries
+    /// out the effects like any others. Row ids continue above the highest one found.
     #[must_use = "dropping effects loses outcomes"]
     pub fn restore(
         limits: BookLimits,
@@ -44,7 +44,7 @@ impl Book {
             shelved.push((record, spot));
         }
         book.forget_beyond_limit(&mut fx);
-        // Of two commands that used one name, the one that was admitted last has it.
+        // Of two commands that used one name, the name refers to the one admitted last.
         shelved.sort_by_key(|(record, _)| record.row);
         for (record, spot) in shelved.iter().filter(|(_, spot)| book.shelf.get(*spot).is_some()) {
             book.names.bind(record, Place::Shelved(*spot));

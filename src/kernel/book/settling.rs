@@ -1,4 +1,5 @@
-//! A command ends: its outcome is written, remembered and told to all who wait for it, and others get their turn.
+//! The end of a command: its outcome is written, cached and sent to everyone who waits for it, and the next commands
+//! start.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use super::shelf::Done;
 use super::submission::{Keeping, Order, Ticket};
 use super::{Book, Effect};
 
-/// Commands that end because another did.
+/// Commands that fail because a dependency failed.
 type Failing = VecDeque<(Ticket, Outcome)>;
 
 impl Book {
@@ -23,27 +24,27 @@ impl Book {
         }
     }
 
-    /// Ends a command that could not be kept; nothing is remembered of it, so that it can be sent again.
+    /// Fails a command whose admission could not be persisted. Nothing is cached, so that it can be sent again.
     pub(super) fn not_kept(&mut self, ticket: Ticket, now: Now, fx: &mut Vec<Effect>) {
         let Some(flight) = self.flights.get(&ticket).filter(|flight| flight.is_waiting() && !flight.kept)
         else {
             return;
         };
         let outcome = Outcome::failed((flight.spell)(&BookFault::NotKept));
-        // It may be on disk in spite of all, and would then be found as interrupted.
+        // The record may be on disk nevertheless and would be found as interrupted.
         fx.push(Effect::Forget(flight.record.row));
         self.disown(ticket);
         self.conclude(ticket, outcome, false, now, fx);
     }
 
-    /// The outcome of a command is written, or cannot be: either way it is told.
+    /// The outcome was written or could not be; in both cases it is published.
     pub(super) fn settled(&mut self, ticket: Ticket, now: Now, fx: &mut Vec<Effect>) {
         let mut failing = Failing::new();
         self.release(ticket, now, &mut failing, fx);
         self.conclude_all(failing, now, fx);
     }
 
-    /// Ends whatever has waited or run for too long.
+    /// Fails every command that has waited or run for too long.
     pub(super) fn expire(&mut self, now: Now, fx: &mut Vec<Effect>) {
         while let Some((at, ticket)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
             self.deadlines.remove(&(at, ticket));
@@ -68,7 +69,7 @@ impl Book {
         }
     }
 
-    /// Forgets everything of a session, and that what is under way in it was to be remembered.
+    /// Removes everything about a session; commands in flight in it will not be cached.
     pub(super) fn erase(&mut self, session: &SessionId) {
         for (spot, done) in self.shelf.erase(session) {
             self.names.unbind(&done.record, Place::Shelved(spot));
@@ -81,7 +82,7 @@ impl Book {
         }
     }
 
-    /// Ends a command, and all that cannot succeed without it.
+    /// Completes a command, and fails those that depend on it if it failed.
     pub(super) fn conclude(
         &mut self,
         ticket: Ticket,
@@ -95,7 +96,7 @@ impl Book {
         self.conclude_all(failing, now, fx);
     }
 
-    /// Works a list off, as a chain of commands may be longer than a stack is deep.
+    /// Iterates over a queue, because a chain of dependent commands may be too long for recursion.
     fn conclude_all(&mut self, mut failing: Failing, now: Now, fx: &mut Vec<Effect>) {
         while let Some((ticket, outcome)) = failing.pop_front() {
             self.conclude_one(ticket, (outcome, false), now, &mut failing, fx);
@@ -112,7 +113,7 @@ impl Book {
     ) {
         self.set_deadline(ticket, None);
         let Some(flight) = self.flights.get_mut(&ticket).filter(|flight| !flight.is_settling()) else {
-            // It failed for another reason in the same step.
+            // It has already failed for another reason in the same step.
             return;
         };
         let settlement =
@@ -133,13 +134,13 @@ impl Book {
         if !waits_for_the_disk {
             self.release(ticket, now, failing, fx);
         } else if never_ran && flight.order != Order::Overtakes {
-            // It holds nobody up while its outcome is written.
+            // It blocks no other command while its outcome is written.
             let record = Arc::clone(&flight.record);
             self.leave_lane(&record, now, fx);
         }
     }
 
-    /// Tells the outcome of a command to all who wait for it, and remembers it.
+    /// Sends the outcome of a command to everyone who waits for it, and caches it.
     fn release(&mut self, ticket: Ticket, now: Now, failing: &mut Failing, fx: &mut Vec<Effect>) {
         if !self.flights.get(&ticket).is_some_and(Flight::is_settling) {
             return;
@@ -173,7 +174,7 @@ impl Book {
         }
     }
 
-    /// Tells a command that one which it depends on is over.
+    /// Informs a command that one of its dependencies has ended.
     fn resolve(
         &mut self,
         ticket: Ticket,
@@ -189,7 +190,7 @@ impl Book {
             flight.awaited.remove(at);
             return self.attend(ticket, now, fx);
         }
-        // What it waits for stays, so that it is not run in the meantime.
+        // The failed dependency stays listed, so that the command does not start in the meantime.
         let (spell, id) = (flight.spell, flight.awaited.get(at).map(|awaited| Arc::clone(&awaited.id)));
         let fault = self.dependency_failed(id.unwrap_or_default(), outcome);
         failing.push_back((ticket, Outcome::failed(spell(&fault))));
@@ -201,7 +202,7 @@ impl Book {
         }
     }
 
-    /// Forgets the oldest outcomes for which there is no room.
+    /// Evicts the oldest outcomes beyond the limit.
     pub(super) fn forget_beyond_limit(&mut self, fx: &mut Vec<Effect>) {
         while let Some((spot, oldest)) = self.shelf.pop_beyond(self.limits.outcomes) {
             self.names.unbind(&oldest.record, Place::Shelved(spot));
@@ -209,7 +210,7 @@ impl Book {
         }
     }
 
-    /// Takes a command under way, and those who repeat it, their names.
+    /// Removes the names of a command in flight and of its repetitions.
     fn disown(&mut self, ticket: Ticket) {
         let Some(flight) = self.flights.get_mut(&ticket) else { return };
         flight.remembered = false;

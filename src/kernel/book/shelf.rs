@@ -1,7 +1,7 @@
-//! What came of commands that are over, as many as are remembered.
+//! The bounded cache of finished commands.
 //!
-//! Past the limit the oldest outcome is forgotten. Large answers share a bound of their own: past it the oldest of them
-//! are forgotten, and what remains of their outcomes still keeps the commands from being run again.
+//! Beyond its limit the oldest outcome is evicted. Large reply bodies share a limit of their own: beyond it the
+//! oldest bodies are dropped, and the remaining outcomes still prevent a repeated execution.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use super::super::time::Now;
 use super::limits::BookLimits;
 use super::record::{Body, Outcome, Record, mention};
 
-/// A place on the shelf; the order of places is the order in which commands ended.
+/// A slot in the cache; slots are ordered by when the commands ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Spot(u64);
 
-/// A command that is over.
+/// A finished command.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) record: Arc<Record>,
@@ -23,18 +23,18 @@ pub(super) struct Done {
     pub(super) at: Now,
 }
 
-/// What is over.
+/// The cache of finished commands.
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
     done: BTreeMap<Spot, Done>,
     next: u64,
-    /// The large answers with their sizes.
+    /// The slots with a large body, and its size.
     large: BTreeMap<Spot, usize>,
     large_bytes: usize,
 }
 
 impl Shelf {
-    /// Puts a command behind all others.
+    /// Adds a command as the newest.
     pub(super) fn put(&mut self, done: Done, limits: &BookLimits) -> Spot {
         let spot = Spot(self.next);
         self.next += 1;
@@ -48,7 +48,7 @@ impl Shelf {
         spot
     }
 
-    /// Takes the oldest command away if there are more than `most`.
+    /// Evicts the oldest command if there are more than `most`.
     pub(super) fn pop_beyond(&mut self, most: usize) -> Option<(Spot, Done)> {
         if self.done.len() <= most {
             return None;
@@ -58,7 +58,7 @@ impl Shelf {
         Some((spot, done))
     }
 
-    /// Takes all commands of a session away, and forgets what others say of it.
+    /// Removes all commands of a session, and the reply bodies of other commands that mention it.
     pub(super) fn erase(&mut self, session: &SessionId) -> Vec<(Spot, Done)> {
         let own = |done: &Done| done.record.session.as_ref() == Some(session);
         let mut emptied: Vec<Spot> =

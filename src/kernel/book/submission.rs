@@ -1,4 +1,4 @@
-//! What comes in: a command as its protocol's adapter describes it, and what the driver has to tell of it later.
+//! Inputs: a command as its protocol adapter describes it, and the results that the driver reports later.
 
 use std::sync::Arc;
 
@@ -6,106 +6,106 @@ use super::super::id::{Fingerprint, SessionId};
 use super::fault::BookFault;
 use super::record::{Kind, Outcome};
 
-/// The driver's number for one submission; it is never used twice in the life of a book.
+/// The driver's number for one submission, unique in the lifetime of a command log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// A command that somebody sent.
+/// A command that a client sent.
 #[derive(Debug, Clone)]
 pub struct Submission {
-    /// How the driver finds whoever waits for it.
+    /// The number under which the driver expects the reply.
     pub ticket: Ticket,
-    /// What it is called.
+    /// Its name.
     pub name: Name,
-    /// The key under which it may be repeated; it counts within the session, or among commands without one.
+    /// Its idempotency key, scoped by session, or to commands without one.
     pub key: Option<Arc<str>>,
-    /// What it does.
+    /// Its kind.
     pub kind: Kind,
-    /// The session that it concerns, which is also the lane that it runs in.
+    /// Its session, which is also its lane.
     pub session: Option<SessionId>,
-    /// A digest of everything that it asks for, its name and key left out.
+    /// A digest of everything that it asks for, without its name and key.
     pub fingerprint: Fingerprint,
-    /// The ids of commands that must succeed before it runs.
+    /// The ids of the commands that must succeed first.
     pub depends_on: Vec<Arc<str>>,
-    /// Whether it takes its turn in its lane.
+    /// How it is ordered in its lane.
     pub order: Order,
-    /// How many milliseconds it may run.
+    /// The time limit, in milliseconds.
     pub time_limit: Option<u64>,
-    /// How well it is kept.
+    /// How durably it is stored.
     pub keeping: Keeping,
-    /// Whether it counts against the limits of the rate.
+    /// How the rate limiter counts it.
     pub counting: Counting,
-    /// How its protocol words what the book has to say of it.
+    /// Formats an error of the log in the words of its protocol.
     pub spell: Spell,
 }
 
-/// Words a fault as the text of an error.
+/// Formats an error of the command log as text.
 pub type Spell = fn(&BookFault) -> String;
 
-/// What a command is called.
+/// The name of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Name {
-    /// Its sender's id for it, by which it can be repeated and depended on.
+    /// The id that its sender chose; it can be repeated and depended on.
     Given(Arc<str>),
-    /// A name that the driver made up, because its sender gave none; nobody can refer to it.
+    /// A generated name for a command without an id; nobody can refer to it.
     Made(Arc<str>),
 }
 
-/// Whether a command takes its turn in its lane.
+/// How a command is ordered in its lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// It changes something: it runs when everything that came before it in its lane is over.
+    /// It changes something: it runs when every earlier command of its lane has ended.
     Waits,
-    /// The same, and it may take long: while it runs, reads that came after it run beside it.
+    /// A write that may take long: while it runs, later reads run concurrently.
     Long,
-    /// It only reads: it runs when every change that came before it is over, or is a long one that is running.
+    /// It only reads: it runs when every earlier write has ended, or is a long write that is running.
     Reads,
-    /// It runs at once, beside whatever runs: what controls something that runs.
+    /// It runs at once, concurrently with everything else: used to control a running command.
     Overtakes,
 }
 
-/// How well a command is kept.
+/// How durably a command is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keeping {
-    /// Its admission is on disk before it runs, and its outcome is written before anybody hears of it.
+    /// Its admission is on disk before it runs, and its outcome is written before it is announced.
     Durable,
-    /// It runs at once, and its outcome is remembered and written some time later: what only reads may be run again
-    /// after a crash, and what stops something must wait for no disk.
+    /// It runs at once, and its outcome is cached and written later. A read may run again after a crash, and a stop
+    /// must not wait for the disk.
     Light,
 }
 
-/// Whether a command counts against the limits of the rate.
+/// How the rate limiter counts a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counting {
-    /// It does, unless it turns out to be a repetition.
+    /// It counts, unless it is a repetition.
     Counted,
-    /// It counts against the same limits, among control commands alone: a flood of others does not keep anybody from
-    /// stopping or answering something.
+    /// It counts against a second limiter with the same limits, so that a flood of ordinary commands does not prevent
+    /// a client from stopping or answering something.
     Control,
-    /// It does not.
+    /// It does not count.
     Free,
 }
 
-/// What happens to the book.
+/// Every input that the command log can receive.
 #[derive(Debug, Clone)]
 pub enum Input {
-    /// Somebody sent a command.
+    /// A client sent a command.
     Submit(Box<Submission>),
-    /// The admission that an [`Effect::Keep`](super::Effect::Keep) asked for is on disk.
+    /// The admission of an [`Effect::PersistAdmission`](super::Effect::PersistAdmission) is on disk.
     Kept(Ticket),
-    /// It is not and will not be: the command fails without having run, and may be sent again.
+    /// The admission could not be persisted: the command fails without having run, and may be sent again.
     NotKept(Ticket),
-    /// A command that was run has ended. One that nobody waits for any more is ignored.
+    /// A running command has ended. The input is ignored if the command has timed out.
     Finished(Ticket, Outcome),
-    /// The outcome that an [`Effect::Settle`](super::Effect::Settle) asked to write is written.
+    /// The outcome of an [`Effect::PersistOutcome`](super::Effect::PersistOutcome) is written.
     Settled(Ticket),
-    /// It is not and will not be; its sender hears it all the same, and it is remembered until a restart.
+    /// The outcome could not be written. The sender gets it nevertheless, and it is cached until a restart.
     NotSettled(Ticket),
-    /// The moment of [`Book::next_deadline`](super::Book::next_deadline) has come.
+    /// The time of [`CommandLog::next_deadline`](super::CommandLog::next_deadline) has come.
     Deadline,
-    /// Everything of a session is being deleted: its outcomes are forgotten, and those that come are not kept.
+    /// A session is being deleted: its outcomes are removed, and new ones are not stored.
     Erased(SessionId),
-    /// Nothing more is admitted.
+    /// The server shuts down: nothing more is admitted.
     ShuttingDown,
 }
 
@@ -118,7 +118,7 @@ impl Name {
         }
     }
 
-    /// Returns the name if others can refer to it.
+    /// Returns the name if it is the sender's id.
     pub const fn given(&self) -> Option<&Arc<str>> {
         match self {
             Self::Given(text) => Some(text),

@@ -1,4 +1,5 @@
-//! Tools that are used for the user, beside any run: begun, listened to, stopped, and never begun twice.
+//! User commands: tool calls made for the user, outside any run. They are started, reported and stopped, and never
+//! started twice.
 
 use super::Session;
 use super::effects::Effects;
@@ -26,7 +27,7 @@ impl Session {
         Ok(Answer::AsideBegan(call))
     }
 
-    /// Has what they started ended; each is settled when that is reported.
+    /// Stops the processes of user commands; each call settles when the driver reports its end.
     pub(super) fn stop_asides(&self, caller: &Caller, call: Option<&CallId>, fx: &mut Effects) -> Reply {
         self.entitled(self.roster.rights(caller).control)?;
         let asked = |open: &&CallId| call.is_none_or(|call| call == *open);
@@ -41,7 +42,7 @@ impl Session {
     }
 
     pub(super) fn aside_reports(&mut self, call: &CallId, report: AsideReport, now: Now, fx: &mut Effects) {
-        // One that was settled may still be talking; what it says is no longer ours.
+        // A settled call may still report; such a report is ignored.
         let Some(aside) = self.state.asides.get(call) else { return };
         let kind = match report {
             AsideReport::Output { stream, text } => {
@@ -57,7 +58,8 @@ impl Session {
         self.record_for(None, kind, now, fx);
     }
 
-    /// Settles what a daemon that stopped had under way; nobody knows what came of it, and it is not begun again.
+    /// Settles the user commands that were running when the daemon stopped. Their results are unknown, and they are
+    /// not started again.
     pub(super) fn cut_asides_off(&mut self, now: Now, fx: &mut Effects) {
         let open: Vec<_> = self.state.asides.values().map(|call| call.intention.clone()).collect();
         for intention in open {

@@ -1,4 +1,4 @@
-//! Commands: each is judged against the state and gets exactly one answer.
+//! Command handling: each command is checked against the state and gets exactly one reply.
 
 use super::Session;
 use super::effects::Effects;
@@ -10,7 +10,7 @@ use crate::kernel::refusal::Refusal;
 use crate::kernel::time::Now;
 
 impl Session {
-    /// Judges a command, and counts the change that it makes.
+    /// Handles a command and assigns the version of the change that it makes.
     pub(super) fn command(
         &mut self,
         caller: &Caller,
@@ -119,7 +119,7 @@ impl Session {
         if let Some(run) = self.state.ledger.recall(&key, steer.fingerprint)? {
             return Ok(Answer::Steered(run.clone()));
         }
-        // Once the provider is done there is no turn left that a message could reach.
+        // After the provider has finished, no turn is left that a message could reach.
         let reachable = self.state.run.as_ref().filter(|run| run.stopping.is_none() && self.finish.is_none());
         let run = reachable.ok_or(Refusal::NoActiveRun)?;
         if run.steers.len() >= self.limits.steers {
@@ -179,7 +179,7 @@ impl Session {
         Answer::Gates { run: self.state.run.as_ref().map(|run| run.id.clone()), questions }
     }
 
-    /// Attaches a speaker that does not listen yet; it gets the events after `seen`.
+    /// Attaches a caller that is not attached yet; it gets the events after `seen`.
     fn listen(&mut self, caller: &Caller, seen: Seq, fx: &mut Effects) -> Result<(), Refusal> {
         if !self.roster.contains(caller.id) {
             self.roster.join(caller.id, caller.rights, self.limits.participants)?;
@@ -188,7 +188,7 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the run of a repeated message, or `None` for a new one that may be taken.
+    /// Returns the run of a repeated message, or `None` for a new one that may be accepted.
     fn repeated(&self, caller: &Caller, scope: Scope, prompt: &Prompt) -> Result<Option<RunId>, Refusal> {
         self.entitled(self.roster.rights(caller).prompt)?;
         let known = self.state.ledger.recall(&(scope, prompt.message.clone()), prompt.fingerprint)?.cloned();
@@ -198,7 +198,7 @@ impl Session {
         Ok(known)
     }
 
-    /// Tells whether a run could begin: none is active, and the conversation is not being summarised.
+    /// Checks that a run could start: none is active, and no compaction is in progress.
     pub(super) const fn at_rest(&self) -> Result<(), Refusal> {
         if self.state.run.is_some() {
             return Err(Refusal::RunActive);
@@ -206,7 +206,7 @@ impl Session {
         if self.state.compaction.is_some() { Err(Refusal::Compacting) } else { Ok(()) }
     }
 
-    /// Tells whether the session takes messages.
+    /// Checks that the session accepts messages.
     pub(super) fn is_open(&self) -> Result<(), Refusal> {
         match self.state.open {
             Openness::Open => Ok(()),

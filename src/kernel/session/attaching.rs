@@ -1,4 +1,4 @@
-//! Listeners: what each gets again, and what is said when the history between has a hole.
+//! Subscribers: which events each gets again, and the baseline after a gap in the history.
 
 use super::effects::Effects;
 use super::{Missing, Session};
@@ -19,7 +19,7 @@ impl Session {
         let gap = self.gap_after(seen);
         let newest = self.state.last_seq;
         let replay = match gap {
-            // A number above the newest event was private; nothing is missing, so nothing is sent twice.
+            // A number above the newest event was private. Nothing is missing, so nothing is sent twice.
             Gap::None => Replay { from: seen.next(), to: newest.max(seen), gap },
             Gap::Lost { .. } | Gap::Foreign => Replay { from: newest.next(), to: newest, gap },
         };
@@ -31,7 +31,7 @@ impl Session {
         Ok(Answer::Attached { phase: self.state.phase(), replay })
     }
 
-    /// Attaches, and shows the listener the state of the session after what it missed; after a gap it gets that anyway.
+    /// Attaches, and sends the session state after the missed events. After a gap the baseline already contains it.
     pub(super) fn resume(
         &mut self,
         caller: &Caller,
@@ -49,9 +49,9 @@ impl Session {
         Ok(answer)
     }
 
-    /// Tells whether everything after `seen` can be sent.
+    /// Returns whether every event after `seen` can be sent.
     ///
-    /// In a restored session every number of the reservation counts as issued: a crash may have lost which of them
+    /// In a restored session every reserved number counts as issued, because a crash may have lost which of them
     /// were.
     fn gap_after(&self, seen: Seq) -> Gap {
         let Missing { floor, holes } = &self.missing;
@@ -60,14 +60,15 @@ impl Session {
         } else if seen < *floor {
             Gap::Lost { earliest: floor.next() }
         } else if let Some((_, until)) = holes.iter().find(|(after, until)| *after < seen && seen < *until) {
-            // It has seen what is gone, or misses the rest of it.
+            // The subscriber has seen lost events, or misses the rest of them.
             Gap::Lost { earliest: *until }
         } else {
             Gap::None
         }
     }
 
-    /// Sends the listener a baseline under numbers of its own, and returns the position where it goes on.
+    /// Sends the subscriber a baseline with private sequence numbers, and returns the position after which it
+    /// continues.
     fn show_baseline(&mut self, caller: &Caller, seen: Seq, gap: Gap, now: Now, fx: &mut Effects) -> Seq {
         let snapshot = Box::new(self.snapshot());
         let seq = self.issue(fx);

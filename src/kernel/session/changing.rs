@@ -1,5 +1,4 @@
-//! Changes of a session that begin nothing: who answers and how, from where the conversation goes on, and what is only
-//! counted.
+//! Changes of a session that start no task: settings, branches, loads and version increments.
 
 use super::Session;
 use super::effects::Effects;
@@ -23,7 +22,7 @@ impl Session {
         Ok(Answer::Loaded)
     }
 
-    /// Opens a session again as a new one; its history is kept, and nothing of it counts any more.
+    /// Reopens a session as a new one. Its history stays stored and no longer applies.
     pub(super) fn reopen(
         &mut self,
         caller: &Caller,
@@ -55,7 +54,7 @@ impl Session {
         Ok(Answer::Adjusted)
     }
 
-    /// Notes which directory the session works in, unless that is known already.
+    /// Records the identity of the working directory, unless it is known already.
     pub(super) fn identified(&mut self, found: WorkspaceIdentity, now: Now, fx: &mut Effects) {
         if self.state.opening.is_none() || self.state.workspace() == Some(&found) {
             return;
@@ -64,7 +63,7 @@ impl Session {
         self.record_for(None, EventKind::Adjusted { adjustment, by: BY_THE_DAEMON.to_owned() }, now, fx);
     }
 
-    /// Goes on from an earlier point, which must be one of the past that is still kept.
+    /// Branches to an earlier point, which must be part of the stored history.
     pub(super) fn branch(&mut self, caller: &Caller, branch: Branch, now: Now, fx: &mut Effects) -> Reply {
         self.entitled(self.roster.rights(caller).control)?;
         self.is_open()?;
@@ -83,5 +82,5 @@ impl Session {
     }
 }
 
-/// Who notes what no client asked for.
+/// The source of changes that no client asked for.
 const BY_THE_DAEMON: &str = "daemon";

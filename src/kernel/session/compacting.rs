@@ -1,5 +1,4 @@
-//! Summaries of the conversation and pauses before a provider is asked again: what both protocols of waiting share is that
-//! somebody may stop them, and that none outlives its run.
+//! Compactions and provider retries. A client may stop either, and neither outlives its run.
 
 use super::Session;
 use super::effects::Effects;
@@ -11,7 +10,7 @@ use crate::kernel::refusal::Refusal;
 use crate::kernel::time::Now;
 
 impl Session {
-    /// Has the provider summarise the conversation, where no run needs it.
+    /// Requests a summary from the provider, outside any run.
     pub(super) fn compact(
         &mut self,
         caller: &Caller,
@@ -49,7 +48,7 @@ impl Session {
         now: Now,
         fx: &mut Effects,
     ) {
-        // One that was stopped may still be talking; what it says is no longer ours.
+        // An aborted compaction may still report; such a report is ignored.
         if self.state.compaction.is_none_or(|compaction| compaction.began != began) {
             return;
         }
@@ -63,14 +62,14 @@ impl Session {
         self.begin_next(now, fx);
     }
 
-    /// Notes that the active run needs a summary.
+    /// Records that the active run needs a compaction.
     pub(super) fn run_compacts(&mut self, reason: CompactionReason, now: Now, fx: &mut Effects) {
         if self.state.compaction.is_none() {
             self.record(EventKind::CompactionBegan { reason, by: None }, now, fx);
         }
     }
 
-    /// Takes the summary that the active run needed, unless somebody has stopped it.
+    /// Records the summary that the active run needed, unless the compaction was aborted.
     pub(super) fn run_compacted(&mut self, compaction: Box<Compaction>, now: Now, fx: &mut Effects) {
         if self.state.compaction.is_some() {
             self.record(EventKind::Compacted(compaction), now, fx);
@@ -110,7 +109,7 @@ impl Session {
         }
     }
 
-    /// Ends what somebody waits for and nobody goes on with.
+    /// Ends a pending retry and a compaction in progress that nothing will continue.
     pub(super) fn leave_unfinished(&mut self, why: &str, now: Now, fx: &mut Effects) {
         if let Some(attempt) = self.state.run.as_ref().and_then(|run| run.retrying) {
             self.retry_over(false, attempt, Some(why.to_owned()), now, fx);

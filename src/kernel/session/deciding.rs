@@ -1,4 +1,4 @@
-//! Gates: votes, expiry, and what follows from a verdict.
+//! Gates: votes, expiry, and the consequences of a decision.
 
 use super::Session;
 use super::effects::Effects;
@@ -14,15 +14,15 @@ use crate::kernel::refusal::Refusal;
 use crate::kernel::state::Stage;
 use crate::kernel::time::Now;
 
-/// Who settles a gate whose time has come.
+/// The source that settles an expired gate.
 const TIMEOUT: &str = "timeout";
-/// Who settles the gates of a run that is stopped.
+/// The source that settles the gates of a stopped run.
 const CANCEL: &str = "cancel";
-/// The word for programs where somebody said no and why.
+/// The error kind of a denial with a comment.
 const DENIED: &str = "DENIED";
-/// The word for programs where somebody did not want to answer a question.
+/// The error kind of a dismissed question.
 const DISMISSED: &str = "DISMISSED";
-/// The word for programs where nobody answered a question in time.
+/// The error kind of a question that expired without an answer.
 const TIMED_OUT: &str = "TIMED_OUT";
 
 impl Session {
@@ -46,7 +46,7 @@ impl Session {
         Ok(Answer::Decided)
     }
 
-    /// Opens the gate of a call that a provider wants asked about.
+    /// Opens the gate that a requested call needs.
     pub(super) fn ask(&mut self, call: CallId, ask: Ask, now: Now, fx: &mut Effects) {
         let question = Question {
             gate: ask.gate,
@@ -70,10 +70,10 @@ impl Session {
         }
     }
 
-    /// Returns the verdict of a run that began with an answer to everything it would ask.
+    /// Returns the decision of a run's own policy, if the run has one that answers gates.
     ///
-    /// Nobody can say yes beforehand to more money or for several people; what has to be filled in is dismissed. A no has a
-    /// comment, so that a provider that can go on without the call does.
+    /// Such a policy cannot approve more budget or stand for several voters, and it dismisses forms. A denial has a
+    /// comment, so that a provider that can continue without the call does so.
     fn verdict_of_run(&self, question: &Question, comment: Option<String>) -> Option<Verdict> {
         let rules = &self.state.run.as_ref()?.rules;
         let has = |rule: &str| rules.iter().any(|line| line == rule);
@@ -97,7 +97,7 @@ impl Session {
         })
     }
 
-    /// Opens the gate of a call that had been started and has no known end.
+    /// Opens the gate of a call that had started and whose result is unknown.
     pub(super) fn ask_about_unknown(
         &mut self,
         gate: GateId,
@@ -126,7 +126,7 @@ impl Session {
         self.record(EventKind::GateOpened(Box::new(question)), now, fx);
     }
 
-    /// Settles every gate whose time has come, and stops a run whose time has come.
+    /// Settles every expired gate, and stops a run whose time limit has expired.
     pub(super) fn expire(&mut self, now: Now, fx: &mut Effects) {
         if self.next_deadline().is_none_or(|deadline| deadline > now) {
             return;
@@ -134,14 +134,14 @@ impl Session {
         if self.state.run.as_ref().and_then(|run| run.deadline).is_some_and(|deadline| deadline <= now) {
             return self.stop(Outcome::Failed, TIMEOUT.to_owned(), TIMEOUT, now, fx);
         }
-        // A run may go on without an answer, so that more than one question may be due.
+        // A run may continue without an answer, so more than one gate may be due.
         while let Some(due) = self.state.gates.values().find(|gate| gate.question.expires <= now) {
             let verdict = denied(due, TIMEOUT);
             self.settle(verdict, now, fx);
         }
     }
 
-    /// Settles all open gates of a run that is being stopped.
+    /// Denies all open gates of a run that is being stopped.
     pub(super) fn deny_open_gates(&mut self, now: Now, fx: &mut Effects) {
         let open: Vec<_> = self.state.gates.values().map(|gate| denied(gate, CANCEL)).collect();
         for verdict in open {
@@ -180,7 +180,7 @@ impl Session {
             (Decision::Deny, Stage::Intended) if let Some(comment) = &told => {
                 self.tell_of_denial(&intention, &by, comment, now, fx);
             }
-            // Nothing was forbidden: what was given is used up.
+            // The budget is used up, which is a failure and not a denial.
             (Decision::Deny, Stage::Intended) if of_budget => {
                 self.stop(Outcome::Failed, gate::BUDGET.to_owned(), &by, now, fx);
             }
@@ -194,7 +194,7 @@ impl Session {
         }
     }
 
-    /// Says no to the provider and why, and goes on.
+    /// Reports a denial and its comment to the provider; the run continues.
     fn tell_of_denial(&mut self, intention: &Intention, by: &str, comment: &str, now: Now, fx: &mut Effects) {
         let message = format!("denied by {by}: {comment}");
         let kind = if by == gate::POLICY { gate::DENIED_BY_POLICY } else { DENIED };
@@ -204,7 +204,7 @@ impl Session {
         self.advance(fx);
     }
 
-    /// Settles a use that was a question: with what was filled in, or with the news that nothing was.
+    /// Settles a call that was a form: with the submitted answer, or with an error if there is none.
     fn fill_in(
         &mut self,
         intention: Intention,
@@ -252,7 +252,7 @@ fn skipped(intention: Intention) -> Settlement {
     }
 }
 
-/// Denies a gate that nobody has decided on.
+/// Returns the denial of a gate that no voter has decided.
 fn denied(gate: &Gate, by: &str) -> Verdict {
     Verdict {
         gate: gate.question.gate.clone(),

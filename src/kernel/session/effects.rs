@@ -1,14 +1,15 @@
-//! The order of what is to be done.
+//! Collects effects and puts them in order.
 //!
-//! Whatever the judging code asks for first, the driver gets: what must happen at once, what must be kept, the answer,
-//! whom to feed, what is shown, and at last what the outside world may see change. The promises of order hold by construction.
+//! In whatever order they are added, the driver gets: what must happen immediately, the events to persist, the
+//! replies, the subscriptions, the events to emit, and last what changes the outside world. The ordering guarantees
+//! hold by construction.
 
 use crate::kernel::command::{Private, Reply};
 use crate::kernel::effect::{Compact, Effect, Ticket, Turn};
 use crate::kernel::event::{Criterion, Event, Intention};
 use crate::kernel::id::{CallId, ParticipantId, RunId, Seq};
 
-/// Effects, gathered by when they are due.
+/// Effects, grouped by when they are due.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
     at_once: Vec<Effect>,
@@ -91,7 +92,7 @@ impl Effects {
         self.checkpoint = Some(at);
     }
 
-    /// Returns the effects in the order in which they are to be carried out.
+    /// Returns the effects in the order in which the driver carries them out.
     pub(super) fn into_list(self) -> Vec<Effect> {
         let mut list = self.at_once;
         list.extend(self.reserve.map(Effect::Reserve));

@@ -1,6 +1,6 @@
-//! What was said elsewhere, taken in as runs that are over.
+//! Imports a conversation as finished runs.
 //!
-//! Its events have the times at which it happened there, and name the entries that they were imported from.
+//! Imported events carry their original times and name the session file entries that they come from.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use crate::kernel::import::{Import, Imported, ImportedCall, ImportedRun, Importe
 use crate::kernel::refusal::Refusal;
 use crate::kernel::time::Now;
 
-/// Who is said to have sent a message that was taken in.
+/// The source of an imported message.
 const IMPORT: &str = "import";
-/// The word for how such a run ended.
+/// The reason with which an imported run ended.
 const IMPORTED: &str = "imported";
 
 impl Session {
-    /// Takes in a whole conversation, or nothing of it.
+    /// Imports a whole conversation, or refuses all of it.
     pub(super) fn import(&mut self, caller: &Caller, import: Import, now: Now, fx: &mut Effects) -> Reply {
         self.entitled(self.roster.rights(caller).control)?;
         self.is_open()?;
@@ -55,7 +55,7 @@ struct Importer<'a> {
     session: &'a mut Session,
     fx: &'a mut Effects,
     now: Now,
-    /// The first event of each entry.
+    /// The first event of each session file entry.
     firsts: BTreeMap<String, Seq>,
 }
 
@@ -103,10 +103,10 @@ impl Importer<'_> {
             self.record(run, EventKind::Said { text }, &source);
             self.record(run, EventKind::SayingDone { message }, &source);
         }
-        // Everything that it wanted used follows.
+        // All calls of the turn follow, so none is pending.
         taken.pending.clear();
         self.record(run, EventKind::TurnTaken(Box::new(taken)), &source);
-        // The calls of one turn are wanted together, before the first of them is used.
+        // The calls of one turn are requested together, before the first of them starts.
         for call in &calls {
             self.intend(run, call, Purpose::Work, &source);
         }
@@ -135,7 +135,7 @@ impl Importer<'_> {
         self.record(run, EventKind::CallSettled(Box::new(settlement)), &source);
     }
 
-    /// Puts a summary in the place of what is before `kept`, or of everything.
+    /// Records a summary that replaces everything before the start of the verbatim context.
     fn summary(&mut self, summary: String, tokens_before: u64, kept: &Kept, source: &Provenance) {
         let next = self.session.issued.next();
         let kept_from = match kept {
@@ -151,7 +151,7 @@ impl Importer<'_> {
         if let Some(entry) = source.entry.as_ref().filter(|entry| !self.firsts.contains_key(*entry)) {
             self.firsts.insert(entry.clone(), self.session.issued.next());
         }
-        // A file may claim any time; nothing has happened after now.
+        // A file may claim any time; no event is later than now.
         let at = source.at.map_or(self.now, |at| at.min(self.now));
         self.session.record_from(run.cloned(), kind, at, source.entry.clone(), self.fx);
     }

@@ -1,9 +1,9 @@
-//! A living session: judges inputs against the state, records what follows, and says what is to be done.
+//! A live session: checks inputs against the state, records events, and returns effects.
 //!
-//! The rooms: `effects` orders what is to be done, `asked` answers commands, `running` drives the active run,
-//! `deciding` settles gates, `attaching` serves listeners, `aside` uses tools for the user, `compacting` has summaries
-//! made, `changing` keeps what is changed besides, `importing` takes in what was said elsewhere. Only `record` changes the
-//! state, by folding.
+//! `effects` orders effects, `commands` handles commands, `runs` drives the active run, `gates` settles gates,
+//! `attachment` serves subscribers, `user_commands` runs tools for the user, `compaction` handles summaries and
+//! retries, `settings` records other changes, `imports` imports conversations. Only `record` changes the state, by
+//! folding an event.
 
 mod aside;
 mod asked;
@@ -16,7 +16,7 @@ mod importing;
 mod running;
 
 use super::command::{Caller, Command, Private, Rights, Snapshot};
-use super::effect::{AsideReport, CompactionReport, Effect, Finish, Report, Ticket};
+use super::effect::{AsideReport, CompactionReport, Effect, Finish, Report, Ticket, Turn};
 use super::event::{Event, EventKind, WorkspaceIdentity};
 use super::id::{CallId, GateId, ParticipantId, RunId, Seq};
 use super::limits::Limits;
@@ -24,99 +24,102 @@ use super::roster::Roster;
 use super::state::{Stage, State};
 use super::time::Now;
 use effects::Effects;
+use running::next_turn;
 
-/// Everything that can happen to a session.
+/// Every input that a session can receive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
-    /// Somebody asks for something, and gets exactly one answer.
+    /// A client sends a command, which gets exactly one reply.
     Command {
-        /// Under which number the answer is expected.
+        /// Correlates the reply.
         ticket: Ticket,
-        /// Who asks.
+        /// The sender.
         caller: Caller,
-        /// For what.
+        /// The command.
         command: Command,
-        /// The version that the session must have for it.
+        /// The version that the session must have, if given.
         if_version: Option<u64>,
     },
     /// The provider or a tool of a run reports.
     Report {
         /// The run.
         run: RunId,
-        /// What it says.
+        /// The report.
         report: Report,
     },
-    /// A tool that is used for the user reports.
+    /// A user command reports.
     AsideReport {
-        /// Which use.
+        /// The call.
         call: CallId,
-        /// What it says.
+        /// The report.
         report: AsideReport,
     },
-    /// A summary that somebody asked for has come, or has not.
+    /// A compaction that a client asked for reports.
     CompactionReport {
-        /// Which one: the event that says that it began.
+        /// The sequence number of its first event, which identifies it.
         began: Seq,
-        /// What came of it.
+        /// The report.
         report: CompactionReport,
     },
-    /// The moment named by [`Session::next_deadline`] has come.
+    /// The time of [`Session::next_deadline`] has come.
     Deadline,
-    /// The session was restored; the first input of its new life.
+    /// The session was restored. This is its first input after a restart.
     Recovered {
-        /// Fresh names, at least [`Session::unknown_calls`] of them.
+        /// Newly minted gate ids, at least [`Session::unknown_calls`] of them.
         gates: Vec<GateId>,
     },
-    /// It was found out which directory the session works in, which was not known or is known by other numbers.
+    /// The working directory was identified for the first time, or has other file system numbers now.
     WorkspaceIdentified(Box<WorkspaceIdentity>),
-    /// A connection is gone.
+    /// A connection was closed.
     Gone(ParticipantId),
-    /// The daemon stops and has ended every tool in use.
+    /// The daemon shuts down and has ended every running tool.
     Halted {
-        /// What could not be ended.
+        /// The processes that could not be ended, as text.
         left: Option<String>,
     },
-    /// What happens from here on cannot be kept.
+    /// The provider finishes the active run because the daemon shuts down and has ended its tools.
+    FinishedAtStop(Finish),
+    /// The journal can no longer store events.
     Unkept {
-        /// A word for programs.
+        /// A machine-readable code.
         code: String,
-        /// A sentence for people.
+        /// A message for people.
         message: String,
     },
 }
 
-/// A session and what belongs to its present life alone.
+/// A session: its state, and what is not restored after a restart.
 #[derive(Debug)]
 pub struct Session {
     limits: Limits,
     state: State,
-    /// The last number that was issued.
+    /// The last issued sequence number.
     issued: Seq,
-    /// The last number that may be issued without another reservation.
+    /// The last sequence number that may be issued without another reservation.
     reserved: Seq,
     missing: Missing,
     roster: Roster,
-    /// What the provider said at its end; asked again after a restart.
+    /// How the provider finished; after a restart it is asked again.
     finish: Option<Finish>,
-    /// While the provider has its turn: how many steering messages it was told of.
+    /// While the provider has its turn: the number of steering messages that it was given.
     turn: Option<usize>,
     since_checkpoint: u64,
-    /// Whether messages that wait may begin their runs in this life.
+    /// Whether queued messages may start their runs before the next restart.
     queue: Queue,
-    /// The version that the first event of the command in hand makes.
+    /// The version that the first event of the current command carries.
     next_version: Option<u64>,
 }
 
-/// Which events of the past are gone.
+/// The lost parts of a session's history.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// The last position that was removed on purpose, with everything before it.
+    /// The last position that retention removed, with everything before it.
     pub floor: Seq,
-    /// Where else events were lost: the last position before each hole, and the last one in it.
+    /// Ranges of lost events: the last position before each range, and the last one in it.
     pub holes: Vec<(Seq, Seq)>,
 }
 
-/// What becomes of messages that wait.
+/// Whether queued messages start their runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Queue {
     Moving,
@@ -124,7 +127,7 @@ enum Queue {
 }
 
 impl Session {
-    /// Makes a session to which nothing has happened.
+    /// Creates a session without events.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -141,10 +144,10 @@ impl Session {
         }
     }
 
-    /// Brings a session back from a checkpoint and the events after it.
+    /// Restores a session from a checkpoint and the events after it.
     ///
-    /// `reserved` is the end of the last reservation that is on disk: numbers go on above it, because any number up
-    /// to it may have been shown.
+    /// `reserved` is the end of the last reservation on disk. New sequence numbers continue above it, because any
+    /// number up to it may have been sent.
     pub fn restore(limits: Limits, from: State, tail: &[Event], reserved: Seq, missing: Missing) -> Self {
         let mut session = Self { state: from, missing, ..Self::new(limits) };
         for event in tail {
@@ -158,8 +161,8 @@ impl Session {
 
     /// Advances the session by one input.
     ///
-    /// The effects are to be carried out in order: an event is kept before it is shown, and an answer comes before
-    /// the events that its command caused.
+    /// The driver must carry out the effects in order: an event is persisted before it is sent, and a reply comes
+    /// before the events that its command caused.
     #[must_use = "dropping effects loses replies and events"]
     pub fn apply(&mut self, input: Input, now: Now) -> Vec<Effect> {
         let mut fx = Effects::default();
@@ -179,6 +182,7 @@ impl Session {
             Input::WorkspaceIdentified(found) => self.identified(*found, now, &mut fx),
             Input::Gone(who) => self.roster.leave(who),
             Input::Halted { left } => self.halt(left.as_deref(), now, &mut fx),
+            Input::FinishedAtStop(finish) => self.finish_at_stop(finish, now, &mut fx),
             Input::Unkept { code, message } => self.unkept(code, message, now, &mut fx),
         }
         if self.since_checkpoint >= self.limits.checkpoint_every {
@@ -188,34 +192,35 @@ impl Session {
         fx.into_list()
     }
 
-    /// Leaves messages that wait to the next life.
+    /// Leaves queued messages for after the next restart.
     pub const fn hold(&mut self) {
         self.queue = Queue::Held;
     }
 
-    /// Gives back the numbers that were reserved and not issued, and returns the last one in use.
+    /// Releases the reserved numbers that were not issued, and returns the last issued one.
     ///
-    /// For a session that leaves memory in good order: the next life goes on without a hole.
+    /// Used when a session is unloaded in an orderly way, so that numbering continues without a gap.
     pub const fn release(&mut self) -> Seq {
         self.reserved = self.issued;
         self.issued
     }
 
-    /// Notes that the events up to `floor` were removed on purpose: whoever has not seen them gets a gap.
+    /// Records that retention removed the events up to `floor`: a subscriber that has not seen them gets a gap.
     pub fn forget(&mut self, floor: Seq) {
         self.missing.floor = self.missing.floor.max(floor);
         self.missing.holes.retain(|(_, until)| *until > floor);
     }
 
-    /// Returns what everybody who listens is told when `by` has the session deleted, under the last number it ever has.
+    /// Returns the notice that all subscribers get when `by` deletes the session. It carries the session's last
+    /// sequence number.
     ///
-    /// It is not reserved: there is nothing left on disk that could issue it again.
+    /// That number is not reserved: nothing is left on disk that could issue it again.
     pub fn depart(&mut self, by: &str, now: Now) -> Private {
         self.issued = self.issued.next();
         Private::Deleted { seq: self.issued, at: now, by: by.to_owned() }
     }
 
-    /// Returns when the session wants to be woken, if ever.
+    /// Returns when the session next needs [`Input::Deadline`], if ever.
     pub fn next_deadline(&self) -> Option<Now> {
         let run = self.state.run.as_ref()?;
         if run.stopping.is_some() {
@@ -225,28 +230,36 @@ impl Session {
         gates.chain(run.deadline).min()
     }
 
-    /// Returns the folded history.
+    /// Returns the state.
     pub const fn state(&self) -> &State {
         &self.state
     }
 
-    /// Returns the last number that was issued.
+    /// Returns the last issued sequence number.
     pub const fn issued(&self) -> Seq {
         self.issued
     }
 
-    /// Returns what a participant may do, if it is attached.
+    /// Returns the next turn of the provider; `None` while a call is active, a gate is open or the run is being
+    /// stopped.
+    pub fn next_turn(&self) -> Option<Turn> {
+        let run = self.state.run.as_ref()?;
+        let at_rest = run.stopping.is_none() && run.calls.is_empty() && self.state.gates.is_empty();
+        at_rest.then(|| next_turn(run, &self.state))
+    }
+
+    /// Returns the rights of an attached participant.
     pub fn rights_of(&self, who: ParticipantId) -> Option<Rights> {
         self.roster.of(who)
     }
 
-    /// Returns how many calls had been started and have no known end.
+    /// Returns the number of calls that have started and have no result.
     pub fn unknown_calls(&self) -> usize {
         let calls = self.state.run.iter().flat_map(|run| run.calls.values());
         calls.filter(|call| call.stage == Stage::Started).count()
     }
 
-    /// Tells whether the session can leave memory: nothing runs or waits, and nobody listens.
+    /// Returns whether the session can be unloaded: nothing runs or is queued, and no participant is attached.
     pub fn is_idle(&self) -> bool {
         let state = &self.state;
         state.run.is_none()
@@ -256,7 +269,7 @@ impl Session {
             && self.roster.is_empty()
     }
 
-    /// Returns what a client needs to draw the session.
+    /// Returns a snapshot for rendering the session.
     pub fn snapshot(&self) -> Snapshot {
         let state = &self.state;
         let oldest = state.gates.values().min_by_key(|gate| (gate.question.expires, &gate.question.gate));
@@ -280,7 +293,7 @@ impl Session {
         }
     }
 
-    /// Gives `kind` the next position, folds it in, and asks for it to be kept and shown.
+    /// Gives `kind` the next position, folds it in, and adds the effects that persist and emit it.
     fn record(&mut self, kind: EventKind, now: Now, fx: &mut Effects) {
         let run = self.state.run.as_ref().map(|run| run.id.clone());
         self.record_for(run, kind, now, fx);
@@ -290,7 +303,7 @@ impl Session {
         self.record_from(run, kind, now, None, fx);
     }
 
-    /// Records an event that may have happened elsewhere, at another time.
+    /// Records an event that may be imported and have an earlier time.
     fn record_from(
         &mut self,
         run: Option<RunId>,
@@ -305,10 +318,10 @@ impl Session {
         fx.keep_and_show(event);
     }
 
-    /// Issues the next number, and reserves the next block while a quarter of the last one is left.
+    /// Issues the next sequence number, and reserves the next block while a quarter of the last one is left.
     ///
-    /// Were a block reserved only when the last one is used up, nothing could be shown after that reservation fails: not
-    /// even the end of the run, since a number that is not on disk may be issued again after a restart.
+    /// If a block were reserved only when the last one is used up, a failed reservation would block every further
+    /// event, even the end of the run: a number that is not on disk may be issued again after a restart.
     fn issue(&mut self, fx: &mut Effects) -> Seq {
         self.issued = self.issued.next();
         let block = self.limits.reserve.max(1);

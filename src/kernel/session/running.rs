@@ -1,6 +1,6 @@
-//! The active run: turns of the provider, uses of tools, acceptance checks, and the end.
+//! The active run: provider turns, tool calls, acceptance checks, and the end.
 //!
-//! What comes next is always derived from the journaled state, so a restored run goes on where it stood.
+//! The next step is always derived from the journaled state, so a restored run continues where it stopped.
 
 use super::effects::Effects;
 use super::{Queue, Session};
@@ -15,7 +15,7 @@ use crate::kernel::state::{Call, Run, Stage, State};
 use crate::kernel::time::Now;
 
 impl Session {
-    /// Begins a run. Nothing is active.
+    /// Starts a run; the session must be idle.
     pub(super) fn begin(&mut self, run: RunId, message: Message, now: Now, fx: &mut Effects) {
         self.finish = None;
         self.turn = None;
@@ -24,7 +24,7 @@ impl Session {
     }
 
     pub(super) fn report(&mut self, run: &RunId, report: Report, now: Now, fx: &mut Effects) {
-        // A provider or tool of another run may still be talking; what it says is no longer ours.
+        // A provider or tool of an earlier run may still report; such a report is ignored.
         let Some(active) = self.state.run.as_ref().filter(|active| active.id == *run) else { return };
         if let Report::Stopped { left } = report {
             return self.stopped(left, now, fx);
@@ -68,10 +68,9 @@ impl Session {
         }
     }
 
-    /// Tells whether a report would begin something that was decided on before the latest message was heard.
+    /// Returns whether a report would start something that was decided before the latest steering message.
     ///
-    /// What was said into the run comes first: the rest of the turn does not count, and at its end the provider is
-    /// asked again.
+    /// The steering message comes first: the rest of the turn is discarded, and the provider gets another turn.
     fn is_outdated(&self, run: &Run, report: &Report) -> bool {
         let begins = match report {
             Report::Said(_) | Report::SayingDone(_) => !run.speaking,
@@ -94,7 +93,7 @@ impl Session {
         begins && self.has_more_to_hear(run)
     }
 
-    /// Tells whether something was said into the run since the provider was given its turn.
+    /// Returns whether a steering message has arrived since the provider got its turn.
     fn has_more_to_hear(&self, run: &Run) -> bool {
         self.turn.is_some_and(|heard| run.steers.len() > heard)
     }
@@ -106,7 +105,7 @@ impl Session {
         self.record(EventKind::TurnTaken(Box::new(taken)), now, fx);
     }
 
-    /// Goes on with a run that a restart interrupted.
+    /// Continues a run that a restart interrupted.
     pub(super) fn recover(&mut self, gates: Vec<GateId>, now: Now, fx: &mut Effects) {
         self.cut_asides_off(now, fx);
         self.leave_unfinished(RESTARTED, now, fx);
@@ -134,11 +133,11 @@ impl Session {
         let torn = run.torn;
         self.record(EventKind::RunRecovered { found }, now, fx);
         if found == Found::Stopping {
-            // Whatever had been started died with the daemon.
+            // All processes of the run died with the daemon.
             return self.stopped(None, now, fx);
         }
         if torn {
-            // What it did may be among the lost events: going on could do something twice.
+            // Actions of the run may be among the lost events, so continuing could repeat one.
             return self.stop(Outcome::Failed, "events_lost".to_owned(), "recovery", now, fx);
         }
         for (intention, gate) in unknown.into_iter().zip(gates) {
@@ -150,7 +149,7 @@ impl Session {
         self.advance(fx);
     }
 
-    /// Asks for whatever comes next, when nothing is under way.
+    /// Requests the next step, unless one is in progress.
     pub(super) fn advance(&mut self, fx: &mut Effects) {
         let Some(run) = &self.state.run else { return };
         if run.stopping.is_some() || self.turn.is_some() || !run.calls.is_empty() {
@@ -166,7 +165,7 @@ impl Session {
                 let index = u32::try_from(run.checks.len()).unwrap_or(u32::MAX);
                 fx.check(run.id.clone(), index, criterion.clone());
             }
-            // Its background processes end before the run is reported as over.
+            // The run ends after its background processes have ended.
             None => fx.stop(run.id.clone()),
         }
     }
@@ -180,7 +179,7 @@ impl Session {
         fx.execute(run, intention, bound);
     }
 
-    /// Ends everything that the run has started; the run ends when that is reported.
+    /// Stops all processes of the run; the run ends when the driver reports that they are gone.
     pub(super) fn stop(&mut self, outcome: Outcome, reason: String, by: &str, now: Now, fx: &mut Effects) {
         let Some(run) = self.state.run.as_ref().filter(|run| run.stopping.is_none()) else { return };
         fx.stop(run.id.clone());
@@ -189,7 +188,8 @@ impl Session {
         self.record(EventKind::Stopping { outcome, reason, by: by.to_owned() }, now, fx);
     }
 
-    /// Says that nothing can be kept, and stops a run that is at work; one that waits can still be ended by a verdict.
+    /// Reports that the journal cannot store events, and stops a working run. A run that waits at a gate can still be
+    /// ended by a decision.
     pub(super) fn unkept(&mut self, code: String, message: String, now: Now, fx: &mut Effects) {
         let reason = code.to_ascii_lowercase();
         for call in self.state.asides.keys() {
@@ -204,9 +204,11 @@ impl Session {
         }
     }
 
-    /// Settles every tool that the daemon ended because it stops: the next life need not ask what became of it.
+    /// Settles every call whose tool the daemon ended at shutdown, so that the restarted daemon need not ask about
+    /// it.
     ///
-    /// The run itself goes on in the next life, where its provider is told.
+    /// The run continues after the restart and its provider is informed, unless the provider finishes it
+    /// ([`Self::finish_at_shutdown`]).
     pub(super) fn halt(&mut self, left: Option<&str>, now: Now, fx: &mut Effects) {
         let gates = &self.state.gates;
         let asked = |call: &Call| gates.values().any(|gate| gate.question.call == call.intention.call);
@@ -223,9 +225,19 @@ impl Session {
         }
     }
 
+    /// Finishes the run as its provider decided, after all of its tools have ended.
+    pub(super) fn finish_at_stop(&mut self, finish: Finish, now: Now, fx: &mut Effects) {
+        if self.next_turn().is_some() {
+            // A queued message starts its run after the restart.
+            self.hold();
+            self.finish = Some(finish);
+            self.finish_run(now, fx);
+        }
+    }
+
     fn intend(&mut self, request: CallRequest, now: Now, fx: &mut Effects) {
         let CallRequest { intention, before } = request;
-        // Who has said that there is nothing more to do gets nothing more done.
+        // A provider that has finished starts no more calls.
         if intention.purpose == Purpose::Work && self.finish.is_some() {
             return;
         }
@@ -252,7 +264,8 @@ impl Session {
 
     fn finished(&mut self, finish: Finish, fx: &mut Effects) {
         let Some(heard) = self.turn.take() else { return };
-        // A message that came while the provider was finishing is still to be answered: it gets another turn.
+        // A message that arrived while the provider was finishing still needs an answer: the provider gets another
+        // turn.
         if self.state.run.as_ref().is_some_and(|run| run.steers.len() <= heard) {
             self.finish = Some(finish);
         }
@@ -307,7 +320,7 @@ impl Session {
     }
 }
 
-fn next_turn(run: &Run, state: &State) -> Turn {
+pub(super) fn next_turn(run: &Run, state: &State) -> Turn {
     Turn {
         run: run.id.clone(),
         text: run.text.clone(),
@@ -327,7 +340,7 @@ fn next_turn(run: &Run, state: &State) -> Turn {
     }
 }
 
-/// Judges the provider's end together with the acceptance checks.
+/// Combines the provider's outcome with the results of the acceptance checks.
 fn judged(run: &Run, finish: Finish) -> RunReport {
     let all_passed = run.checks.len() == run.criteria.len() && run.checks.iter().all(|check| check.passed);
     if finish.outcome == Outcome::Success && !all_passed {
@@ -357,11 +370,11 @@ fn failed_checks(checks: &[CheckResult]) -> String {
 }
 
 const ACCEPTANCE_FAILED: u8 = 4;
-/// Why something was left unfinished that a run waited for.
+/// Why a retry or compaction of a stopped run ended.
 const STOPPED: &str = "the run was stopped";
-/// Why something was left unfinished that nobody said anything of.
+/// Why a retry or compaction ended that the provider did not report on.
 const OVER: &str = "the run is over";
-/// Why something was left unfinished when the daemon came back.
+/// Why a retry or compaction ended that was in progress when the daemon stopped.
 const RESTARTED: &str = "the daemon stopped before it ended";
 
 const fn exit_code(outcome: Outcome) -> u8 {
@@ -400,7 +413,7 @@ fn halted(intention: &Intention, left: Option<&str>) -> Settlement {
     unused(intention, Ending::Cut, fault)
 }
 
-/// Settles a use of a tool that did not happen, or not to its end.
+/// Returns the result of a call that did not run, or did not run to its end.
 pub(super) fn unused(intention: &Intention, ending: Ending, fault: Fault) -> Settlement {
     Settlement {
         call: intention.call.clone(),

@@ -1,4 +1,4 @@
-//! The active run, as far as it has come.
+//! The state of the active run.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,45 +15,45 @@ use crate::kernel::time::Now;
 pub struct Run {
     /// Its id.
     pub id: RunId,
-    /// The message that began it.
+    /// The message that started it.
     pub message: MessageId,
     /// The text of that message.
     pub text: String,
-    /// What must hold at its end.
+    /// Acceptance criteria to check at its end.
     pub criteria: Vec<Criterion>,
-    /// When it must have ended.
+    /// When its time limit expires.
     pub deadline: Option<Now>,
-    /// What it may use before somebody is asked.
+    /// Its budget; beyond it a gate asks.
     pub budget: Budget,
-    /// Rules for its calls.
+    /// Policy rules for its tool calls.
     pub rules: Vec<String>,
-    /// What it has used.
+    /// Its usage so far.
     pub spent: Spent,
-    /// Whether the environment of its message's sender says whom to ask.
+    /// Whether the provider comes from the sender's environment.
     pub needs_environment: bool,
-    /// What was said into it, each with the number of steps begun by then.
+    /// Steering messages, each with the number of steps that had started before it.
     pub steers: Vec<(u32, Steering)>,
-    /// How many steps have begun: texts and calls of the provider.
+    /// The number of started steps: texts and calls of the provider.
     pub begun: u32,
-    /// How many of them are done.
+    /// The number of finished steps.
     pub done: u32,
-    /// Whether a text has begun and is not whole.
+    /// Whether a text has started and is not complete.
     pub speaking: bool,
     /// Calls that are not settled.
     pub calls: BTreeMap<CallId, Call>,
-    /// What may go ahead unasked until it ends, as rules, oldest first.
+    /// The rules granted for this run, oldest first.
     pub granted: VecDeque<String>,
-    /// How the provider's last call ended.
+    /// The result of the provider's last call.
     pub last: Option<Settlement>,
-    /// The acceptance checks that were run.
+    /// The results of the acceptance checks so far.
     pub checks: Vec<CheckResult>,
-    /// How it will end, once it is being stopped.
+    /// The stop request, once the run is being stopped.
     pub stopping: Option<Stopping>,
-    /// Whether events of it may be gone that had been on disk: nobody knows what it has done.
+    /// Whether journaled events of the run may be lost, so that its past actions are unknown.
     pub torn: bool,
-    /// Who answers, and how.
+    /// The provider, the model and its settings.
     pub voice: Voice,
-    /// Which repetition of a question it waits for.
+    /// The number of the retry that the run waits for.
     pub retrying: Option<u32>,
 }
 
@@ -85,16 +85,16 @@ impl Run {
     }
 }
 
-/// What a run has used.
+/// The usage of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Spent {
-    /// Money, in millionths of a US dollar, as far as it is known.
+    /// Cost in millionths of a US dollar, as far as it is known.
     pub cost: u64,
     /// Turns of the provider.
     pub turns: u64,
-    /// Tokens, read and written.
+    /// Tokens, input and output.
     pub tokens: u64,
-    /// What of each had been used when somebody last allowed more of it: from there on it counts anew.
+    /// The usage at which each budget was last raised; the budget counts from there.
     pub raised: Budget,
 }
 
@@ -114,14 +114,14 @@ impl Spent {
     }
 }
 
-/// A use of a tool that is not settled.
+/// A tool call that is not settled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// What is to be used.
+    /// The intent of the call.
     pub intention: Intention,
-    /// Whether the outside world may have changed.
+    /// Whether the call has started and may have changed the outside world.
     pub stage: Stage,
-    /// What exactly was asked about, as a digest.
+    /// Digest of the operation that a gate asked about.
     pub bound: Option<String>,
 }
 
@@ -131,28 +131,28 @@ impl Call {
     }
 }
 
-/// How far a use of a tool has come.
+/// The stage of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Nothing has happened.
+    /// The intent is recorded; nothing has happened.
     Intended,
-    /// It was started.
+    /// The call has started.
     Started,
 }
 
-/// How a run will end.
+/// The request to stop a run, which determines its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stopping {
-    /// In one word.
+    /// The outcome that the run will have.
     pub outcome: Outcome,
-    /// A word for why.
+    /// A machine-readable reason.
     pub reason: String,
-    /// Who asked.
+    /// Who stopped it.
     pub by: String,
 }
 
 impl Run {
-    /// Returns whether a new text begins.
+    /// Starts a text, or continues the open one; returns whether a new text starts.
     pub(super) fn begin_speaking(&mut self) -> bool {
         let begins = !self.speaking;
         if begins {
@@ -170,7 +170,7 @@ impl Run {
         self.done += 1;
     }
 
-    /// A text that was cut short counts as not begun: the provider says it again.
+    /// Discards an incomplete text: it counts as not started, because the provider generates it again.
     pub(super) fn unsay(&mut self) {
         if self.speaking {
             self.speaking = false;
@@ -197,7 +197,7 @@ impl Run {
                     self.checks.push(check_result(criterion, settlement));
                 }
             }
-            // It is no part of the run.
+            // A user command is no part of the run.
             Purpose::Aside { .. } => {}
         }
     }

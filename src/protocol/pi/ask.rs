@@ -1,174 +1,174 @@
-//! What a client may ask for: one variant a command, with what it says.
+//! The requests of a client: one variant per command, with its parameters.
 
 use super::kind::Kind;
 use super::nature::Nature;
 use crate::kernel::event::Image;
 use crate::kernel::id::{Json, SessionId};
 
-/// A command that was understood.
+/// A decoded command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
-    /// What the client calls it.
+    /// The client's id for the command.
     pub id: Option<String>,
-    /// Which command it is.
+    /// The command type.
     pub kind: Kind,
-    /// The session it names, and in whose lane it waits.
+    /// The session the command names; the command waits in the lane of that session.
     pub session: Option<SessionId>,
-    /// What must have succeeded before, by the clients' names.
+    /// Client ids of the commands that must succeed first.
     pub depends_on: Vec<String>,
-    /// The version at which the session must be.
+    /// The session version that the command requires.
     pub if_session_version: Option<u64>,
-    /// What a retry of it would carry again.
+    /// The idempotency key that a retry repeats.
     pub idempotency_key: Option<String>,
-    /// What is asked.
+    /// The command's parameters.
     pub ask: Ask,
-    /// The whole command without its id and key, in one spelling: two that mean the same are equal.
+    /// The command without its id and idempotency key, as canonical JSON: two equivalent commands have equal text.
     pub canonical: String,
 }
 
-/// What is asked.
+/// A command with its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ask {
-    /// Which sessions there are.
+    /// Lists the sessions.
     ListSessions,
-    /// A new session; its id is the one the command names, if it names one.
+    /// Creates a session, under the id that the command names if it names one.
     CreateSession {
-        /// Where its tools work: an absolute path.
+        /// The working directory of its tools, an absolute path.
         cwd: Option<String>,
     },
-    /// Lets go of a session.
+    /// Unloads a session.
     DeleteSession,
-    /// Shows what happens in a session from here on.
+    /// Subscribes the connection to a session.
     SwitchSession,
-    /// How the server is, in numbers.
+    /// Returns the server's metrics.
     GetMetrics,
-    /// Whether the server is well.
+    /// Returns the server's health.
     HealthCheck,
-    /// Which sessions are stored in files.
+    /// Lists the sessions that are stored in files.
     ListStoredSessions,
-    /// A session from a file; its id is the one the command names, if it names one.
+    /// Loads a session from a file, under the id that the command names if it names one.
     LoadSession {
-        /// The file: absolute, and without a step back.
+        /// The file: an absolute path without `..`.
         path: String,
     },
-    /// Which models can be used.
+    /// Lists the models that can be used.
     GetAvailableModels,
-    /// Which slash commands there are.
+    /// Lists the slash commands.
     GetCommands,
-    /// Which skills there are.
+    /// Lists the skills.
     GetSkills,
-    /// Which tools a model may use.
+    /// Lists the tools a model may call.
     GetTools,
-    /// Which session files there are.
+    /// Lists the session files.
     ListSessionFiles,
-    /// A message.
+    /// Sends a user message.
     Prompt {
-        /// What is said.
+        /// The message.
         words: Box<Words>,
-        /// What becomes of it while a run is active; without it the message is refused then.
+        /// What to do with the message while a run is active; without it the message is refused then.
         streaming: Option<Streaming>,
     },
-    /// A message into the active run.
+    /// Sends a message into the active run.
     Steer(Box<Words>),
-    /// A message for after the active run.
+    /// Queues a message behind the active run.
     FollowUp(Box<Words>),
-    /// The end of the active run.
+    /// Stops the active run.
     Abort,
-    /// What the session is.
+    /// Returns the session's state.
     GetState,
-    /// The conversation.
+    /// Returns the conversation.
     GetMessages,
-    /// Another model.
+    /// Selects a model.
     SetModel {
-        /// Whose it is.
+        /// The model's provider.
         provider: String,
-        /// Its name there.
+        /// The model's id at the provider.
         model: String,
     },
-    /// The next model.
+    /// Selects the next model.
     CycleModel {
-        /// Which way round.
+        /// The direction.
         direction: Direction,
     },
-    /// How much the model is to think.
+    /// Sets the thinking level.
     SetThinkingLevel {
-        /// How much.
+        /// The level.
         level: Thinking,
     },
-    /// The next level of thinking.
+    /// Selects the next thinking level.
     CycleThinkingLevel,
-    /// Another name.
+    /// Renames the session.
     SetSessionName {
         /// The name.
         name: String,
     },
-    /// A summary in the place of the older part of the conversation.
+    /// Replaces the older part of the conversation with a summary.
     Compact {
-        /// What the summary is to look at.
+        /// Instructions for the summary.
         instructions: Option<String>,
     },
-    /// The end of a compaction that is under way.
+    /// Aborts the running compaction.
     AbortCompaction,
-    /// Whether the conversation is compacted when it gets long.
+    /// Turns automatic compaction on or off.
     SetAutoCompaction {
-        /// Whether it is.
+        /// Whether it is on.
         enabled: bool,
     },
-    /// Whether a failed turn is tried again.
+    /// Turns automatic retries of failed turns on or off.
     SetAutoRetry {
-        /// Whether it is.
+        /// Whether they are on.
         enabled: bool,
     },
-    /// No further try of a turn that failed.
+    /// Aborts the pending retry.
     AbortRetry,
-    /// A shell command of the user's.
+    /// Runs a shell command for the user.
     Bash {
         /// The command.
         command: String,
-        /// Whether the model is told.
+        /// Whether the command and its output become part of the model's context.
         telling: Telling,
     },
-    /// The end of the user's shell commands.
+    /// Stops the user's shell commands.
     AbortBash,
-    /// The session in numbers.
+    /// Returns the session's statistics.
     GetSessionStats,
-    /// The conversation as a page.
+    /// Exports the conversation as an HTML page.
     ExportHtml {
-        /// Where to write it.
+        /// The output path.
         path: Option<String>,
     },
-    /// A new conversation.
+    /// Starts a new conversation.
     NewSession {
-        /// Which one it comes from, in the client's word: an id or a file.
+        /// The parent as the client names it: a session id or a file.
         parent: Option<String>,
     },
-    /// The conversation of a file.
+    /// Switches to the conversation of a file.
     SwitchSessionFile {
-        /// The file: absolute, and without a step back.
+        /// The file: an absolute path without `..`.
         path: String,
     },
-    /// The conversation up to a message of the user's.
+    /// Forks the conversation before a user message.
     Fork {
-        /// That message.
+        /// The entry id of that message.
         entry: String,
     },
-    /// From which messages a fork may begin.
+    /// Lists the messages that a fork can start from.
     GetForkMessages,
-    /// What the model said last.
+    /// Returns the text of the last assistant message.
     GetLastAssistantText,
-    /// How full the model's window is.
+    /// Returns the usage of the model's context window.
     GetContextUsage,
-    /// The answer to a question.
+    /// Answers a UI request.
     ExtensionUiResponse {
-        /// Which question.
+        /// The request id.
         request: String,
-        /// The answer.
+        /// The response.
         response: Box<UiResponse>,
     },
 }
 
 impl Ask {
-    /// Says which command it is.
+    /// Returns the command type.
     pub const fn kind(&self) -> Kind {
         match self {
             Self::ListSessions => Kind::ListSessions,
@@ -214,70 +214,70 @@ impl Ask {
         }
     }
 
-    /// Says how the command is treated.
+    /// Returns the execution policy of the command.
     pub const fn nature(&self) -> Nature {
         self.kind().nature()
     }
 }
 
-/// A message of a user's.
+/// The text and images of a user message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Words {
-    /// What is said.
+    /// The text.
     pub message: String,
-    /// What is shown with it.
+    /// The attached images.
     pub images: Vec<Image>,
 }
 
-/// What becomes of a message while a run is active.
+/// What to do with a message while a run is active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Streaming {
-    /// It goes into the run.
+    /// Deliver it into the run.
     Steer,
-    /// It waits for the end of the run.
+    /// Queue it behind the run.
     FollowUp,
 }
 
-/// Which way round the models are gone through.
+/// The direction in which `cycle_model` steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// To the next.
+    /// To the next model.
     Forward,
-    /// To the one before.
+    /// To the previous model.
     Backward,
 }
 
-/// Whether a model is told of something.
+/// Whether a user's shell command becomes part of the model's context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Telling {
-    /// It is.
+    /// It does.
     Told,
-    /// It is kept from it.
+    /// It does not.
     Kept,
 }
 
-/// How much a model is to think.
+/// A thinking level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Thinking {
-    /// Not at all.
+    /// No thinking.
     Off,
-    /// As little as it can.
+    /// The least the model supports.
     Minimal,
-    /// A little.
+    /// Low.
     Low,
-    /// Some.
+    /// Medium.
     Medium,
-    /// Much.
+    /// High.
     High,
-    /// As much as it can.
+    /// The most the model supports.
     XHigh,
 }
 
 impl Thinking {
-    /// All of them, from little to much.
+    /// All levels in ascending order.
     pub const ALL: [Self; 6] = [Self::Off, Self::Minimal, Self::Low, Self::Medium, Self::High, Self::XHigh];
 
-    /// Returns the word for it.
+    /// Returns the protocol's name of the level.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -289,7 +289,7 @@ impl Thinking {
         }
     }
 
-    /// Finds a level by its word; `none` is an older one for off.
+    /// Parses a level by name; `none` is an older name for `off`.
     pub fn parse(word: &str) -> Option<Self> {
         match word {
             "none" => Some(Self::Off),
@@ -298,40 +298,40 @@ impl Thinking {
     }
 }
 
-/// The answer to a question.
+/// The response to a UI request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UiResponse {
     /// One of the options.
     Select {
-        /// Which one.
+        /// The chosen option.
         value: String,
     },
-    /// Yes or no.
+    /// A confirmation.
     Confirm {
-        /// Which of them.
+        /// Whether the user confirmed.
         confirmed: bool,
     },
-    /// A line.
+    /// A single-line input.
     Input {
-        /// The line.
+        /// The text.
         value: String,
     },
-    /// A text.
+    /// A multi-line input.
     Editor {
         /// The text.
         value: String,
     },
-    /// A form that was filled in.
+    /// A completed form.
     Interview {
-        /// The answers by their questions: a JSON object.
+        /// The answers keyed by question: a JSON object.
         responses: Json,
     },
-    /// None: the user turned away.
+    /// The user dismissed the request.
     Cancelled,
 }
 
 impl UiResponse {
-    /// Returns the word for the way of answering.
+    /// Returns the protocol's name of the response method.
     pub const fn method(&self) -> &'static str {
         match self {
             Self::Select { .. } => "select",

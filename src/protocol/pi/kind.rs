@@ -1,4 +1,4 @@
-//! The commands of the protocol by their names, and what holds for each of them whatever it says.
+//! The command types of the protocol, with the properties that depend on the type alone.
 
 use super::nature::{Counting, Keeping, Nature, Order, Versioning};
 
@@ -11,17 +11,17 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// All of them.
+            /// All command types.
             pub const ALL: &'static [Self] = &[$(Self::$kind),+];
 
-            /// Returns the name as it is sent.
+            /// Returns the name on the wire.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$kind => $name,)+
                 }
             }
 
-            /// Finds a command by its name.
+            /// Parses a command type.
             pub fn parse(name: &str) -> Option<Self> {
                 match name {
                     $($name => Some(Self::$kind),)+
@@ -75,17 +75,17 @@ kinds! {
     ExtensionUiResponse = "extension_ui_response",
 }
 
-/// Whether a command names a session.
+/// Whether a command type requires a session id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Naming {
-    /// It may name one, and waits in its lane then.
+    /// It may name a session, and then waits in the lane of that session.
     Free,
-    /// It must.
+    /// It must name a session.
     Session,
 }
 
 impl Kind {
-    /// Says whether the command names a session.
+    /// Returns whether the command requires a session id.
     pub const fn naming(self) -> Naming {
         match self {
             Self::ListSessions
@@ -131,7 +131,7 @@ impl Kind {
         }
     }
 
-    /// Says how the command is treated.
+    /// Returns the execution policy of the command.
     pub const fn nature(self) -> Nature {
         match self {
             Self::ListSessions
@@ -183,7 +183,7 @@ impl Kind {
     }
 }
 
-/// For what looks, sets a switch, or stops something: 30 seconds.
+/// Time limit of reads, settings and aborts: 30 seconds.
 const SHORT: u64 = 30_000;
-/// For what may take work: 5 minutes.
+/// Time limit of commands that may do long work: 5 minutes.
 const LONG: u64 = 300_000;

@@ -1,8 +1,8 @@
 //! The Pi protocol, version 1.0.0: commands with ids, dependencies and versions; responses; events of sessions.
 //!
-//! Lenient in, strict out. [`decode`] reads a line into an [`Asked`](ask::Asked) or says how to refuse it; [`encode`]
-//! writes responses and events; a [`Story`](story::Story) is a session as this protocol tells it, folded from the
-//! session's events. The page of the protocol is `docs/protocols/pi.md`, its schemas are in `schemas/pi/`.
+//! Lenient in, strict out. [`decode`] parses a line into a [`Request`](request::Request) or the refusal to send;
+//! [`encode`] writes responses and events; a [`Projection`](projection::Projection) is the Pi view of a session, folded
+//! from the session's events. The protocol is documented in `docs/protocols/pi.md`, its schemas are in `schemas/pi/`.
 
 pub mod ask;
 pub mod decode;
@@ -16,9 +16,9 @@ pub mod text;
 /// The version of the protocol.
 pub const PROTOCOL: &str = "1.0.0";
 
-/// Returns the protocol's name of the interface that a kind of provider is spoken to in.
+/// Returns the protocol's `api` name for a provider kind.
 ///
-/// The protocol has no name for the native interface of Ollama, which is called by its own.
+/// The protocol defines none for Ollama's native API, which keeps its own name.
 pub fn interface(kind: &str) -> &str {
     match kind {
         "anthropic" => "anthropic-messages",

@@ -1,46 +1,47 @@
-//! How a command is treated: whom it waits for, for how long, how its outcome is kept, what it does to the version.
+//! The execution policy of a command: scheduling, time limit, persistence of its outcome, effect on the session
+//! version, and rate class.
 
 pub use crate::kernel::book::{Counting, Keeping, Order};
 
-/// How a command is treated.
+/// The execution policy of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nature {
-    /// Whether it waits behind what runs in its lane.
+    /// How it is scheduled relative to the other commands of its lane.
     pub order: Order,
-    /// After how many milliseconds it counts as failed.
+    /// The time limit in milliseconds; the command fails when it is exceeded.
     pub time_limit: Option<u64>,
-    /// How its outcome is kept.
+    /// How its outcome is persisted.
     pub keeping: Keeping,
-    /// What its success does to the session's version.
+    /// How success changes the session's version.
     pub versioning: Versioning,
-    /// Which rate budget it counts against.
+    /// The rate limit it counts against.
     pub counting: Counting,
 }
 
-/// What the success of a command does to the version of its session.
+/// How the success of a command changes the version of its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Versioning {
-    /// Nothing: it only looks.
+    /// No change: the command only reads.
     Keeps,
-    /// It rises by one.
+    /// The version increases by one.
     Bumps,
-    /// There is one from here on, and it is zero.
+    /// The version is created, starting at zero.
     Begins,
-    /// There is none any more.
+    /// The version is removed with the session.
     Ends,
 }
 
 impl Nature {
-    /// What changes something and waits for its turn.
+    /// The policy of a command that changes state and waits for its turn in the lane.
     pub(super) const fn work(time_limit: Option<u64>, versioning: Versioning) -> Self {
         let (order, keeping, counting) = (Order::Waits, Keeping::Durable, Counting::Counted);
         Self { order, time_limit, keeping, versioning, counting }
     }
 
-    /// What stops or answers something that runs.
+    /// The policy of a command that stops or answers running work.
     ///
-    /// It waits for no disk, and works when nothing can be written: what it does is in the events of its session, which
-    /// refuses by itself what grants something then.
+    /// Such a command does not wait for the disk and works while nothing can be written. Its effect is recorded in the
+    /// events of its session, and the session itself refuses to grant anything while storage fails.
     pub(super) const fn control(millis: u64) -> Self {
         Self {
             order: Order::Overtakes,

@@ -1,7 +1,7 @@
-//! The wire as a client sees it: requests going out, responses and events coming in.
+//! The client side of the protocol: outgoing requests, incoming responses and events.
 //!
-//! It judges nothing and knows no catalogue of events: what a client does not know it can skip, and what it passes
-//! on it passes on as the line it was.
+//! It does not interpret event types: a client can skip unknown ones, and passes events on as the lines they arrived
+//! in.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,49 +11,49 @@ use serde_json::{Map, Value, json};
 
 use super::PROTOCOL;
 
-/// How many bytes the text of a message may have.
+/// Maximum bytes of a message text.
 pub const MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// One line of the daemon.
+/// A decoded line of the daemon.
 #[derive(Debug, Clone)]
 pub enum Incoming {
-    /// The answer to a request.
+    /// The response to a request.
     Response(Response),
-    /// Something that happened to a session.
+    /// An event of a session.
     Event(Box<Event>),
-    /// A kind of message that this client does not know; to be ignored.
+    /// An unknown kind of message, to be ignored.
     Unknown,
 }
 
-/// The answer to a request.
+/// The response to a request.
 #[derive(Debug, Clone)]
 pub struct Response {
-    /// The request it answers.
+    /// The id of the request.
     pub request_id: String,
     /// The request's type.
     pub kind: String,
-    /// The payload, or why it was refused.
+    /// The payload, or the error.
     pub outcome: Result<Value, Fault>,
 }
 
-/// Why the daemon refused.
+/// The error of a refused request.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, thiserror::Error)]
 #[error("{message}{} ({code})", .detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default())]
 pub struct Fault {
-    /// A word for programs.
+    /// The error code, for programs.
     pub code: String,
-    /// A sentence for people.
+    /// The error message, for people.
     #[serde(default)]
     pub message: String,
-    /// Whether trying again may help.
+    /// Whether a retry may succeed.
     #[serde(default)]
     pub retryable: bool,
-    /// The particulars.
+    /// Details.
     #[serde(default)]
     pub detail: Option<String>,
 }
 
-/// Something that happened to a session.
+/// An event of a session.
 #[derive(Debug, Clone)]
 pub struct Event {
     /// The session.
@@ -62,34 +62,34 @@ pub struct Event {
     pub run: Option<String>,
     /// Its position.
     pub seq: u64,
-    /// When it was decided, in milliseconds since 1970.
+    /// Its time in milliseconds since 1970.
     pub at: u64,
     /// Its type, known or not.
     pub kind: String,
-    /// What it says.
+    /// Its payload.
     pub payload: Value,
-    /// The line as it came.
+    /// The line as received.
     pub line: String,
 }
 
 impl Event {
-    /// Returns a text of the payload; empty when it has none under that name.
+    /// Returns a string field of the payload; empty if there is none of that name.
     pub fn text(&self, name: &str) -> &str {
         self.payload.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Tells whether it is of an acceptance check; in the history of older daemons the source says so.
+    /// Returns whether it belongs to an acceptance check; older daemons recorded that in `source`.
     pub fn is_of_check(&self) -> bool {
         [self.text("purpose"), self.text("source")].contains(&"acceptance")
     }
 }
 
-/// Why a line cannot be read.
+/// A line that cannot be decoded.
 #[derive(Debug, thiserror::Error)]
-#[error("the daemon sent a line that is not of this protocol")]
+#[error("the daemon sent a line that is not a message of this protocol")]
 pub struct Unreadable(#[source] serde_json::Error);
 
-/// Reads one line of the daemon.
+/// Decodes one line of the daemon.
 pub fn read(line: String) -> Result<Incoming, Unreadable> {
     let envelope: Envelope = serde_json::from_str(&line).map_err(Unreadable)?;
     Ok(match envelope.kind.as_str() {
@@ -145,22 +145,22 @@ impl Envelope {
 fn unexplained() -> Fault {
     Fault {
         code: "INTERNAL_ERROR".into(),
-        message: "the daemon refused without saying why".into(),
+        message: "the daemon refused the request without giving a reason".into(),
         retryable: false,
         detail: None,
     }
 }
 
-/// Whether a request may be sent again when its answer was lost.
+/// Whether a request may be sent again when its response was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeat {
-    /// Asking twice has the effect of asking once.
+    /// The request is idempotent.
     Safe,
-    /// It has not.
+    /// The request is not idempotent.
     Never,
 }
 
-/// A user's environment, as it goes with requests.
+/// The user's environment variables, as requests carry them.
 pub type Environment = BTreeMap<String, String>;
 
 /// One request.
@@ -173,7 +173,7 @@ pub struct Request {
 }
 
 impl fmt::Debug for Request {
-    // The payload may hold the user's environment.
+    // The payload may contain the user's environment.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request").field("kind", &self.kind).field("session", &self.session).finish()
     }
@@ -190,14 +190,14 @@ impl Request {
         request
     }
 
-    /// Returns the request with one more field in its payload.
+    /// Adds a field to the payload.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.payload.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Returns the request with one more field, if there is one.
+    /// Adds a field to the payload unless it is `None`.
     #[must_use]
     pub fn with_some(self, name: &str, value: Option<impl Into<Value>>) -> Self {
         match value {
@@ -206,7 +206,7 @@ impl Request {
         }
     }
 
-    /// Returns the request with the environment of the user who makes it.
+    /// Adds the user's environment to the payload.
     #[must_use]
     pub fn with_environment(self, environment: &Environment) -> Self {
         self.with("environment", json!(environment))
@@ -222,7 +222,7 @@ impl Request {
         self.repeat
     }
 
-    /// Returns the request as a line, without its end.
+    /// Returns the request as a line without the newline.
     pub fn line(&self, request_id: &str) -> String {
         let envelope = Outgoing {
             v: PROTOCOL,
@@ -232,11 +232,11 @@ impl Request {
             session_id: self.session.as_deref(),
             payload: &self.payload,
         };
-        // A map with text for keys always has a JSON form.
+        // A map with string keys always serializes.
         serde_json::to_string(&envelope).unwrap_or_default()
     }
 
-    /// Says who is there.
+    /// Introduces the client.
     pub fn hello(version: &str) -> Self {
         Self::new("hello", Repeat::Safe)
             .with("clientName", "push")
@@ -244,107 +244,108 @@ impl Request {
             .with("capabilities", json!(["stream_tokens", "approvals", "replay_attach"]))
     }
 
-    /// Begins a session; with a key, asking twice begins one.
+    /// Starts a session; the idempotency key makes a retry return the same session.
     pub fn start_session(idempotency_key: &str) -> Self {
         Self::new("start_session", Repeat::Safe).with("idempotencyKey", idempotency_key)
     }
 
-    /// Listens to a session, from a position on.
+    /// Subscribes to a session from a position on.
     pub fn attach_session(session: &str, seen: u64) -> Self {
         Self::of("attach_session", session, Repeat::Safe).with("lastSeenSeq", seen)
     }
 
-    /// Begins a run; the message's id is its idempotency key.
+    /// Starts a run; the message id is the idempotency key.
     pub fn send_user_message(session: &str, message_id: &str, text: &str) -> Self {
         Self::of("send_user_message", session, Repeat::Safe)
             .with("clientMessageId", message_id)
             .with("text", text)
     }
 
-    /// Speaks into the active run.
+    /// Sends a message into the active run.
     pub fn steer(session: &str, message_id: &str, text: &str) -> Self {
         Self::of("steer", session, Repeat::Safe).with("clientMessageId", message_id).with("text", text)
     }
 
-    /// Begins a run when the active one is over.
+    /// Queues a message behind the active run.
     pub fn queue_message(session: &str, message_id: &str, text: &str) -> Self {
         Self::of("queue_message", session, Repeat::Safe)
             .with("clientMessageId", message_id)
             .with("text", text)
     }
 
-    /// Asks what waits.
+    /// Lists the queued messages.
     pub fn list_queue(session: &str) -> Self {
         Self::of("list_queue", session, Repeat::Safe)
     }
 
-    /// Takes a waiting message back.
+    /// Removes a queued message.
     pub fn remove_queued(session: &str, message_id: &str) -> Self {
         Self::of("remove_queued", session, Repeat::Never).with("messageId", message_id)
     }
 
-    /// Settles an approval.
+    /// Votes on an approval.
     ///
-    /// Sent again after a lost answer it may be refused as settled: the first one did it then, or somebody else.
+    /// A retry after a lost response may be refused as settled: by the first attempt or by another client.
     pub fn submit_approval(session: &str, approval: &str, decision: &str) -> Self {
         Self::of("submit_approval", session, Repeat::Safe)
             .with("approvalId", approval)
             .with("decision", decision)
     }
 
-    /// Stops a run; the active one when not said.
+    /// Stops a run, by default the active one.
     pub fn cancel_run(session: &str, run: Option<&str>) -> Self {
         Self::of("cancel_run", session, Repeat::Safe).with_some("runId", run).with("reason", "user_cancelled")
     }
 
-    /// Asks what a client needs to draw a session.
+    /// Requests the snapshot of a session.
     pub fn session_snapshot(session: &str) -> Self {
         Self::of("get_session_snapshot", session, Repeat::Safe)
     }
 
-    /// Gives a session another name.
+    /// Renames a session.
     pub fn rename_session(session: &str, name: &str) -> Self {
         Self::of("rename_session", session, Repeat::Safe).with("name", name)
     }
 
-    /// Lets a session take no more messages.
+    /// Ends a session: it accepts no more messages.
     pub fn end_session(session: &str) -> Self {
         Self::of("end_session", session, Repeat::Never)
     }
 
-    /// Has the older part of a conversation summarised.
+    /// Compacts the older part of a conversation into a summary.
     pub fn compact_session(session: &str, instructions: Option<&str>) -> Self {
         Self::of("compact_session", session, Repeat::Never).with_some("instructions", instructions)
     }
 
-    /// Has the daemon capture the environment of the login shell anew.
+    /// Captures the environment of the login shell again.
     pub fn reload() -> Self {
         Self::new("reload", Repeat::Safe)
     }
 
-    /// Asks how large a session is and whether it can be deleted, and leaves it.
+    /// Reports the size of a session and whether it can be deleted, without deleting it.
     pub fn weigh_session(session: &str) -> Self {
         Self::of("delete_session", session, Repeat::Safe).with("dryRun", true)
     }
 
-    /// Removes a session with everything of it.
+    /// Deletes a session with all of its data.
     ///
-    /// Sent again after a lost answer it may be refused as unknown: the first one did it then, or somebody else.
+    /// A retry after a lost response may be refused as unknown: the first attempt or another client deleted the
+    /// session.
     pub fn delete_session(session: &str, with_pi_files: bool) -> Self {
         Self::of("delete_session", session, Repeat::Safe).with("withPiFiles", with_pi_files)
     }
 
-    /// Asks whether everything is there that was ever kept; with `full`, every event is looked at.
+    /// Checks the journal; with `full`, every event is verified.
     pub fn check_journal(full: bool) -> Self {
         Self::new("check_journal", Repeat::Safe).with("full", full)
     }
 
-    /// Asks for sessions, newest first.
+    /// Lists sessions, newest first.
     pub fn list_sessions(limit: u64) -> Self {
         Self::new("list_sessions", Repeat::Safe).with("limit", limit).with("includeEnded", true)
     }
 
-    /// Asks for open approvals, of one session or of all.
+    /// Lists open approvals, of one session or of all.
     pub fn list_approvals(session: Option<&str>) -> Self {
         match session {
             Some(session) => Self::of("list_approvals", session, Repeat::Safe),
@@ -352,27 +353,27 @@ impl Request {
         }
     }
 
-    /// Asks what may go ahead unasked, in every repository.
+    /// Lists the grants of all repositories.
     pub fn list_grants() -> Self {
         Self::new("list_grants", Repeat::Safe)
     }
 
-    /// Has something asked about again that may go ahead unasked.
+    /// Revokes a grant.
     pub fn revoke_grant(id: &str) -> Self {
         Self::new("revoke_grant", Repeat::Never).with("grantId", id)
     }
 
-    /// Asks how the daemon is.
+    /// Requests the daemon's metrics.
     pub fn metrics() -> Self {
         Self::new("get_metrics", Repeat::Safe)
     }
 
-    /// Has the connection go on in another protocol.
+    /// Switches the connection to another protocol.
     pub fn speak(protocol: &str, cwd: Option<&str>) -> Self {
         Self::new("speak", Repeat::Never).with("protocol", protocol).with_some("cwd", cwd)
     }
 
-    /// Asks the daemon to finish and go.
+    /// Drains the daemon: it finishes its runs and exits.
     pub fn drain(grace_millis: Option<u64>) -> Self {
         Self::new("drain", Repeat::Never).with_some("graceMs", grace_millis)
     }

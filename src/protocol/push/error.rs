@@ -1,4 +1,4 @@
-//! The error codes of the protocol, and which of them a refusal is.
+//! The error codes of the protocol, and the mapping of kernel refusals to them.
 
 use std::fmt;
 
@@ -7,35 +7,35 @@ use crate::kernel::refusal::Refusal;
 /// A code of the protocol layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Code {
-    /// The message carries another version.
+    /// The message has an unsupported protocol version.
     UnsupportedProtocolVersion,
-    /// The type of the request is not known.
+    /// The request type is unknown.
     UnsupportedRequestType,
-    /// The request is not what its type asks for.
+    /// The request is invalid.
     InvalidRequest,
     /// No session has that id.
     SessionNotFound,
-    /// The client may not do that with the session.
+    /// The client lacks the permission.
     AttachForbidden,
     /// A run is active.
     RunInProgress,
     /// No such run is active.
     NoActiveRun,
-    /// The session never had that approval.
+    /// The session has no such approval.
     ApprovalNotFound,
     /// The approval is settled.
     ApprovalExpired,
-    /// No such provider.
+    /// The provider is not configured.
     ProviderNotConfigured,
-    /// The owner's configuration, or that of a project, has a mistake or cannot be read.
+    /// The user's or the project's configuration is invalid or unreadable.
     InvalidConfiguration,
     /// Tools cannot run.
     SandboxUnavailable,
-    /// There is no room on the disk.
+    /// The disk is full.
     StorageFull,
-    /// Nothing can be kept until the daemon is restarted.
+    /// Storage failed; nothing can be persisted until the daemon restarts.
     StorageFailed,
-    /// The daemon failed.
+    /// The daemon failed internally.
     InternalError,
 }
 
@@ -59,12 +59,12 @@ impl Code {
         Self::InternalError,
     ];
 
-    /// Reads a code as it is spelled on the wire.
+    /// Parses a code.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|code| code.as_str() == word)
     }
 
-    /// Returns the code as it is spelled on the wire.
+    /// Returns the code on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::UnsupportedProtocolVersion => "UNSUPPORTED_PROTOCOL_VERSION",
@@ -92,31 +92,31 @@ impl fmt::Display for Code {
     }
 }
 
-/// Why a request was not carried out, as the client reads it.
+/// The error of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorBody {
-    /// A word for programs.
+    /// The error code, for programs.
     pub code: Code,
-    /// A sentence for people.
+    /// The error message, for people.
     pub message: String,
     /// Whether the same request may succeed later.
     pub retryable: bool,
-    /// The particulars.
+    /// Details.
     pub detail: Option<String>,
 }
 
 impl ErrorBody {
-    /// Makes an error that trying again does not mend.
+    /// Makes an error that a retry does not resolve.
     pub fn lasting(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), retryable: false, detail: None }
     }
 
-    /// Makes an error that may be gone later.
+    /// Makes an error that a later retry may resolve.
     pub fn passing(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), retryable: true, detail: None }
     }
 
-    /// Adds the particulars.
+    /// Adds details.
     #[must_use]
     pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
@@ -124,7 +124,7 @@ impl ErrorBody {
     }
 }
 
-/// Spells a refusal of the kernel.
+/// Converts a refusal of the kernel.
 pub fn refusal(refusal: Refusal) -> ErrorBody {
     let message = refusal.to_string();
     match refusal {

@@ -1,8 +1,8 @@
 //! The Push runtime protocol, version 1: the native protocol of the daemon.
 //!
 //! Lenient in, strict out. A line is decoded in two steps, the envelope and then the payload, so that a bad payload is
-//! still answered under its request id. The page of the protocol is `docs/protocols/push.md`, its schemas are in
-//! `schemas/`. The spelling of an event is also the spelling of the journal ([`record`]).
+//! still answered under its request id. The protocol is documented in `docs/protocols/push.md`, its schemas are in
+//! `schemas/`. Events have the same encoding in the journal ([`record`]).
 
 pub mod client;
 pub mod decode;
@@ -15,5 +15,5 @@ mod wire;
 /// The version that every message carries.
 pub const PROTOCOL: &str = "push.runtime.v1";
 
-/// What the daemon can do, as `hello` answers it.
+/// The daemon's capabilities, as `hello` reports them.
 pub const CAPABILITIES: [&str; 4] = ["stream_tokens", "approvals", "replay_attach", "headless"];

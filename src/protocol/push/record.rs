@@ -1,7 +1,7 @@
-//! The lossless codec of the journal: an event is kept as the very line that clients are sent.
+//! The lossless codec of the journal: an event is stored as exactly the line that clients receive.
 //!
-//! `decode_event` is the inverse of [`event_line`](super::encode::event_line). What it does not know it refuses: a
-//! journal written by a later version is not read half.
+//! `decode_event` is the inverse of [`event_line`](super::encode::event_line). It refuses unknown events: a journal of
+//! a later version is not read partially.
 
 mod listed;
 mod parts;
@@ -43,18 +43,18 @@ pub enum RecordError {
         type_name: String,
         /// Its position.
         seq: Seq,
-        /// What is wrong.
+        /// The cause.
         #[source]
         source: serde_json::Error,
     },
-    /// The type is not one of those that are kept.
-    #[error("no event is called {type_name}")]
+    /// The event type is unknown.
+    #[error("unknown event type {type_name}")]
     UnknownType {
         /// The type.
         type_name: String,
     },
-    /// A field says what it cannot say.
-    #[error("{field} of a {type_name} event at {seq} makes no sense")]
+    /// A field has an invalid value.
+    #[error("{field} of a {type_name} event at {seq} is invalid")]
     Field {
         /// The type of the event.
         type_name: String,
@@ -65,11 +65,11 @@ pub enum RecordError {
     },
 }
 
-/// Reads an event back from its line, with or without the newline.
+/// Decodes an event from its line, with or without the newline.
 ///
 /// # Errors
 ///
-/// Anything that `event_line` does not write is refused, but for fields that it does not know.
+/// Refuses anything that `event_line` does not write, except for unknown fields.
 pub fn decode_event(line: &[u8]) -> Result<Event, RecordError> {
     let envelope: EventEnvelope<'_> = serde_json::from_slice(line).map_err(RecordError::Envelope)?;
     let kind = Line { envelope: &envelope }.kind()?;
@@ -83,9 +83,9 @@ pub fn decode_event(line: &[u8]) -> Result<Event, RecordError> {
     }))
 }
 
-/// Returns the position of an event from its line, without reading the rest.
+/// Returns the position of an event from its line without parsing the rest.
 ///
-/// Before it there are only ids of this program's own making, in which nothing is escaped.
+/// Only daemon-generated ids precede it, which contain no escapes.
 pub fn seq_of(line: &[u8]) -> Option<Seq> {
     let mark = b"\"seq\":";
     let at = memchr::memmem::find(line, mark)? + mark.len();
@@ -155,7 +155,7 @@ impl<'a> Line<'_, 'a> {
         })
     }
 
-    /// Reads a change: of who answers, of what is told, or of what is waited for.
+    /// Decodes the events of settings, branches, compactions and retries.
     fn change(&self, type_name: &str) -> Result<EventKind, RecordError> {
         Ok(match type_name {
             "session_touched" => {
@@ -295,9 +295,9 @@ impl<'a> Line<'_, 'a> {
     }
 }
 
-/// Takes the choices out of the particulars of a gate, where they are the last field.
+/// Removes the trailing list `name` from the details of a gate and returns both.
 ///
-/// Particulars without such a field stay as they are: a record is never unreadable for what a provider put into them.
+/// Details without such a field stay unchanged: no content of a provider may make a record unreadable.
 fn split(details: &RawValue, name: &str) -> (Json, Vec<String>) {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(details.get()).unwrap_or_default();
     let parts = fields.get(name).and_then(|list| {

@@ -1,11 +1,12 @@
-//! What the events of tools say beyond what the kernel knows, for existing clients; each can be taken back when a line is read.
+//! Compatibility fields of tool events, which existing clients expect and the kernel does not have; decoding removes
+//! each of them again.
 
 use crate::kernel::event::{Ending, Event, EventKind, Settlement};
 use crate::kernel::id::{CallId, RunId};
 
-/// Returns the run that an event of a user's own command names: existing clients expect one in every event of a tool.
+/// Returns a synthetic run id for an event of a user command: existing clients expect a run id in every tool event.
 ///
-/// The kernel knows of no run beside the active one; this one is made of the call's id, and is never the id of another run.
+/// The kernel has no run for a user command. The id is derived from the call id, and no real run has it.
 pub(super) fn run_of_user_command(event: &Event) -> Option<RunId> {
     if event.run.is_some() {
         return None;
@@ -16,7 +17,7 @@ pub(super) fn run_of_user_command(event: &Event) -> Option<RunId> {
     })
 }
 
-/// Takes the run of a user's own command back from an event that was read.
+/// Removes the synthetic run id from a decoded event.
 pub(super) fn without_run_of_user_command(event: Event) -> Event {
     if !event.run.as_ref().is_some_and(|run| run.as_str().ends_with(USER_COMMAND)) {
         return event;
@@ -25,7 +26,7 @@ pub(super) fn without_run_of_user_command(event: Event) -> Event {
     if run_of_user_command(&bare) == run { bare } else { Event { run, ..bare } }
 }
 
-/// How the id of such a run ends.
+/// The suffix of synthetic run ids.
 const USER_COMMAND: &str = "_user";
 
 const fn call_of(kind: &EventKind) -> Option<&CallId> {
@@ -66,7 +67,7 @@ const fn call_of(kind: &EventKind) -> Option<&CallId> {
     }
 }
 
-/// Returns the text of a failed result of a tool that returned none.
+/// Returns the text for a failed result without output.
 pub(super) fn failure_text(settlement: &Settlement) -> Option<&str> {
     if !settlement.text.is_empty() {
         return None;
@@ -75,11 +76,11 @@ pub(super) fn failure_text(settlement: &Settlement) -> Option<&str> {
     match settlement.ending {
         Ending::Done | Ending::Skipped => None,
         Ending::Failed => Some(said.unwrap_or("the tool failed")),
-        Ending::Cut => Some(said.unwrap_or("the tool was ended early")),
+        Ending::Cut => Some(said.unwrap_or("the tool was stopped before it finished")),
     }
 }
 
-/// Returns the word that existing clients know for what went wrong with a tool.
+/// Maps an error code to the error type that existing clients know.
 pub(super) fn error_type(tool: &str, code: &str) -> &'static str {
     match code {
         "NOT_FOUND" => "FILE_NOT_FOUND",
@@ -97,12 +98,12 @@ pub(super) fn error_type(tool: &str, code: &str) -> &'static str {
 /// The tools that write files.
 const WRITES: [&str; 2] = ["sandbox_write_file", "sandbox_edit_file"];
 
-/// Returns what is said of an error beyond its message: this daemon's own word first.
+/// Returns the detail of an error, prefixed with the daemon's error code.
 pub(super) fn error_detail(code: &str, detail: Option<&str>) -> String {
     detail.map_or_else(|| code.to_owned(), |detail| format!("{code}: {detail}"))
 }
 
-/// Takes this daemon's own word off what is said of an error.
+/// Removes the error code prefix from a detail.
 pub(super) fn plain_detail(code: &str, detail: &str) -> Option<String> {
     detail.strip_prefix(code)?.strip_prefix(": ").map(str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! A request as the messages API wants it, with marks for its cache.
+//! Encodes requests for the messages API, with cache marks.
 
 use serde_json::{Value, json};
 
@@ -6,10 +6,10 @@ use crate::kernel::event::Image;
 use crate::provider::dialect::{arguments, tool_name};
 use crate::provider::model::{Entry, Outcome, Request, Thinking, ToolSpec, Wanted};
 
-/// Writes the body of a request.
+/// Encodes the body of a request.
 ///
-/// The server keeps what it has read up to a mark: the tools, the system text, and the conversation up to the last two
-/// messages of the user, so that the next turn finds the one before.
+/// The server caches the prompt up to each mark: the tools, the system prompt, and the conversation up to the last
+/// two user messages, so that the next turn finds the cache entry of this one.
 pub(in crate::provider) fn body(request: &Request) -> Value {
     let mut messages = messages(&request.entries);
     let mut marks = MARKS;
@@ -38,7 +38,7 @@ pub(in crate::provider) fn body(request: &Request) -> Value {
     body
 }
 
-/// Sets how many tokens may be produced and how many of them for thinking, in the terms that the model knows.
+/// Sets the token limit and the thinking budget, in the terms of the model.
 fn limit(body: &mut Value, request: &Request) {
     let tokens = request.max_tokens.unwrap_or(DEFAULT_TOKENS);
     body["max_tokens"] = tokens.into();
@@ -59,20 +59,20 @@ fn limit(body: &mut Value, request: &Request) {
         body["thinking"] = json!({ "type": "enabled", "budget_tokens": budget });
         body["max_tokens"] = (tokens + budget).into();
     } else if tokens > 2 * LEAST_BUDGET {
-        // The budget is a part of the limit, and some of it must be left for the answer.
+        // The budget is part of the limit, and the answer needs a share of it.
         body["thinking"] = json!({ "type": "enabled", "budget_tokens": budget.min(tokens / 2) });
     }
 }
 
-/// Returns whether the model is one of the older ones, which are told a number of tokens.
+/// Returns whether the model is an older one, which takes a number of thinking tokens.
 fn takes_budget(model: &str) -> bool {
     let older = ["claude-3", "-4-0", "-4-1", "-4-5", "-4-2025"];
     older.iter().any(|part| model.contains(part)) || model.ends_with("-4")
 }
 
-/// Returns whether the calls that wait for this turn came without the thinking that led to them.
+/// Returns whether the calls of the current turn lack the thinking that led to them.
 ///
-/// The server refuses to think on in the middle of a turn whose beginning it is not shown.
+/// The server refuses to continue thinking within a turn whose earlier thinking it does not receive.
 fn thinking_was_lost(entries: &[Entry]) -> bool {
     let asked = entries.iter().rposition(|entry| matches!(entry, Entry::User { .. })).map_or(0, |at| at + 1);
     entries.get(asked..).unwrap_or_default().iter().any(|entry| match entry {
@@ -95,7 +95,7 @@ fn messages(entries: &[Entry]) -> Vec<Value> {
             Entry::Result { id, tool: _, text, outcome } => ("user", vec![result(id, text, *outcome)]),
         };
         match messages.last_mut().filter(|last| last["role"] == role) {
-            // The results of one turn must stand in one message, and what the user adds may stand there too.
+            // The results of one turn must be in one message, and the user's text may be in it too.
             Some(last) => {
                 if let Some(content) = last["content"].as_array_mut() {
                     content.extend(blocks);
@@ -108,7 +108,7 @@ fn messages(entries: &[Entry]) -> Vec<Value> {
     messages
 }
 
-/// Pictures come before what is said of them, as the server likes it best.
+/// Encodes a user message with its images before the text, as the server recommends.
 fn user(text: &str, images: &[Image]) -> Vec<Value> {
     let shown = images.iter().map(|Image { mime, data }| {
         json!({ "type": "image", "source": { "type": "base64", "media_type": mime, "data": data } })
@@ -125,7 +125,7 @@ fn assistant(carry: Option<&str>, said: &str, calls: &[Wanted]) -> Vec<Value> {
     blocks
 }
 
-/// A text of nothing but white space is refused, so it is left out.
+/// Encodes a text; the server rejects a text of only white space, so it is omitted.
 fn text_block(text: &str) -> Vec<Value> {
     if text.trim().is_empty() { Vec::new() } else { vec![json!({ "type": "text", "text": text })] }
 }
@@ -139,7 +139,7 @@ fn result(id: &str, text: &str, outcome: Outcome) -> Value {
     block
 }
 
-/// Names of calls that another server gave may hold what this one refuses.
+/// Returns a call id that this server accepts; the id may come from another server.
 fn safe_id(id: &str) -> String {
     let safe = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
     id.chars().map(safe).collect()
@@ -153,11 +153,12 @@ fn mark(block: &mut Value) {
     block["cache_control"] = json!({ "type": "ephemeral" });
 }
 
-/// How many marks the conversation gets; the server takes four, and tools and system text have one each.
+/// The number of cache marks in the conversation; the server accepts four, and the tools and the system prompt take
+/// one each.
 const MARKS: usize = 2;
-/// How many tokens may be produced when nobody says; the server wants a number.
+/// The default token limit; the server requires one.
 const DEFAULT_TOKENS: u32 = 16_384;
-/// The smallest budget for thinking that the server takes.
+/// The smallest thinking budget that the server accepts.
 const LEAST_BUDGET: u32 = 1_024;
 
 #[cfg(test)]

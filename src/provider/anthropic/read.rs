@@ -1,4 +1,4 @@
-//! An answer of the messages API, event by event.
+//! Decodes the responses of the messages API, event by event.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -12,7 +12,7 @@ use crate::provider::lines::Events;
 use crate::provider::model::{Piece, Stop, TurnEnd};
 use crate::provider::turn::{Gathering, Part, STOP_BYTES};
 
-/// An answer that is being read.
+/// The decoder of one response.
 #[derive(Debug)]
 pub(in crate::provider) struct Reading {
     events: Events,
@@ -23,7 +23,7 @@ pub(in crate::provider) struct Reading {
 struct State {
     turn: Gathering,
     spent: Spent,
-    /// The thinking, to be given back as it came.
+    /// The thinking, to be sent back unchanged.
     thoughts: Vec<Thought>,
     whole: Whole,
 }
@@ -160,7 +160,7 @@ impl State {
                 self.whole = Whole::Yes;
                 Ok(())
             }
-            // Pings, ends of blocks, and what the server may learn to say.
+            // Pings, ends of blocks, and event types that are not known yet.
             _ => Ok(()),
         }
     }
@@ -214,7 +214,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes what was spent so far: later numbers are totals, and some are said only once.
+    /// Updates the usage: later numbers are totals, and some are sent only once.
     fn spend(&mut self, spent: Option<Spent>) {
         let Some(now) = spent else { return };
         let all = &mut self.spent;
@@ -241,7 +241,7 @@ fn stop(reason: &str) -> Stop {
     }
 }
 
-/// Writes down what goes back; thinking without its signature would be refused.
+/// Encodes the provider state; the server rejects thinking without its signature, so such blocks are omitted.
 fn carry(thoughts: &[Thought]) -> Option<String> {
     let blocks: Vec<Value> = thoughts
         .iter()
@@ -256,7 +256,7 @@ fn carry(thoughts: &[Thought]) -> Option<String> {
     (!blocks.is_empty()).then(|| json!({ "anthropic": blocks }).to_string())
 }
 
-/// Returns the blocks that were carried, if they are of this dialect.
+/// Returns the thinking blocks in a provider state, if the state is of this dialect.
 pub(super) fn blocks_of(carry: &str) -> Option<Vec<Value>> {
     let mut value: Value = serde_json::from_str(carry).ok()?;
     match value.get_mut("anthropic")?.take() {

@@ -1,4 +1,4 @@
-//! A stream with everything in it, read in every cut, and what can be wrong with one.
+//! A stream with every kind of event, decoded at every split, and invalid streams.
 
 use super::blocks_of;
 use crate::provider::dialect::Dialect::Anthropic;

@@ -1,6 +1,7 @@
-//! A connection that is moved by whoever uses it, and what a server says over it.
+//! A connection that its user drives, and the response bodies that arrive on it.
 //!
-//! No task stands between the socket and the turn that waits for it: what arrives wakes the turn, which reads it itself.
+//! No task stands between the socket and the turn that waits for it: incoming data wakes the turn, which reads it
+//! itself.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -22,18 +23,18 @@ use tokio::time::timeout;
 
 use super::pool::{Origin, Pool};
 
-/// What a connection goes over.
+/// The transport of a connection.
 pub(super) type Wire = MaybeHttpsStream<TokioIo<TcpStream>>;
-/// What is asked.
+/// A request on the wire.
 pub(super) type Question = Request<Full<Bytes>>;
-/// What comes next of a body; nothing is its end.
+/// The next frame of a body; `None` is its end.
 pub(in crate::provider) type Arrival = Option<Result<Frame<Bytes>, hyper::Error>>;
 
-/// A connection, on which one question is asked at a time.
+/// A connection that carries one request at a time.
 #[derive(Debug)]
 pub(super) struct Link {
     sender: SendRequest<Full<Bytes>>,
-    /// Nothing once it is over.
+    /// `None` once it is closed.
     connection: Option<Connection<Wire, Full<Bytes>>>,
 }
 
@@ -43,7 +44,8 @@ impl Link {
         Ok(Self { sender, connection: Some(connection) })
     }
 
-    /// Asks, and waits for the head of the answer. The error holds the question if nothing of it went out.
+    /// Sends a request and waits for the head of the response. The error holds the request if nothing of it was
+    /// sent.
     pub(super) async fn ask(
         &mut self,
         question: Question,
@@ -51,19 +53,19 @@ impl Link {
         let mut answer = pin!(self.sender.try_send_request(question));
         let connection = &mut self.connection;
         let asked = poll_fn(|context| {
-            // If it is over, the answer is there, or why there is none.
+            // If the connection is closed, the response future holds the response or the error.
             let _ = drive(connection, context);
             answer.as_mut().poll(context)
         });
         asked.await.map_err(Box::new)
     }
 
-    /// Moves the connection as far as it goes now; ready when it is over.
+    /// Drives the connection as far as possible; ready when it is closed.
     pub(super) fn drive(&mut self, context: &mut Context<'_>) -> Poll<()> {
         drive(&mut self.connection, context)
     }
 
-    /// Waits until another question can be asked.
+    /// Waits until another request can be sent.
     fn poll_free(&mut self, context: &mut Context<'_>) -> Poll<Rest> {
         match self.drive(context) {
             Poll::Ready(()) => Poll::Ready(Rest::Broken),
@@ -76,14 +78,14 @@ impl Link {
 
 fn drive(connection: &mut Option<Connection<Wire, Full<Bytes>>>, context: &mut Context<'_>) -> Poll<()> {
     if let Some(moved) = connection {
-        // Whoever waits for an answer has been told what went wrong; nobody else needs to know.
+        // The response future reports the error; nothing else needs it.
         let _ = ready!(Pin::new(moved).poll(context));
         *connection = None;
     }
     Poll::Ready(())
 }
 
-/// The body of an answer, together with the connection that it comes over. Dropping it closes the connection.
+/// The body of a response, together with its connection. Dropping it closes the connection.
 #[derive(Debug)]
 pub(in crate::provider) struct Stream {
     link: Link,
@@ -92,11 +94,11 @@ pub(in crate::provider) struct Stream {
     origin: Origin,
 }
 
-/// What became of the rest of a body.
+/// The outcome of reading the rest of a body.
 enum Rest {
-    /// It was read, and another question can be asked.
+    /// The rest was read, and the connection can be reused.
     Read,
-    /// The connection is of no use any more.
+    /// The connection cannot be reused.
     Broken,
 }
 
@@ -105,19 +107,19 @@ impl Stream {
         Self { link, body, pool, origin }
     }
 
-    /// Waits for the next frame. It may be dropped while it waits and called again.
+    /// Waits for the next frame. The future is cancel-safe.
     pub(in crate::provider) async fn frame(&mut self) -> Arrival {
         poll_fn(|context| self.poll_frame(context)).await
     }
 
-    /// Waits for the next frame.
+    /// Polls for the next frame.
     pub(in crate::provider) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Arrival> {
-        // A frame may lie in a buffer, where the runtime does not see that it is taken: a server that sends without end
-        // must not keep the others of this thread from their work.
+        // A buffered frame is invisible to the runtime's cooperative scheduling: a server that sends without pause
+        // must not starve the other tasks of this thread.
         let share = ready!(coop::poll_proceed(context));
         let mut arrival = self.look();
         if arrival.is_pending() {
-            // Nothing is there: only now the task is to be woken when something comes.
+            // No frame is buffered: register the waker only now.
             let _ = self.link.drive(context);
             arrival = self.take();
         }
@@ -127,7 +129,7 @@ impl Stream {
         arrival
     }
 
-    /// Returns the next frame if it has arrived.
+    /// Returns the next frame if it has already arrived.
     pub(in crate::provider) fn arrived(&mut self) -> Poll<Arrival> {
         let share = ready!(coop::poll_proceed(&mut nobody()));
         let arrival = self.look();
@@ -137,7 +139,7 @@ impl Stream {
         arrival
     }
 
-    /// Lets the connection be used again, after the rest of the body has been read in passing.
+    /// Returns the connection to the pool after the rest of the body has been read, in the background if necessary.
     pub(in crate::provider) fn give_back(mut self) {
         match self.poll_rest(&mut nobody()) {
             Poll::Ready(rest) => self.settle(&rest),
@@ -168,7 +170,7 @@ impl Stream {
         }
     }
 
-    /// Takes the next frame if it has arrived, and wakes nobody.
+    /// Reads the next frame if it has arrived, without registering a waker.
     fn look(&mut self) -> Poll<Arrival> {
         let arrival = self.take();
         if arrival.is_ready() {
@@ -178,19 +180,19 @@ impl Stream {
         self.take()
     }
 
-    /// Takes the frame that the connection has read.
+    /// Takes a frame that the connection has already read.
     ///
-    /// Only moving the connection makes a frame, and that is done here. The task must not be woken by what it does
-    /// itself: it would be run once more for nothing, and another thread be woken to see to it.
+    /// Only driving the connection produces a frame, and this task drives it. The task must not wake itself: it
+    /// would be scheduled once more without work, and might wake another thread to run it.
     fn take(&mut self) -> Poll<Arrival> {
         Pin::new(&mut self.body).poll_frame(&mut nobody())
     }
 }
 
-/// The context of a look that nobody is woken by.
+/// Returns a context that wakes no task.
 const fn nobody() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }
 
-/// How long the end of an answer's body may take after the answer is whole.
+/// How long the end of a body may take after the response is complete.
 const GIVE_BACK: Duration = Duration::from_secs(1);

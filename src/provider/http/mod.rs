@@ -1,7 +1,7 @@
-//! HTTP to models' servers: connections that are used again by all sessions, TLS with the roots that browsers trust.
+//! The HTTP client for model servers: connections that all sessions share, and TLS with the web PKI roots.
 //!
-//! It follows no redirect, as that would show a key to whoever it leads to, and it knows no proxy. A connection has no
-//! task of its own while somebody uses it ([`link`]); when nobody does, it waits in the [`pool`].
+//! It follows no redirect, because that would send a key to another server, and it uses no proxy. A connection in
+//! use has no task of its own ([`connection`]); an idle one waits in the [`pool`].
 
 mod link;
 mod pool;
@@ -28,7 +28,7 @@ use pool::{Origin, Pool};
 
 type Connector = TowerToHyperService<HttpsConnector<HttpConnector>>;
 
-/// What all sessions ask all servers with.
+/// The HTTP client of all sessions.
 #[derive(Debug)]
 pub(super) struct Client {
     connector: OnceLock<Connector>,
@@ -36,24 +36,24 @@ pub(super) struct Client {
     pool: Arc<Pool>,
 }
 
-/// One request.
+/// A request to send.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
-    /// Where to.
+    /// The URL.
     pub(super) url: String,
-    /// With what; keys among it are marked as not to be shown.
+    /// The headers; keys among them are marked as sensitive.
     pub(super) headers: HeaderMap,
-    /// What is sent; nothing makes it a question for what is there.
+    /// The body of a POST request; `None` makes it a GET request.
     pub(super) body: Option<Bytes>,
 }
 
 impl Client {
-    /// Makes one without any connection, for which making one may take `connect`.
+    /// Creates a client without connections; `connect` is the timeout of a connection attempt.
     pub(super) fn new(connect: Duration) -> Self {
         Self { connector: OnceLock::new(), connect, pool: Arc::default() }
     }
 
-    /// Sends a request and waits for the head of the answer.
+    /// Sends a request and waits for the head of the response.
     pub(super) async fn send(&self, call: Call, within: Duration) -> Result<Response<Stream>, ModelError> {
         let (origin, question) = question(call)?;
         timeout(within, self.ask(origin, question)).await.unwrap_or_else(|_| Err(silent(within)))
@@ -71,7 +71,7 @@ impl Client {
                 }
                 Err(error) => error,
             };
-            // The server has closed an idle connection before anything was asked on it: nothing has failed.
+            // The server closed an idle connection before the request was sent: retry on another one.
             question = match (used, error.take_message()) {
                 (Used::Before, Some(question)) => question,
                 (Used::Before, None) | (Used::Never, _) => return Err(unanswered(&error.into_error())),
@@ -95,13 +95,13 @@ impl Client {
     }
 }
 
-/// Whether anything was asked on a connection before.
+/// Whether a connection was used before.
 enum Used {
     Before,
     Never,
 }
 
-/// Makes a call what goes over the wire, and says where to.
+/// Builds the HTTP request and returns it with the origin of its server.
 fn question(call: Call) -> Result<(Origin, Question), ModelError> {
     let uri: Uri = call.url.parse().map_err(|_| no_url(&call.url))?;
     let origin = Origin::of(&uri).ok_or_else(|| no_url(&call.url))?;
@@ -117,7 +117,7 @@ fn question(call: Call) -> Result<(Origin, Question), ModelError> {
     Ok((origin, question))
 }
 
-/// Reads a body to its end, or as much of it as is wanted.
+/// Reads a body to its end, or up to `limit` bytes.
 pub(super) async fn read_body(
     response: Response<Stream>,
     limit: usize,
@@ -141,12 +141,13 @@ pub(super) async fn read_body(
     Ok(read)
 }
 
-/// Makes the error of an answer whose body breaks off.
+/// Creates the error of a response body that ends early.
 pub(super) fn broken(error: &hyper::Error) -> ModelError {
-    ModelError::new(Kind::Cut, "the server ended its answer in the middle").with_detail(&chain(error))
+    ModelError::new(Kind::Cut, "the server closed the connection before its response was complete")
+        .with_detail(&chain(error))
 }
 
-/// Makes the error of an answer that does not come.
+/// Creates the error of a response that timed out.
 pub(super) fn silent(waited: Duration) -> ModelError {
     let message = format!("the server has sent nothing for {} s", waited.as_secs_f64());
     ModelError::new(Kind::Silent, message)
@@ -167,24 +168,24 @@ fn make(connect: Duration) -> io::Result<Connector> {
 }
 
 fn no_url(url: &str) -> ModelError {
-    ModelError::new(Kind::NotConfigured, format!("{url} is no URL that can be called"))
+    ModelError::new(Kind::NotConfigured, format!("{url} is not a valid URL"))
 }
 
 fn unreachable(origin: &Origin, error: &(dyn Error + 'static)) -> ModelError {
     let message = format!("cannot reach {}: {}", origin.name(), cause(error));
-    ModelError::new(Kind::Unreachable, message).with_detail(&chain(error))
+    ModelError::new(Kind::Unreachable, message)
 }
 
 fn unanswered(error: &hyper::Error) -> ModelError {
     let (kind, message) = if error.is_parse() {
-        (Kind::Garbage, "the server's answer is no HTTP")
+        (Kind::Garbage, "the server's response is not valid HTTP")
     } else {
-        (Kind::Cut, "the server closed the connection without an answer")
+        (Kind::Cut, "the server closed the connection without a response")
     };
     ModelError::new(kind, message).with_detail(&chain(error))
 }
 
-/// Returns what lies at the bottom of an error.
+/// Returns the innermost error of a chain.
 fn cause(error: &dyn Error) -> String {
     let mut last = error;
     while let Some(source) = last.source() {

@@ -1,6 +1,7 @@
-//! Idle connections, for the next question to the same server.
+//! The pool of idle connections, for the next request to the same server.
 //!
-//! Each is watched by a task without any timer: it sleeps until the server closes the connection, and then removes it.
+//! A task without a timer watches each connection: it sleeps until the server closes the connection, and then
+//! removes it.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -17,7 +18,7 @@ use super::link::Link;
 #[cfg(test)]
 mod tests;
 
-/// Which server a connection leads to.
+/// The server of a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Origin {
     scheme: Scheme,
@@ -25,12 +26,12 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// Returns the server that a URL names, if it names one.
+    /// Returns the origin of a URL, if the URL is absolute.
     pub(super) fn of(uri: &Uri) -> Option<Self> {
         Some(Self { scheme: uri.scheme()?.clone(), authority: uri.authority()?.clone() })
     }
 
-    /// Returns its URL, to be connected to.
+    /// Returns its URL, for the connector.
     pub(super) fn uri(&self) -> Result<Uri, hyper::http::Error> {
         Uri::builder()
             .scheme(self.scheme.clone())
@@ -39,12 +40,12 @@ impl Origin {
             .build()
     }
 
-    /// Returns it as people call it.
+    /// Returns the authority, for messages.
     pub(super) fn name(&self) -> &str {
         self.authority.as_str()
     }
 
-    /// Returns what the header `host` holds: the port only if it is not the usual one.
+    /// Returns the value of the `host` header: the port only if it is not the default.
     pub(super) fn host(&self) -> String {
         let usual = if self.scheme == Scheme::HTTPS { 443 } else { 80 };
         match self.authority.port_u16() {
@@ -57,11 +58,11 @@ impl Origin {
 /// The idle connections to all servers.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
-    /// The newest of a server last.
+    /// The newest connection of an origin is the last.
     idle: Mutex<HashMap<Origin, Vec<Idle>>>,
 }
 
-/// Holds a connection until somebody takes it or it is over.
+/// Holds a connection until it is taken or closed.
 type Slot = Mutex<Option<Link>>;
 
 #[derive(Debug)]
@@ -76,7 +77,7 @@ impl Pool {
     pub(super) fn take(&self, origin: &Origin) -> Option<Link> {
         loop {
             let idle = self.newest(origin)?;
-            // Old ones may lead nowhere without anybody having said so.
+            // An old connection may be dead without notice, for example behind a NAT.
             if idle.since.elapsed() < OLD
                 && let Some(link) = lock(&idle.slot).take()
             {
@@ -85,11 +86,11 @@ impl Pool {
         }
     }
 
-    /// Keeps a connection on which a question can be asked. If there are too many, the oldest is closed.
+    /// Adds a reusable connection. If there are too many, the oldest is closed.
     pub(super) fn keep(self: &Arc<Self>, origin: Origin, link: Link) {
         let slot = Arc::new(Mutex::new(Some(link)));
         let watching = watch(Arc::downgrade(self), origin.clone(), Arc::clone(&slot));
-        // The watcher waits for this lock before it removes anything: what it removes is there.
+        // The watcher needs this lock to remove an entry, so the entry is present by then.
         let mut all = lock(&self.idle);
         let idle = all.entry(origin).or_default();
         let watcher = tokio::spawn(watching).abort_handle();
@@ -125,7 +126,7 @@ impl Drop for Idle {
     }
 }
 
-/// Waits until an idle connection is over, and removes it.
+/// Waits until an idle connection is closed, and removes it.
 async fn watch(pool: Weak<Pool>, origin: Origin, slot: Arc<Slot>) {
     poll_fn(|context| match &mut *lock(&slot) {
         Some(link) => link.drive(context),
@@ -141,7 +142,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many idle connections to one server are kept.
+/// How many idle connections to one server are held.
 const IDLE: usize = 8;
-/// How long a connection may have been idle to be used again.
+/// The maximum idle time of a connection that is reused.
 const OLD: Duration = Duration::from_secs(90);

@@ -1,4 +1,4 @@
-//! The file of keys: `keys.toml`, one line a provider, readable by its owner alone.
+//! The key file `keys.toml`: one line for each provider, readable by its owner only.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use super::{Key, KeyError, os};
 use crate::bounded_io::{self, FileError};
 
-/// Looks up one provider's key; no file is no key.
+/// Looks up a provider's key; a missing file has no keys.
 pub(super) fn find(path: &Path, provider: &str) -> Result<Option<Key>, KeyError> {
     let Some(table) = read(path)? else { return Ok(None) };
     match table.get(provider) {
@@ -22,18 +22,18 @@ pub(super) fn find(path: &Path, provider: &str) -> Result<Option<Key>, KeyError>
             | Value::Datetime(_)
             | Value::Array(_)
             | Value::Table(_),
-        ) => Err(malformed(path, format!("the key of {provider} is no text"))),
+        ) => Err(malformed(path, format!("the value of {provider} is not a string"))),
     }
 }
 
-/// Puts one provider's key in, whole or not at all.
+/// Stores a provider's key atomically.
 pub(super) fn store(path: &Path, provider: &str, key: &Key) -> Result<(), KeyError> {
     let mut table = read(path)?.unwrap_or_default();
     table.insert(provider.to_owned(), Value::String(key.expose().to_owned()));
     let text = format!("# Keys of model providers; for the eyes of their owner alone.\n{table}");
     let io = |action| move |source| KeyError::Io { action, path: path.to_owned(), source };
     let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(io("make the folder of"))?;
+    fs::create_dir_all(folder).map_err(io("create the directory of"))?;
     let draft = path.with_extension(format!("{}.new", std::process::id()));
     let written = os::private(&draft).and_then(|mut file| {
         file.write_all(text.as_bytes())?;
@@ -41,7 +41,7 @@ pub(super) fn store(path: &Path, provider: &str, key: &Key) -> Result<(), KeyErr
     });
     let outcome = written.and_then(|()| fs::rename(&draft, path));
     if outcome.is_err() {
-        // Whatever is left of it must not stay; that it cannot be removed is no worse than what is reported.
+        // The draft holds a secret and must not remain; the write error takes precedence over a failed removal.
         drop(fs::remove_file(&draft));
     }
     outcome.map_err(io("write"))
@@ -57,7 +57,7 @@ fn read(path: &Path) -> Result<Option<Table>, KeyError> {
             return Err(malformed(path, error.to_string()));
         }
     };
-    let about = file.metadata().map_err(io("look at"))?;
+    let about = file.metadata().map_err(io("inspect"))?;
     if !os::is_private(&about) {
         return Err(KeyError::Exposed(path.to_owned()));
     }
@@ -73,5 +73,5 @@ fn malformed(path: &Path, reason: String) -> KeyError {
     KeyError::Malformed { path: path.to_owned(), reason }
 }
 
-/// How large the file may be.
+/// The maximum size of the file.
 const FILE_BYTES: u64 = 1024 * 1024;

@@ -1,4 +1,4 @@
-//! The system's keyring, by the means that the system itself brings: no library of it is linked.
+//! The system's keyring, accessed through the system's own programs or API; no keyring library is linked.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use super::{Key, os};
 /// The system's keyring.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keyring {
-    /// The program that speaks to it, where one does; `None` is the system's usual one.
+    /// The program that accesses the keyring, on systems that use one; `None` is the system's default.
     pub program: Option<PathBuf>,
-    /// How long it may take: it may ask its user to open it.
+    /// The timeout, which allows for an unlock prompt.
     pub within: Duration,
 }
 
@@ -21,14 +21,14 @@ impl Default for Keyring {
 }
 
 impl Keyring {
-    /// Looks up one provider's key; a system without a keyring has none.
+    /// Looks up a provider's key; a system without a keyring has none.
     pub(super) async fn find(&self, provider: &str) -> Result<Option<Key>, String> {
         let found = os::find(self.program.as_deref(), provider);
         let found = tokio::time::timeout(self.within, found).await.map_err(|_| self.slow())??;
         Ok(found.as_deref().and_then(Key::new))
     }
 
-    /// Puts one provider's key in.
+    /// Stores a provider's key.
     pub(super) async fn store(&self, provider: &str, key: &Key) -> Result<(), String> {
         let stored = os::store(self.program.as_deref(), provider, key.expose());
         tokio::time::timeout(self.within, stored).await.map_err(|_| self.slow())?

@@ -1,7 +1,7 @@
-//! Keys: where they are looked up, in which order, and how one is put away.
+//! API keys: the sources, their precedence, and how a key is stored.
 //!
-//! The run's own environment comes first, then a file that only its owner can read, then the system's keyring. A key
-//! is shown nowhere: neither in settings, nor in logs, nor in errors.
+//! The run's environment takes precedence over a file that only its owner can read, and the file over the system's
+//! keyring. A key is never displayed: not in settings, logs or errors.
 
 mod file;
 mod keyring;
@@ -19,12 +19,12 @@ use std::path::PathBuf;
 
 pub use keyring::Keyring;
 
-/// A secret that opens a provider.
+/// The API key of a provider.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(String);
 
 impl Key {
-    /// Takes a key as somebody wrote it; white space around it is no part of it, and nothing is no key.
+    /// Creates a key from user input; surrounding white space is removed, and an empty text is `None`.
     pub fn new(written: &str) -> Option<Self> {
         let written = written.trim();
         (!written.is_empty()).then(|| Self(written.to_owned()))
@@ -35,9 +35,10 @@ impl Key {
         &self.0
     }
 
-    /// Returns the text with the key taken out.
+    /// Returns the text with the key redacted.
     ///
-    /// A key of fewer than 6 characters, such as the `x` that some local servers want, is in every other word and stays.
+    /// A key of fewer than 6 characters, such as the `x` that some local servers require, is not redacted: it would
+    /// match ordinary words.
     pub(super) fn hide_in(&self, text: &str) -> String {
         if self.0.chars().count() < SHORTEST_SECRET {
             text.to_owned()
@@ -46,13 +47,13 @@ impl Key {
         }
     }
 
-    /// Returns whether it can be sent and written down: visible characters alone, without quotes.
+    /// Returns whether the key can be sent and stored: visible ASCII characters without quotes or backslashes.
     pub fn is_plain(&self) -> bool {
         self.0.chars().all(|letter| letter.is_ascii_graphic() && !matches!(letter, '"' | '\'' | '\\'))
     }
 }
 
-/// How many characters a value has at least that is taken out of texts.
+/// The minimum length of a value that is redacted.
 const SHORTEST_SECRET: usize = 6;
 
 impl fmt::Debug for Key {
@@ -61,21 +62,21 @@ impl fmt::Debug for Key {
     }
 }
 
-/// A key and where it was.
+/// A key and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// The key.
     pub key: Key,
-    /// Where it was.
+    /// The source.
     pub source: Source,
 }
 
-/// Where a key was.
+/// The source of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// A variable of the run's environment.
+    /// An environment variable of the run.
     Variable(String),
-    /// The file.
+    /// The key file.
     File(PathBuf),
     /// The system's keyring.
     Keyring,
@@ -91,46 +92,46 @@ impl fmt::Display for Source {
     }
 }
 
-/// Why keys cannot be read or put away.
+/// Why keys cannot be read or stored.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// Others could have read or changed the file.
-    #[error("{} can be read or changed by others, or is not yours; `chmod 600` makes it yours alone", .0.display())]
+    /// Other users can read or change the file.
+    #[error("{} can be read or changed by others, or is not yours; own it and run `chmod 600` on it", .0.display())]
     Exposed(PathBuf),
-    /// The file is no list of keys.
-    #[error("{} is no list of keys (lines like `openai = \"…\"`): {reason}", .path.display())]
+    /// The file is not a valid key file.
+    #[error("{} is not a key file (lines like `openai = \"…\"`): {reason}", .path.display())]
     Malformed {
-        /// The file.
+        /// The key file.
         path: PathBuf,
-        /// What is wrong with it; the parser's place in the text, and nothing of the text.
+        /// The parser's message, which quotes nothing of the file.
         reason: String,
     },
-    /// The key holds what no key can hold.
-    #[error("the key holds characters that no key can hold")]
+    /// The key contains characters that are not allowed.
+    #[error("the key contains characters that are not allowed in a key")]
     Unusable,
-    /// The system did not do what was wanted.
+    /// A file operation failed.
     #[error("cannot {action} {}", .path.display())]
     Io {
-        /// What was wanted.
+        /// The operation.
         action: &'static str,
-        /// Of what.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The keyring did not do what was wanted.
+    /// The keyring operation failed.
     #[error("cannot use the system's keyring: {0}")]
     Keyring(String),
 }
 
-/// Where keys are kept.
+/// The store of keys: a file and the system's keyring.
 #[derive(Debug, Clone)]
 pub struct Keys {
     folder: PathBuf,
     keyring: Keyring,
 }
 
-/// Whether the keyring is worth a question.
+/// Whether the keyring is queried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AskKeyring {
     Yes,
@@ -138,17 +139,17 @@ pub(super) enum AskKeyring {
 }
 
 impl Keys {
-    /// Keeps keys in `keys.toml` of this folder, and in this keyring.
+    /// Creates a store with `keys.toml` in this directory and with this keyring.
     pub const fn new(folder: PathBuf, keyring: Keyring) -> Self {
         Self { folder, keyring }
     }
 
-    /// Returns where the file is.
+    /// Returns the path of the key file.
     pub fn path(&self) -> PathBuf {
         self.folder.join("keys.toml")
     }
 
-    /// Puts a key into the file, which only its owner can read afterwards.
+    /// Stores a key in the file, with permissions for its owner only.
     pub fn store_in_file(&self, provider: &str, key: &Key) -> Result<(), KeyError> {
         if !key.is_plain() {
             return Err(KeyError::Unusable);
@@ -156,7 +157,7 @@ impl Keys {
         file::store(&self.path(), provider, key)
     }
 
-    /// Puts a key into the system's keyring.
+    /// Stores a key in the system's keyring.
     pub async fn store_in_keyring(&self, provider: &str, key: &Key) -> Result<(), KeyError> {
         if !key.is_plain() {
             return Err(KeyError::Unusable);
@@ -164,7 +165,7 @@ impl Keys {
         self.keyring.store(provider, key).await.map_err(KeyError::Keyring)
     }
 
-    /// Looks for the key of a provider: in `variable` of the environment, in the file, in the keyring.
+    /// Looks up the key of a provider: in `variable` of the environment, then in the file, then in the keyring.
     pub(super) async fn find(
         &self,
         provider: &str,

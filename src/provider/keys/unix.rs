@@ -1,6 +1,6 @@
-//! Modes of files, and the programs that speak to the keyrings of Linux and macOS.
+//! File permissions, and the programs that access the keyrings of Linux and macOS.
 //!
-//! The secret travels over pipes alone: arguments can be read by every process of the machine.
+//! Secrets are passed through pipes only: every process of the machine can read arguments.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -12,17 +12,17 @@ use nix::unistd::geteuid;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-/// Opens a fresh file for its owner alone.
+/// Creates a new file that only its owner can access.
 pub(super) fn private(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Returns whether nobody but its owner can read or change a file, and we are its owner.
+/// Returns whether the file belongs to this user and nobody else can access it.
 pub(super) fn is_private(about: &Metadata) -> bool {
     about.mode() & 0o077 == 0 && about.uid() == geteuid().as_raw()
 }
 
-/// Asks the keyring; a system without its program has no keyring.
+/// Queries the keyring; a system without the program has no keyring.
 pub(super) async fn find(program: Option<&Path>, provider: &str) -> Result<Option<String>, String> {
     let output = match run(program, &lookup(provider), "").await {
         Ok(output) => output,
@@ -30,14 +30,15 @@ pub(super) async fn find(program: Option<&Path>, provider: &str) -> Result<Optio
         Err(error) => return Err(format!("{}: {error}", name(program).display())),
     };
     if output.status.success() {
-        return String::from_utf8(output.stdout).map(Some).map_err(|_| "it gave no text".to_owned());
+        return String::from_utf8(output.stdout).map(Some).map_err(|_| "the key is not UTF-8".to_owned());
     }
-    // It says nothing when it has nothing, and macOS has a number for that; without a session there is no keyring.
+    // A missing key is an exit status without a message, with its own number on macOS; without a session there is
+    // no keyring.
     tracing::debug!(status = ?output.status.code(), "the keyring has no key");
     Ok(None)
 }
 
-/// Puts a key into the keyring.
+/// Stores a key in the keyring.
 pub(super) async fn store(program: Option<&Path>, provider: &str, key: &str) -> Result<(), String> {
     let (arguments, input) = deposit(provider, key);
     let output = run(program, &arguments, &input)
@@ -60,7 +61,7 @@ async fn run(program: Option<&Path>, arguments: &[String], input: &str) -> io::R
         .spawn()?;
     if let Some(mut pipe) = child.stdin.take() {
         match pipe.write_all(input.as_bytes()).await {
-            // A program that does not read what it needs says so by its status.
+            // A program that closes its input early reports that with its exit status.
             Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(error),
             Ok(()) | Err(_) => {}
         }
@@ -68,7 +69,7 @@ async fn run(program: Option<&Path>, arguments: &[String], input: &str) -> io::R
     child.wait_with_output().await
 }
 
-/// The program to run: the system's own, never one of the `PATH`, which may lead into a workspace.
+/// Returns the program to run: the system's own, never one from `PATH`, which may lead into a workspace.
 fn name(program: Option<&Path>) -> &Path {
     let usual = || PROGRAMS.iter().map(Path::new).find(|file| file.is_file());
     program.or_else(usual).unwrap_or(Path::new(PROGRAMS[0]))

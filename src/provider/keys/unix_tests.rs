@@ -1,4 +1,4 @@
-//! Keys in the environment, in a file and in a keyring that a small program plays.
+//! Keys in the environment, in a file, and in a keyring that a small script emulates.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -47,7 +47,7 @@ async fn a_file_that_others_can_read_is_refused() {
         assert!(matches!(error, KeyError::Exposed(_)), "{mode:o}: {error}");
         assert!(error.to_string().contains("chmod 600"), "{error}");
         let stored = keys.store_in_file("openai", &key("other"));
-        assert!(stored.is_err(), "{mode:o}: what others could change is not built upon");
+        assert!(stored.is_err(), "{mode:o}: a file that others can change is not updated");
     }
 }
 
@@ -96,7 +96,7 @@ fn key(written: &str) -> Key {
     Key::new(written).unwrap()
 }
 
-/// Keys in a folder of their own, and a keyring that keeps one file a provider.
+/// Returns a key store in a temporary directory, with a keyring of one file for each provider.
 fn fresh() -> (TempDir, Keys) {
     let folder = tempfile::tempdir().unwrap();
     let ring = folder.path().join("ring");
@@ -110,7 +110,8 @@ fn fresh() -> (TempDir, Keys) {
     (folder, keys)
 }
 
-/// Writes a program; another process does it, so that no fork of ours can hold it open for writing when it starts.
+/// Writes a script. Another process writes it, so that no fork of this process holds it open for writing when it
+/// starts.
 fn script(folder: &Path, name: &str, body: &str) -> PathBuf {
     let path = folder.join(name);
     let program = format!("#!/bin/sh\n{body}\n");

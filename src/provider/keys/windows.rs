@@ -1,7 +1,6 @@
 //! Files of the user's profile, and the credential manager of Windows.
 //!
-//! A file in the profile can be read by its user and by administrators, as its folder is set; its rights are not
-//! looked at.
+//! The directory's permissions let the user and administrators read a file in the profile; they are not checked.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -13,22 +12,22 @@ use windows_sys::Win32::Security::Credentials::{
     CRED_PERSIST_LOCAL_MACHINE, CRED_TYPE_GENERIC, CREDENTIALW, CredFree, CredReadW, CredWriteW,
 };
 
-/// Opens a fresh file.
+/// Creates a new file.
 pub(super) fn private(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
 
-/// Takes a file as private, as the user's profile is.
+/// Treats a file as private, because the user's profile is.
 pub(super) fn is_private(_about: &Metadata) -> bool {
     true
 }
 
-/// Asks the credential manager.
+/// Queries the credential manager.
 pub(super) async fn find(_program: Option<&Path>, provider: &str) -> Result<Option<String>, String> {
     let name = wide(&format!("push/{provider}"));
     let mut found: *mut CREDENTIALW = ptr::null_mut();
     // SAFETY: `name` ends with a zero and outlives the call; `found` is set to a credential only on success.
-    #[expect(unsafe_code, reason = "the credential manager has no other door")]
+    #[expect(unsafe_code, reason = "the credential manager has no safe interface")]
     let read = unsafe { CredReadW(name.as_ptr(), CRED_TYPE_GENERIC, 0, &raw mut found) };
     if read == 0 {
         let error = last_error();
@@ -47,10 +46,10 @@ pub(super) async fn find(_program: Option<&Path>, provider: &str) -> Result<Opti
         CredFree(found.cast());
         bytes
     };
-    String::from_utf8(bytes).map(Some).map_err(|_| "it gave no text".to_owned())
+    String::from_utf8(bytes).map(Some).map_err(|_| "the key is not UTF-8".to_owned())
 }
 
-/// Puts a key into the credential manager.
+/// Stores a key in the credential manager.
 pub(super) async fn store(_program: Option<&Path>, provider: &str, key: &str) -> Result<(), String> {
     let mut name = wide(&format!("push/{provider}"));
     let mut user = wide(provider);
@@ -66,14 +65,14 @@ pub(super) async fn store(_program: Option<&Path>, provider: &str, key: &str) ->
         ..CREDENTIALW::default()
     };
     // SAFETY: all pointers lead to buffers that outlive the call, and the texts end with a zero.
-    #[expect(unsafe_code, reason = "the credential manager has no other door")]
+    #[expect(unsafe_code, reason = "the credential manager has no safe interface")]
     let written = unsafe { CredWriteW(&raw const credential, 0) };
     if written == 0 { Err(format!("system error {}", last_error())) } else { Ok(()) }
 }
 
 fn last_error() -> u32 {
     // SAFETY: it reads a number of the calling thread.
-    #[expect(unsafe_code, reason = "the reason of a failed call is kept there")]
+    #[expect(unsafe_code, reason = "the error code of a failed call is read there")]
     unsafe {
         GetLastError()
     }

@@ -1,11 +1,11 @@
-//! A request as Ollama wants it.
+//! Encodes requests for Ollama.
 
 use serde_json::{Value, json};
 
 use crate::provider::dialect::{Habits, arguments, tool_name};
 use crate::provider::model::{Entry, Request, Thinking, ToolSpec, Wanted};
 
-/// Writes the body of a request.
+/// Encodes the body of a request.
 pub(in crate::provider) fn body(request: &Request, habits: Habits) -> Value {
     let mut messages = Vec::new();
     if !request.system.is_empty() {
@@ -64,7 +64,7 @@ fn tool(tool: &ToolSpec) -> Value {
     })
 }
 
-/// Returns how much to think: one family of models takes a degree, the others a yes or no.
+/// Returns the `think` parameter: one family of models takes a level, the others a boolean.
 fn think(request: &Request) -> Option<Value> {
     let degrees = request.model.contains("gpt-oss");
     let degree = match request.thinking {

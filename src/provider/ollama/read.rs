@@ -1,4 +1,4 @@
-//! An answer of Ollama, line by line.
+//! Decodes the responses of Ollama, line by line.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::provider::lines::Lines;
 use crate::provider::model::{Piece, Stop, TurnEnd};
 use crate::provider::turn::{Gathering, STOP_BYTES};
 
-/// An answer that is being read.
+/// The decoder of one response.
 #[derive(Debug)]
 pub(in crate::provider) struct Reading {
     lines: Lines,
@@ -140,7 +140,7 @@ fn carry(thinking: &str) -> Option<String> {
     (!thinking.is_empty()).then(|| serde_json::json!({ "ollama": { "thinking": thinking } }).to_string())
 }
 
-/// Returns the thinking that was carried, if it is Ollama's.
+/// Returns the thinking in a provider state, if the state is of this dialect.
 pub(super) fn thinking_of(carry: &str) -> Option<String> {
     let value: Value = serde_json::from_str(carry).ok()?;
     Some(value.get("ollama")?.get("thinking")?.as_str()?.to_owned())

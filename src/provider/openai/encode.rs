@@ -1,4 +1,4 @@
-//! A request as servers of chat completions want it.
+//! Encodes requests for chat completions servers.
 
 use serde_json::{Value, json};
 
@@ -6,13 +6,14 @@ use crate::kernel::event::Image;
 use crate::provider::dialect::{Habits, TokenLimit, tool_name};
 use crate::provider::model::{Entry, Request, Thinking, ToolSpec, Wanted};
 
-/// Writes the body of a request.
+/// Encodes the body of a request.
 pub(in crate::provider) fn body(request: &Request, habits: Habits) -> Value {
     let mut messages = Vec::new();
     if !request.system.is_empty() {
         messages.push(json!({ "role": "system", "content": request.system }));
     }
-    // Thinking goes back with the calls it led to and nothing older: some servers refuse anything else.
+    // Thinking is sent back with the calls of the current turn and never with older ones: some servers reject it
+    // there.
     let asked = request.entries.iter().rposition(|entry| matches!(entry, Entry::User { .. })).unwrap_or(0);
     let age = |at| if at > asked { Age::Current } else { Age::Older };
     messages.extend(request.entries.iter().enumerate().map(|(at, entry)| message(entry, age(at))));
@@ -38,7 +39,7 @@ pub(in crate::provider) fn body(request: &Request, habits: Habits) -> Value {
     body
 }
 
-/// Whether an entry belongs to the turn under way.
+/// Whether an entry belongs to the current turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Age {
     Older,
@@ -70,7 +71,7 @@ fn message(entry: &Entry, age: Age) -> Value {
     }
 }
 
-/// A text with its pictures, which are given as addresses that hold them.
+/// Encodes a text with its images, which are `data:` URLs.
 fn parts(text: &str, images: &[Image]) -> Vec<Value> {
     let said = Some(text).filter(|text| !text.is_empty()).map(|text| json!({ "type": "text", "text": text }));
     let shown = images.iter().map(|Image { mime, data }| {

@@ -1,4 +1,5 @@
-//! Chat completions: server-sent events, as OpenAI, vLLM, llama.cpp, LM Studio, OpenRouter and others serve them.
+//! Chat completions over server-sent events, as served by OpenAI, vLLM, llama.cpp, LM Studio, OpenRouter and
+//! others.
 
 pub(super) mod encode;
 pub(super) mod read;

@@ -1,4 +1,4 @@
-//! An answer of chat completions, event by event, with the habits of the many servers that speak them.
+//! Decodes the responses of chat completions servers, event by event, with the quirks of their implementations.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::provider::lines::Events;
 use crate::provider::model::{Piece, Stop, TurnEnd};
 use crate::provider::turn::{Gathering, Part, STOP_BYTES};
 
-/// An answer that is being read.
+/// The decoder of one response.
 #[derive(Debug)]
 pub(in crate::provider) struct Reading {
     events: Events,
@@ -22,7 +22,7 @@ pub(in crate::provider) struct Reading {
 #[derive(Debug)]
 struct State {
     turn: Gathering,
-    /// Under which name the server gives its thinking.
+    /// The field in which the server sends its thinking.
     thinking_field: &'static str,
     thinking: String,
     refused: Refused,
@@ -35,7 +35,7 @@ enum Refused {
     Yes,
 }
 
-/// Whether the server has said that nothing more comes: usage follows the reason to stop.
+/// Whether the response is complete: usage follows the stop reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whole {
     NotYet,
@@ -54,7 +54,7 @@ struct Choice {
     #[serde(default)]
     index: u64,
     delta: Option<Delta>,
-    /// In place of a delta from servers that do not stream.
+    /// Sent in place of a delta by servers that do not stream.
     message: Option<Delta>,
     finish_reason: Option<String>,
 }
@@ -86,7 +86,7 @@ struct Spent {
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
     prompt_tokens_details: Option<Details>,
-    /// In dollars, where the server says it.
+    /// The cost in dollars, where the server reports it.
     cost: Option<f64>,
 }
 
@@ -122,7 +122,7 @@ impl Reading {
         let outcome = events.finish(|data| state.event(data));
         state.turn.exchange(out);
         outcome.map_err(at_the_end)?;
-        // Some servers close the stream without their last word.
+        // Some servers close the stream without `[DONE]`.
         if state.turn.has_stopped() { Ok(()) } else { Err(cut()) }
     }
 
@@ -215,7 +215,7 @@ impl State {
     fn fragment(&mut self, fragment: &Fragment) -> Result<(), ModelError> {
         let function = fragment.function.as_ref();
         let raw = function.and_then(|function| function.arguments.as_deref()).map_or("null", RawValue::get);
-        // Arguments are text that holds JSON; some servers send the JSON itself.
+        // Arguments are a string that contains JSON; some servers send the JSON value itself.
         let unquoted = if raw.starts_with('"') { serde_json::from_str::<String>(raw).ok() } else { None };
         let args = unquoted.as_deref().unwrap_or(if raw == "null" { "" } else { raw });
         self.turn.part(Part {
@@ -243,7 +243,7 @@ impl State {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "the price is checked to be in range, and a fraction of a millionth is nothing"
+    reason = "the cost is checked to be in range, and a fraction of a millionth is negligible"
 )]
 fn microusd(dollars: f64) -> Option<u64> {
     (0.0..1e9).contains(&dollars).then(|| (dollars * 1e6).round() as u64)
@@ -264,7 +264,7 @@ fn carry(field: &str, thinking: &str) -> Option<String> {
     (!thinking.is_empty()).then(carried)
 }
 
-/// Returns the thinking that was carried and the name it goes under, if it is of this dialect.
+/// Returns the thinking in a provider state and its field name, if the state is of this dialect.
 pub(super) fn thinking_of(carry: &str) -> Option<(&'static str, String)> {
     let value: Value = serde_json::from_str(carry).ok()?;
     let carried = value.get("openai")?;

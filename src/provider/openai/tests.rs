@@ -1,4 +1,4 @@
-//! Streams of several servers, read in every cut.
+//! Streams of several servers, decoded at every split.
 
 use super::thinking_of;
 use crate::provider::dialect::Dialect::OpenAi;
@@ -67,7 +67,7 @@ fn the_habits_of_other_servers_are_understood() {
             vec![said("hi")],
             Stop::Done,
         ),
-        // Whole, because the server does not stream.
+        // A complete message, because the server does not stream.
         (
             r#"{"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}"#,
             vec![said("hi")],

@@ -1,7 +1,8 @@
-//! The built-in provider: a message is a list of steps in Markdown, and the provider walks through it.
+//! The built-in provider: a message is a list of steps in Markdown, which the provider executes in order.
 //!
-//! It needs no model, no network and no key. Where it stands follows from the journaled facts of the run alone: how many
-//! items are done, and how the last step ended. Prose is said, steps are run through the same tools as a model's.
+//! It needs no model, no network and no key. Its position follows from the journaled facts of the run alone: the
+//! number of completed items and the outcome of the last step. Prose is sent as text; steps use the same tools as a
+//! model.
 
 pub mod parse;
 
@@ -12,17 +13,17 @@ use crate::kernel::effect::{Finish, Turn};
 use crate::kernel::event::{Ending, Outcome, Purpose, STOPPED_WITH_DAEMON, Settlement};
 use parse::{Item, parse};
 
-/// The name under which sessions choose it.
+/// The name by which sessions select the provider.
 pub const NAME: &str = "playbook";
 
-/// The tools that steps are run with.
+/// The tools that steps use.
 pub const TOOLS: [&str; 3] = [EXEC, WRITE, READ];
 
 const EXEC: &str = "sandbox_exec";
 const WRITE: &str = "sandbox_write_file";
 const READ: &str = "sandbox_read_file";
 
-/// The provider.
+/// The playbook provider.
 #[derive(Debug, Clone, Copy)]
 pub struct Playbook;
 
@@ -49,9 +50,17 @@ impl Provider for Playbook {
             }
         })
     }
+
+    fn finish_at_stop(&self, turn: &Turn) -> Option<Finish> {
+        match next(turn) {
+            Next::Finish(finish) if finish.outcome != Outcome::Success => Some(finish),
+            // Acceptance checks may follow a success.
+            Next::Finish(_) | Next::Say(_) | Next::Call { .. } => None,
+        }
+    }
 }
 
-/// What the provider does with its turn.
+/// The action of one turn.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     Say(String),
@@ -59,7 +68,7 @@ enum Next {
     Finish(Finish),
 }
 
-/// Decides what comes next from what is done.
+/// Decides the next action from the completed items.
 fn next(turn: &Turn) -> Next {
     let items = parse(&turn.text);
     let problems: Vec<_> = parse::problems(&items).map(|(line, text)| problem(line, text)).collect();
@@ -80,12 +89,12 @@ fn next(turn: &Turn) -> Next {
     }
 }
 
-/// The items of the message, with what was said into the run where it was heard.
+/// Returns the items of the message, with the steering messages inserted where the run received them.
 fn plan(turn: &Turn) -> Vec<Item> {
     let mut plan = parse(&turn.text);
     for (at, steering) in &turn.steers {
         let at = (*at as usize).min(plan.len());
-        // A run is not broken off by a message that cannot be read; it says so and goes on.
+        // A steering message that cannot be parsed does not end the run; it is reported as text.
         let items = parse(&steering.text).into_iter().map(|item| match item {
             Item::Problem { line, text } => Item::Say(format!("(line {line} cannot be used: {text})\n")),
             Item::Say(_) | Item::Exec { .. } | Item::Write { .. } | Item::Read { .. } => item,
@@ -95,7 +104,7 @@ fn plan(turn: &Turn) -> Vec<Item> {
     plan
 }
 
-/// Makes a question that of a step which is written so that it asks.
+/// Sets the policy comment of the question for a step that is marked to ask first.
 fn of_step(question: Question) -> Question {
     Question { policy_comment: format!("the step asks before it runs; {APPROVE_REMEDY}"), ..question }
 }
@@ -127,7 +136,7 @@ fn begin(item: &Item) -> Next {
     }
 }
 
-/// Returns the end of the run when the item at `last` was a step that failed and may not fail.
+/// Returns the end of the run if the item at `last` is a step that failed and does not allow failure.
 fn broken_off(plan: &[Item], last: usize, settlement: Option<&Settlement>) -> Option<Finish> {
     let item = plan.get(last)?;
     let what = match item {

@@ -1,49 +1,49 @@
-//! Reads a message as a playbook: Markdown whose `$ ` lines and marked fences are steps, and whose rest is prose.
+//! Parses a message as a playbook: Markdown in which `$ ` lines and marked fences are steps and the rest is prose.
 //!
-//! It is pure and runs nothing. It guesses nothing either: a step that it cannot read, and what looks like a step and is none,
-//! becomes a problem for the caller to report, never prose and never another step.
+//! The parser is pure, executes nothing and guesses nothing: a step that cannot be parsed, or text that looks like
+//! a step but is not one, becomes a problem for the caller to report, never prose and never another step.
 
-/// A part of a playbook, in the order of the message.
+/// An item of a playbook, in the order of the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// Prose between steps, as written but without blank lines around it.
+    /// Prose between steps, without the blank lines around it.
     Say(String),
     /// A command for the shell.
     Exec {
         /// The command, of one or more lines.
         command: String,
-        /// Whether somebody has to approve it first.
+        /// Whether it needs an approval first.
         ask: bool,
-        /// Whether the playbook goes on when the command fails.
+        /// Whether the playbook continues if the command fails.
         go_on: bool,
     },
     /// A file to write.
     Write {
-        /// Where to, as written.
+        /// The path, as written.
         path: String,
-        /// What to, with its final newline unless it is empty.
+        /// The content, with a final newline unless it is empty.
         content: String,
-        /// Whether somebody has to approve it first.
+        /// Whether it needs an approval first.
         ask: bool,
     },
     /// A file to show.
     Read {
-        /// Which, as written.
+        /// The path, as written.
         path: String,
     },
-    /// A step that cannot be read.
+    /// A step that cannot be parsed.
     Problem {
-        /// The line it begins in, from 1.
+        /// The number of its first line, from 1.
         line: usize,
         /// What is wrong with it.
         text: String,
     },
 }
 
-/// Reads `markdown`; lines may end in CRLF and are given back with LF.
+/// Parses `markdown`; CRLF line ends become LF.
 pub fn parse(markdown: &str) -> Vec<Item> {
     let markdown = markdown.strip_prefix('\u{feff}').unwrap_or(markdown);
-    // The last line may have lost its line feed and kept the carriage return.
+    // The last line may end in a carriage return without a line feed.
     let lines: Vec<&str> = markdown.lines().map(|line| line.strip_suffix('\r').unwrap_or(line)).collect();
     let mut reader = Reader { lines: &lines, at: 0, prose: Vec::new(), items: Vec::new() };
     while let Some(line) = reader.next() {
@@ -69,7 +69,7 @@ pub fn problems(items: &[Item]) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Whether there is anything to do among `items`.
+/// Returns whether `items` contain a step.
 pub fn has_steps(items: &[Item]) -> bool {
     items.iter().any(|item| match item {
         Item::Exec { .. } | Item::Write { .. } | Item::Read { .. } => true,
@@ -79,7 +79,7 @@ pub fn has_steps(items: &[Item]) -> bool {
 
 struct Reader<'a> {
     lines: &'a [&'a str],
-    /// How many lines have been taken, which is also the number of the last one.
+    /// The number of consumed lines, which is also the number of the last one.
     at: usize,
     prose: Vec<&'a str>,
     items: Vec<Item>,
@@ -92,7 +92,7 @@ impl<'a> Reader<'a> {
         Some(line)
     }
 
-    /// Takes a `$ ` step, with the lines it continues on.
+    /// Parses a `$ ` step with its continuation lines.
     fn command(&mut self, first: &str, ask: bool) {
         let line = self.at;
         let mut command = first.to_owned();
@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
         self.push(exec(command, ask, false).unwrap_or_else(|text| problem(line, text)));
     }
 
-    /// Takes a fenced block, of which `opening` is the first line.
+    /// Parses a fenced block whose first line is `opening`.
     fn fence(&mut self, fence: &Fence<'a>, opening: &'a str) {
         let line = self.at;
         let kind = FenceKind::of(fence.info);
@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
         self.push(item.unwrap_or_else(|text| problem(line, text)));
     }
 
-    /// Reports the line taken last.
+    /// Adds a problem for the last consumed line.
     fn problem(&mut self, text: String) {
         let line = self.at;
         self.push(problem(line, text));
@@ -151,7 +151,7 @@ impl<'a> Reader<'a> {
         self.items.push(item);
     }
 
-    /// Turns the prose so far into an item.
+    /// Adds the collected prose as an item.
     fn say(&mut self) {
         let is_text = |line: &&str| !line.trim().is_empty();
         if let (Some(first), Some(last)) =
@@ -177,7 +177,7 @@ impl<'a> Fence<'a> {
         let mark = rest.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
         let info = rest.trim_start_matches(mark);
         let length = rest.len() - info.len();
-        // Three backticks and another one in the same line are code within a sentence.
+        // Three backticks followed by another one in the same line are inline code.
         let is_fence = length >= 3 && !(mark == '`' && info.contains('`'));
         is_fence.then(|| Self { mark, length, indent, info: info.trim() })
     }
@@ -196,12 +196,12 @@ impl<'a> Fence<'a> {
     }
 }
 
-/// What a fenced block is by its mark.
+/// The kind of a fenced block, by its mark.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FenceKind {
     /// Commands to run, or a file to write or show.
     Step,
-    /// Commands of a shell that is not run, or a mark that is not understood.
+    /// Commands of an unsupported shell, or a mark in an unsupported notation.
     UnknownShell,
     /// A block without a mark.
     Unmarked,
@@ -209,9 +209,9 @@ enum FenceKind {
     Other,
 }
 
-/// The marks of blocks that are run.
+/// The marks of blocks that are executed.
 const SHELLS: [&str; 4] = ["sh", "bash", "shell", "console"];
-/// Marks under which people write commands, and which are not run.
+/// Marks of other shells, whose blocks are not executed.
 const OTHER_SHELLS: [&str; 19] = [
     "zsh",
     "fish",
@@ -262,7 +262,7 @@ fn indented(line: &str) -> Option<(usize, &str)> {
 /// Returns the command of a `$ `, `?$ ` or `$? ` line, and whether it asks first.
 fn step(line: &str) -> Option<(&str, bool)> {
     match line {
-        // Editors cut blanks at the end of a line: these are steps without a command.
+        // Editors remove trailing spaces: these are steps without a command.
         "$" => Some(("", false)),
         "?$" | "$?" => Some(("", true)),
         _ => line
@@ -272,7 +272,7 @@ fn step(line: &str) -> Option<(&str, bool)> {
     }
 }
 
-/// Returns what is wrong with a line that looks like a step and is none: one in a list, in a quotation, or indented.
+/// Returns the problem of a line that looks like a step but is not one: in a list, in a quotation, or indented.
 fn misplaced(line: &str) -> Option<String> {
     let mut rest = line.trim_start();
     loop {
@@ -290,7 +290,7 @@ fn misplaced(line: &str) -> Option<String> {
     })
 }
 
-/// Returns what follows the mark of a list item.
+/// Returns the text after a list marker.
 fn list_item(line: &str) -> Option<&str> {
     let marks = ["- [ ] ", "- [x] ", "- [X] ", "* [ ] ", "- ", "* ", "+ "];
     marks.iter().find_map(|mark| line.strip_prefix(mark)).or_else(|| {
@@ -300,13 +300,13 @@ fn list_item(line: &str) -> Option<&str> {
     })
 }
 
-/// Whether a shell would join the next line: the backslash at the end is not itself escaped.
+/// Returns whether a shell would join the next line: the trailing backslash is not itself escaped.
 fn continues(command: &str) -> bool {
     let line = command.rsplit('\n').next().unwrap_or(command);
     (line.len() - line.trim_end_matches('\\').len()) % 2 == 1
 }
 
-/// Reads a block by its info string; an error says what is wrong.
+/// Parses a block by its info string; the error is the text of a problem.
 fn block(info: &str, body: &[&str]) -> Result<Item, String> {
     let words = words(info)?;
     let Some((kind, words)) = words.split_first() else { return Err("a fence without a word".to_owned()) };
@@ -339,7 +339,7 @@ fn block(info: &str, body: &[&str]) -> Result<Item, String> {
 
 /// Returns the commands of a block.
 ///
-/// In a `console` block with prompts, the lines with a prompt are typed and the others are what came back.
+/// In a `console` block with prompts, the lines with a prompt are commands and the others are output.
 fn script(shell: &str, body: &[&str]) -> Result<String, String> {
     let has_prompt = |line: &&&str| line.starts_with("$ ");
     if shell != "console" {
@@ -388,7 +388,7 @@ struct Word<'a> {
     quoted: bool,
 }
 
-/// Splits an info string at blanks; double quotes keep a word together.
+/// Splits an info string at white space; double quotes delimit a word that contains white space.
 fn words(info: &str) -> Result<Vec<Word<'_>>, String> {
     let mut words = Vec::new();
     let mut rest = info.trim_start();

@@ -1,4 +1,4 @@
-//! What a person approves: everything that runs is seen, and no known value is.
+//! Text that a person approves: everything that runs is shown, and no known value is.
 
 use super::super::{MARKER, Masker, Redactor, Unmaskable};
 
@@ -6,7 +6,7 @@ use super::super::{MARKER, Masker, Redactor, Unmaskable};
 const VALUE: &str = "correct-horse-battery-staple";
 const VALUE_BASE64: &str = "Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5LXN0YXBsZ";
 
-/// Commands in which nothing is known: each is shown to the letter, whatever its shape.
+/// Commands without a known value: each is shown unchanged, whatever its shape.
 const SHOWN_AS_THEY_ARE: &[&str] = &[
     r#"DB_PASSWORD="x$(touch ~/PWNED; echo y)" make test"#,
     r#"DB_PASSWORD="x`touch ~/PWNED`" make test"#,
@@ -55,7 +55,7 @@ const SHOWN_AS_THEY_ARE: &[&str] = &[
     "xargs -I{} sh -c 'PASSWORD={}abcdefg; touch PWNED'",
 ];
 
-/// Commands with a known value that is masked, each with what is seen.
+/// Commands with a known value that is masked, each with the expected text.
 const MASKED: &[(&str, &str)] = &[
     ("echo correct-horse-battery-staple", "echo [redacted]"),
     ("X=\"correct-horse-battery-staple\" make", "X=\"[redacted]\" make"),
@@ -72,7 +72,7 @@ const MASKED: &[(&str, &str)] = &[
     ),
 ];
 
-/// Commands with a known value that cannot be masked without hiding more, or that is split.
+/// Commands with a known value that is split, or that a mask cannot hide alone.
 const REFUSED: &[&str] = &[
     "echo correct-horse\"\"-battery-staple",
     "echo 'correct-horse'-battery-staple",
@@ -140,7 +140,7 @@ fn a_mask_cannot_be_forged() {
     assert_eq!(shown(&redactor, "rm [redacted]"), Ok(("rm [redacted]".to_owned(), 0)));
     let both = format!("rm {MARKER} {VALUE}");
     assert_eq!(shown(&redactor, &both), Err(Unmaskable::Ambiguous));
-    // In another part of the same request it is no less misleading.
+    // In another part of the same request it would be as misleading.
     let mut masker = Masker::new(&redactor);
     masker.text("rm [redacted]").unwrap();
     masker.json(&format!(r#"{{"command":"echo {VALUE}"}}"#)).unwrap();
@@ -234,12 +234,12 @@ fn a_token_is_one_by_itself_and_a_password_by_its_name_is_none() {
     assert_eq!(redactor.tokens(&text), [token]);
 }
 
-/// Takes `text` from the front of `shown`, with known values in the place of masks; returns what is left.
+/// Strips `text` from the front of `shown`, with known values in place of the masks; returns the rest.
 fn restored(shown: &str, text: &str, values: &[&str]) -> Option<String> {
     let mut parts = shown.split(MARKER);
     let mut rest = text.strip_prefix(parts.next()?)?;
     for part in parts {
-        // A mask stands for one value or for several that touch.
+        // A mask replaces one value or several adjacent ones.
         let mut length = 0;
         while let Some(value) = values.iter().find(|value| rest[length..].starts_with(**value)) {
             length += value.len();

@@ -1,4 +1,4 @@
-//! Random walks over chunkings and encodings.
+//! Randomised tests over chunkings and encodings.
 
 mod approval;
 mod shapes;
@@ -190,7 +190,8 @@ fn debug_shows_no_value() {
     assert!(!format!("{redactor:?} {stream:?} {redactor:#?} {stream:#?}").contains("hunter"));
 }
 
-/// Asserts that `shown` holds `secret` in no form; looks for forms by decoding, not by encoding as the code does.
+/// Asserts that `shown` contains `secret` in no form. It decodes the text, independently of the encoders under
+/// test.
 fn assert_hidden(secret: &str, shown: &str, what: &str) {
     assert!(!shown.contains(secret), "{what}: as it is in {shown:?}");
     let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -270,7 +271,7 @@ fn base64_of(dice: &mut Dice, length: usize) -> String {
     base64_encoded(&bytes, false, true)
 }
 
-/// Redacts what comes in pieces cut at any byte, as a tool's output does.
+/// Redacts text that is split at arbitrary bytes, like the output of a tool.
 fn in_chunks(redactor: &Redactor, text: &str, dice: &mut Dice) -> String {
     let (mut decoder, mut stream) = (Decoder::new(), redactor.stream());
     let largest = [1, 2, 3, 8, 40][dice.below(5)];
@@ -295,7 +296,7 @@ fn secret(dice: &mut Dice) -> String {
     ];
     let alphabet: Vec<char> = ALPHABETS[dice.below(5)].chars().collect();
     let length = 8 + dice.below(30);
-    // Blanks at the edges are not part of a secret, and a bracket there may be cut off.
+    // Whitespace at the edges is not part of a secret, and a bracket there may be trimmed.
     let middle: String = (0..length).map(|_| alphabet[dice.below(alphabet.len())]).collect();
     format!("q{middle}z")
 }
@@ -413,7 +414,7 @@ fn strings(value: &serde_json::Value, check: &mut impl FnMut(&str)) {
     }
 }
 
-/// A small generator of numbers; the same seed gives the same walk for ever.
+/// A small deterministic random number generator.
 struct Dice(u64);
 
 impl Dice {

@@ -1,4 +1,4 @@
-//! Tables of what is hidden for its shape, and of what is not.
+//! Texts that are hidden because of their shape, and texts that are not.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! A clock that counts the time a machine sleeps, on Unix.
+//! A clock that includes the time a machine sleeps, on Unix.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use nix::time::{ClockId, clock_gettime};
 
 #[cfg(target_os = "linux")]
 const CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
-/// Elsewhere the monotonic clock goes on while the machine sleeps.
+/// On other systems the monotonic clock advances while the machine sleeps.
 #[cfg(not(target_os = "linux"))]
 const CLOCK: ClockId = ClockId::CLOCK_MONOTONIC;
 
-/// Returns the time since the machine was started.
+/// Returns the time since boot.
 pub(super) fn since_boot() -> Duration {
     clock_gettime(CLOCK).map_or(Duration::ZERO, Duration::from)
 }

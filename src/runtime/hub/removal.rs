@@ -1,4 +1,4 @@
-//! Removing sessions: one that is in memory leaves it first, and nobody can bring it back meanwhile.
+//! Deletion of sessions: a lane in memory ends first, and the session cannot be loaded meanwhile.
 
 use std::sync::Arc;
 
@@ -17,36 +17,38 @@ use crate::runtime::outbox::Out;
 /// Why a session was not deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum DeleteError {
-    /// It is not there.
+    /// There is no such session.
     #[error("there is no such session")]
     NotFound,
-    /// Something goes on in it.
+    /// It has an active run.
     #[error("a run is active in this session; cancel it first")]
     Active,
-    /// The daemon stops.
+    /// The daemon shuts down.
     #[error("the daemon is stopping; try again in a moment")]
     Closing,
-    /// Nobody can say whether something goes on in it.
-    #[error("it cannot be read: {0}")]
+    /// It cannot be read, so its activity is unknown.
+    #[error("cannot read the session: {0}")]
     Read(#[from] ReadError),
-    /// The journal refused; what it has begun it goes on with.
-    #[error("the journal did not delete it: {0}")]
+    /// The journal refused or interrupted the deletion; an interrupted one continues later.
+    #[error("the journal could not delete the session: {0}")]
     Journal(#[source] MergeError),
 }
 
 impl Hub {
-    /// Deletes a session with everything of it, if it may go, and returns how many bytes of events it had.
+    /// Deletes a session and everything that belongs to it, if its condition holds; returns the size of its events in
+    /// bytes.
     ///
-    /// It is gone for everybody, and its listeners are told, before the last byte of it is erased; the answer comes after.
+    /// The session is unreachable, and its subscribers are notified, before its last byte is erased; the result comes
+    /// after.
     pub async fn delete(self: &Arc<Self>, id: &SessionId, departure: Departure) -> Result<u64, DeleteError> {
-        // Held until nobody can find it any more: a load in between would give it another life.
+        // Held until the session is unreachable: a load in between would restart it.
         let turn = self.loading.lock().await;
         if self.world.closing.has_begun() {
             return Err(DeleteError::Closing);
         }
         let journal = &self.world.journal;
         if journal.has_failed() {
-            // What it holds in memory alone would be lost, and nothing of the rest would go.
+            // Data that is in memory alone would be lost, and nothing on disk would be deleted.
             return Err(DeleteError::Journal(MergeError::Commit(CommitError::StorageFailed)));
         }
         let listed = self.lock().get(id).cloned();
@@ -58,14 +60,15 @@ impl Hub {
             },
             None => self.judge_stored(id, &departure).await?,
         };
-        // Its size is of interest, and no reason to keep it.
+        // A failure to measure it does not prevent the deletion.
         let bytes = journal.weigh(id.clone(), u64::MAX).await.ok().flatten().map_or(0, |weight| weight.bytes);
-        // Nobody may be interested.
+        // There may be no receiver.
         let _ = self.world.deleted.send(id.clone());
         let mut erased = journal.delete(id.clone());
-        // The journal takes things in order: when this is answered, the session is gone, or that was refused.
+        // The journal processes requests in order: after this reply the session is unreachable, or the deletion was
+        // refused.
         let _ = journal.commit(Batch::new(id.clone())).await;
-        // A small one may be erased by now.
+        // A small session may be erased already.
         let already = erased.try_recv().ok();
         if let Some(Err(error)) = already {
             self.take_back(id, listed).await;
@@ -83,7 +86,7 @@ impl Hub {
         Ok(bytes)
     }
 
-    /// Returns how many bytes of events a session has, if it could be deleted.
+    /// Returns the size of a session's events in bytes, if the session could be deleted.
     pub async fn weigh(&self, id: &SessionId) -> Result<u64, DeleteError> {
         let weight = self.world.journal.weigh(id.clone(), u64::MAX).await?.ok_or(DeleteError::NotFound)?;
         let active = match self.resident(id) {
@@ -93,16 +96,17 @@ impl Hub {
         if active { Err(DeleteError::Active) } else { Ok(weight.bytes) }
     }
 
-    /// Tells a session that is in memory which of its events were removed on purpose.
+    /// Tells a loaded session which of its events retention removed.
     pub async fn forget(&self, id: &SessionId, floor: Seq) {
-        // One that is being loaded may have been read before the removal.
+        // A load in progress may have read the events before the removal.
         let _turn = self.loading.lock().await;
         if let Some(lane) = self.resident(id) {
             lane.forget(floor).await;
         }
     }
 
-    /// Judges a session that is not in memory by what is stored of it, and returns what those who listened to it are told.
+    /// Checks by its stored state whether a session that is not in memory may be deleted; returns the event for its
+    /// subscribers.
     async fn judge_stored(
         &self,
         id: &SessionId,
@@ -112,7 +116,7 @@ impl Hub {
             (Ok(Some(stored)), _) => stored,
             (Ok(None), _) => return Err(DeleteError::NotFound),
             (Err(error), Departure::Retention) => return Err(error.into()),
-            // What cannot be read can still be unwanted.
+            // An unreadable session can be deleted on request.
             (Err(_), Departure::Asked { .. }) => return Ok(None),
         };
         let active = stored.meta.active_run.is_some();
@@ -126,7 +130,7 @@ impl Hub {
         let may_go = match (integrity, departure) {
             (Integrity::Whole, Departure::Asked { .. }) => session.state().run.is_none(),
             (Integrity::Whole, Departure::Retention) => session.is_idle(),
-            // Whether a run of it is unfinished is not known; its owner may want it gone, and nobody else decides that.
+            // It is unknown whether a run is unfinished; only the owner may decide to delete it.
             (Integrity::Damaged, Departure::Asked { .. }) => true,
             (Integrity::Damaged, Departure::Retention) => false,
         };
@@ -136,14 +140,14 @@ impl Hub {
         Ok(Some(session.depart(departure.by(), self.world.clock.now())))
     }
 
-    /// Gives a session that was to be deleted, and could not be, its listeners back.
+    /// Restarts a session that could not be deleted, if it has subscribers.
     async fn take_back(self: &Arc<Self>, id: &SessionId, listed: Option<LaneHandle>) {
         let listeners = listed.map(|lane| lane.listeners()).unwrap_or_default();
         if listeners.is_empty() {
             return;
         }
         if let Err(error) = self.load(id, listeners).await {
-            error!(session = %id, %error, "a session that could not be deleted could not be brought back");
+            error!(session = %id, %error, "cannot restart a session that could not be deleted");
         }
     }
 }

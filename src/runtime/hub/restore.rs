@@ -1,7 +1,7 @@
-//! How a session is brought back from what the journal holds of it.
+//! Restores a session from the journal.
 //!
-//! A checkpoint that cannot be decoded is passed over: the history makes the same state, if all of it is there. Where
-//! retention has removed its beginning, what is left does not make the state of the session: it is opened read-only.
+//! A checkpoint that cannot be decoded is skipped: replaying the complete history yields the same state. If retention
+//! has removed the start of the history, the state is lost and the session is opened read-only.
 
 use serde_json::Value;
 use tracing::{error, warn};
@@ -16,40 +16,40 @@ use crate::protocol::push::record;
 use crate::runtime::checkpoint;
 use crate::runtime::world::World;
 
-/// Whether a session could be brought back as it was.
+/// Whether a session was restored completely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Integrity {
-    /// It is what it was.
+    /// The state is complete.
     Whole,
-    /// The state before the events that are left is lost: nothing may be written that would take the place of it.
+    /// The state before the remaining events is lost; nothing may be written that would overwrite it.
     Damaged,
 }
 
-/// A session that was brought back.
+/// A restored session.
 pub(super) struct Restored {
     pub(super) session: Session,
     pub(super) integrity: Integrity,
 }
 
-/// Brings a session back.
+/// Restores a session.
 pub(super) async fn restore(world: &World, id: &SessionId, stored: Stored) -> Result<Restored, LoadError> {
     let Stored { meta, reserved, checkpoint, tail, floor, holes, .. } = stored;
     let decoded = checkpoint.as_ref().map(|kept| checkpoint::decode(&kept.bytes));
     let (from, blocks) = match decoded {
         Some(Ok(state)) => (Some(state), tail),
         Some(Err(error)) => {
-            warn!(session = %id, %error, "a checkpoint cannot be read; the whole history is");
+            warn!(session = %id, %error, "checkpoint cannot be decoded; replaying the complete history");
             let whole = world.journal.page(id.clone(), Seq::ZERO, usize::MAX).await;
             (None, whole.map_err(|source| LoadError::Read { session: id.clone(), source })?.blocks)
         }
         None => (None, tail),
     };
-    // Only what a checkpoint holds is ever removed, so that without one the state at the floor is lost.
+    // Only events before a checkpoint are ever removed, so without one the state at the floor is lost.
     let integrity = if from.is_none() && floor > Seq::ZERO { Integrity::Damaged } else { Integrity::Whole };
     let from = match integrity {
         Integrity::Whole => from.unwrap_or_default(),
         Integrity::Damaged => {
-            error!(session = %id, %floor, "a session is damaged: its checkpoint cannot be read and the beginning \
+            error!(session = %id, %floor, "session damaged: its checkpoint cannot be decoded and the start \
                 of its history was removed; it is opened read-only");
             listed(&meta)
         }
@@ -73,7 +73,7 @@ fn events(blocks: &[Block], after: Seq) -> Result<Vec<crate::kernel::event::Even
     Ok(events)
 }
 
-/// Returns what lists say of a session, as the state of one whose own is lost.
+/// Returns the fields of the stored session row, as the state of a session whose own state is lost.
 fn listed(meta: &Meta) -> State {
     let summary: Value = serde_json::from_str(&meta.summary).unwrap_or_default();
     let text = |name: &str| summary[name].as_str().map(str::to_owned);

@@ -1,6 +1,6 @@
-//! What is done beside the active run: tools for the user, and summaries that somebody asked for.
+//! Tasks outside of runs: user commands, and compactions that a client requested.
 //!
-//! Each tool has a room of its own, so that ending one ends nothing else, and what it leaves in the background ends with it.
+//! Each user command has a sandbox of its own: stopping one stops no other, and its background processes end with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use crate::kernel::state::State;
 use crate::provider::{Reported, Reports, Whose};
 use crate::sandbox::Room;
 
-/// How a turn is told to wait no longer.
+/// Interrupts the waits of a turn.
 #[derive(Debug)]
 pub(super) struct Halts {
-    /// For the server, which did not answer.
+    /// Interrupts a wait for the server before a retry.
     pub(super) retry: Notify,
-    /// For a summary.
+    /// Interrupts a compaction.
     pub(super) compaction: Notify,
-    /// For what the model still says: how many messages were said into the run.
+    /// The number of steering messages of the run; a new one interrupts the response of the model.
     steers: watch::Sender<usize>,
 }
 
@@ -43,18 +43,18 @@ impl Default for Halts {
 }
 
 impl Halts {
-    /// Waits until more than `heard` messages were said into the run.
+    /// Waits until the run has more than `heard` steering messages.
     pub(super) async fn steered(&self, heard: usize) {
-        // Its sender is held here.
+        // It cannot fail: the sender is held here.
         let _ = self.steers.subscribe().wait_for(|steers| *steers > heard).await;
     }
 }
 
-/// The tools that are used for the user.
+/// The user commands of a session.
 #[derive(Default)]
 pub(super) struct Asides {
     used: BTreeMap<CallId, Beside>,
-    /// Those that somebody wants ended before their start was on disk.
+    /// Commands that were cancelled before their start was on disk.
     unwanted: BTreeSet<CallId>,
 }
 
@@ -67,13 +67,13 @@ impl Asides {
 struct Beside {
     room: Arc<dyn Room>,
     intention: Intention,
-    /// Whether somebody wants it ended.
+    /// Whether the command was cancelled.
     stopped: Arc<AtomicBool>,
     task: JoinHandle<()>,
 }
 
 impl Work {
-    /// Uses a tool for the user.
+    /// Starts a user command.
     pub(super) fn aside(
         &mut self,
         Use { intention, args, bound }: Use,
@@ -91,7 +91,7 @@ impl Work {
             tokio::spawn(async move { reports.send(settled).await });
             return;
         }
-        let place = self.place_of(memory.latest_environment(), around, None, state);
+        let place = self.place_of(memory.program_environment(None), around, None, state);
         let (room, reports) = (Arc::clone(&place.tree), self.reports_of(whose.clone(), memory));
         let broken = Report::Settled(Box::new(broken_call(&intention)));
         let if_broken = self.if_broken(Reported::new(whose, broken));
@@ -110,12 +110,12 @@ impl Work {
         self.asides.used.insert(intention.call.clone(), Beside { room, intention, stopped, task });
     }
 
-    /// Ends a tool that is used for the user, with everything it has started; it says itself what came of it.
+    /// Stops a user command with all its processes; the command reports its own result.
     pub(super) fn stop_aside(&mut self, call: CallId) {
         let reports = self.sender();
         let limit = Duration::from_millis(self.around().0.limits.session.stop_millis);
         let Some(Beside { room, intention, stopped, mut task }) = self.asides.used.remove(&call) else {
-            // It is about to begin, or is being ended already.
+            // It is about to start, or is already being stopped.
             self.asides.unwanted.insert(call);
             return;
         };
@@ -123,32 +123,32 @@ impl Work {
         room.kill_now();
         tokio::spawn(async move {
             let left = room.stop(limit).await.err().map(|left| left.to_string());
-            // One that only looks at files does not hear that it is to end.
+            // A tool without processes does not notice the stop.
             if timeout(limit, &mut task).await.is_err() {
                 task.abort();
             }
-            // Where it has said so itself, nobody hears this.
+            // If the command has reported its result, this report is ignored.
             let settlement = Box::new(cut(&intention, left));
             let report = Reported::new(Whose::Aside(call), Report::Settled(settlement));
             let _ = reports.send(Box::new(report)).await;
         });
     }
 
-    /// Gives the room of a tool back that is done.
+    /// Removes a user command that has ended.
     pub(super) fn aside_over(&mut self, call: &CallId) {
         self.asides.used.remove(call);
         self.asides.unwanted.remove(call);
     }
 
-    /// Has a model summarise the conversation.
+    /// Starts a compaction of the conversation.
     pub(super) fn compact(&mut self, compact: Compact, around: Around, memory: &Memory, state: &State) {
-        // Somebody may have stopped it while its beginning was on its way to the disk.
+        // It may have been stopped while its start was committed.
         let wanted = state.compaction.is_some_and(|compaction| compaction.began == compact.began);
         if self.is_closed() || !wanted {
             return;
         }
         let whose = Whose::Compaction(compact.began);
-        let message = "the daemon failed while the summary was made".to_owned();
+        let message = "the daemon panicked during the compaction".to_owned();
         let broken = Report::CompactionFailed { message, again: false };
         let if_broken = self.if_broken(Reported::new(whose.clone(), broken));
         let reports = self.reports_of(whose, memory);
@@ -158,13 +158,13 @@ impl Work {
         let span = debug_span!("compaction", session = %self.around().1);
         let making = async move {
             let _if_broken = if_broken;
-            // The lane may have ended; then nobody needs to know.
+            // The lane may have ended; then the report is not needed.
             let _ = modelling::compact(asking, compact, reports).await;
         };
         self.compaction = Some(tokio::spawn(making.instrument(span)));
     }
 
-    /// Makes no summary any more, for a run or for whoever asked.
+    /// Stops the compaction of a run, or the one that a client requested.
     pub(super) fn stop_compaction(&mut self, run: Option<&RunId>) {
         match run {
             Some(run) => {
@@ -180,33 +180,33 @@ impl Work {
         }
     }
 
-    /// Asks a server that did not answer no more.
+    /// Stops the retries of a run's model request.
     pub(super) fn stop_retry(&mut self, run: &RunId) {
         if let Some(halts) = self.halts_of(run) {
             halts.retry.notify_one();
         }
     }
 
-    /// Has the turn of a run end early: a message was said into it, and there are so many now.
+    /// Interrupts the turn of a run, because it has a new steering message.
     pub(super) fn steered(&self, run: &RunId, steers: usize) {
         if let Some(halts) = self.halts_of(run) {
             halts.steers.send_replace(steers);
         }
     }
 
-    /// Aborts every task beside the run and waits until none of a tool runs any more.
+    /// Aborts all tasks outside of runs and waits until those of user commands have ended.
     pub(super) async fn end_tasks_beside(&mut self) {
         self.stop_compaction(None);
         for beside in self.asides.used.values() {
             beside.task.abort();
         }
         for beside in self.asides.used.values_mut() {
-            // It was aborted, or is over.
+            // It was aborted or has ended.
             let _ = (&mut beside.task).await;
         }
     }
 
-    /// Ends the processes beside the run and waits until none is left; returns what could not be ended.
+    /// Stops the processes of all user commands and waits for their end; returns what could not be stopped.
     pub(super) async fn end_beside(&mut self) -> Option<String> {
         for beside in self.asides.used.values() {
             beside.room.kill_now();
@@ -215,7 +215,7 @@ impl Work {
         let limit = Duration::from_millis(self.around().0.limits.session.stop_millis);
         for (call, beside) in std::mem::take(&mut self.asides.used) {
             if let Err(left) = beside.room.stop(limit).await {
-                tracing::warn!(session = %self.around().1, %call, %left, "processes are left");
+                tracing::warn!(session = %self.around().1, %call, %left, "processes could not be stopped");
                 unended = Some(left.to_string());
             }
         }
@@ -223,7 +223,7 @@ impl Work {
     }
 }
 
-/// Turns what was reported into what the session takes; nothing where it means nothing there.
+/// Converts a report to an input of the session; `None` if it has no meaning there.
 pub(super) fn input(whose: Whose, report: Report) -> Option<Input> {
     Some(match (whose, report) {
         (Whose::Run(run), report) => Input::Report { run, report },
@@ -249,10 +249,10 @@ pub(super) fn input(whose: Whose, report: Report) -> Option<Input> {
     })
 }
 
-/// Uses the tool and reports how it ended; one that somebody wanted ended was cut, whatever it says.
+/// Runs a user command and reports its result; a cancelled command is reported as aborted, whatever its result.
 async fn use_it(job: Job, reports: Reports, stopped: Arc<AtomicBool>) {
     let intention = job.intention.clone();
-    // The lane may have ended; then nobody needs to know.
+    // The lane may have ended; then the report is not needed.
     let Ok(settlement) = execute::settle(job, &reports).await else { return };
     let settlement = if stopped.load(Ordering::Relaxed) {
         let Settlement { millis, text, .. } = settlement;

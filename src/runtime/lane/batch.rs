@@ -1,4 +1,4 @@
-//! What gathers for the next commit: the lines to keep, and what may happen once they are kept.
+//! The next batch: the event lines to commit, and what follows from the commit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,24 +18,24 @@ use crate::runtime::feed::Block;
 use crate::runtime::outbox::Outbox;
 use crate::runtime::world::SessionChange;
 
-/// What happens once a commit is through: first the answers, then the events are shown, then the rest.
+/// What follows from a commit: first the deliveries, then the events are published, then the effects are performed.
 #[derive(Debug, Default)]
 pub(super) struct After {
     pub(super) answers: Vec<Answered>,
     pub(super) doing: Vec<Effect>,
     pub(super) run_ended: bool,
-    /// What those who list sessions hear.
+    /// Changes for clients that list sessions.
     pub(super) session_changes: Vec<SessionChange>,
 }
 
 impl After {
-    /// Tells whether nothing happens but that the events are shown.
+    /// Returns whether only the publication of events follows.
     pub(super) fn is_empty(&self) -> bool {
         self.answers.is_empty() && self.doing.is_empty() && !self.run_ended && self.session_changes.is_empty()
     }
 }
 
-/// Something for one connection.
+/// An item for one connection.
 #[derive(Debug)]
 pub(super) enum Answered {
     Reply(Respond, Told),
@@ -45,7 +45,7 @@ pub(super) enum Answered {
 }
 
 impl Answered {
-    /// Returns whose events change with it.
+    /// Returns the outbox whose subscription is affected.
     pub(super) const fn listener(&self) -> Option<&Arc<Outbox>> {
         match self {
             Self::Reply(..) => None,
@@ -54,7 +54,7 @@ impl Answered {
     }
 }
 
-/// The next batch, as it grows.
+/// The next batch, while it grows.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
     lines: Vec<u8>,
@@ -63,17 +63,17 @@ pub(super) struct Gathering {
     count: u32,
     reserve: Option<Seq>,
     checkpoint: Option<Checkpoint>,
-    /// Whether it must be on disk before anything follows from it.
+    /// Whether it must be on disk before its effects follow.
     synced: bool,
-    /// Whether it changes what lists say.
+    /// Whether it changes the stored session row.
     telling: bool,
-    /// Whether it ends something, so that it may use the room that is kept for that.
+    /// Whether it ends something, so that it may use the disk reserve.
     urgent: bool,
     expected: BTreeMap<Ticket, Respond>,
     after: After,
 }
 
-/// Keeps what checkpoints cost a small part of what is kept anyway, however large the message is that the state holds.
+/// Limits the cost of checkpoints to a fraction of the stored events, however large the state is.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints {
     last: usize,
@@ -94,24 +94,24 @@ impl Checkpoints {
     }
 }
 
-/// How many bytes of events are kept for each byte of a checkpoint.
+/// The number of event bytes that are stored for each byte of a checkpoint.
 const KEPT_FOR_ONE: usize = 8;
 
-/// Small blocks, as a slow stream makes them: they are merged before many have gathered, and when a run has ended.
+/// Decides when small blocks, as a slow stream produces them, are merged: in bounded steps, and when a run ends.
 #[derive(Debug, Default)]
 pub(super) struct Drops {
-    /// How many blocks there are behind those that were seen to.
+    /// The number of blocks after `merged_to`.
     blocks: usize,
-    /// How many of them are small.
+    /// The number of small blocks among them.
     small: usize,
-    /// Up to where everything was seen to.
+    /// The position up to which blocks are merged.
     seen_to: Seq,
 }
 
 impl Drops {
-    /// Counts a block that was kept; returns what is to be merged, if it is time for that.
+    /// Counts a stored block; returns the range to merge, if a merge is due.
     ///
-    /// What was seen to is looked at again only while little has come since: the cost does not grow with the session.
+    /// Merged blocks are considered again only while few blocks follow them: the cost does not grow with the session.
     pub(super) const fn fall(&mut self, block: &Block, run_ended: bool) -> Option<(Seq, Seq)> {
         self.blocks += 1;
         if block.lines.len() < SMALL {
@@ -126,9 +126,9 @@ impl Drops {
     }
 }
 
-/// From which size on a block is no drop.
+/// The size from which on a block is not small.
 const SMALL: usize = 16 * 1024;
-/// How many blocks are seen to at once: as many as a merge looks at in one go.
+/// The number of blocks after which a merge is due: as many as one merge step handles.
 const MANY: usize = 256;
 
 impl Gathering {
@@ -155,12 +155,12 @@ impl Gathering {
         self.urgent
     }
 
-    /// Tells whether it can be answered without the journal.
+    /// Returns whether the batch needs no commit.
     pub(super) fn keeps_nothing(&self) -> bool {
         self.count == 0 && self.reserve.is_none() && self.after.doing.is_empty()
     }
 
-    /// Adds what gathered apart.
+    /// Appends a batch that was collected separately.
     pub(super) fn append(&mut self, other: Self) {
         if self.count == 0 {
             self.first = other.first;
@@ -193,7 +193,7 @@ impl Gathering {
         meta: Option<Meta>,
     ) -> (Batch, Option<Block>, After) {
         let mut lines = self.lines;
-        // The ring keeps them for a while, and listeners longer.
+        // The ring keeps the lines for a while, and subscribers even longer.
         if lines.capacity() - lines.len() > SLACK {
             lines.shrink_to_fit();
         }
@@ -229,13 +229,13 @@ impl Gathering {
     }
 }
 
-/// How many bytes the line of a word takes: most batches of a slow stream are one such line.
+/// The typical size of an event line; most batches of a slow stream have one line.
 const LINE: usize = 256;
-/// How much room may stay unused behind lines that are kept: moving them costs more than that.
+/// The unused capacity of a line buffer that is tolerated: moving the lines costs more.
 const SLACK: usize = 64;
 
 impl Lane {
-    /// Sorts effects by when they are due; what is due at once is done here.
+    /// Adds effects to the pending batch; effects that need no commit are performed at once.
     pub(super) fn gather(&mut self, effects: Vec<Effect>, outbox: Option<&Arc<Outbox>>) {
         let changes = effects.iter().any(|effect| matches!(effect, Effect::Persist(_)));
         for effect in effects {
@@ -284,7 +284,7 @@ impl Lane {
                 Effect::Unsubscribe(_) => {
                     gathering.after.answers.extend(outbox.map(|to| Answered::Unsubscribe(Arc::clone(to))));
                 }
-                // The whole block is shown when it is kept, behind all answers of its batch.
+                // The whole block is published after its commit, behind all replies of the batch.
                 Effect::Show(_) => {}
                 Effect::Execute { .. } | Effect::Aside(_) => {
                     gathering.synced = true;
@@ -299,7 +299,7 @@ impl Lane {
 }
 
 impl Lane {
-    /// Tells others of an event: those who list sessions once it is kept, the turn under way at once.
+    /// Forwards an event: to clients that list sessions after the commit, to the current turn at once.
     fn pass_on(&mut self, kind: &EventKind) {
         self.gathering.after.session_changes.extend(session_change(&self.id, kind));
         if let (EventKind::Steered(_), Some(run)) = (kind, &self.session.state().run) {
@@ -307,10 +307,10 @@ impl Lane {
         }
     }
 
-    /// Tells others what a commit has made true.
+    /// Notifies the shared services of what a commit has changed.
     pub(super) fn tell_others(&mut self, run_ended: bool, session_changes: Vec<SessionChange>) {
         for change in session_changes {
-            // Nobody may be listening.
+            // There may be no receiver.
             let _ = self.world.session_changes.send(change);
         }
         if run_ended {
@@ -342,24 +342,24 @@ pub(super) fn meta(session: &SessionId, snapshot: &Snapshot) -> Meta {
     }
 }
 
-/// What an event asks of the commit that keeps it.
+/// What an event requires of its commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Weight {
-    /// Nothing: it is one of many.
+    /// Nothing.
     Plain,
-    /// It must be on disk before the tool is used.
+    /// The commit must be on disk before the tool is executed.
     Starts,
-    /// Lists of sessions say something else afterwards.
+    /// The stored session row changes.
     Tells,
-    /// It tells, and it takes effect only when it is on disk.
+    /// The row changes, and the commit must be on disk before the event takes effect.
     Takes,
-    /// It tells, and it ends something: that must be possible on a full disk, too.
+    /// The row changes, and the event ends something: it must succeed on a full disk.
     Ends,
-    /// It tells, ends something, and takes effect only when it is on disk.
+    /// The row changes, the event ends something, and the commit must be on disk before it takes effect.
     EndsForGood,
 }
 
-/// An approval takes effect, a tool is started and a run is over only when that is on disk.
+/// Returns the class of an event. An approval, the start of a tool and the end of a run take effect only on disk.
 fn weight(kind: &EventKind) -> Weight {
     match kind {
         EventKind::CallStarted { .. } => Weight::Starts,
@@ -415,7 +415,7 @@ mod tests {
             assert_eq!(fall(seq, 100, false), None);
         }
         assert_eq!(fall(many, 100, false), Some((Seq::ZERO, Seq::new(many))));
-        assert_eq!(fall(many + 1, 100, true), None, "one alone");
+        assert_eq!(fall(many + 1, 100, true), None, "a single small block");
         assert_eq!(fall(many + 2, 100, true), Some((Seq::new(many), Seq::new(many + 2))));
         assert_eq!(fall(many + 3, 100, true), Some((Seq::new(many), Seq::new(many + 3))));
         for seq in many + 4..2 * many {

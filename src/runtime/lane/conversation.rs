@@ -1,4 +1,4 @@
-//! The conversation of a session, as its events tell it.
+//! Reads the conversation of a session from its events.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::kernel::effect::Turn;
 use crate::kernel::id::{MessageId, Seq, SessionId};
 use crate::protocol::push::record;
 
-/// Folds the conversation from the journal.
+/// Folds the events of the journal into a conversation.
 pub(super) async fn read(journal: &Journal, session: &SessionId, turn: &Turn) -> Result<Context, String> {
     let mut context = Context::default();
     let mut seen = Seq::new(turn.context_from.number().saturating_sub(1));
@@ -16,10 +16,10 @@ pub(super) async fn read(journal: &Journal, session: &SessionId, turn: &Turn) ->
         let page = journal
             .page(session.clone(), seen, PAGE_BYTES)
             .await
-            .map_err(|error| format!("the conversation cannot be read: {error}"))?;
+            .map_err(|error| format!("cannot read the conversation: {error}"))?;
         for line in page.blocks.iter().flat_map(|block| block.bytes.split_inclusive(|byte| *byte == b'\n')) {
             let event = record::decode_event(line)
-                .map_err(|error| format!("the conversation cannot be read: {error}"))?;
+                .map_err(|error| format!("cannot read the conversation: {error}"))?;
             if event.seq > turn.last_seq {
                 return Ok(context);
             }
@@ -34,11 +34,11 @@ pub(super) async fn read(journal: &Journal, session: &SessionId, turn: &Turn) ->
     }
 }
 
-/// The messages of the run as they were sent.
+/// Returns the original texts of the run's messages.
 pub(super) fn whole_texts(turn: &Turn) -> BTreeMap<MessageId, String> {
     let steers = turn.steers.iter().map(|(_, steering)| (steering.message.clone(), steering.text.clone()));
     steers.chain([(turn.message.clone(), turn.text.clone())]).collect()
 }
 
-/// How much of a journal is read at once.
+/// The number of bytes that one read returns.
 const PAGE_BYTES: usize = 256 * 1024;

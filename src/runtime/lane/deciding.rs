@@ -1,4 +1,4 @@
-//! Whether a call of a model goes ahead, is asked about, or does not happen: the rules that hold here, brought together.
+//! The decision about a call of a model: it combines all rules that apply and allows, asks or denies.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use crate::sandbox::Strength;
 use crate::sandbox::judge::Place;
 use crate::tools::{self, Bench, Request};
 
-/// What decides about the calls of a turn.
+/// The policy of the calls of a turn.
 pub(super) struct Judge {
     policy: Policy,
     standing: Standing,
 }
 
 impl Judge {
-    /// Brings together what is configured, what was said for the run and what was granted.
+    /// Combines the configured rules, those of the run, and the granted ones.
     pub(super) async fn of(
         world: &World,
         rules: &Rules,
@@ -38,13 +38,13 @@ impl Judge {
         let look = move || kept.rules_in(&grants::repository(&place));
         let kept = match world.files.run_in(&workspace, look).await {
             Ok(Ok(kept)) => kept,
-            // Without them more is asked about, and nothing less.
+            // Without them more calls are asked about, never fewer.
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the remembered approvals are not used");
+                tracing::warn!(%error, "remembered approvals are not used");
                 Vec::new()
             }
             Err(why) => {
-                tracing::warn!(%why, "the remembered approvals are not used");
+                tracing::warn!(%why, "remembered approvals are not used");
                 Vec::new()
             }
         };
@@ -58,11 +58,12 @@ impl Judge {
         }
     }
 
-    /// Says what is to be asked before a call, nothing for one that goes ahead, or why it does not happen.
+    /// Returns the question before a call, `None` if the call is allowed, or an error if it is denied or cannot
+    /// succeed.
     pub(super) async fn question(&self, request: &Request, bench: &Bench) -> Result<Option<Question>, Fault> {
         let call = |request| Call { request, wish: request.wish() };
         let mut verdict = self.policy.decide(&call(request), &self.standing);
-        // What is denied by its words is not even looked up.
+        // Host names of a call that is denied by its arguments are not resolved.
         let found = match verdict.decision {
             Decision::Deny => Vec::new(),
             Decision::Allow | Decision::Ask => request.addresses(bench).await?,
@@ -71,7 +72,7 @@ impl Judge {
             let place = self.standing.place.clone().with_addresses(found);
             verdict = self.policy.decide(&call(request), &Standing { place, ..self.standing.clone() });
         }
-        // A link that leads to something else is decided about by what it leads to, if that is stricter.
+        // A path that is a symbolic link is also decided by its target, and the stricter decision counts.
         if let Some(real) = request.resolved(bench).await? {
             let behind = self.policy.decide(&call(&real), &self.standing);
             if (behind.decision, behind.risk) > (verdict.decision, verdict.risk) {
@@ -100,7 +101,8 @@ impl Judge {
     }
 }
 
-/// Holds what a user wants done against the rules, and those that were said for it; nothing where no rule asks or denies.
+/// Returns a screen that checks a user's steps against the configured rules and those of the run; `None` if no rule
+/// asks or denies.
 pub(in crate::runtime) fn screen(rules: &Rules, said: &[String], place: Place) -> Option<Screen> {
     let policy = Policy::of(&rules.settings).with(Source::Run, &read(said));
     if !policy.is_strict_somewhere() {
@@ -108,7 +110,7 @@ pub(in crate::runtime) fn screen(rules: &Rules, said: &[String], place: Place) -
     }
     let standing = Standing { sandbox: Sandbox::NoneChosen, place };
     Some(Screen::new(move |tool, args| {
-        // What cannot be read fails when it is tried.
+        // Invalid arguments fail when the call is executed.
         let Ok(request) = tools::parse(tool, args) else { return Screened::Free };
         let (decision, reason) =
             policy.decide_own(&Call { request: &request, wish: request.wish() }, &standing);
@@ -120,7 +122,7 @@ pub(in crate::runtime) fn screen(rules: &Rules, said: &[String], place: Place) -
     }))
 }
 
-/// The question about a step of a playbook that a rule asks about.
+/// Returns the question about a playbook step for which a rule asks.
 fn asked(request: &Request, args: &str, reason: &str) -> Question {
     let mut details: Value = serde_json::from_str(args).unwrap_or_default();
     let step =
@@ -132,7 +134,7 @@ fn asked(request: &Request, args: &str, reason: &str) -> Question {
     Question { policy_comment: policy_comment(reason, &[]), ..plain }
 }
 
-/// Says why a call was to be asked about, and how it goes ahead the next time where nobody can be asked.
+/// Returns why a call needed an approval, and how to allow it in a run that cannot ask.
 fn policy_comment(reason: &str, rules: &[Rule]) -> String {
     let options: String = rules.iter().map(|rule| format!(" --allow {}", quoted_target(rule))).collect();
     if options.is_empty() || options.len() > LONGEST_REMEDY {
@@ -141,14 +143,14 @@ fn policy_comment(reason: &str, rules: &[Rule]) -> String {
     format!("{reason}; `push run{options}` allows it")
 }
 
-/// Returns what a rule is about, as a word of a shell.
+/// Returns the target of a rule, quoted for a shell.
 fn quoted_target(rule: &Rule) -> String {
     let text = rule.to_string();
     let target = text.split_once(": ").map_or(text.as_str(), |(_, target)| target);
     format!("'{}'", target.replace('\'', r"'\''"))
 }
 
-/// How long the options may be that a remedy spells out, in bytes.
+/// The maximum size of the options in a remedy, in bytes.
 const LONGEST_REMEDY: usize = 1024;
 
 fn denied(reason: String) -> Fault {
@@ -166,13 +168,13 @@ async fn walls(world: &World, sandbox: SandboxChoice) -> Sandbox {
     }
 }
 
-/// Reads rules that were kept as texts, each of one line or several; what is none allows nothing.
+/// Parses stored rules, each of one or more lines; an invalid rule allows nothing.
 fn read(texts: &[String]) -> Vec<Rule> {
     let lines = texts.iter().flat_map(|text| text.lines());
     lines
         .filter(|line| !is_approval_policy(line))
         .filter_map(|line| {
-            line.parse().inspect_err(|error| tracing::warn!(%error, "a rule is not used")).ok()
+            line.parse().inspect_err(|error| tracing::warn!(%error, "invalid rule ignored")).ok()
         })
         .collect()
 }

@@ -1,4 +1,4 @@
-//! One use of a tool, from its arguments to its settlement.
+//! The execution of one tool call, from its arguments to its result.
 
 use std::path::Path;
 
@@ -18,28 +18,28 @@ use crate::sandbox::output::{Decoder, Excerpt};
 use crate::sandbox::{Chunk, Stream};
 use crate::tools::{self, Bench, Fault, FaultKind, Outcome};
 
-/// Everything one use of a tool needs.
+/// Everything that the execution of a tool call needs.
 pub(super) struct Job {
     pub(super) intention: Intention,
     pub(super) args: Whole<String>,
-    /// What exactly was approved, as a digest; nothing where nobody was asked.
+    /// The digest of what was approved; `None` if no approval was needed.
     pub(super) bound: Option<String>,
     pub(super) place: Place,
     pub(super) clock: Clock,
 }
 
-/// Uses the tool and reports how it ended.
+/// Executes the call and reports its result.
 pub(super) async fn execute(job: Job, reports: Reports) -> Result<(), Gone> {
     let settlement = settle(job, &reports).await?;
     reports.send(Report::Settled(Box::new(settlement))).await
 }
 
-/// Uses the tool and says how it ended; what it prints is reported as it comes.
+/// Executes the call and returns its result; its output is reported as it arrives.
 pub(super) async fn settle(job: Job, reports: &Reports) -> Result<Settlement, Gone> {
     let started = job.clock.now();
     let outcome = match &job.args {
         Whole::Forgotten => {
-            let message = "it held a secret, which is not kept over a restart";
+            let message = "the arguments held a secret, which is not stored across a restart";
             Outcome::failed(Fault::new(FaultKind::SecretNotKept, message))
         }
         Whole::Known(args) => used(&job, args, reports).await?,
@@ -93,7 +93,7 @@ async fn used(job: &Job, args: &str, reports: &Reports) -> Result<Outcome, Gone>
     Ok(Outcome { text, ..outcome })
 }
 
-/// Adds what a command that failed could not see, and which setting opens it.
+/// Appends hints about paths that a failed command could not access, and the settings that open them.
 async fn add_hints(text: &mut String, command: &str, bench: &Bench) {
     let home = bench.env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| Path::new(home));
     let hints = bench.tree.hints(command, home, text).await;
@@ -106,10 +106,10 @@ async fn add_hints(text: &mut String, command: &str, bench: &Bench) {
     }
 }
 
-/// How many chunks of output wait for the session before the step waits.
+/// The number of output chunks that may wait for the session before the step blocks.
 const OUTPUT_CHUNKS: usize = 16;
 
-/// The output of a step on its way: decoded, made safe, passed on, and excerpted for the result.
+/// The output of a step: decoded, redacted, reported, and excerpted for the result.
 struct Printed {
     call: CallId,
     streams: [(OutputStream, Decoder, redact::Stream); 2],
@@ -154,14 +154,10 @@ impl Printed {
     }
 }
 
-/// Says that a program has another environment than its user's.
+/// Reports that programs do not have their user's environment.
 async fn warn_about_environment(known: Option<&Environment>, reports: &Reports) -> Result<(), Gone> {
-    let (code, message) = match known.map(Environment::warning) {
-        Some(None) => return Ok(()),
-        Some(Some(why)) => ("LOGIN_ENVIRONMENT_FAILED", why),
-        None => ("ENVIRONMENT_MISSING", NO_ENVIRONMENT),
-    };
-    reports.warn(code, message, None).await
+    match known.and_then(Environment::warning) {
+        Some(why) => reports.warn("LOGIN_ENVIRONMENT_FAILED", why, None).await,
+        None => Ok(()),
+    }
 }
-
-const NO_ENVIRONMENT: &str = "no client of this session has sent its environment: programs have PATH and LANG alone; attach with `push attach` to send one";

@@ -1,4 +1,4 @@
-//! What comes to a lane from outside, and how it is answered.
+//! The inputs of a lane, its handle, and the replies to its requests.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -14,86 +14,86 @@ use crate::protocol::push::decode::Environment;
 use crate::runtime::feed::{Feed, Listener};
 use crate::runtime::outbox::Outbox;
 
-/// Something for a lane; it travels boxed, as every session in memory holds room for many.
+/// An input of a lane. It is boxed, because every session in memory has a channel of them.
 #[derive(Debug)]
 pub enum LaneInput {
-    /// Somebody asks for something.
+    /// A command of a client.
     Asked(Box<Asked>),
-    /// A connection is gone.
+    /// A connection is closed.
     Gone(ParticipantId),
-    /// The events up to there were removed on purpose.
+    /// Retention removed the events up to this position.
     Forget(Seq),
     /// The session is to be deleted.
     Leave(Box<Leave>),
 }
 
-/// A command on its way to a session.
+/// A command for a session.
 #[derive(Debug)]
 pub struct Asked {
-    /// Who asks.
+    /// The client.
     pub caller: Caller,
-    /// For what, as it was sent: the lane makes it safe to keep.
+    /// The command as it was sent; the lane redacts it.
     pub command: Command,
-    /// The version that the session must have for it.
+    /// The version that the session must have.
     pub if_version: Option<u64>,
-    /// How it is answered.
+    /// Sends the reply.
     pub respond: Respond,
-    /// Where the asker listens.
+    /// The outbox of the client.
     pub outbox: Arc<Outbox>,
-    /// The environment that came with it.
+    /// The environment that the client sent.
     pub environment: Option<Environment>,
 }
 
-/// Why a command got no answer from its session.
+/// Why a session did not answer a command.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Trouble {
-    /// The journal did not take it.
-    #[error("it could not be stored: {0}")]
+    /// The journal refused the batch.
+    #[error("cannot store the command: {0}")]
     Storage(String),
-    /// There is no room for it.
-    #[error("the disk is full; nothing new is taken until there is room")]
+    /// The disk is full.
+    #[error("the disk is full; no new commands are accepted until there is free space")]
     Full,
-    /// Nothing can be kept any more.
-    #[error("the journal could not be synced; nothing new is taken until the daemon is restarted")]
+    /// A sync of the journal failed.
+    #[error("the journal could not be synced; no new commands are accepted until the daemon is restarted")]
     Failed,
-    /// What the session was is lost, and nothing may take its place.
+    /// The state of the session is lost and must not be overwritten.
     #[error(
-        "the session is damaged: its checkpoint cannot be read and the beginning of its history was removed by \
-         retention; it can be read and deleted, and takes nothing new: start another session"
+        "the session is damaged: its checkpoint cannot be read and retention has removed the start of its \
+         history; it can be read and deleted, but accepts no new commands; start another session"
     )]
     Damaged,
-    /// It was handed to a journal that then failed.
-    #[error("the journal could not be synced; whether this was kept is known after the daemon is restarted")]
+    /// A sync of the journal failed after the command was submitted.
+    #[error("the journal could not be synced; restart the daemon to see whether the command was stored")]
     Unsure,
-    /// The session ended under it.
-    #[error("the session was interrupted; it is safe to ask again")]
+    /// The lane ended before it could answer.
+    #[error("the session was interrupted; send the request again")]
     Interrupted,
-    /// Too much waits for the session.
-    #[error("the session is busy")]
+    /// The inbox of the session is full.
+    #[error("the session is busy; try again in a moment")]
     Busy,
 }
 
-/// What a session says to a command.
+/// The reply of a session to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
-    /// The answer.
+    /// The result of the command.
     pub reply: Reply,
-    /// The session's version after it.
+    /// The session's version after the command.
     pub version: u64,
 }
 
 type Answerer = Box<dyn FnOnce(Result<Told, Trouble>) + Send>;
 
-/// The duty to answer a command exactly once: dropped, it answers that the session was interrupted.
+/// The obligation to answer a command exactly once: if it is dropped, it answers `Interrupted`.
 pub struct Respond(Option<Answerer>);
 
 impl Respond {
-    /// Makes an answer go through `answerer`.
+    /// Creates a guard that replies through `answerer`.
     pub fn new(answerer: impl FnOnce(Result<Told, Trouble>) + Send + 'static) -> Self {
         Self(Some(Box::new(answerer)))
     }
 
-    /// Answers.
+    /// Sends the reply.
     pub fn answer(mut self, told: Result<Told, Trouble>) {
         if let Some(answerer) = self.0.take() {
             answerer(told);
@@ -115,7 +115,7 @@ impl fmt::Debug for Respond {
     }
 }
 
-/// The way to a lane.
+/// A handle to a lane.
 #[derive(Debug, Clone)]
 pub struct LaneHandle {
     id: SessionId,
@@ -126,7 +126,7 @@ pub struct LaneHandle {
     token: Arc<Mutex<[u8; 32]>>,
 }
 
-/// The lane has ended; what was to be sent is given back.
+/// The lane has ended; the request is returned.
 #[derive(Debug)]
 pub struct LaneOver(pub Box<Asked>);
 
@@ -141,7 +141,7 @@ impl LaneHandle {
         Self { id, control, commands, feed, phase: Arc::default(), token: Arc::new(Mutex::new(token)) }
     }
 
-    /// Hands a command in; one that finds no room is answered at once.
+    /// Sends a command; if the inbox is full it is answered with `Busy`.
     pub fn ask(&self, asked: Box<Asked>) -> Result<(), LaneOver> {
         let inbox = match asked.command.urgency() {
             Urgency::Control => &self.control,
@@ -155,13 +155,13 @@ impl LaneHandle {
         match *refused.into_inner() {
             LaneInput::Asked(asked) if full => asked.respond.answer(Err(Trouble::Busy)),
             LaneInput::Asked(asked) => return Err(LaneOver(asked)),
-            // Nothing but a question was sent.
+            // Only requests are sent here.
             LaneInput::Gone(_) | LaneInput::Forget(_) | LaneInput::Leave(_) => {}
         }
         Ok(())
     }
 
-    /// Has the lane end for good if it may; `None` when it has ended by itself.
+    /// Asks the lane to end for a deletion; `None` if it has ended by itself.
     pub async fn leave(&self, departure: Departure) -> Option<Leaving> {
         let (answer, answered) = oneshot::channel();
         let leave = LaneInput::Leave(Box::new(Leave { departure, answer }));
@@ -169,12 +169,13 @@ impl LaneHandle {
         answered.await.ok()
     }
 
-    /// Tells the lane which events were removed on purpose; one that has ended reads it when it comes back.
+    /// Tells the lane which events retention removed. A lane that has ended reads it when the session is loaded
+    /// again.
     pub async fn forget(&self, floor: Seq) {
         let _ = self.control.send(Box::new(LaneInput::Forget(floor))).await;
     }
 
-    /// Tells the lane that a connection is gone; it waits for room in the background.
+    /// Tells the lane that a connection is closed; if the inbox is full a task waits for space.
     pub fn gone(&self, who: ParticipantId) {
         self.feed.remove(who);
         if let Err(TrySendError::Full(input)) = self.control.try_send(Box::new(LaneInput::Gone(who))) {
@@ -183,27 +184,27 @@ impl LaneHandle {
         }
     }
 
-    /// Returns the session.
+    /// Returns the session id.
     pub const fn id(&self) -> &SessionId {
         &self.id
     }
 
-    /// Returns who listens to the session.
+    /// Returns the subscribers of the session.
     pub fn listeners(&self) -> Vec<Listener> {
         self.feed.listeners()
     }
 
-    /// Tells whether the lane still takes commands.
+    /// Returns whether the lane accepts commands.
     pub fn is_open(&self) -> bool {
         !self.control.is_closed()
     }
 
-    /// Returns what the session was doing when it last said so.
+    /// Returns the last published phase of the session.
     pub fn phase(&self) -> Phase {
         PHASES.get(usize::from(self.phase.load(Ordering::Relaxed))).copied().unwrap_or(Phase::Idle)
     }
 
-    /// Says what the session is doing, and returns whether that is news.
+    /// Publishes the phase of the session; returns whether it changed.
     pub(super) fn publish(&self, phase: Phase) -> bool {
         let index =
             PHASES.iter().position(|known| *known == phase).and_then(|index| u8::try_from(index).ok());
@@ -211,12 +212,12 @@ impl LaneHandle {
         self.phase.swap(index, Ordering::Relaxed) != index
     }
 
-    /// Returns what is kept of the token that attaches to the session.
+    /// Returns the hash of the attach token.
     pub fn token_hash(&self) -> [u8; 32] {
         *self.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes another token attach to the session.
+    /// Replaces the hash of the attach token.
     pub fn replace_token(&self, hash: [u8; 32]) {
         *self.token.lock().unwrap_or_else(PoisonError::into_inner) = hash;
     }

@@ -1,5 +1,4 @@
-//! How a session leaves memory: parked, to come back when it is asked for; closed, when the
-//! daemon stops; or for good, because it is deleted.
+//! How a session leaves memory: unloaded when it is idle, closed when the daemon shuts down, or deleted.
 
 use std::sync::Arc;
 
@@ -13,29 +12,29 @@ use crate::kernel::effect::Report;
 use crate::kernel::session::Input;
 use crate::runtime::hub::Hub;
 
-/// The wish that a session leaves memory for good.
+/// A request that the lane ends, because the session is to be deleted.
 #[derive(Debug)]
 pub struct Leave {
-    /// Under which condition.
+    /// The cause, which sets the condition.
     pub departure: Departure,
-    /// Where it is said what became of it; dropped when the lane ends before it could say.
+    /// Receives the reply; dropped if the lane ends before it can reply.
     pub answer: oneshot::Sender<Leaving>,
 }
 
-/// Who wants a session gone, and when it may go.
+/// Why a session is deleted, and under which condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Departure {
-    /// Somebody asked for it: it goes unless a run is active.
+    /// A client requested it: the session must have no active run.
     Asked {
-        /// Who.
+        /// The source of the client.
         by: String,
     },
-    /// It is old or takes too much room: it goes if nothing runs or waits in it and nobody listens.
+    /// Retention: the session must be idle and without subscribers.
     Retention,
 }
 
 impl Departure {
-    /// Returns who is said to have wanted it.
+    /// Returns the source that the deletion is attributed to.
     pub fn by(&self) -> &str {
         match self {
             Self::Asked { by } => by,
@@ -44,19 +43,19 @@ impl Departure {
     }
 }
 
-/// What became of the wish.
+/// The reply to a delete request.
 #[derive(Debug)]
 pub enum Leaving {
-    /// The lane ends, and writes nothing any more; this is for those who listened, once the session is gone.
+    /// The lane ends and writes nothing more; the event is for its subscribers, once the session is deleted.
     Left(Private),
-    /// The session does not go, and nothing has changed.
+    /// The session is unchanged.
     Stays,
 }
 
 impl Lane {
-    /// Writes the state down and leaves memory, unless something has happened meanwhile.
+    /// Stores a checkpoint and unloads the session, unless an input has arrived meanwhile.
     ///
-    /// What arrives from here on finds the lane closed and brings the session back; what had arrived is passed on.
+    /// Later requests find the lane closed and load the session again; requests in the inboxes are redirected.
     pub(super) async fn park(&mut self, hub: &Arc<Hub>) -> Option<Ended> {
         if let Err(trouble) = self.flush().await {
             self.fail(&trouble);
@@ -69,9 +68,10 @@ impl Lane {
         Some(Ended::Parked)
     }
 
-    /// Leaves memory for good if it may: what had been decided is kept and answered first, and nothing is written behind it.
+    /// Ends the lane for a deletion, if the condition holds: commits and answers everything first, and writes nothing
+    /// after.
     pub(super) async fn depart(&mut self, leave: Leave, hub: &Arc<Hub>) -> Option<Ended> {
-        // A run that waits for room on the disk is not over, whatever was decided since.
+        // A run that waits for disk space has not ended, whatever was decided since.
         if self.is_grounded() {
             let _ = leave.answer.send(Leaving::Stays);
             return None;
@@ -85,7 +85,7 @@ impl Lane {
             Departure::Retention => !self.is_damaged() && self.session.is_idle(),
         };
         if !may_go {
-            // Whoever asked may have left.
+            // The requester may be gone.
             let _ = leave.answer.send(Leaving::Stays);
             return None;
         }
@@ -95,20 +95,21 @@ impl Lane {
         Some(Ended::Deleted)
     }
 
-    /// Takes nothing any more, and passes on what has arrived.
+    /// Closes the inboxes, and redirects the requests in them.
     fn shut(&mut self, hub: &Arc<Hub>) {
         self.control.close();
         self.commands.close();
         while let Ok(input) = self.control.try_recv().or_else(|_| self.commands.try_recv()) {
             match *input {
                 LaneInput::Asked(asked) => hub.redirect(self.id.clone(), asked),
-                // Who is gone needs no word, the next life reads what was removed, and a dropped wish is looked at again.
+                // A disconnect needs no reply, the next lane reads the floor, and a dropped delete request is
+                // repeated.
                 LaneInput::Gone(_) | LaneInput::Forget(_) | LaneInput::Leave(_) => {}
             }
         }
     }
 
-    /// Commits everything, with a checkpoint and the exact end of the numbers in use.
+    /// Commits everything, with a checkpoint and the exact end of the used sequence numbers.
     async fn flush(&mut self) -> Result<(), CommitError> {
         self.settle().await?;
         if self.has_failed() {
@@ -120,20 +121,20 @@ impl Lane {
         batch.checkpoint = Some(batch::checkpoint(self.session.state()));
         batch.meta = Some(self.meta());
         batch.durability = Durability::Synced;
-        // The last words of a daemon that stops; a session that merely leaves memory can wait for room.
+        // The final batch of a daemon that shuts down may use the disk reserve; an unload can wait for space.
         batch.urgent = self.world.closing.has_begun();
         self.world.journal.commit(batch).await.unwrap_or(Err(CommitError::Closed))?;
         self.reserved_on_disk = last;
         Ok(())
     }
 
-    /// Commits what has gathered, and lets what follows from it follow.
+    /// Commits the pending batches and performs their effects.
     async fn settle(&mut self) -> Result<(), CommitError> {
         while self.in_flight.is_some() || !self.gathering.is_empty() || !self.doing.is_empty() {
             self.submit();
             self.perform_waiting().await;
             if self.is_grounded() || self.is_put_off() {
-                // The answer to one that waits for room was taken when it was refused: the journal is asked once more.
+                // The journal refused this batch and its result was consumed, so it is submitted once more.
                 self.take_off();
             }
             if let Some(in_flight) = &mut self.in_flight {
@@ -147,7 +148,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Takes what tools have printed and how they ended, and nothing that would begin something.
+    /// Handles the outputs and results of tools, and no report that would start something.
     fn take_results(&mut self) {
         while let Some(reported) = self.work.has_reported() {
             if matches!(reported.report, Report::Output { .. } | Report::Settled(_)) {
@@ -156,14 +157,24 @@ impl Lane {
         }
     }
 
+    /// Ends a run whose provider would end it at its next turn, so that the journal holds its end at shutdown.
+    fn finish_at_stop(&mut self) {
+        let Some(turn) = self.session.next_turn() else { return };
+        let provider = self.world.providers.get(turn.voice.provider.as_str());
+        if let Some(finish) = provider.and_then(|provider| provider.finish_at_stop(&turn)) {
+            self.apply(Input::FinishedAtStop(finish), None);
+        }
+    }
+
     pub(super) async fn close(&mut self) -> Ended {
         self.control.close();
         self.commands.close();
         let left = self.work.end().await;
-        // After the end of its task: a tool that has exited by itself meanwhile was not stopped.
+        // After the end of its task: a tool that has exited by itself was not stopped.
         self.take_results();
         if !self.has_failed() {
             self.apply(Input::Halted { left }, None);
+            self.finish_at_stop();
         }
         match self.flush().await {
             Ok(()) => Ended::Closed,

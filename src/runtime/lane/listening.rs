@@ -1,4 +1,4 @@
-//! Who listens to a session: how they are answered, how they leave, and how the next life of it takes them over.
+//! The subscribers of a session: how replies are delivered, how they disconnect, and how a new lane takes them over.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::runtime::feed::Listener;
 use crate::runtime::outbox::Out;
 
 impl Lane {
-    /// Takes over who listened to the life before; each goes on where it is.
+    /// Attaches the subscribers of the failed lane that this one replaces; each continues at its position.
     pub(super) fn inherit(&mut self) {
         for Listener { outbox, rights } in std::mem::take(&mut self.inherited) {
             let caller = Caller { id: outbox.id(), source: String::new(), rights };
             let command = Command::Attach { seen: self.session.issued(), rights };
             self.tickets += 1;
-            // Nobody asked, so nobody is answered; the place of a listener is known to its writer alone.
+            // There is no request to answer. Only the connection's writer knows the position of a subscriber.
             let ticket = Ticket(self.tickets);
             self.apply(Input::Command { ticket, caller, command, if_version: None }, None);
             self.feed.add(Listener { outbox: Arc::clone(&outbox), rights });
@@ -36,7 +36,7 @@ impl Lane {
         self.apply(Input::Gone(who), None);
     }
 
-    /// Tells whether what is filled in somewhere is no answer to what was asked there.
+    /// Returns whether the answer to a form does not match the form.
     pub(super) fn is_misfit(&self, command: &Command) -> bool {
         let Command::Decide(vote) = command else { return false };
         let gate = self.session.state().gates.get(&vote.gate);
@@ -60,7 +60,7 @@ impl Lane {
                 });
             }
             Answered::Subscribe(outbox, after) => {
-                // Whoever left meanwhile would be woken for ever.
+                // A connection that detached meanwhile would be woken forever.
                 let Some(rights) = self.session.rights_of(outbox.id()) else { return };
                 self.feed.add(Listener { outbox: Arc::clone(&outbox), rights });
                 outbox.push(Out::Subscribe { feed: Arc::clone(&self.feed), after });

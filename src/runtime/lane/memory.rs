@@ -1,7 +1,7 @@
-//! What a session needs and must not keep: the user's environment, and texts as they were before redaction.
+//! Values that a session needs and must not store: the user's environment, and texts before redaction.
 //!
-//! It lives as long as the lane. After a restart the environment comes again with the next client; a text that held a
-//! secret does not, and a run that needs it says so instead of running something else.
+//! They live as long as the lane. After a restart the next client sends the environment again. A text that contained
+//! a secret is lost; a run that needs it reports that instead of running something else.
 
 mod hidden;
 mod import;
@@ -23,33 +23,35 @@ use crate::provider::{Starter, playbook, registry};
 use crate::redact;
 use crate::runtime::pi;
 
-/// What is known in this life alone.
+/// The unredacted values of one lane.
 ///
-/// It cannot be written into a log, as hardly anything in it may.
+/// The type has no `Debug`, because hardly anything in it may appear in a log.
 #[derive(Default)]
 pub(super) struct Memory {
-    /// What was brought last.
+    /// The environment that a client sent last.
     environment: Option<Arc<Environment>>,
-    /// Who answers in this session.
+    /// The environment of programs if no client sent one, with the run that it was captured for.
+    fallback: Option<(Option<RunId>, Arc<Environment>)>,
+    /// The provider of the session.
     provider: String,
-    /// Who sent the message that is being taken.
+    /// Who sent the message that is being handled.
     prompter: Starter,
-    /// The runs that no person has started with this program's own client.
+    /// The runs that a program started, not a person with the `push` client.
     of_programs: BTreeSet<RunId>,
-    /// Where a run hears of it that waits for one; hardly any session ever has it.
+    /// Notifies a run that waits for an environment; few sessions need it.
     told: OnceLock<watch::Sender<Option<Arc<Environment>>>>,
-    /// What the active run has, where another was brought since it began.
+    /// The environment of the active run, if a client sent another one since the run started.
     of_run: Option<(RunId, Arc<Environment>)>,
-    /// What one client brought stays secret when another comes.
+    /// The secrets of all environments that clients sent.
     hidden: Hidden,
-    /// By the run that a message begins: its name is fresh, so that no other message can take its place.
+    /// By the run that a message starts: its id is fresh, so that no other message can replace the entry.
     messages: BTreeMap<RunId, Raw>,
-    /// By what was said.
+    /// By the fingerprint of the steering message.
     steers: BTreeMap<Fingerprint, String>,
     args: BTreeMap<CallId, String>,
-    /// The arguments of tools that are used for the user.
+    /// The arguments of user commands.
     asides: BTreeMap<CallId, String>,
-    /// The arguments of the calls that waited when the last turn was taken, in their order.
+    /// The arguments of the calls that were pending after the last turn, in order.
     waiting: Vec<Option<String>>,
 }
 
@@ -58,26 +60,26 @@ struct Raw {
     checks: Vec<String>,
 }
 
-/// A text that can be used, or the news that it cannot.
+/// An original value, or the fact that it is lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Whole<T> {
-    /// As it was sent.
+    /// The value as it was sent.
     Known(T),
-    /// It held a secret, and a restart has forgotten it.
+    /// It contained a secret and was lost in a restart.
     Forgotten,
 }
 
 impl Memory {
-    /// Takes the environment that a client brought, and the secrets in it.
+    /// Sets the environment that a client sent, and collects its secrets.
     ///
-    /// The active run keeps the one it has: whoever watches or approves it from another shell does not change its keys, its
-    /// servers or its programs. What was brought meanwhile holds for the next run.
+    /// The active run keeps its own environment: a client that watches or approves it from another shell does not
+    /// change its keys, servers or programs. The new environment applies from the next run.
     pub(super) fn learn(&mut self, environment: Arc<Environment>, state: &State) {
-        // Clients send the same one with every message, and finding its secrets takes a moment.
+        // Clients send the same environment with every message, and scanning for secrets takes time.
         if self.environment.as_ref() == Some(&environment) {
             return;
         }
-        // What stands in for a client's does not take its place.
+        // A substitute does not replace an environment that a client sent.
         if !environment.is_of_client() && self.environment.as_ref().is_some_and(|known| known.is_of_client())
         {
             return;
@@ -95,44 +97,67 @@ impl Memory {
         }
     }
 
-    /// Returns the environment of a run.
+    /// Returns the environment that clients sent for a run.
     pub(super) fn environment(&self, run: &RunId) -> Option<Arc<Environment>> {
         let own =
             self.of_run.as_ref().filter(|(of, _)| of == run).map(|(_, environment)| environment.clone());
         own.or_else(|| self.environment.clone())
     }
 
-    /// Returns the environment that was brought last.
+    /// Sets the environment of the programs of a run, or outside of runs, while no client has sent one.
+    ///
+    /// It does not select the server of a model.
+    pub(super) fn fall_back(&mut self, run: Option<RunId>, environment: Arc<Environment>) {
+        let variables = environment.variables().iter();
+        let secrets =
+            redact::environment_secrets(variables.map(|(name, value)| (name.as_str(), value.as_str())));
+        self.hidden.learn(secrets);
+        self.fallback = Some((run, environment));
+    }
+
+    /// Returns whether the programs of a run have an environment; outside of runs only one that a client sent counts.
+    pub(super) fn has_environment(&self, run: Option<&RunId>) -> bool {
+        let is_of_run = |(of, _): &(Option<RunId>, _)| run.is_some() && of.as_ref() == run;
+        self.environment.is_some() || self.fallback.as_ref().is_some_and(is_of_run)
+    }
+
+    /// Returns the environment of the programs of a run, or outside of runs.
+    pub(super) fn program_environment(&self, run: Option<&RunId>) -> Option<Arc<Environment>> {
+        let sent = run.map_or_else(|| self.latest_environment(), |run| self.environment(run));
+        sent.or_else(|| self.fallback.as_ref().map(|(_, environment)| Arc::clone(environment)))
+    }
+
+    /// Returns the environment that a client sent last.
     pub(super) fn latest_environment(&self) -> Option<Arc<Environment>> {
         self.environment.clone()
     }
 
-    /// Notes who answers in the next run.
+    /// Sets the provider of the next run.
     pub(super) fn answered_by(&mut self, provider: String) {
         self.provider = provider;
     }
 
-    /// Notes through which protocol the next message comes.
+    /// Sets the protocol through which the next message arrives.
     pub(super) fn prompted_by(&mut self, source: &str) {
         self.prompter = if source == pi::SOURCE { Starter::Program } else { Starter::Person };
     }
 
-    /// Returns who started a run; after a restart that is taken for a person.
+    /// Returns who started a run; after a restart a person is assumed.
     pub(super) fn starter(&self, run: &RunId) -> Starter {
         if self.of_programs.contains(run) { Starter::Program } else { Starter::Person }
     }
 
-    /// Returns where it is heard that a client has brought its environment.
+    /// Returns a receiver of environments that clients send.
     pub(super) fn brought(&self) -> watch::Receiver<Option<Arc<Environment>>> {
         self.told.get_or_init(|| watch::Sender::new(self.environment.clone())).subscribe()
     }
 
-    /// Returns what the session hides.
+    /// Returns the secrets of the session.
     pub(super) const fn hidden(&self) -> &Hidden {
         &self.hidden
     }
 
-    /// Makes everything in a command safe to keep, and remembers what it was.
+    /// Redacts a command, and keeps its original texts.
     pub(super) fn make_safe(&mut self, command: Command) -> Command {
         match command {
             Command::Open(opening) => {
@@ -193,7 +218,7 @@ impl Memory {
         }
     }
 
-    /// Remembers the arguments of a call, or of those that wait, as they are to be used.
+    /// Keeps the original arguments of a call, or of the pending calls of a turn.
     pub(super) fn keep_args(&mut self, report: &Report, mut raw: Vec<Option<String>>) {
         match report {
             Report::Call(request) => {
@@ -220,12 +245,12 @@ impl Memory {
         }
     }
 
-    /// Returns the arguments of the calls that waited when the last turn was taken, where they must not be kept.
+    /// Returns the original arguments of the calls that were pending after the last turn, where they were redacted.
     pub(super) fn waiting(&self) -> &[Option<String>] {
         &self.waiting
     }
 
-    /// Forgets what belongs to no message that was taken, or to a run that is over.
+    /// Drops the values of refused messages and of runs that have ended.
     pub(super) fn prune(&mut self, state: &State) {
         let active = state.run.as_ref();
         if active.is_none() {
@@ -246,7 +271,7 @@ impl Memory {
         });
     }
 
-    /// Returns a turn with its texts as they were sent.
+    /// Returns a turn with its original texts.
     pub(super) fn whole_turn(&self, mut turn: Turn) -> Whole<Turn> {
         let Whole::Known(text) = whole(self.messages.get(&turn.run).map(|raw| &raw.text), &turn.text) else {
             return Whole::Forgotten;
@@ -261,14 +286,14 @@ impl Memory {
         Whole::Known(turn)
     }
 
-    /// Returns the command of an acceptance check as it was sent.
+    /// Returns the original command of an acceptance check.
     pub(super) fn whole_check(&self, state: &State, index: u32, criterion: &Criterion) -> Whole<String> {
         let run = state.run.as_ref().map(|run| &run.id);
         let raw = run.and_then(|run| self.messages.get(run)?.checks.get(index as usize));
         whole(raw, &criterion.check)
     }
 
-    /// Returns the arguments of a call as they are to be used.
+    /// Returns the original arguments of a call.
     pub(super) fn whole_args(&self, intention: &Intention) -> Whole<String> {
         let raw = self.args.get(&intention.call).or_else(|| self.asides.get(&intention.call));
         whole(raw, intention.args.as_str())
@@ -282,10 +307,10 @@ impl Memory {
         Json::new(self.hidden.redactor().json(json.as_str()))
     }
 
-    /// Learns the tokens in a message that is itself what will be run.
+    /// Collects the tokens in a message that is itself the script to run.
     ///
-    /// Its author is who asks for the steps in it: a token that stands there is a value of the user's, and is masked
-    /// where a step is asked about. What a model writes is not, and neither is what is pasted for one to read.
+    /// The author of a playbook also asks for its steps: a token in it is a value of the user and is masked in
+    /// approval requests. Text that a model writes, or that is pasted for a model to read, is not scanned.
     fn learn_from(&self, text: &str) {
         if self.provider == playbook::NAME {
             let tokens = self.hidden.redactor().tokens(text);
@@ -317,7 +342,7 @@ impl Memory {
         prompt
     }
 
-    /// Tells whether the environment holds the key or the place of the session's provider.
+    /// Returns whether the environment sets the key or the URL of the session's provider.
     fn environment_says_whom_to_ask(&self) -> bool {
         let named = [registry::key_variable(&self.provider), registry::place_variable(&self.provider)];
         let says = |environment: &Arc<Environment>| {
@@ -338,7 +363,7 @@ impl Memory {
     }
 }
 
-/// Returns a text as it was before redaction, if that is known or nothing was hidden.
+/// Returns the original of a stored text, if it is known or nothing was redacted.
 pub(super) fn whole(raw: Option<&String>, kept: &str) -> Whole<String> {
     match raw {
         Some(raw) => Whole::Known(raw.clone()),

@@ -1,8 +1,8 @@
-//! A lane: the one task that owns a session, takes inputs in order and performs effects in order.
+//! A lane: the task that owns one session, applies inputs in order and performs effects in order.
 //!
-//! At most one batch is in flight to the journal; the lane goes on applying meanwhile, and answers and events follow in
-//! the order of the commits. Control comes before commands and commands before what providers and tools report. The
-//! lane never waits for anybody who may be waiting for it.
+//! At most one batch is in flight to the journal. The lane continues to apply inputs meanwhile; replies and events
+//! are delivered in commit order. Control precedes commands, and commands precede reports of providers and tools. The
+//! lane never waits for a task that may be waiting for the lane.
 
 mod aside;
 mod batch;
@@ -50,18 +50,18 @@ pub(in crate::runtime) use deciding::screen;
 pub use input::{Asked, LaneHandle, LaneInput, LaneOver, Respond, Told, Trouble};
 pub use leaving::{Departure, Leave, Leaving};
 
-/// How a lane begins.
+/// How a lane starts.
 #[derive(Debug)]
 pub enum Beginning {
-    /// A new session, with what the journal is to know of it.
+    /// A new session, with the record that the journal stores first.
     New(Create),
-    /// A session that was stored.
+    /// A session from the journal.
     Restored {
-        /// What is kept of the token that attaches to it.
+        /// The hash of the attach token.
         token_hash: [u8; 32],
-        /// Who listened to it when it broke.
+        /// The subscribers of the failed lane that this one replaces.
         listeners: Vec<Listener>,
-        /// Whether it is what it was.
+        /// Whether the session could be restored completely.
         integrity: Integrity,
     },
 }
@@ -69,13 +69,13 @@ pub enum Beginning {
 /// Why a lane ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Nothing happened for a while.
+    /// The session was idle for a while and left memory.
     Parked,
-    /// The session is deleted.
+    /// The session is being deleted.
     Deleted,
-    /// The daemon stops.
+    /// The daemon shuts down.
     Closed,
-    /// The journal did not take what happened; the session begins again from what it holds.
+    /// The journal refused a batch; the session is restored from what is stored.
     Broken,
 }
 
@@ -88,49 +88,49 @@ pub struct Lane {
     control: mpsc::Receiver<Box<LaneInput>>,
     commands: mpsc::Receiver<Box<LaneInput>>,
     handle: LaneHandle,
-    /// What must not be journaled and is needed all the same.
+    /// Original values that must not be stored and are still needed.
     memory: Memory,
-    /// What the active run has under way.
+    /// The tasks of the active run.
     work: Work,
     gathering: Gathering,
     checkpoints: Checkpoints,
     drops: Drops,
     in_flight: Option<InFlight>,
     storage: Storage,
-    /// The end of the last reservation of sequence numbers that is on disk.
+    /// The end of the last reserved block of sequence numbers that is on disk.
     reserved_on_disk: Seq,
-    /// Whether the journal knows of an active run.
+    /// Whether the stored session row names an active run.
     kept_run: bool,
     tickets: u64,
     create: Option<Create>,
-    /// Who is still to be taken over from the life before.
+    /// Subscribers of the lane that this one replaces, to be attached.
     inherited: Vec<Listener>,
-    /// The wish that the session is deleted.
+    /// The pending request to delete the session.
     leave: Option<Box<Leave>>,
-    /// How many bytes of events were kept since the last run was over.
+    /// The bytes of events that were stored since the last run ended.
     grown: u64,
-    /// What is to be done now that the decisions behind it are kept.
+    /// The effects whose events are committed and which can be performed.
     doing: VecDeque<Effect>,
 }
 
 struct InFlight {
-    /// Where the journal answers, once it has the batch.
+    /// Receives the result of the commit, once the batch is submitted.
     done: Option<oneshot::Receiver<Result<(), CommitError>>>,
     after: After,
     block: Option<Block>,
-    /// What keeps the block meanwhile, if it is shown already.
+    /// The early record of the block, if it is published before the commit.
     early: Option<Early>,
-    /// Whether it was refused before.
+    /// Whether the journal refused the batch once before.
     again: bool,
-    /// For when it has to be handed in again.
+    /// The batch, for a second submission.
     batch: Batch,
     state: Flight,
 }
 
 impl Lane {
-    /// Makes the lane of a session.
+    /// Creates the lane of a session.
     ///
-    /// It is boxed, because a future holds what it is given twice.
+    /// It is boxed, because a future stores its arguments twice.
     pub fn new(id: SessionId, session: Session, beginning: Beginning, world: Arc<World>) -> Box<Self> {
         let limits = world.limits;
         let (control, control_inbox) = mpsc::channel(limits.inbox);
@@ -144,7 +144,7 @@ impl Lane {
         };
         let handle = LaneHandle::new(id.clone(), control, commands, Arc::clone(&feed), token);
         if storage == Storage::Sound && !world.journal.has_failed() {
-            // What a restart asks about is asked before anything else is taken.
+            // Gates of calls with an unknown outcome are opened before anything else is handled.
             let asks = session.unknown_calls() > 0;
             handle.publish(if asks { Phase::Waiting } else { session.state().phase() });
         }
@@ -176,12 +176,12 @@ impl Lane {
         })
     }
 
-    /// Returns the way to this lane.
+    /// Returns a handle to this lane.
     pub fn handle(&self) -> LaneHandle {
         self.handle.clone()
     }
 
-    /// Runs until the session is parked, the daemon stops, or the journal fails.
+    /// Runs until the session is unloaded or deleted, the daemon shuts down, or the journal fails.
     pub async fn run(mut self: Box<Self>, hub: Arc<Hub>) -> Ended {
         if self.create.is_none() {
             self.inherit();
@@ -192,7 +192,7 @@ impl Lane {
                 self.recover();
             }
         }
-        // What happens once in a life is boxed: every session in memory holds this future.
+        // Rare branches are boxed: every session in memory holds this future.
         let ended = loop {
             self.submit();
             if !self.doing.is_empty() {
@@ -200,7 +200,7 @@ impl Lane {
                 continue;
             }
             if self.is_put_off() {
-                // Whoever listens is woken by now, and has its turn first.
+                // Subscribers are woken by now and run first.
                 tokio::task::yield_now().await;
             }
             if let Some(leave) = self.leave.take() {
@@ -252,13 +252,13 @@ impl Lane {
                 Some(_) | None => std::future::pending().await,
             }
         };
-        // One timer for both, as every session in memory holds room for it.
+        // One timer serves both purposes, because every session in memory holds it.
         let pause = if put_off { PUT_OFF } else { self.world.limits.park_after };
         let paused = async {
             if idle || put_off { tokio::time::sleep(pause).await } else { std::future::pending().await }
         };
         let roomy = self.gathering.bytes() < self.world.limits.batch_bytes;
-        // What a run that is being stopped still says is not kept, so that it needs no room.
+        // Reports of a run that is being stopped are not stored, so they need no space in the batch.
         let stopping = self.session.state().run.as_ref().is_some_and(|run| run.stopping.is_some());
         tokio::select! {
             biased;
@@ -273,7 +273,7 @@ impl Lane {
         }
     }
 
-    /// Applies what has arrived meanwhile, so that one write serves all of it.
+    /// Applies the inputs that have arrived meanwhile, so that one commit covers all of them.
     fn take_waiting(&mut self) {
         while self.gathering.bytes() < self.world.limits.batch_bytes {
             if let Ok(input) = self.control.try_recv() {
@@ -293,7 +293,7 @@ impl Lane {
             LaneInput::Asked(asked) => self.asked(*asked),
             LaneInput::Gone(who) => self.gone(who),
             LaneInput::Forget(floor) => self.session.forget(floor),
-            // One that takes the place of another answers it by dropping it.
+            // Dropping a replaced request answers it.
             LaneInput::Leave(leave) => self.leave = Some(leave),
         }
     }
@@ -315,7 +315,7 @@ impl Lane {
             let version = self.session.state().version;
             return respond.answer(Ok(Told { reply: Err(Refusal::UnknownAnswer), version }));
         }
-        // Who only watches has no say in how steps are run.
+        // Read-only participants do not set the environment of steps.
         let watches = matches!(
             command,
             Command::Attach { rights: Rights::NONE, .. } | Command::Resume { rights: Rights::NONE, .. }
@@ -335,7 +335,7 @@ impl Lane {
         self.gathering.expect(ticket, respond);
         self.apply(Input::Command { ticket, caller, command, if_version }, Some(&outbox));
         self.memory.prune(self.session.state());
-        // The news that it is gone may have overtaken its command.
+        // The disconnect may have been handled before the command.
         if outbox.is_closed() {
             self.gone(outbox.id());
         }
@@ -372,7 +372,7 @@ impl Lane {
         }
     }
 
-    /// Hands what has gathered to the journal, unless it still works on the batch before.
+    /// Submits the pending batch to the journal, unless the previous one is still in flight.
     fn submit(&mut self) {
         if self.gathering.is_urgent() {
             self.take_off_urgently();
@@ -391,7 +391,7 @@ impl Lane {
         let meta = (create.is_some() || gathered.is_telling()).then(|| self.meta());
         let (batch, block, after) = gathered.into_batch(&self.id, create, meta);
         if batch.is_empty() {
-            // Nothing is to be kept and nothing is under way, so that a read waits for no disk.
+            // Nothing needs a commit and nothing is in flight, so that a read does not wait for the disk.
             return self.follow(after, block);
         }
         self.in_flight = Some(match self.show_early(&batch, &after, block.as_ref()) {
@@ -400,7 +400,7 @@ impl Lane {
         });
     }
 
-    /// Shows events before they are committed where nothing else follows from them and nothing can take them any more.
+    /// Publishes events before their commit if nothing else depends on the commit and an early record protects them.
     fn show_early(&self, batch: &Batch, after: &After, block: Option<&Block>) -> Option<Early> {
         let block = block.filter(|_| self.kept_run && after.is_empty())?;
         if block.lines.len() > FEW_BYTES || self.world.journal.is_full() {
@@ -424,10 +424,10 @@ impl Lane {
         }
     }
 
-    /// Answers, shows and does what a finished commit allows.
+    /// Delivers the replies, the events and the effects of a finished commit.
     fn follow(&mut self, after: After, block: Option<Block>) {
         let After { answers, doing, run_ended, session_changes } = after;
-        // Between the answer of an attach and what it promises, nothing of an earlier attach may come.
+        // Nothing of an earlier subscription may come between the reply to an attach and its first events.
         let together: Vec<_> = answers.iter().filter_map(Answered::listener).map(Outbox::hold).collect();
         for answer in answers {
             self.give(answer);
@@ -436,14 +436,14 @@ impl Lane {
         let merge = block.as_ref().and_then(|block| self.drops.fall(block, run_ended));
         if let Some(block) = block {
             self.grown += block.lines.len() as u64;
-            // Not again what was shown early.
+            // Blocks that were published early are not published again.
             if block.last > self.feed.newest() {
                 self.feed.show(block);
             }
         }
         self.doing.extend(doing);
         if let Some((after, up_to)) = merge {
-            // Nobody waits for it.
+            // The result of the merge is not needed.
             drop(self.world.journal.merge_after(self.id.clone(), after, up_to));
         }
         self.tell_others(run_ended, session_changes);
@@ -454,12 +454,12 @@ impl Lane {
     }
 }
 
-/// How large a batch may be that is shown before it is committed: more is no single word, and of much, nobody waits for the first.
+/// The size up to which a batch is published before its commit. Larger batches are not latency-critical.
 const FEW_BYTES: usize = 1024;
 
-/// How long a batch that is shown already may wait for the next before it is handed to the journal.
+/// How long a batch that is already published waits for more events before it is submitted.
 ///
-/// Waking the journal's thread takes processor time at the very moment in which whoever listens needs it.
+/// Waking the journal's thread would compete for processor time with the subscribers that were just woken.
 const PUT_OFF: Duration = Duration::from_millis(1);
 
 enum Next {

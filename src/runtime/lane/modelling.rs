@@ -1,7 +1,7 @@
-//! A model's part of a run: one turn, from the journal to what it wants done.
+//! One turn of a model: from the journaled conversation to the requested tool calls.
 //!
-//! A turn knows nothing but what is journaled: the conversation is folded from the session's events, so that a daemon that
-//! comes back asks the same. Whatever comes of it is reported to the session, which keeps it before anybody sees it.
+//! A turn uses journaled data only: the conversation is folded from the session's events, so that a restarted daemon
+//! sends the same request. Every result is reported to the session, which stores it before it is published.
 
 mod fitting;
 mod hearing;
@@ -39,35 +39,37 @@ use crate::runtime::world::World;
 use crate::tools::{self, Bench, FaultKind};
 pub(super) use manual::compact;
 
-/// Who is asked, and where it works.
+/// The input of a model turn.
 pub(super) struct Asking {
     pub(super) world: Arc<World>,
     pub(super) session: SessionId,
-    /// Who answers, and how.
+    /// The model and its settings.
     pub(super) voice: Voice,
     pub(super) branch: Option<String>,
     pub(super) place: Place,
-    /// Who runs its commands.
+    /// The sandbox of its commands.
     pub(super) sandbox: SandboxChoice,
-    /// What holds for the run.
+    /// The configuration of the run.
     pub(super) rules: RulesOfRun,
-    /// Where it is heard that a client has brought its environment.
+    /// The environment that clients sent. It may set the server and its key, which the environment of tools may not.
+    pub(super) environment: Option<Arc<Environment>>,
+    /// Receives environments that clients send.
     pub(super) brought: watch::Receiver<Option<Arc<Environment>>>,
-    /// The arguments of the calls that waited when the last turn was taken, where they must not be kept.
+    /// The original arguments of the calls that were pending after the last turn, where they were redacted.
     pub(super) waiting: Vec<Option<String>>,
-    /// What the session hides.
+    /// The secrets of the session.
     pub(super) hidden: Hidden,
-    /// How it is told to wait no longer.
+    /// Interrupts its waits.
     pub(super) halts: Arc<Halts>,
-    /// How the run stands with the circuit breaker of the server.
+    /// The state of the run at the circuit breaker of the server.
     pub(super) admission: Arc<RunAdmission>,
 }
 
-/// What holds for a run: what held when it began, and after a restart what holds then.
+/// The configuration of a run: the one at its start, and after a restart the current one.
 pub(super) struct RulesOfRun {
-    /// What its first turn has found.
+    /// The configuration that the first turn has used.
     pub(super) known: Arc<OnceLock<Rules>>,
-    /// What was read for this turn, or why it cannot be used.
+    /// The configuration that was loaded for this turn, or why it is invalid.
     pub(super) read: Result<Rules, String>,
 }
 
@@ -81,7 +83,7 @@ impl RulesOfRun {
     }
 }
 
-/// Takes one turn.
+/// Runs one turn.
 pub(super) async fn take_turn(asking: Asking, turn: Turn, reports: Reports) -> Result<(), Gone> {
     match Table::laid(asking, &turn, reports).await {
         Ok(mut table) => table.take_turn(&turn).await,
@@ -89,7 +91,7 @@ pub(super) async fn take_turn(asking: Asking, turn: Turn, reports: Reports) -> R
     }
 }
 
-/// Everything that a turn needs.
+/// A model turn in progress.
 struct Table {
     asking: Asking,
     rules: Rules,
@@ -97,13 +99,13 @@ struct Table {
     bench: Bench,
     judge: Judge,
     reports: Reports,
-    /// How many tokens the last question has, about.
+    /// The estimated tokens of the last request.
     told: u64,
-    /// How many tokens may be told at most in this turn, where the server takes less than it says.
+    /// The maximum tokens of a request in this turn, if the server accepts fewer than it declares.
     ceiling: Option<u64>,
-    /// How often the server was asked again, while it has not answered.
+    /// The number of retries, while the server has not responded.
     retrying: Option<u32>,
-    /// How many messages that were said into the run the model is told of.
+    /// The number of steering messages that the request contains.
     steers: usize,
 }
 
@@ -142,7 +144,7 @@ impl Table {
         }
         let denied = self.context.policy_denials();
         if denied >= MOST_DENIALS {
-            let summary = format!("the model tried nothing but what was denied, {denied} times in a row");
+            let summary = format!("{denied} calls of the model in a row were denied");
             return self.reports.finish(taking::denied(summary)).await;
         }
         let ready = match self.ready(turn).await? {
@@ -153,22 +155,23 @@ impl Table {
         if budget.cost.is_some() && self.price(&ready).is_none() {
             return self.reports.finish(no_price(ready.model())).await;
         }
-        // Existing clients show what a run is busy with, and expect to hear of each turn.
+        // Existing clients show the current phase, and expect one status event per turn.
         let (source, phase) = ("orchestrator".to_owned(), "Asking model...".to_owned());
         let detail = Some(ready.model().to_owned());
         self.reports.send(Report::Status { source, phase, detail }).await?;
         self.converse(turn, &ready).await
     }
 
-    /// Finds who is to be asked, or says what is missing.
+    /// Resolves the model, or returns what is missing.
     ///
-    /// Where the server is and what its key is may be known to the client's shell alone. A daemon that came back waits until a
-    /// client brings that again: what the file says is for another server, to which this conversation was not to go.
+    /// The URL and the key of the server may be in the client's environment alone. A restarted daemon waits until a
+    /// client sends it again, because the configured server is a different one, which must not receive this
+    /// conversation.
     async fn ready(&mut self, turn: &Turn) -> Result<Result<Ready, ModelError>, Gone> {
         let models = self.asking.world.house.models(&self.rules.settings);
         loop {
             let brought = self.asking.brought.borrow_and_update().clone();
-            let environment = self.asking.place.environment.clone().or(brought);
+            let environment = self.asking.environment.clone().or(brought);
             if environment.is_some() || !turn.needs_environment {
                 let nothing = BTreeMap::new();
                 let variables = environment.as_ref().map_or(&nothing, |environment| environment.variables());
@@ -178,12 +181,13 @@ impl Table {
             }
             self.reports.warn("ENVIRONMENT_MISSING", RESTARTED, None).await?;
             self.asking.brought.changed().await.map_err(|_| Gone)?;
-            self.asking.place.environment = self.asking.brought.borrow().clone();
+            self.asking.environment = self.asking.brought.borrow().clone();
+            self.asking.place.environment = self.asking.environment.clone();
             self.lay_bench_anew();
         }
     }
 
-    /// Has everything of the session hide a key that no environment brought: a model, or a tool, may show it.
+    /// Adds a key that is in no client environment to the secrets: a model or a tool may print it.
     fn hide_key(&mut self, ready: &Ready) {
         if let Some(key) = ready.secret().filter(|key| !self.asking.hidden.hides(key)) {
             self.asking.hidden.learn(vec![key.to_owned()]);
@@ -198,10 +202,10 @@ impl Table {
         }
     }
 
-    /// Wants those of the calls used that waited and can begin now.
+    /// Requests the pending calls that can start now.
     async fn go_on_with_calls(&self) -> Result<(), Gone> {
         let left = self.context.pending().count();
-        // A turn that was taken before a restart has left nothing but what is kept.
+        // After a restart only the stored, redacted arguments of pending calls are left.
         let known =
             self.asking.waiting.get(self.asking.waiting.len().saturating_sub(left)..).unwrap_or_default();
         let now = grouping::together(self.context.pending());
@@ -212,7 +216,7 @@ impl Table {
         self.reports.turn_done().await
     }
 
-    /// Wants a tool used, with the question that comes before.
+    /// Requests a tool call, with its question if one is needed.
     async fn want(&self, call: &Wanted, args: Whole<String>) -> Result<(), Gone> {
         let tool = call.tool.as_str();
         let args = match args {
@@ -228,12 +232,12 @@ impl Table {
         };
         match question {
             Ok(question) => self.reports.call(tool, args, Purpose::Work, question).await,
-            // It must not be tried unasked: what cannot succeed now might in the next moment.
+            // The call must not run without its question, even if it could succeed a moment later.
             Err(fault) => self.reports.refuse(tool, args, fault).await,
         }
     }
 
-    /// Says what is to be asked before a call, nothing for one that goes ahead, or why it cannot succeed.
+    /// Returns the question before a call, `None` if the call is allowed, or why it cannot succeed.
     async fn question(&self, tool: &str, args: &str) -> Result<Option<Question>, Fault> {
         self.judge.question(&tools::parse(tool, args)?, &self.bench).await
     }
@@ -265,7 +269,7 @@ impl Table {
         }
     }
 
-    /// How much the model is to think: as the session says, else as its provider is set.
+    /// Returns the thinking level: the session's, else the provider's default.
     fn thinking(&self, ready: &Ready) -> Thinking {
         let said = self.asking.voice.thinking.as_deref().and_then(Thinking::parse);
         said.unwrap_or_else(|| ready.thinking())
@@ -281,10 +285,10 @@ impl Table {
     }
 }
 
-/// After how many denials in a row by the policy of its run a model is asked no more.
+/// The number of consecutive denials by the policy after which the run ends.
 const MOST_DENIALS: usize = 10;
 
-/// Estimates what is told with every request.
+/// Estimates the tokens that every request contains.
 fn fixed_tokens(request: &Request) -> u64 {
     price::tokens_of(request.system.len()).saturating_add(tools_tokens(&request.tools))
 }
@@ -294,18 +298,22 @@ fn tools_tokens(tools: &[ToolSpec]) -> u64 {
     price::tokens_of(tools.iter().map(length).sum())
 }
 
-const RESTARTED: &str = "the daemon was restarted, and the environment of the client said whom to ask, which is not kept; the run \
-                         goes on when a client attaches, for instance with `push attach`";
+const RESTARTED: &str = "the daemon was restarted, and the client's environment, which is not stored, set the model's \
+                         server; the run continues when a client attaches, for instance with `push attach`";
 
 const RAISE_REMEDY: &str = "`--max-turns`, `--max-tokens` and `--max-cost` of `push run` set the budget";
 
 fn forgotten() -> Fault {
-    tools::Fault::new(FaultKind::SecretNotKept, "it held a secret, which is not kept over a restart").into()
+    tools::Fault::new(
+        FaultKind::SecretNotKept,
+        "the arguments held a secret, which is not stored across a restart",
+    )
+    .into()
 }
 
 fn no_price(model: &str) -> Finish {
     let message = format!(
-        "the cost of the run is limited, and nobody knows what {model} costs: add [[prices]] with model = {model:?} to config.toml"
+        "the cost of the run is limited, but {model} has no price: add [[prices]] with model = {model:?} to config.toml"
     );
     Finish::for_good("PRICE_UNKNOWN", message)
 }

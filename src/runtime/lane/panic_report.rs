@@ -1,10 +1,10 @@
-//! The report of a task that panics.
+//! A report that is sent if a task panics.
 
 use tokio::sync::mpsc;
 
 use crate::provider::Reported;
 
-/// Reports for a task that panics, so that nobody waits for it.
+/// Sends a report if the task that holds it panics, so that the session does not wait for the task.
 pub(super) struct IfBroken {
     reports: mpsc::Sender<Box<Reported>>,
     reported: Option<Box<Reported>>,
@@ -22,7 +22,7 @@ impl Drop for IfBroken {
             && let Some(reported) = self.reported.take()
         {
             let reports = self.reports.clone();
-            // The lane may have ended; then nobody needs to know.
+            // The lane may have ended; then the report is not needed.
             tokio::spawn(async move { drop(reports.send(reported).await) });
         }
     }

@@ -1,4 +1,7 @@
-//! What follows once a decision is kept: providers are asked, tools are used, rules are remembered.
+//! The effects that follow a commit: model turns, tool calls, and granted rules.
+
+use std::pin::pin;
+use std::sync::Arc;
 
 use super::Lane;
 use super::place::{Around, place_of};
@@ -9,28 +12,48 @@ use crate::kernel::id::RunId;
 use crate::kernel::session::Input;
 
 impl Lane {
-    /// Does everything that is allowed by now.
+    /// Performs all effects that are ready.
     ///
-    /// Nothing else of the session goes on meanwhile: what a project says, and whether the workspace is the one it was, has to be
-    /// known first. Both are looked up off the loop and with a deadline.
+    /// The session handles nothing else meanwhile, because the run configuration and the identity of the workspace
+    /// must be known first. Both are loaded outside the event loop, with a deadline.
     pub(super) async fn perform_waiting(&mut self) {
         while let Some(effect) = self.doing.pop_front() {
             self.perform(effect).await;
         }
     }
 
-    /// Tells whether a run is active and not being stopped.
+    /// Returns whether a run is active and not being stopped.
     fn goes_on(&self, run: &RunId) -> bool {
         let active = self.session.state().run.as_ref();
         active.is_some_and(|active| active.id == *run && active.stopping.is_none())
     }
 
-    /// Looks up what holds for a run or beside it, and notes which directory it works in.
+    /// Captures the environment of the owner's login shell if no client has sent an environment.
+    ///
+    /// Control inputs are handled meanwhile, so that a cancel does not wait for the shell. Returns whether the run
+    /// continues.
+    async fn has_environment(&mut self, run: Option<&RunId>) -> bool {
+        if self.memory.has_environment(run) {
+            return true;
+        }
+        let world = Arc::clone(&self.world);
+        let mut capture = pin!(world.login_environment());
+        while run.is_none_or(|run| self.goes_on(run)) {
+            tokio::select! {
+                biased;
+                environment = &mut capture => {
+                    self.memory.fall_back(run.cloned(), environment);
+                    return true;
+                }
+                Some(input) = self.control.recv() => self.take(*input),
+            }
+        }
+        false
+    }
+
+    /// Loads the workspace and the configuration of a run, and stores a new workspace identity.
     async fn look_around(&mut self, run: Option<&RunId>) -> Around {
-        let environment = match run {
-            Some(run) => self.memory.environment(run),
-            None => self.memory.latest_environment(),
-        };
+        let environment = self.memory.program_environment(run);
         let looked = self.work.look_around(run, environment.as_deref(), self.session.state()).await;
         if let Some(found) = looked.noted {
             self.apply(Input::WorkspaceIdentified(Box::new(found)), None);
@@ -38,11 +61,14 @@ impl Lane {
         looked.around
     }
 
-    /// Does what a run needs, unless the run was stopped while that was on its way to the disk.
+    /// Performs an effect, unless its run was stopped during the commit.
     async fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::Turn(turn) if self.goes_on(&turn.run) => {
                 let run = turn.run.clone();
+                if !self.has_environment(Some(&run)).await {
+                    return;
+                }
                 let around = self.look_around(Some(&run)).await;
                 let turn = self.memory.whole_turn(*turn);
                 self.work.turn(turn, run, around, &self.memory, self.session.state());
@@ -52,6 +78,9 @@ impl Lane {
                 self.work.check(run, index, check, &self.memory);
             }
             Effect::Execute { run, intention, bound } if self.goes_on(&run) => {
+                if !self.has_environment(Some(&run)).await {
+                    return;
+                }
                 let around = self.look_around(Some(&run)).await;
                 let use_ = Use { args: self.memory.whole_args(&intention), intention: *intention, bound };
                 self.work.execute(run, use_, around, &self.memory, self.session.state());
@@ -62,6 +91,7 @@ impl Lane {
                 self.work.remember(rule, by, run, place_of(state));
             }
             Effect::Aside(intention) => {
+                self.has_environment(None).await;
                 let around = self.look_around(None).await;
                 let args = self.memory.whole_args(&intention);
                 let use_ = Use { args, intention: *intention, bound: None };
@@ -90,7 +120,7 @@ impl Lane {
     }
 }
 
-/// Names a command in a log.
+/// Returns the name of a command for the log.
 pub(super) const fn command_name(command: &Command) -> &'static str {
     match command {
         Command::Open(_) => "open",
@@ -108,12 +138,12 @@ pub(super) const fn command_name(command: &Command) -> &'static str {
         Command::ListGates => "list gates",
         Command::Rename { .. } => "rename",
         Command::End => "end",
-        Command::Touch { .. } => "touch",
+        Command::Touch { .. } => "bump version",
         Command::Load => "load",
         Command::Reopen(_) => "reopen",
         Command::Adjust(_) => "adjust",
-        Command::Aside(_) => "aside",
-        Command::StopAside { .. } => "stop aside",
+        Command::Aside(_) => "user command",
+        Command::StopAside { .. } => "stop user command",
         Command::Compact { .. } => "compact",
         Command::StopCompaction => "stop compaction",
         Command::StopRetry => "stop retry",

@@ -1,4 +1,4 @@
-//! Where the tools of a run work, and with what.
+//! The workspace, the environment and the sandbox that the tools of a session use.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,20 +17,20 @@ use crate::sandbox::Room;
 use crate::sandbox::ground::{Ground, Reach};
 use crate::tools::{self, Addresses, Bench, Fault, FaultKind, Network};
 
-/// What was found around a session: what its project says, and its workspace, opened. Why not, where it was not.
+/// The run configuration and the open workspace of a session, each or the reason why it is not available.
 pub(super) struct Around {
     pub(super) rules: Result<Rules, String>,
     pub(super) ground: Result<Ground, String>,
 }
 
-/// What was found, and what is to be noted of the workspace.
+/// A loaded context, and a new workspace identity that the session stores.
 pub(super) struct LookedAround {
     pub(super) around: Around,
     pub(super) noted: Option<WorkspaceIdentity>,
 }
 
 impl LookedAround {
-    /// Looks around a session; `known` is what its project said before.
+    /// Loads the context of a session; `known` is the configuration that its run already has.
     pub(super) async fn of(
         world: &World,
         known: Option<Rules>,
@@ -56,7 +56,7 @@ impl LookedAround {
                 .map_err(|error| error.to_string()),
         };
         let opened = world.files.run_in(&place, open).await;
-        let opened = opened.unwrap_or_else(|why| Err(format!("the workspace could not be opened: {why}")));
+        let opened = opened.unwrap_or_else(|why| Err(format!("cannot open the workspace: {why}")));
         match opened {
             Ok((ground, noted)) => Self { around: Around { rules, ground: Ok(ground) }, noted },
             Err(why) => Self { around: Around { rules, ground: Err(why) }, noted: None },
@@ -64,24 +64,24 @@ impl LookedAround {
     }
 }
 
-/// The place of a run's tools, as its session describes it.
+/// Everything from which the context of a tool call is built.
 pub(super) struct Place {
-    /// How its user calls it.
+    /// The working directory as the user named it.
     pub(super) cwd: PathBuf,
-    /// The workspace; why it cannot be used, where it cannot.
+    /// The workspace, or why it cannot be used.
     pub(super) ground: Result<Ground, String>,
     pub(super) environment: Option<Arc<Environment>>,
     pub(super) tree: Arc<dyn Room>,
-    /// Directories beside the workspace that confined commands may write.
+    /// Directories outside the workspace that confined commands may write.
     pub(super) writable: Vec<PathBuf>,
     pub(super) network: Network,
-    /// What names of machines led to when it was decided about them, in this run.
+    /// The addresses that host names resolved to when the calls of this run were decided.
     pub(super) addresses: Arc<Addresses>,
     pub(super) limits: Limits,
 }
 
 impl Place {
-    /// Lays everything out.
+    /// Builds the context of a tool call.
     pub(super) fn bench(&self, redactor: &Redactor) -> Result<Bench, Fault> {
         let unavailable = |why: &String| Fault::new(FaultKind::SandboxUnavailable, why.clone());
         let ground = self.ground.as_ref().map_err(unavailable)?.clone();
@@ -106,28 +106,36 @@ impl Place {
     }
 }
 
-/// Returns the directory that a session works in: where it is without links, as far as that was noted.
+/// Returns the working directory of a session: its path without symbolic links, if that is stored.
 pub(super) fn place_of(state: &State) -> PathBuf {
     let noted = state.workspace().map(|workspace| PathBuf::from(&workspace.path));
     noted.unwrap_or_else(|| cwd_of(state))
 }
 
-/// Returns how its user calls the directory that a session works in.
+/// Returns the working directory of a session as its user named it.
 pub(super) fn cwd_of(state: &State) -> PathBuf {
     state.opening.as_ref().map_or_else(PathBuf::new, |opening| PathBuf::from(&opening.cwd))
 }
 
-/// Returns the home of whoever has this environment.
+/// Returns the branch that the client reported for the repository of a session.
+pub(super) fn branch_of(state: &State) -> Option<String> {
+    let repo = state.opening.as_ref()?.repo.as_ref()?;
+    let repo: serde_json::Value = serde_json::from_str(repo.as_str()).ok()?;
+    repo.get("currentBranch")?.as_str().map(str::to_owned)
+}
+
+/// Returns the home directory of an environment.
 pub(super) fn home_of(environment: Option<&Environment>) -> Option<&Path> {
     environment?.variables().get("HOME").map(Path::new)
 }
 
-/// Tells which paths the tools of a session may reach: a playbook is its user's own words, which may name any.
+/// Returns which paths the tools of a session may access. The user writes the steps of a playbook, so they may name
+/// any.
 pub(super) fn reach(is_playbook: bool) -> Reach {
     if is_playbook { Reach::Anywhere } else { Reach::Workspace }
 }
 
-/// The run's environment is its user's. Without one there is a small honest default.
+/// Returns the environment of tools: the user's, else a minimal default.
 fn environment(known: Option<&Environment>) -> Vec<(OsString, OsString)> {
     match known {
         Some(environment) => {

@@ -1,9 +1,9 @@
-//! A lane whose journal does not take anything: what it still does, and what it refuses.
+//! A lane whose journal cannot store anything: what it still does, and what it refuses.
 //!
-//! On a full disk a run stands still: its batch waits for room, and nothing of it is lost. What ends something (a cancel, a
-//! denial, the end of a run) may use the room that is kept for it. After a failed sync nothing can be kept any more: the
-//! work that is under way is ended, what ends something is done and shown, and nothing new begins. Reading goes on in
-//! both cases. A session whose state is lost is only read, too.
+//! On a full disk a run pauses: its batch waits for space, and nothing is lost. An input that ends something (a
+//! cancel, a denial, the end of a run) may use the disk reserve. After a failed sync nothing can be stored: active
+//! work is ended, inputs that end something are applied and published, and nothing new starts. Reads continue in both
+//! cases. A session whose state is lost is read-only, too.
 
 use tracing::{error, warn};
 
@@ -17,21 +17,22 @@ use crate::protocol::push::{encode, record};
 use crate::runtime::feed::Block;
 use crate::runtime::hub::Integrity;
 
-/// What the journal is good for, as far as the lane knows.
+/// What the lane can do with the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Storage {
-    /// Everything.
+    /// It can store everything.
     Sound,
-    /// Reading alone, until the daemon is started anew.
+    /// It can only read until the daemon is restarted.
     ///
-    /// What happens is shown under the numbers that are reserved on disk: others may be issued again after the restart.
+    /// Events are published under sequence numbers that are reserved on disk; others may be issued again after the
+    /// restart.
     Failed,
-    /// Reading alone: the state of this session is lost, and what is left of it is not to be replaced.
+    /// It can only read: the state of this session is lost, and what is left must not be overwritten.
     Damaged,
 }
 
 impl Storage {
-    /// Returns what the journal is good for in a session that was brought back.
+    /// Returns the storage state of a restored session.
     pub(super) const fn of(integrity: Integrity) -> Self {
         match integrity {
             Integrity::Whole => Self::Sound,
@@ -40,19 +41,19 @@ impl Storage {
     }
 }
 
-/// Where the batch in flight is.
+/// The state of the batch in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flight {
-    /// It is shown already, and is handed to the journal in a moment: whoever listens has its turn first.
+    /// It is published and will be submitted in a moment, after its subscribers have run.
     PutOff,
-    /// The journal has it.
+    /// It is submitted to the journal.
     Under,
-    /// It waits until there is room.
+    /// It waits for free disk space.
     Grounded,
 }
 
 impl Lane {
-    /// Returns why a command cannot be taken now.
+    /// Returns why storage refuses a command; `None` if it is accepted.
     pub(super) fn refuses(&self, command: &Command) -> Option<Trouble> {
         match command.change() {
             Change::Nothing | Change::End => None,
@@ -63,39 +64,39 @@ impl Lane {
         }
     }
 
-    /// Tells whether nothing can be kept in this life of the session.
+    /// Returns whether this lane can store nothing.
     pub(super) const fn has_failed(&self) -> bool {
         matches!(self.storage, Storage::Failed | Storage::Damaged)
     }
 
-    /// Tells whether the state of the session is lost.
+    /// Returns whether the state of the session is lost.
     pub(super) const fn is_damaged(&self) -> bool {
         matches!(self.storage, Storage::Damaged)
     }
 
-    /// Takes notice of a sync that failed for another session.
+    /// Handles a sync failure that another session has caused.
     pub(super) fn learn_of_failure(&mut self) {
         if !self.has_failed() && self.world.journal.has_failed() {
             self.storage_failed();
         }
     }
 
-    /// Tells whether a batch waits for room.
+    /// Returns whether the batch in flight waits for free disk space.
     pub(super) fn is_grounded(&self) -> bool {
         self.in_flight.as_ref().is_some_and(|flight| flight.state == Flight::Grounded)
     }
 
-    /// Tells whether a batch is still to be handed to the journal.
+    /// Returns whether the batch in flight is not submitted yet.
     pub(super) fn is_put_off(&self) -> bool {
         self.in_flight.as_ref().is_some_and(|flight| flight.state == Flight::PutOff)
     }
 
-    /// Tells whether what waits for the batch in flight may wait for room: it does, or it is tried while there is none.
+    /// Returns whether the batch in flight waits for disk space, or is submitted while the disk is full.
     pub(super) fn may_be_held_up(&self) -> bool {
         self.is_grounded() || (self.in_flight.is_some() && self.world.journal.is_full())
     }
 
-    /// Takes a commit's failure; returns whether the lane can go on.
+    /// Handles a failed commit; returns whether the lane can continue.
     pub(super) fn survives(&mut self, trouble: &CommitError) -> bool {
         match trouble {
             CommitError::Busy | CommitError::Sqlite { .. } | CommitError::Conflict(_)
@@ -105,7 +106,7 @@ impl Lane {
             }
             CommitError::Full if self.kept_run => {
                 if let Some(flight) = &mut self.in_flight {
-                    warn!(session = %self.id, "a run waits for room on the disk");
+                    warn!(session = %self.id, "disk full: the run waits for free space");
                     flight.state = Flight::Grounded;
                 }
                 true
@@ -122,9 +123,9 @@ impl Lane {
         }
     }
 
-    /// Hands in again what was refused and has been seen all the same; returns whether that makes sense.
+    /// Submits a refused batch again if its events are already published; returns whether it did.
     ///
-    /// A database that somebody else uses is waited for. One that is broken is salvaged before the batch comes again.
+    /// A busy database is retried without limit. A damaged one is salvaged before the second and last attempt.
     fn hands_in_again(&mut self, trouble: &CommitError) -> bool {
         let Some(flight) = self.in_flight.as_mut().filter(|flight| flight.early.is_some()) else {
             return false;
@@ -132,15 +133,16 @@ impl Lane {
         if flight.again && !matches!(trouble, CommitError::Busy) {
             return false;
         }
-        warn!(session = %self.id, error = %trouble, "the journal did not take what is shown already; it is handed in again");
+        warn!(session = %self.id, error = %trouble, "the journal refused published events; submitting them again");
         flight.again = true;
         self.take_off();
         true
     }
 
-    /// What could not be kept was not shown, or was handed in twice; everybody who waits is told, and the session begins again.
+    /// Ends the lane after a failed commit: answers all waiting requests with the error. Nothing uncommitted was
+    /// published, or it was submitted twice.
     pub(super) fn fail(&mut self, trouble: &CommitError) {
-        error!(session = %self.id, error = %trouble, "the journal did not take a batch");
+        error!(session = %self.id, error = %trouble, "the journal refused a batch");
         self.control.close();
         self.commands.close();
         let in_flight = self.in_flight.take().map(|in_flight| in_flight.after);
@@ -153,7 +155,7 @@ impl Lane {
         }
     }
 
-    /// Tells whether a failure is one after which the lane ends without keeping anything.
+    /// Handles a failed sync, after which the lane ends without storing anything; returns whether it was one.
     pub(super) fn has_failed_with(&mut self, trouble: &CommitError) -> bool {
         let failed = matches!(trouble, CommitError::SyncFailed { .. } | CommitError::StorageFailed);
         if failed {
@@ -162,9 +164,9 @@ impl Lane {
         failed
     }
 
-    /// Hands a batch that waits for room to the journal again because something behind it ends.
+    /// Submits a batch that waits for space again, because an input behind it ends something.
     ///
-    /// Once: where the room that is kept for ends did not suffice either, it waits like any other.
+    /// It does so once: if the disk reserve does not suffice either, the batch waits like any other.
     pub(super) fn take_off_urgently(&mut self) {
         if let Some(flight) = &mut self.in_flight
             && flight.state == Flight::Grounded
@@ -175,7 +177,7 @@ impl Lane {
         }
     }
 
-    /// Hands a batch that waited to the journal.
+    /// Submits the batch in flight.
     pub(super) fn take_off(&mut self) {
         if let Some(flight) = &mut self.in_flight {
             flight.done = Some(self.world.journal.commit(flight.batch.clone()));
@@ -183,7 +185,7 @@ impl Lane {
         }
     }
 
-    /// Answers a command that keeps nothing at once, past a batch that waits for room.
+    /// Answers a read at once, without waiting for a batch that waits for disk space.
     pub(super) fn answer_past(&mut self, ask: impl FnOnce(&mut Self)) {
         let waiting = std::mem::take(&mut self.gathering);
         ask(self);
@@ -195,11 +197,11 @@ impl Lane {
         }
     }
 
-    /// Does what has gathered without keeping it: only what ends something gets here.
+    /// Delivers the pending batch without a commit. Only inputs that end something get here.
     pub(super) fn do_without_keeping(&mut self) {
         let gathered: Gathering = std::mem::take(&mut self.gathering);
         let (_, block, mut after) = gathered.into_batch(&self.id, None, None);
-        // Nothing may begin of which there is no record.
+        // Nothing may start without a stored record.
         after.doing.clear();
         after.run_ended = false;
         after.session_changes.clear();
@@ -208,23 +210,24 @@ impl Lane {
         self.follow(after, shown);
         if changed && !self.is_damaged() && self.runs_on() {
             self.apply_unkept();
-            // Once: nothing runs on after that.
+            // The recursion ends: no run continues after this.
             self.do_without_keeping();
         }
     }
 
-    /// Tells whether events that are not kept may be shown: none of their numbers is issued again after a restart.
+    /// Returns whether uncommitted events may be published: their sequence numbers must not be issued again after a
+    /// restart.
     fn may_show_unkept(&self, block: &Block) -> bool {
         self.storage == Storage::Failed && block.last <= self.reserved_on_disk
     }
 
-    /// Tells whether a run would have to do something next: it can do nothing of which there is no record.
+    /// Returns whether the run would perform a further action, which it cannot without a stored record.
     fn runs_on(&self) -> bool {
         let state = self.session.state();
         state.gates.is_empty() && state.run.as_ref().is_some_and(|run| run.stopping.is_none())
     }
 
-    /// Hands in what is shown and was not handed in yet; its place in memory is given free once the journal has it.
+    /// Submits events that are published and not submitted yet; releases their early record after the commit.
     pub(super) fn keep_what_was_shown(&mut self) {
         let Some(InFlight { early: Some(early), done, batch, state, .. }) = self.in_flight.take() else {
             return;
@@ -233,7 +236,7 @@ impl Lane {
             Flight::Under => done,
             Flight::PutOff | Flight::Grounded => Some(self.world.journal.commit(batch)),
         };
-        // Without a runtime the process ends, and the next start takes it up.
+        // Without a runtime the process is exiting, and the next start recovers the early record.
         if let (Some(done), Ok(runtime)) = (done, tokio::runtime::Handle::try_current()) {
             runtime.spawn(async move {
                 if let Ok(Ok(())) = done.await {
@@ -243,17 +246,17 @@ impl Lane {
         }
     }
 
-    /// Begins a life in a journal that can only be read.
+    /// Starts the lane with a journal that can only be read.
     pub(super) fn begin_read_only(&mut self) {
         self.storage = Storage::Failed;
     }
 
-    /// Nothing can be kept any more: everybody is told, and the work under way is ended.
+    /// Handles a failed sync: answers all waiting requests and ends the active work.
     ///
-    /// What had been decided and was not shown yet is shown: it may hold the end of a run for which somebody waits, and the
-    /// session is in that state whatever the next start finds on disk.
+    /// Decided events that are not published yet are published: they may include the end of a run that a client waits
+    /// for, and the session is in that state whatever the next start finds on disk.
     fn storage_failed(&mut self) {
-        error!(session = %self.id, "nothing can be kept any more; the work under way is ended");
+        error!(session = %self.id, "storage failed; ending active work");
         let in_flight = self.in_flight.take();
         let gathered = std::mem::take(&mut self.gathering);
         self.storage = Storage::Failed;
@@ -269,7 +272,7 @@ impl Lane {
             }
         }
         for block in blocks.into_iter().flatten() {
-            // Not again what was shown early.
+            // Blocks that were published early are not published again.
             if block.last > self.feed.newest() && self.may_show_unkept(&block) {
                 self.feed.show(self.unkept(block));
             }
@@ -277,14 +280,13 @@ impl Lane {
         self.apply_unkept();
     }
 
-    /// Has the session say that nothing can be kept, and end what is at work.
+    /// Applies the storage failure to the session, which reports it and ends active work.
     fn apply_unkept(&mut self) {
-        let message =
-            "nothing can be kept any more: a sync of the journal failed; restart the daemon".to_owned();
+        let message = "nothing can be stored: a sync of the journal failed; restart the daemon".to_owned();
         self.apply(Input::Unkept { code: STORAGE_FAILED.to_owned(), message }, None);
     }
 
-    /// Returns a block as it is shown when it could not be kept: no run is reported as successful without a record of it.
+    /// Returns an uncommitted block as it is published: no run is reported as successful without a stored record.
     fn unkept(&self, block: Block) -> Block {
         let mut lines = Vec::with_capacity(block.lines.len());
         for line in block.lines.split_inclusive(|byte| *byte == b'\n') {
@@ -293,7 +295,8 @@ impl Lane {
                     if report.outcome == Outcome::Success =>
                 {
                     let reason = Some(STORAGE_FAILED.to_ascii_lowercase());
-                    let summary = "its end could not be stored: a sync of the journal failed".to_owned();
+                    let summary =
+                        "the end of the run could not be stored: a sync of the journal failed".to_owned();
                     let report =
                         RunReport { outcome: Outcome::Failed, reason, summary, exit_code: 1, ..*report };
                     let kind = EventKind::RunEnded(Box::new(report));
@@ -307,7 +310,7 @@ impl Lane {
 }
 
 impl Drop for Lane {
-    /// What a lane that panics has shown and not handed in yet is kept all the same.
+    /// Commits what a panicked lane has published and not submitted yet.
     fn drop(&mut self) {
         self.keep_what_was_shown();
     }
@@ -319,7 +322,7 @@ impl InFlight {
         Self { done, after, block, early: None, again: false, batch, state: Flight::Under }
     }
 
-    /// Takes a batch whose block is shown already.
+    /// Creates a batch whose block is already published.
     pub(super) const fn put_off(
         batch: Batch,
         after: super::After,
@@ -329,7 +332,7 @@ impl InFlight {
         Self { done: None, after, block, early: Some(early), again: false, batch, state: Flight::PutOff }
     }
 
-    /// Waits until the journal has answered: for ever, if it does not have the batch.
+    /// Waits for the result of the commit; forever if the batch is not submitted.
     pub(super) async fn landed(&mut self) -> Result<(), CommitError> {
         match &mut self.done {
             Some(done) => done.await.unwrap_or(Err(CommitError::Closed)),
@@ -338,5 +341,5 @@ impl InFlight {
     }
 }
 
-/// The word for programs.
+/// The error code.
 const STORAGE_FAILED: &str = "STORAGE_FAILED";

@@ -1,4 +1,4 @@
-//! What the active run has under way: the provider's turn, tools, and all processes.
+//! The tasks of the active run: the turn of its provider, its tools, and all their processes.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ use super::execute::{self, Job};
 use super::memory::{Memory, Whole};
 use super::modelling::{self, Asking, RulesOfRun};
 use super::panic_report::IfBroken;
-use super::place::{Around, LookedAround, Place, cwd_of, home_of, place_of, reach};
+use super::place::{Around, LookedAround, Place, branch_of, cwd_of, home_of, place_of, reach};
 use crate::config::settings::Settings;
 use crate::kernel::effect::{Finish, Report, Turn, Voice};
 use crate::kernel::event::{Ending, Fault, Intention, Purpose, Settlement};
-use crate::kernel::id::{Json, RunId, SessionId};
+use crate::kernel::id::{RunId, SessionId};
 use crate::kernel::state::State;
 use crate::protocol::push::decode::Environment;
 use crate::provider::{Gone, Mint, Reported, Reports, RunAdmission, Screen, Starter, Whose, playbook};
@@ -37,25 +37,25 @@ use crate::tools::{self, Addresses, Network};
 
 const MINT: Mint = Mint { call: mint::call, gate: mint::gate, message: mint::assistant_message };
 
-/// The work of a lane.
+/// The tasks of a lane.
 pub(super) struct Work {
     session: SessionId,
     world: Arc<World>,
-    /// The way back from whatever is under way; there is none in a session that rests.
+    /// The channel of reports from tasks; absent in an idle session.
     way_back: Option<WayBack>,
     active: Option<Active>,
-    /// Tools that are used for the user.
+    /// The user commands.
     pub(super) asides: Asides,
-    /// The summary that somebody asked for.
+    /// The compaction that a client requested.
     pub(super) compaction: Option<JoinHandle<()>>,
     closed: bool,
 }
 
-/// A use of a tool that may begin.
+/// A tool call that is ready for execution.
 pub(super) struct Use {
     pub(super) intention: Intention,
     pub(super) args: Whole<String>,
-    /// What exactly was approved, as a digest.
+    /// The digest of what was approved.
     pub(super) bound: Option<String>,
 }
 
@@ -63,16 +63,16 @@ type WayBack = (mpsc::Sender<Box<Reported>>, mpsc::Receiver<Box<Reported>>);
 
 struct Active {
     run: RunId,
-    /// Where its commands run, once there is one.
+    /// The sandbox of its commands, once it is open.
     room: Option<Arc<dyn Room>>,
     tasks: JoinSet<Result<(), Gone>>,
-    /// What holds for the run, once its first turn has looked.
+    /// The configuration of the run, once its first turn has loaded it.
     rules: Arc<OnceLock<Rules>>,
-    /// How its turn is told to stop waiting.
+    /// Interrupts the waits of its turn.
     halts: Arc<Halts>,
-    /// What names of machines led to when it was decided about them.
+    /// The addresses that host names resolved to when their calls were decided.
     addresses: Arc<Addresses>,
-    /// How it stands with the circuit breaker of its model's server, once it has asked.
+    /// The state of the run at the circuit breaker of its model's server, once it has sent a request.
     admission: Option<Arc<RunAdmission>>,
 }
 
@@ -82,7 +82,7 @@ impl Work {
         Self { session, world, way_back: None, active: None, asides, compaction: None, closed: false }
     }
 
-    /// Waits for the next report; for ever when nothing is under way.
+    /// Waits for the next report; forever if no task runs.
     pub(super) async fn reported(&mut self) -> Box<Reported> {
         let next = match &mut self.way_back {
             Some((_, inbox)) => inbox.recv().await,
@@ -99,12 +99,12 @@ impl Work {
         self.way_back.as_mut().and_then(|(_, inbox)| inbox.try_recv().ok())
     }
 
-    /// Gives the memory of the way back free: without a run, nobody has anything to report.
+    /// Drops the report channel to save memory: without a run, nothing reports.
     pub(super) fn rest(&mut self) {
         self.way_back = None;
     }
 
-    /// Gives the provider its turn.
+    /// Starts a turn of the provider.
     pub(super) fn turn(
         &mut self,
         turn: Whole<Turn>,
@@ -127,9 +127,8 @@ impl Work {
                 self.spawn(run, broken(), turning);
             }
             (Whole::Known(turn), None) => {
-                let read = around.rules.clone();
-                let place = self.place(&run, around, memory, state);
-                let starter = memory.starter(&run);
+                let (read, place) = (around.rules.clone(), self.place(&run, around, memory, state));
+                let (starter, environment) = (memory.starter(&run), memory.environment(&run));
                 let (rules, halts, admission) = {
                     let active = self.active(&run);
                     let admission =
@@ -138,7 +137,7 @@ impl Work {
                 };
                 let rules = RulesOfRun { known: rules, read };
                 let asking = self.asking(&turn.voice, place, rules, halts, memory, state);
-                let asking = Asking { admission, ..asking };
+                let asking = Asking { admission, environment, ..asking };
                 self.spawn(run, broken(), modelling::take_turn(asking, turn, reports));
             }
             (Whole::Forgotten, _) => {
@@ -147,7 +146,7 @@ impl Work {
         }
     }
 
-    /// Looks at what the project says and opens the workspace, off the loop and with a deadline.
+    /// Loads the run configuration and opens the workspace, outside the event loop and with a deadline.
     pub(super) async fn look_around(
         &self,
         run: Option<&RunId>,
@@ -160,10 +159,10 @@ impl Work {
         LookedAround::of(&self.world, known, reach, environment, state).await
     }
 
-    /// Intends the tool call of an acceptance check.
+    /// Requests the tool call of an acceptance check.
     pub(super) fn check(&mut self, run: RunId, index: u32, check: Whole<String>, memory: &Memory) {
         let reports = self.reports(run.clone(), memory);
-        // A check that was forgotten is intended all the same: its execution then says so.
+        // A check whose original command is lost is requested as well: its execution reports the loss.
         let command = match check {
             Whole::Known(command) => command,
             Whole::Forgotten => crate::redact::MARKER.to_owned(),
@@ -173,7 +172,7 @@ impl Work {
         self.spawn(run, broken(), call);
     }
 
-    /// Uses a tool.
+    /// Executes a tool call.
     pub(super) fn execute(
         &mut self,
         run: RunId,
@@ -192,7 +191,7 @@ impl Work {
         self.spawn(run, broken, execute::execute(job, reports));
     }
 
-    /// Remembers what may go ahead unasked in the repository of the session; a run hears if that fails.
+    /// Stores a granted rule of the session's repository; a failure is reported to the run.
     pub(super) fn remember(&mut self, rule: String, by: String, run: Option<RunId>, cwd: PathBuf) {
         let (grants, at) = (Arc::clone(&self.world.grants), self.world.clock.now());
         let files = self.world.files.clone();
@@ -205,18 +204,18 @@ impl Work {
                 Ok(Err(error)) => error.to_string(),
                 Err(why) => why.to_string(),
             };
-            tracing::warn!(error = %failed, "an approval cannot be remembered");
+            tracing::warn!(error = %failed, "cannot store a remembered approval");
             if let Some((run, sender)) = way_back {
                 let (code, message) =
-                    ("APPROVAL_NOT_KEPT".to_owned(), format!("it holds once only: {failed}"));
+                    ("APPROVAL_NOT_KEPT".to_owned(), format!("the approval applies once only: {failed}"));
                 let report = Report::Warned { code, message, detail: None };
-                // The lane may have ended; then nobody needs to know.
+                // The lane may have ended; then the report is not needed.
                 let _ = sender.send(Box::new(Reported::new(Whose::Run(run), report))).await;
             }
         });
     }
 
-    /// Ends everything of a run at once, and reports when nothing is left.
+    /// Stops all tasks and processes of a run, and reports when none is left.
     pub(super) fn stop(&mut self, run: RunId) {
         let reports = self.sender();
         let limit = Duration::from_millis(self.world.limits.session.stop_millis);
@@ -233,19 +232,20 @@ impl Work {
                 }
             }
             let report = Report::Stopped { left };
-            // The lane may have ended; then nobody needs to know.
+            // The lane may have ended; then the report is not needed.
             let _ = reports.send(Box::new(Reported::new(Whose::Run(run), report))).await;
         });
     }
 
-    /// Ends everything and waits until nothing is left; returns what could not be ended. Nothing is started any more.
+    /// Stops all tasks and processes and waits for their end; returns what could not be stopped. Nothing starts
+    /// afterwards.
     ///
-    /// The tasks end before the processes: what a tool has reported by then is its own result, and one that is killed
+    /// Tasks end before processes: a result that a tool has reported by then is genuine, and a tool that is killed
     /// here reports nothing.
     pub(super) async fn end(&mut self) -> Option<String> {
         self.closed = true;
         let limit = Duration::from_millis(self.world.limits.session.stop_millis);
-        // The processes are killed also if a task does not return in time.
+        // The processes are killed even if a task does not return in time.
         let _ = timeout(limit, self.end_tasks()).await;
         if let Some(room) = self.active.as_ref().and_then(|active| active.room.as_ref()) {
             room.kill_now();
@@ -253,11 +253,11 @@ impl Work {
         let beside = self.end_beside().await;
         let Some(Active { run, room: Some(room), .. }) = self.active.take() else { return beside };
         let Err(left) = room.stop(limit).await else { return beside };
-        tracing::warn!(session = %self.session, %run, %left, "processes are left");
+        tracing::warn!(session = %self.session, %run, %left, "processes could not be stopped");
         Some(left.to_string())
     }
 
-    /// Aborts every task and waits until none runs any more.
+    /// Aborts every task and waits until all have ended.
     async fn end_tasks(&mut self) {
         self.active.iter_mut().for_each(|active| active.tasks.abort_all());
         self.end_tasks_beside().await;
@@ -266,7 +266,7 @@ impl Work {
         }
     }
 
-    /// Who is asked where a model answers.
+    /// Returns the input of a model turn.
     pub(super) fn asking(
         &self,
         voice: &Voice,
@@ -281,35 +281,37 @@ impl Work {
             world: Arc::clone(&self.world),
             session: self.session.clone(),
             voice: voice.clone(),
-            branch: opening.and_then(|opening| branch(opening.repo.as_ref()?)),
+            branch: branch_of(state),
             place,
             sandbox: walls::chosen(opening),
             rules,
             halts,
             admission: Arc::new(RunAdmission::new(Starter::Person)),
+            environment: memory.latest_environment(),
             brought: memory.brought(),
             waiting: memory.waiting().to_vec(),
             hidden: memory.hidden().clone(),
         }
     }
 
-    /// Where the tools of a run work.
+    /// Returns the tool context of a run.
     fn place(&mut self, run: &RunId, around: Around, memory: &Memory, state: &State) -> Place {
         let (room, addresses) = {
             let active = self.active(run);
             (active.room.clone(), Arc::clone(&active.addresses))
         };
-        let place = Place { addresses, ..self.place_of(memory.environment(run), around, room, state) };
-        // One that was made without a workspace to compare with is not kept for a time when there is one.
+        let place =
+            Place { addresses, ..self.place_of(memory.program_environment(Some(run)), around, room, state) };
+        // A sandbox without an identified workspace is not reused once the workspace can be opened.
         if place.ground.is_ok() {
             self.active(run).room = Some(Arc::clone(&place.tree));
         }
         place
     }
 
-    /// Where tools work for somebody who has this environment, in a room of their own unless there is one.
+    /// Returns a tool context with this environment, in the given sandbox or in a new one.
     ///
-    /// A configuration that cannot be read allows nothing, and confines as one that says nothing.
+    /// A configuration that cannot be read allows nothing, and confines like the default one.
     pub(super) fn place_of(
         &self,
         environment: Option<Arc<Environment>>,
@@ -336,7 +338,7 @@ impl Work {
         }
     }
 
-    /// Opens a room for commands: the user's own are free, a model's are confined as its session says.
+    /// Opens a sandbox: commands of users are unconfined, those of a model are confined as the session says.
     fn room(
         &self,
         reach: Reach,
@@ -358,7 +360,7 @@ impl Work {
         }
     }
 
-    /// What the commands and tools of a model may reach.
+    /// Returns what the commands and tools of a model may access.
     fn confinement(&self, cwd: &Path, settings: &Settings, environment: Option<&Environment>) -> Confinement {
         let variable = |name: &str| environment?.variables().get(name).map(OsString::from);
         self.world.sandboxes.confinement(settings, cwd, &variable)
@@ -377,17 +379,17 @@ impl Work {
         Reports::new(whose, self.sender(), memory.hidden().redactor(), MINT)
     }
 
-    /// Tells whether nothing is begun any more.
+    /// Returns whether no new task may start.
     pub(super) const fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Returns the world and the session.
+    /// Returns the shared services and the session id.
     pub(super) const fn around(&self) -> (&Arc<World>, &SessionId) {
         (&self.world, &self.session)
     }
 
-    /// Returns how the turn of a run is told to stop waiting.
+    /// Returns the interrupts of a run's turn.
     pub(super) fn halts_of(&self, run: &RunId) -> Option<Arc<Halts>> {
         let active = self.active.as_ref().filter(|active| active.run == *run)?;
         Some(Arc::clone(&active.halts))
@@ -409,12 +411,12 @@ impl Work {
         })
     }
 
-    /// Sees to it that something is reported if the task that holds this panics.
+    /// Returns a guard that sends a report if the task that holds it panics.
     pub(super) fn if_broken(&mut self, reported: Reported) -> IfBroken {
         IfBroken::new(self.sender(), reported)
     }
 
-    /// Does something for a run; `broken` is reported if it panics.
+    /// Spawns a task of a run; `broken` is reported if it panics.
     fn spawn(
         &mut self,
         run: RunId,
@@ -437,12 +439,12 @@ impl Work {
 }
 
 fn broken() -> Report {
-    let finish = Finish::for_good("INTERNAL_ERROR", "the daemon failed in a turn of the run");
+    let finish = Finish::for_good("INTERNAL_ERROR", "the daemon panicked in a turn of the run");
     Report::Finished(Box::new(finish))
 }
 
 pub(super) fn broken_call(intention: &Intention) -> Settlement {
-    let message = "the daemon failed while the tool was used".to_owned();
+    let message = "the daemon panicked while the tool was executed".to_owned();
     Settlement {
         call: intention.call.clone(),
         tool: intention.tool.clone(),
@@ -455,7 +457,7 @@ pub(super) fn broken_call(intention: &Intention) -> Settlement {
     }
 }
 
-/// Holds what a playbook wants against the rules; without a configuration that can be read it does nothing.
+/// Creates the screen that checks the steps of a playbook against the rules; fails if the configuration is invalid.
 fn screen(
     run: &RunId,
     turn: &Turn,
@@ -464,24 +466,19 @@ fn screen(
     state: &State,
 ) -> Result<Option<Screen>, Box<Finish>> {
     let rules = rules.map_err(|why| Box::new(Finish::for_good("INVALID_CONFIGURATION", why)))?;
-    let environment = memory.environment(run);
+    let environment = memory.program_environment(Some(run));
     let place = judge::Place::new(&place_of(state), home_of(environment.as_deref()));
     Ok(deciding::screen(&rules, &turn.rules, place.also_named(&cwd_of(state))))
 }
 
-/// Returns who answers: in the active run whoever did when it began.
+/// Returns the provider: the active run keeps the one it started with.
 fn answerer(state: &State) -> String {
     state.run.as_ref().map_or_else(|| state.voice().provider, |run| run.voice.provider.clone())
 }
 
-/// Reads the branch from what a client said of its repository.
-fn branch(repo: &Json) -> Option<String> {
-    let repo: serde_json::Value = serde_json::from_str(repo.as_str()).ok()?;
-    repo.get("currentBranch")?.as_str().map(str::to_owned)
-}
-
 fn forgotten() -> Finish {
-    let message = "the message held a secret, which is not kept over a restart; send it again";
+    let message =
+        "the message contained a secret, which is not stored across a restart; send the message again";
     Finish::for_good("SECRET_NOT_KEPT", message)
 }
 
@@ -493,13 +490,13 @@ mod tests {
 
     use super::*;
     use crate::config::limits::Limits;
-    use crate::kernel::id::CallId;
+    use crate::kernel::id::{CallId, Json};
     use crate::runtime::test_daemon::TestDaemon;
 
     #[tokio::test(flavor = "multi_thread")]
     async fn the_result_of_a_tool_that_exits_while_the_work_is_ended_is_kept() {
         let mut limits = Limits::default();
-        // A busy machine may take its time.
+        // A busy machine may need more time.
         limits.session.stop_millis = 60_000;
         let (daemon, _disk) = TestDaemon::on_test_disk_with(limits);
         let world = Arc::clone(daemon.server.hub().world());
@@ -516,7 +513,7 @@ mod tests {
         let (exit, exited) = channel::<()>();
         let task = async move {
             begin.send(()).unwrap();
-            // The task is at work on its thread when it is aborted.
+            // The task is running on its thread when it is aborted.
             exited.recv().unwrap();
             reports.send(Report::Settled(Box::new(broken_call(&intention)))).await
         };
@@ -525,7 +522,7 @@ mod tests {
         {
             let mut ending = pin!(work.end());
             let polled = ending.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            assert!(polled.is_pending(), "it does not wait for the task");
+            assert!(polled.is_pending(), "it must wait for the task");
             exit.send(()).unwrap();
             assert_eq!(ending.await, None);
         }

@@ -1,7 +1,7 @@
-//! Asking a login shell for its environment, on Unix.
+//! Querying a login shell for its environment, on Unix.
 //!
-//! The shell runs in a process group of its own, without input, for a short time and with bounded output; when its time is over
-//! it is ended with its group.
+//! The shell runs in a process group of its own, without input, with a time limit and bounded output. On failure the
+//! whole group is killed.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -15,26 +15,28 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
-/// Asks the owner's login shell for its variables, or says why that is not possible.
+/// Returns the variables of the owner's login shell, or why they cannot be queried.
 pub(super) async fn ask_shell(home: &Path) -> Result<Vec<(OsString, OsString)>, String> {
     let shell = shell();
     let named = shell.display();
     let kind = shell.file_name().and_then(OsStr::to_str).unwrap_or_default();
     if UNUSABLE.contains(&kind) {
-        return Err(format!("{named} cannot be asked for its environment as a POSIX shell can"));
+        return Err(format!(
+            "{named} is not supported: it cannot run the POSIX command that prints its environment"
+        ));
     }
     let output = output(&shell, home, LIMIT).await.map_err(|why| format!("{named} {why}"))?;
     variables(&output).ok_or_else(|| format!("{named} did not print its environment"))
 }
 
-/// Returns the login shell: what the daemon was started with, or else what the system has for its owner.
+/// Returns the login shell: `SHELL`, else the one in the user database.
 fn shell() -> PathBuf {
     let set = std::env::var_os("SHELL").filter(|shell| !shell.is_empty()).map(PathBuf::from);
     let known = || User::from_uid(geteuid()).ok().flatten().map(|user| user.shell);
     set.or_else(known).filter(|shell| shell.is_absolute()).unwrap_or_else(|| PathBuf::from("/bin/sh"))
 }
 
-/// Runs the shell and returns what it printed.
+/// Runs the shell and returns its output.
 async fn output(shell: &Path, home: &Path, limit: Duration) -> Result<Vec<u8>, String> {
     let mut command = Command::new(shell);
     command.arg("-lc").arg(SCRIPT).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -59,7 +61,7 @@ async fn output(shell: &Path, home: &Path, limit: Duration) -> Result<Vec<u8>, S
     outcome
 }
 
-/// Reads until the shell has ended; who it has left in the background may keep its output open for longer.
+/// Reads until the shell has ended; its background processes may keep the output open for longer.
 async fn collect(child: &mut Child, stdout: Option<ChildStdout>) -> Result<Vec<u8>, String> {
     let Some(mut stdout) = stdout else { return Err("has no output".to_owned()) };
     let (mut read, mut status) = (Vec::new(), None);
@@ -87,7 +89,7 @@ async fn collect(child: &mut Child, stdout: Option<ChildStdout>) -> Result<Vec<u
     if status.success() { Ok(read) } else { Err(format!("failed ({status})")) }
 }
 
-/// Ends the shell with everything in its group.
+/// Kills the shell with its process group.
 async fn end(child: &mut Child) {
     if let Some(group) = child.id().and_then(|id| i32::try_from(id).ok()) {
         // It may have ended by itself.
@@ -96,7 +98,7 @@ async fn end(child: &mut Child) {
     let _reaped = child.wait().await;
 }
 
-/// Reads the variables after the mark: what a profile prints comes before it.
+/// Parses the variables after the mark; the output of profiles precedes it.
 fn variables(output: &[u8]) -> Option<Vec<(OsString, OsString)>> {
     let mark = output.windows(MARK.len()).rposition(|bytes| bytes == MARK)?;
     let entries = output.get(mark + MARK.len()..)?.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
@@ -110,16 +112,17 @@ fn variables(output: &[u8]) -> Option<Vec<(OsString, OsString)>> {
     (!variables.is_empty()).then_some(variables)
 }
 
-/// What the shell runs.
+/// The script that the shell runs.
 const SCRIPT: &str = r"printf '\0push-login-environment\0' && /usr/bin/env -0";
 const MARK: &[u8] = b"\0push-login-environment\0";
-/// Shells that are no POSIX shells, or none at all.
-const UNUSABLE: [&str; 6] = ["fish", "csh", "tcsh", "nologin", "false", "nu"];
-/// How long the shell may take.
+/// Programs that cannot run the script, or are not shells. `fish` can: it has `-lc`, `&&` and the escapes of
+/// `printf`.
+const UNUSABLE: [&str; 5] = ["csh", "tcsh", "nologin", "false", "nu"];
+/// The time limit of the shell.
 const LIMIT: Duration = Duration::from_secs(5);
-/// How long is waited for the rest of the output when the shell has ended.
+/// How long the rest of the output is awaited after the shell has ended.
 const LAST_WORDS: Duration = Duration::from_millis(200);
-/// How much it may print.
+/// The maximum size of its output.
 const OUTPUT_BYTES: usize = 2 * 1024 * 1024;
 
 #[cfg(test)]
@@ -141,6 +144,22 @@ mod tests {
         let told = variables.iter().find(|(name, _)| name == "TOLD").unwrap();
         assert_eq!(told.1, "two\nlines");
         assert!(variables.iter().all(|(name, _)| name != "Welcome"));
+    }
+
+    #[tokio::test]
+    async fn fish_is_asked_where_it_is_installed() {
+        let Some(fish) = ["/usr/bin/fish", "/usr/local/bin/fish", "/opt/homebrew/bin/fish"]
+            .into_iter()
+            .map(PathBuf::from)
+            .find(|path| path.exists())
+        else {
+            return;
+        };
+        assert!(!UNUSABLE.contains(&"fish"));
+        let folder = TempDir::new().unwrap();
+        let output = output(&fish, folder.path(), LIMIT).await.unwrap();
+        let variables = variables(&output).unwrap();
+        assert!(variables.iter().any(|(name, value)| name == "PATH" && !value.is_empty()), "{variables:?}");
     }
 
     #[tokio::test]
@@ -188,7 +207,7 @@ mod tests {
 
     fn script(folder: &TempDir, text: &str) -> PathBuf {
         let path = folder.path().join("shell");
-        // A file that is written while another thread forks may stay open for writing in its child.
+        // Written by a child process: a concurrent fork would inherit a descriptor that is open for writing.
         let text = format!("#!/bin/sh\n{text}");
         let written = std::process::Command::new("/bin/sh")
             .arg("-c")

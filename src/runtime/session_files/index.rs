@@ -1,8 +1,8 @@
-//! Which session files belong to which session: a small file beside the journal, readable by its owner alone.
+//! The index of session files: a small file beside the journal, readable by its owner alone.
 //!
-//! It says which file a session is written to, and which files were created here, so that deleting a session deletes them. It
-//! is the daemon's; whoever removes everything reads it too. Everything blocks but [`SessionFileIndex::known`], which looks at
-//! what is in memory; callers keep the rest off their loop.
+//! It records which file a session is written to, and which files the daemon created, so that deleting a session
+//! deletes them. The daemon owns it; `push purge` reads it, too. All functions block except
+//! [`SessionFileIndex::files_in_memory`]; callers run them outside the event loop.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -15,7 +15,7 @@ use super::store;
 use crate::kernel::time::Now;
 use crate::protocol::pi::session_file::Header;
 
-/// A file that a session is, or was, written to.
+/// A file that a session is or was written to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileRecord {
@@ -23,29 +23,29 @@ pub struct FileRecord {
     pub session_id: String,
     /// The file.
     pub path: PathBuf,
-    /// When it was chosen, in milliseconds: a session that began later under the same id is another one.
+    /// When it was chosen, in milliseconds. A session that was opened later under the same id is another one.
     #[serde(default)]
     pub chosen_at: u64,
-    /// The session's last event before it leaves its conversation for this file. Until it is known that it has, it is
-    /// written to the file before; nothing once that is known.
+    /// The session's last event before it branches to this file. Until the branch is confirmed the session is written
+    /// to the previous file; `None` once it is confirmed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaits_branch_after: Option<u64>,
-    /// The header of a file that was created here; nothing for one that was imported.
+    /// The header of a file that the daemon created; `None` for an imported file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<CreatedFile>,
 }
 
-/// The header of a file that was created here.
+/// The header of a file that the daemon created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CreatedFile {
-    /// The id that the file gives its conversation.
+    /// The conversation id in the file.
     pub id: String,
-    /// When it was begun, in milliseconds.
+    /// When it was created, in milliseconds.
     pub at: u64,
-    /// The working directory that it names.
+    /// The working directory in the file.
     pub cwd: String,
-    /// The file that its conversation was made from.
+    /// The file that the conversation was forked from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
 }
@@ -69,22 +69,22 @@ impl From<&Header> for CreatedFile {
 /// Why the index cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
-    /// The system refused something.
+    /// A system call failed.
     #[error("cannot {action} {}: {source}", .path.display())]
     Io {
-        /// What was being done.
+        /// The action that failed.
         action: &'static str,
-        /// To what.
+        /// The object of the action.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// It is not what was written.
+    /// The file has an invalid format.
     #[error("{} is not an index of session files: {problem}; remove it to start a new one", .path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong.
         problem: String,
     },
 }
@@ -93,10 +93,10 @@ pub enum IndexError {
 #[derive(Debug)]
 pub struct SessionFileIndex {
     path: PathBuf,
-    /// What the file holds, once it was read; the last of a session's is the one that it is written to. The lock is never
-    /// held while the disk is waited for.
+    /// The content of the file, once it was read. The last record of a session is its current file. The lock is never
+    /// held during disk access.
     records: Mutex<Option<Arc<Vec<FileRecord>>>>,
-    /// Held by whoever reads or writes the file.
+    /// Held while the file is read or written.
     disk: Mutex<()>,
 }
 
@@ -107,7 +107,7 @@ struct Written {
 }
 
 impl SessionFileIndex {
-    /// Names the index in a directory of state; nothing is read yet.
+    /// Creates the index of a state directory; reads nothing yet.
     pub fn new(state: &Path) -> Self {
         Self { path: state.join(NAME), records: Mutex::new(None), disk: Mutex::new(()) }
     }
@@ -117,27 +117,27 @@ impl SessionFileIndex {
         self.loaded().map(drop)
     }
 
-    /// Tells whether the index is in memory.
+    /// Returns whether the index is in memory.
     pub fn is_loaded(&self) -> bool {
         self.in_memory().is_some()
     }
 
-    /// Returns the files of a session as they are in memory, without waiting; nothing before the index could be read.
+    /// Returns the records of a session from memory, without blocking; `None` before the index was loaded.
     pub fn known(&self, session: &str) -> Option<Vec<FileRecord>> {
         Some(of_session(&self.in_memory()?, session))
     }
 
-    /// Returns every file, the oldest first.
+    /// Returns all records, the oldest first.
     pub fn all(&self) -> Result<Vec<FileRecord>, IndexError> {
         Ok(self.loaded()?.to_vec())
     }
 
-    /// Returns the files of a session; the last is the one that it is written to.
+    /// Returns the records of a session; the last is its current file.
     pub fn of(&self, session: &str) -> Result<Vec<FileRecord>, IndexError> {
         Ok(of_session(&self.loaded()?, session))
     }
 
-    /// Returns the session that is written to a file.
+    /// Returns the session whose current file this is.
     pub fn writer_of(&self, path: &Path) -> Result<Option<String>, IndexError> {
         let records = self.loaded()?;
         let mut settled = records.iter().rev().filter(|record| record.awaits_branch_after.is_none());
@@ -146,7 +146,7 @@ impl SessionFileIndex {
         Ok(newest.filter(|newest| newest.path == path).map(|newest| newest.session_id.clone()))
     }
 
-    /// Has a session written to a file from here on, durably. One that was created here stays known as such.
+    /// Makes a file the current one of a session, durably. A file that the daemon created stays marked as such.
     pub fn choose(&self, mut record: FileRecord) -> Result<(), IndexError> {
         let _disk = self.disk();
         let mut records = self.read_once()?.to_vec();
@@ -156,7 +156,7 @@ impl SessionFileIndex {
         let is_same = |other: &FileRecord| other.session_id == record.session_id && other.path == record.path;
         if let Some(at) = records.iter().position(is_same) {
             record.created = record.created.or_else(|| records[at].created.clone());
-            // One that awaits something stands beside the one that counts until then.
+            // A pending record exists beside the current one until it is resolved.
             if record.awaits_branch_after.is_none() {
                 records.remove(at);
             }
@@ -167,8 +167,8 @@ impl SessionFileIndex {
         self.write(records)
     }
 
-    /// Says whether a session has left its conversation for the file that was chosen last and awaits that, durably: it is
-    /// written to that file from here on, or the choice is forgotten.
+    /// Resolves the pending record of a session, durably: if the session has branched, the pending file becomes its
+    /// current one, else the record is removed.
     pub fn settle(&self, session: &str, has_left: bool) -> Result<(), IndexError> {
         let _disk = self.disk();
         let mut records = self.read_once()?.to_vec();
@@ -184,7 +184,7 @@ impl SessionFileIndex {
         self.write(records)
     }
 
-    /// Forgets files of a session, durably: all but those at these paths.
+    /// Removes the records of a session, durably, except those at the given paths.
     pub fn forget(&self, session: &str, but: &[&Path]) -> Result<(), IndexError> {
         let _disk = self.disk();
         let records = self.read_once()?;
@@ -201,7 +201,7 @@ impl SessionFileIndex {
         self.read_once()
     }
 
-    /// Returns the records; for whoever may use the disk.
+    /// Returns the records; the caller holds the disk lock.
     fn read_once(&self) -> Result<Arc<Vec<FileRecord>>, IndexError> {
         if let Some(records) = self.in_memory() {
             return Ok(records);
@@ -229,7 +229,7 @@ impl SessionFileIndex {
         let written: Written =
             serde_json::from_slice(&bytes).map_err(|error| malformed(error.to_string()))?;
         if written.version != VERSION {
-            return Err(malformed(format!("it is of version {}, known is {VERSION}", written.version)));
+            return Err(malformed(format!("it has version {}, supported is {VERSION}", written.version)));
         }
         Ok(written.files)
     }
@@ -252,11 +252,11 @@ fn of_session(records: &[FileRecord], session: &str) -> Vec<FileRecord> {
     records.iter().filter(|record| record.session_id == session).cloned().collect()
 }
 
-/// The name of the index in the directory of state.
+/// The name of the index in the state directory.
 pub const NAME: &str = "session-files.json";
-/// The form that is read and written.
+/// The version that is read and written.
 const VERSION: u32 = 1;
-/// How many files are remembered; the oldest are forgotten first.
+/// The maximum number of records; the oldest are evicted first.
 const MOST: usize = 20_000;
 
 #[cfg(test)]
@@ -285,7 +285,7 @@ mod tests {
         index.choose(record("s", "/b", false)).unwrap();
         assert_eq!(index.writer_of(Path::new("/a")).unwrap(), None);
         assert_eq!(index.writer_of(Path::new("/b")).unwrap().as_deref(), Some("s"));
-        // It stays known that a file was created here, also when it is chosen as one of another program.
+        // A file that the daemon created stays marked, also when it is chosen as an imported one.
         index.choose(record("s", "/a", false)).unwrap();
         let again = SessionFileIndex::new(state.path());
         assert_eq!(again.of("s").unwrap(), [record("s", "/b", false), record("s", "/a", true)]);
@@ -319,11 +319,11 @@ mod tests {
     fn what_is_in_memory_is_looked_at_while_somebody_else_writes() {
         let state = tempfile::tempdir().unwrap();
         let index = SessionFileIndex::new(state.path());
-        assert_eq!(index.known("s"), None, "nothing is read by looking");
+        assert_eq!(index.known("s"), None, "the index is not loaded by this call");
         index.choose(record("s", "/a", true)).unwrap();
         let again = SessionFileIndex::new(state.path());
         again.load().unwrap();
-        // Whoever writes holds this for as long as the disk takes.
+        // A writer holds this lock during disk access.
         let _disk = again.disk();
         assert_eq!(again.known("s"), Some(vec![record("s", "/a", true)]));
         assert_eq!(again.all().unwrap().len(), 1);

@@ -1,4 +1,4 @@
-//! The session files of the user, and which of them belong to which session.
+//! The Pi session files of the user, and the index that assigns them to sessions.
 
 pub mod index;
 pub mod store;
@@ -16,32 +16,32 @@ use crate::kernel::id::SessionId;
 use crate::kernel::time::Now;
 use crate::protocol::push::encode::PiFileRow;
 
-/// The session files of the user.
+/// The Pi session files of the user.
 #[derive(Debug)]
 pub struct SessionFiles {
     /// The files.
     pub store: Store,
-    /// Whose they are.
+    /// The assignment of files to sessions.
     pub index: SessionFileIndex,
 }
 
 impl SessionFiles {
-    /// Names the files of the user whose home this is, and reads whose they are.
+    /// Opens the store in a home directory, and loads the index from a state directory.
     pub fn new(home: &Path, state: &Path) -> Self {
         let index = SessionFileIndex::new(state);
         if let Err(error) = index.load() {
-            warn!(%error, "it cannot be told which session files belong to which session");
+            warn!(%error, "cannot read the index of session files");
         }
         Self { store: Store::new(home), index }
     }
 
-    /// Returns the files of a session that are there.
+    /// Returns the existing files of a session.
     fn of(&self, session: &SessionId, opened_at: Option<Now>) -> Result<Vec<PiFileRow>, IndexError> {
         let mut found: Vec<(PathBuf, bool)> = Vec::new();
         for record in self.index.of(session.as_str())? {
             found.push((record.path, record.created.is_some()));
         }
-        // One that was written before there was an index is known by its name.
+        // A file that is older than the index is found by its name.
         let own = opened_at.and_then(|opened_at| self.store.find(session.as_str(), opened_at));
         found.extend(own.filter(|own| found.iter().all(|(path, _)| path != own)).map(|path| (path, true)));
         let row = |(path, created): (PathBuf, bool)| {
@@ -52,7 +52,7 @@ impl SessionFiles {
         Ok(found.into_iter().filter_map(row).collect())
     }
 
-    /// Removes the files that were created for a session, or all of them, and forgets them.
+    /// Removes the files that were created for a session, or all of them, and their index records.
     fn remove(
         &self,
         session: &SessionId,
@@ -67,7 +67,7 @@ impl SessionFiles {
         for row in rows.iter_mut().filter(|row| row.created || with_imported) {
             let path = Path::new(&row.path);
             if is_shared(path) {
-                row.problem = Some("another session is written to it".to_owned());
+                row.problem = Some("another session uses it".to_owned());
                 continue;
             }
             match self.store.remove(path) {
@@ -75,7 +75,7 @@ impl SessionFiles {
                 Err(error) => row.problem = Some(error.to_string()),
             }
         }
-        // What could not be removed stays known, so that it can be removed later. What was imported is the user's.
+        // Files that could not be removed stay in the index for a later attempt. Imported files belong to the user.
         let stays = |row: &&PiFileRow| !row.removed && row.created && !is_shared(Path::new(&row.path));
         let stay: Vec<&Path> = rows.iter().filter(stays).map(|row| Path::new(&row.path)).collect();
         self.index.forget(session.as_str(), &stay)?;
@@ -90,7 +90,7 @@ pub(super) async fn list(world: &Arc<World>, session: &SessionId, opened_at: Opt
     told(session, files.run_in(&place, move || world.session_files.of(&id, opened_at)).await)
 }
 
-/// Removes the files that were created for a session that is gone; those that were imported only where that is wanted.
+/// Removes the files that were created for a deleted session; imported files only with `with_imported`.
 pub(super) async fn remove(
     world: &Arc<World>,
     session: &SessionId,
@@ -103,19 +103,19 @@ pub(super) async fn remove(
     told(session, files.run_in(&place, remove).await)
 }
 
-/// An index that cannot be used is said in the place of the files.
+/// Returns the rows; a failure becomes a row with a problem.
 fn told(session: &SessionId, found: Result<Result<Vec<PiFileRow>, IndexError>, NoAnswer>) -> Vec<PiFileRow> {
     let problem = match found {
         Ok(Ok(rows)) => return rows,
         Ok(Err(error)) => error.to_string(),
         Err(error) => error.to_string(),
     };
-    warn!(%session, %problem, "the session files of a session cannot be told");
+    warn!(%session, %problem, "cannot list the session files of a session");
     let path = crate::runtime::session_files::index::NAME.to_owned();
     vec![PiFileRow { path, bytes: 0, created: true, removed: false, problem: Some(problem) }]
 }
 
-/// Returns the home of the user whose files these are.
+/// Returns the home directory of the user.
 pub(super) fn home() -> PathBuf {
     std::env::home_dir().unwrap_or_else(|| PathBuf::from("/"))
 }

@@ -1,6 +1,6 @@
-//! The plan of a view, in the words of the program bubblewrap.
+//! Turns a mount plan into arguments of the program bubblewrap.
 //!
-//! Pure. The words hold paths and no secret: everybody on the machine may read the arguments of a process.
+//! Pure. The arguments contain paths and no secrets, because every user of the machine can read them.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -8,17 +8,17 @@ use std::path::Path;
 use super::Walls;
 use super::plan::Mount;
 
-/// Where the program is looked for: never along a `PATH`, which a project may have changed.
+/// The paths at which the program is searched. `PATH` is not used, because a project may have changed it.
 pub const PROGRAMS: [&str; 4] =
     ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap"];
 
-/// How many bytes processes may share in memory by files: never more than the memory they may use.
+/// Returns the size of `/dev/shm` in bytes: at most the memory limit.
 pub(crate) fn shared_memory(walls: &Walls) -> u64 {
     const MOST: u64 = 1024 * 1024 * 1024;
     walls.bounds.memory.min(MOST)
 }
 
-/// Returns the arguments before the command that is to be run.
+/// Returns the arguments that precede the command.
 pub(crate) fn arguments(walls: &Walls, plan: &[Mount]) -> Vec<OsString> {
     let mut words = Words(Vec::new());
     for word in [
@@ -48,7 +48,7 @@ pub(crate) fn arguments(walls: &Walls, plan: &[Mount]) -> Vec<OsString> {
     for mount in plan {
         match mount {
             Mount::Writable { source, target } => words.two("--bind", source, target),
-            // The program knows no overlays: the copy begins empty.
+            // Bubblewrap is used without overlays: the copy starts empty.
             Mount::Overlay { target, plain, .. } => words.two("--bind", plain, target),
             Mount::ReadOnly(path) | Mount::Again(path) => words.two("--ro-bind", path, path),
             Mount::Empty(path) => {
@@ -59,7 +59,7 @@ pub(crate) fn arguments(walls: &Walls, plan: &[Mount]) -> Vec<OsString> {
             Mount::Link { path, says } => words.two("--symlink", says, path),
         }
     }
-    // What is to stand in them stands there by then.
+    // They are made read-only last, after all mount points in them have been created.
     for path in emptied {
         words.one("--remount-ro", path);
     }

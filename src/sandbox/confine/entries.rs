@@ -1,13 +1,14 @@
-//! Which entries of a home are hidden where the home itself is the workspace, and which names are those of credentials.
+//! Which entries of a home are hidden if the home itself is the workspace, and which file names are those of
+//! credentials.
 //!
-//! Pure, by words alone, and in small letters: some file systems know no case. A confined command sees an empty home with what
-//! toolchains need; where a home is worked in, its ordinary files are the workspace, and the entries that begin with a dot
-//! are what a command would not see.
+//! Pure and lexical. Names are compared in lower case, because some file systems ignore case. A confined command sees
+//! an empty home with the paths that toolchains need. If a home is the workspace, its ordinary files are visible and
+//! its entries that begin with a dot are hidden.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
-/// What is open of homes.
+/// The opened paths of homes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OpenedPaths {
     toolchains: Vec<PathBuf>,
@@ -15,13 +16,14 @@ pub struct OpenedPaths {
 }
 
 impl OpenedPaths {
-    /// Opens what toolchains need, and what the owner names; all paths are absolute.
+    /// Opens the paths of toolchains and the paths that the configuration names; all paths are absolute.
     pub fn new(toolchains: &[PathBuf], readable: &[PathBuf]) -> Self {
         let folded = |paths: &[PathBuf]| paths.iter().map(|path| folded(path)).collect();
         Self { toolchains: folded(toolchains), readable: folded(readable) }
     }
 
-    /// Tells whether a path is open; credentials at the top of a toolchain's directory, and copies of them, are not.
+    /// Returns whether a path is opened. Credential files directly in a toolchain directory, and copies of them, are
+    /// not.
     pub fn open(&self, path: &Path) -> bool {
         let path = folded(path);
         let is_of_toolchain = |place: &PathBuf| match path.strip_prefix(place) {
@@ -33,7 +35,7 @@ impl OpenedPaths {
     }
 }
 
-/// The hidden entries of homes that are the workspace.
+/// The hidden entries of a home that is the workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HiddenEntries {
     homes: Vec<PathBuf>,
@@ -41,17 +43,17 @@ pub struct HiddenEntries {
 }
 
 impl HiddenEntries {
-    /// Hides the entries of these homes, except for what is opened; all paths are absolute.
+    /// Hides the dot entries of these homes, except for opened paths; all paths are absolute.
     pub fn new<'a>(homes: impl IntoIterator<Item = &'a PathBuf>, opened: OpenedPaths) -> Self {
         Self { homes: homes.into_iter().map(|home| folded(home)).collect(), opened }
     }
 
-    /// Tells whether nothing is hidden so.
+    /// Returns whether no entries are hidden.
     pub fn is_empty(&self) -> bool {
         self.homes.is_empty()
     }
 
-    /// Tells whether an absolute path is a hidden entry or lies in one.
+    /// Returns whether an absolute path is a hidden entry or lies in one.
     pub fn hides(&self, path: &Path) -> bool {
         if self.is_empty() {
             return false;
@@ -67,17 +69,18 @@ impl HiddenEntries {
         self.homes.iter().any(is_entry) && !self.opened.open(&path)
     }
 
-    /// Tells whether hidden entries lie in a directory: it is such a home, or lies above one.
+    /// Returns whether a directory contains hidden entries: it is such a home, or lies above one.
     pub fn lie_in(&self, path: &Path) -> bool {
         let path = folded(path);
         self.homes.iter().any(|home| home.starts_with(&path))
     }
 }
 
-/// What every workspace may have at its top and commands read there.
+/// Dot entries that belong to a repository and stay visible.
 const OF_REPOSITORIES: [&str; 5] = [".git", ".gitattributes", ".gitignore", ".gitmodules", ".ignore"];
 
-/// Tells whether a file is named as credentials are, or copies of them: `credentials.toml.bak`, `.credentials.swp`, `token~`.
+/// Returns whether a file name is that of credentials or a copy of them: `credentials.toml.bak`, `.credentials.swp`,
+/// `token~`.
 pub(crate) fn names_credentials(name: &OsStr) -> bool {
     let name = name.to_string_lossy().to_lowercase();
     let name = name.trim_start_matches(['.', '#', '_', '~']);
@@ -86,7 +89,7 @@ pub(crate) fn names_credentials(name: &OsStr) -> bool {
     name.starts_with("credentials") || CREDENTIAL_STEMS.contains(&stem)
 }
 
-/// Beginnings of names, up to the first dot.
+/// Names up to the first dot.
 const CREDENTIAL_STEMS: [&str; 19] = [
     "access-token",
     "access_token",
@@ -109,7 +112,7 @@ const CREDENTIAL_STEMS: [&str; 19] = [
     "tokens",
 ];
 
-/// A path in small letters and without `.` and `..`.
+/// Returns a path in lower case and without `.` and `..`.
 pub(crate) fn folded(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for component in path.components() {

@@ -1,20 +1,20 @@
-//! Notes for whoever ran a command that failed over something hidden: what it was, and which setting opens it.
+//! Notes for a command that failed because a path is hidden: which path, and which setting opens it.
 //!
-//! Pure, and by words alone: whether a path is there is not said.
+//! Pure and lexical: a note does not reveal whether the path exists.
 
 use std::path::{Path, PathBuf};
 
 use super::{Confinement, within};
 
-/// How many notes there are at most.
+/// The maximum number of notes.
 const NOTES_MAX: usize = 3;
-/// How much of a text is looked at.
+/// How many bytes of a text are searched.
 const TEXT_MAX: usize = 64 * 1024;
-/// What programs say of something that they cannot see.
+/// Phrases in error messages about missing or inaccessible files.
 const COMPLAINTS: &[&str] =
     &["no such file", "permission denied", "not found", "does not exist", "enoent", "eacces"];
 
-/// Returns notes about hidden paths: those that the command names, and those that what it printed complains about.
+/// Returns notes about hidden paths in the command, and in the error messages among its output.
 pub(crate) fn notes(terms: &Confinement, home: Option<&Path>, command: &str, printed: &str) -> Vec<String> {
     let complains = |line: &&str| {
         let line = line.to_ascii_lowercase();
@@ -41,8 +41,8 @@ fn note(terms: &Confinement, home: Option<&Path>, path: &Path) -> Option<String>
     if let Some(place) = hide.filter(|_| !is_in(&terms.own)) {
         let (said, place) = (spelled(path, home), spelled(place, home));
         return Some(format!(
-            "note: {said} is hidden from commands, as `hide` under [sandbox] of the user's or the project's configuration \
-             names {place}; only taking it out there opens it"
+            "note: {said} is hidden from commands: `hide` under [sandbox] in the user's or the project's configuration \
+             lists {place}; to open it, remove it from that list"
         ));
     }
     if !is_in(&terms.homes) || terms.homes.iter().any(|home| home == path) {
@@ -57,8 +57,8 @@ fn note(terms: &Confinement, home: Option<&Path>, path: &Path) -> Option<String>
     }
     if is_in(&terms.hidden) {
         return Some(format!(
-            "note: {said} is hidden from commands, as credentials are kept there; only naming exactly this path in \
-             `readable` under [sandbox] of the configuration opens it"
+            "note: {said} is hidden from commands because credentials are stored there; to open it, add exactly this \
+             path to `readable` under [sandbox] in the configuration"
         ));
     }
     let is_seen = is_in(&terms.opened) || terms.caches.iter().any(|cache| within(path, &cache.path));
@@ -69,7 +69,7 @@ fn note(terms: &Confinement, home: Option<&Path>, path: &Path) -> Option<String>
     })
 }
 
-/// The path as it is written in the configuration.
+/// Returns the path as the configuration spells it, with `~` for the home.
 fn spelled(path: &Path, home: Option<&Path>) -> String {
     match home.and_then(|home| path.strip_prefix(home).ok()) {
         Some(inner) => format!("~/{}", inner.display()),
@@ -77,13 +77,13 @@ fn spelled(path: &Path, home: Option<&Path>) -> String {
     }
 }
 
-/// The parts of a line that may be paths.
+/// Returns the parts of a line that can be paths.
 fn words(line: &str) -> impl Iterator<Item = &str> {
     let parts = |letter: char| letter.is_whitespace() || "'\"`()<>|;&,=:[]".contains(letter);
     line.split(parts).map(|word| word.trim_end_matches(['.', '/'])).filter(|word| !word.is_empty())
 }
 
-/// The path that a word means, as a shell in this home takes it.
+/// Returns the absolute path that a word stands for in a shell with this home.
 fn path(word: &str, home: Option<&Path>) -> Option<PathBuf> {
     let inner = ["~/", "$HOME/", "${HOME}/"].iter().find_map(|start| word.strip_prefix(start));
     let path = match inner {
@@ -135,9 +135,9 @@ mod tests {
             ("cat /srv/keys/one", "/srv/keys/one", "/srv/keys"),
         ] {
             let notes = said(command, "");
-            let said = format!("{path} is hidden from commands, as `hide` under [sandbox]");
+            let said = format!("{path} is hidden from commands: `hide` under [sandbox]");
             assert!(notes.len() == 1 && notes[0].contains(&said), "{command}: {notes:?}");
-            assert!(notes[0].contains(&format!("names {place};")), "{command}: {notes:?}");
+            assert!(notes[0].contains(&format!("lists {place};")), "{command}: {notes:?}");
             assert!(!notes[0].contains("readable"), "{command}: {notes:?}");
         }
     }

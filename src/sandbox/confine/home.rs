@@ -1,17 +1,17 @@
-//! Where people keep what opens doors.
+//! The paths of credentials, in homes and in the system.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns the places below a user's home that hold keys, passwords and tokens; most will not be there.
+/// Returns the paths below a home that contain keys, passwords and tokens. Most of them do not exist.
 pub fn credential_stores(home: &Path) -> Vec<PathBuf> {
     STORES.iter().map(|name| home.join(name)).collect()
 }
 
-/// Returns the files and directories of the machine that hold password hashes, private keys and who may become root; it
-/// looks for the keys of the machine's own SSH server, and most of the rest will not be there.
+/// Returns the system files with password hashes, private keys and sudo rules; most of them do not exist.
 ///
-/// An ordinary user may read none of them. A daemon that runs as root may, and with it whatever it starts.
+/// It reads `/etc/ssh` to find the host keys. An ordinary user can read none of these files; a daemon that runs as root
+/// can, and so can every process that it starts.
 pub fn system_credentials() -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
     let entries = fs::read_dir(SSH_SERVER).into_iter().flatten().flatten();

@@ -1,7 +1,7 @@
-//! What a confined command may reach, as plain values.
+//! What a confined command may access, as plain values.
 //!
-//! Nothing is enforced here: a [`Confinement`] is what the daemon wants, `Walls` is what the keeper of one step is told,
-//! [`plan`] says which mounts that takes and [`bubblewrap`] how they are said to the program of that name.
+//! Nothing is enforced here. A [`Confinement`] is the policy of a run, `ConfinementSpec` is what the supervisor of one
+//! step receives, [`plan`] computes the mounts and [`bubblewrap`] the arguments of the program of that name.
 
 pub mod bubblewrap;
 pub(crate) mod entries;
@@ -20,37 +20,37 @@ pub use entries::{HiddenEntries, OpenedPaths};
 pub use home::{credential_stores, system_credentials};
 use toolchain::Cache;
 
-/// Where a confined command finds its temporary files.
+/// The directory in which a confined command finds its temporary files.
 pub const TEMP: &str = "/tmp";
 
-/// The directory in a run's own one that stands at [`TEMP`].
+/// The subdirectory of a run's scratch directory that is mounted at [`TEMP_DIR`].
 pub(crate) const FILES: &str = "files";
 
-/// The empty file in a run's own directory.
+/// The empty file in a run's scratch directory. It is mounted over hidden files.
 pub(crate) const BLANK: &str = "blank";
 
-/// The directories of a workspace that no command may change: what they hold is run or believed by others.
+/// The directories of a workspace that no command may change: git and push execute or trust their content.
 pub const PROTECTED: [&str; 2] = [".git", ".push"];
 
-/// How a command is confined.
+/// The mechanism that confines a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
-    /// The program bubblewrap builds the namespaces.
+    /// The program bubblewrap creates the namespaces.
     Bubblewrap,
-    /// The keeper builds them itself.
+    /// The supervisor creates the namespaces itself.
     Namespaces,
-    /// There are none: rules for files and system calls have to do.
+    /// No namespaces: only Landlock rules and system call filters.
     Rules,
 }
 
 impl Way {
-    /// Every way, the best first.
+    /// Every mechanism, in order of preference.
     ///
-    /// The first two are as strong. Bubblewrap takes three times as long for every command, and is there for systems that
-    /// let nobody else make namespaces.
+    /// The first two are equally strong. Bubblewrap takes three times as long for every command. It is needed on
+    /// systems that allow no other program to create namespaces.
     pub const ALL: [Self; 3] = [Self::Namespaces, Self::Bubblewrap, Self::Rules];
 
-    /// Returns the word for it.
+    /// Returns the name of the mechanism.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Bubblewrap => "bubblewrap",
@@ -64,14 +64,14 @@ impl Way {
     }
 }
 
-/// How much a command may use.
+/// The resource limits of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// How many processes it may have at once.
+    /// The maximum number of concurrent processes.
     pub processes: u64,
-    /// How many bytes of memory: of each process, and of all together where a cgroup counts them.
+    /// The memory limit in bytes: for each process, and for all processes together where a cgroup is available.
     pub memory: u64,
-    /// How many bytes a file may have that it writes.
+    /// The maximum size in bytes of a file that the command writes.
     pub file: u64,
 }
 
@@ -83,43 +83,44 @@ impl Default for Bounds {
 
 const GIB: u64 = 1024 * 1024 * 1024;
 
-/// What the commands of a room may reach.
+/// The confinement policy for the commands of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Confinement {
-    /// The directory that may be written.
+    /// The directory that commands may write.
     pub workspace: PathBuf,
-    /// What the file system calls that directory, where it must be this one and no other in its place.
+    /// The identity of that directory, if another directory at the same path must be refused.
     pub workspace_id: Option<FileId>,
-    /// Further directories that may be written.
+    /// Further directories that commands may write.
     pub writable: Vec<PathBuf>,
-    /// Homes: nothing in them is seen, except for what is opened, the workspace and what may be written.
+    /// Home directories. Only opened paths, the workspace and writable directories are visible in them.
     pub homes: Vec<PathBuf>,
-    /// What toolchains need of homes, read-only; what may not be opened is left out.
+    /// Paths in homes that toolchains read. They are exposed read-only; paths that may not be opened are skipped.
     pub opened: Vec<PathBuf>,
-    /// What the owner opens beside that, read-only, also inside of what is hidden.
+    /// Further paths that the configuration opens read-only, also inside hidden directories.
     pub readable: Vec<PathBuf>,
-    /// Caches of which commands get a private copy.
+    /// Caches of which commands get a private, writable copy.
     pub caches: Vec<Cache>,
-    /// Where private copies of caches are kept; without it there are none.
+    /// The directory that holds the private copies of caches. Without it commands get no copies.
     pub cache_root: Option<PathBuf>,
-    /// Files and directories that are not to be seen; what is hidden stays so inside the workspace.
+    /// Files and directories that are hidden, also inside the workspace.
     pub hidden: Vec<PathBuf>,
-    /// Which of these the configuration names: nothing but the configuration opens them.
+    /// The subset of the hidden paths that the configuration names. Only the configuration can open them.
     pub hide: Vec<PathBuf>,
-    /// What the daemon believes or keeps secret: hidden too, and there are no walls where it could be made or moved.
+    /// Files that the daemon trusts or keeps secret. They are hidden, and no command is confined to a workspace in
+    /// which it could create or move them.
     pub own: Vec<PathBuf>,
-    /// Whether the network of the machine is there.
+    /// Whether commands have access to the network of the machine.
     pub network: bool,
-    /// Whether sockets of the machine may be talked to by path.
+    /// Whether commands may connect to Unix sockets of the machine.
     pub unix_sockets: bool,
-    /// How much may be used.
+    /// The resource limits.
     pub bounds: Bounds,
-    /// Names of variables that commands are not given, beside those that nobody is.
+    /// Names of further environment variables that are removed from the environment of commands.
     pub unset: Vec<String>,
 }
 
 impl Confinement {
-    /// Confines to `workspace` and hides nothing.
+    /// Creates a policy that confines commands to `workspace` and hides nothing.
     pub fn of(workspace: PathBuf) -> Self {
         Self {
             workspace,
@@ -140,8 +141,8 @@ impl Confinement {
         }
     }
 
-    /// Returns the environment of a confined command: without ways to other programs of the user, with a place for
-    /// temporary files.
+    /// Returns the environment of a confined command: without addresses of services outside the sandbox, and with
+    /// `TMPDIR` set to `temp`.
     pub fn environment(&self, env: &[(OsString, OsString)], temp: &Path) -> Vec<(OsString, OsString)> {
         let leads_out = |name: &OsStr| {
             let name = name.to_string_lossy();
@@ -154,7 +155,8 @@ impl Confinement {
         kept.chain([("TMPDIR".into(), temp.into())]).collect()
     }
 
-    /// Returns what the keeper of one step is told; `scratch` is the run's own directory, with [`FILES`] and [`BLANK`] in it.
+    /// Returns the specification for the supervisor of one step. `scratch` is the run's scratch directory, which
+    /// contains [`TEMP_SOURCE`] and [`EMPTY_FILE`].
     pub(super) fn walls(&self, way: Way, scratch: &Path, leave: &Leave) -> Walls {
         let mut writable = self.writable.clone();
         writable.extend(leave.writable.iter().cloned());
@@ -183,7 +185,7 @@ impl Confinement {
     }
 }
 
-/// Addresses of agents, buses and displays: who talks to them acts outside.
+/// Variables with addresses of agents, buses and displays. A command that connects to one acts outside the sandbox.
 const LEADING_OUT: [&str; 9] = [
     "DBUS_SESSION_BUS_ADDRESS",
     "DBUS_SYSTEM_BUS_ADDRESS",
@@ -198,31 +200,31 @@ const LEADING_OUT: [&str; 9] = [
 const LEADING_OUT_PREFIXES: [&str; 2] = ["TMUX", "PUSH"];
 const TEMPS: [&str; 4] = ["TMPDIR", "TMP", "TEMP", "TEMPDIR"];
 
-/// What one step may do beyond its room.
+/// Permissions of one step beyond the confinement of its run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Leave {
-    /// Use the machine's network.
+    /// The step may use the machine's network.
     pub network: bool,
-    /// Write here too, also where it is protected.
+    /// Further paths that the step may write, also if they are protected.
     pub writable: Vec<PathBuf>,
-    /// Change nothing here, although it lies where may be written; it must be there.
+    /// Paths that are read-only although they lie in a writable directory. They must exist.
     pub closed: Vec<PathBuf>,
-    /// Run outside of the walls, where there are any.
+    /// The step runs without confinement.
     pub outside: bool,
 }
 
-/// What the keeper of one step is told of its walls.
+/// The confinement of one step, as the supervisor receives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Walls {
     pub(crate) way: Way,
     pub(crate) workspace: PathBuf,
-    /// What the file system calls the workspace; it is compared with what was mounted.
+    /// The identity of the workspace; the supervisor compares it with the mounted directory.
     pub(crate) workspace_id: Option<FileId>,
-    /// The directory that stands at [`TEMP`].
+    /// The directory that is mounted at [`TEMP_DIR`].
     pub(crate) temp: PathBuf,
-    /// The empty file that stands for those that are hidden.
+    /// The empty file that is mounted over hidden files.
     pub(crate) blank: PathBuf,
-    /// Where the private copies of this workspace's caches are; empty where there are none.
+    /// The directory with the private copies of this workspace's caches; empty if there are none.
     pub(crate) cache_store: PathBuf,
     pub(crate) writable: Vec<PathBuf>,
     pub(crate) protected: Vec<PathBuf>,
@@ -237,7 +239,7 @@ pub(crate) struct Walls {
     pub(crate) bounds: Bounds,
 }
 
-/// Tells whether `path` is `place` or lies in it, by its words.
+/// Returns whether `path` is `place` or lies below it, lexically.
 fn within(path: &Path, place: &Path) -> bool {
     path.starts_with(place)
 }

@@ -1,9 +1,10 @@
-//! Which mounts make a command's view of the files, in which order.
+//! Computes the mounts that form a command's view of the file system, and their order.
 //!
-//! Pure: what is there is asked of the caller. Everything is read-only to begin with; then come a temporary directory, the
-//! homes with what is opened in them, the places that may be written, the places that are hidden and the places that are protected, so that what is hidden stays
-//! hidden inside the workspace and what is protected stays so inside everything. A directory between a place that may be
-//! written and what is hidden in it is mounted onto itself, as what is a mount cannot be renamed.
+//! Pure: the caller answers queries about the file system through [`FileSystem`]. The root starts read-only. Then
+//! follow the temporary directory, the homes with their opened paths, the writable directories, the hidden paths and
+//! the protected paths. In this order a hidden path stays hidden inside the workspace, and a protected path stays
+//! protected everywhere. A directory between a writable directory and a hidden path in it is bind-mounted onto itself,
+//! because a mount point cannot be renamed.
 
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
@@ -11,96 +12,97 @@ use std::path::{Component, Path, PathBuf};
 use super::view::{HomeView, holds_the_system, view};
 use super::{PROTECTED, TEMP, Walls, within};
 
-/// What stands under a path; links are followed, except at its end.
+/// The kind of file at a path. Links are followed, except in the last component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A directory.
     Directory,
-    /// Something else that is no link.
+    /// Anything else that is not a link.
     File,
     /// A symbolic link.
     Link,
-    /// Nothing.
+    /// The path does not exist.
     Missing,
 }
 
-/// What a plan asks about the files.
+/// The queries about the file system that a plan needs.
 pub trait Look {
-    /// Says what stands under a path.
+    /// Returns the kind of file at a path.
     fn kind(&self, path: &Path) -> Kind;
-    /// Returns the path without any link in it; nothing where nothing is there.
+    /// Returns the path with all links resolved, or `None` if it does not exist.
     fn real(&self, path: &Path) -> Option<PathBuf>;
-    /// Returns what a link says; nothing where there is none.
+    /// Returns the target of a link, or `None` if the path is not a link.
     fn target(&self, path: &Path) -> Option<PathBuf>;
-    /// Returns the names in a directory; nothing where there are more than `most`, or none can be read.
+    /// Returns the names in a directory, or `None` if there are more than `most` or the directory cannot be read.
     fn entries(&self, path: &Path, most: usize) -> Option<Vec<OsString>>;
 }
 
-/// One change of the view; all paths are absolute and without links.
+/// One mount; all paths are absolute and without links.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mount {
-    /// `source` stands at `target` and may be written.
+    /// `source` is mounted at `target`, writable.
     Writable {
-        /// What stands there.
+        /// The mounted directory.
         source: PathBuf,
-        /// Where.
+        /// The mount point.
         target: PathBuf,
     },
-    /// What is there cannot be changed.
+    /// The path is made read-only in place.
     ReadOnly(PathBuf),
-    /// An empty directory that cannot be changed.
+    /// An empty, read-only directory.
     Empty(PathBuf),
-    /// A file without content, which cannot be changed.
+    /// An empty, read-only file.
     Blank(PathBuf),
-    /// What was there before is there again, and cannot be changed.
+    /// The original file or directory, exposed again read-only inside an emptied directory.
     Again(PathBuf),
-    /// A private copy of a cache: what is there is seen, and what is written goes to the layers.
+    /// A private copy of a cache: an overlay with the original as its lower layer.
     Overlay {
-        /// Where.
+        /// The mount point.
         target: PathBuf,
-        /// The home that it lies in: one overlay serves all caches of a home, as each one costs every command time.
+        /// The home that contains the cache. One overlay serves all caches of a home, because each mount costs every
+        /// command time.
         home: PathBuf,
-        /// The directory with the layers of that overlay.
+        /// The directory that holds the layers of that overlay.
         layers: PathBuf,
-        /// What stands there where the system has no overlays.
+        /// The directory that is mounted if the system does not support overlays.
         plain: PathBuf,
     },
-    /// A link in a directory that was emptied.
+    /// A symbolic link in an emptied directory.
     Link {
-        /// Its name.
+        /// The path of the link.
         path: PathBuf,
-        /// What it says.
+        /// The target of the link.
         says: PathBuf,
     },
 }
 
-/// Why there can be no plan.
+/// Why no plan can be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
-    /// The workspace is everything there is.
+    /// The workspace is the root directory.
     WorkspaceIsRoot,
-    /// The workspace is gone, or is no directory.
+    /// The workspace does not exist or is not a directory.
     WorkspaceIsMissing,
-    /// A link leads to where the workspace is, which had none on its path.
+    /// The path of the workspace now contains a link; it had none when the session started.
     WorkspaceIsReplaced,
-    /// The workspace lies in what is hidden.
+    /// The workspace lies in a hidden directory.
     WorkspaceIsHidden,
-    /// What is to be protected is a link, which could be exchanged.
+    /// A protected path is a link, which a command could replace.
     ProtectedIsLink,
-    /// What the daemon believes or keeps secret lies where may be written.
+    /// A file that the daemon trusts or keeps secret lies in a writable directory.
     OwnIsWritable,
-    /// The workspace is a home, of which a command is to see next to nothing.
+    /// The workspace is a home directory, which has to be hidden from commands.
     WorkspaceIsHome,
 }
 
-/// What is hidden and what is opened, which takes a look at many files and is therefore found out once.
+/// The hidden and the opened paths. Resolving them reads many files, so it is done once.
 pub(crate) struct Survey {
     hidden: Vec<PathBuf>,
     view: HomeView,
 }
 
 impl Survey {
-    /// Looks at the files.
+    /// Resolves the paths of a specification; reads the file system.
     pub(crate) fn of(walls: &Walls, look: &dyn Look) -> Self {
         let hidden = hidden(walls, look);
         let view = view(walls, look, &hidden);
@@ -108,7 +110,7 @@ impl Survey {
     }
 }
 
-/// Makes the plan.
+/// Computes the mounts in the order in which they are made.
 pub(crate) fn plan(walls: &Walls, look: &dyn Look, survey: &Survey) -> Result<Vec<Mount>, Flaw> {
     let Survey { hidden, view } = survey;
     let workspace = usable_workspace(walls, look, hidden)?;
@@ -135,14 +137,15 @@ pub(crate) fn plan(walls: &Walls, look: &dyn Look, survey: &Survey) -> Result<Ve
     plan.extend(view.in_stores.iter().cloned().map(Mount::Again));
     for path in &walls.protected {
         let may_be_missing = PROTECTED.iter().any(|name| *path == walls.workspace.join(name));
-        // The workspace itself may be reached by a link; its parts may not.
+        // The path of the workspace may contain links; the protected paths below it may not.
         let path = match path.strip_prefix(&walls.workspace) {
             Ok(inner) => workspace.join(inner),
             Err(_) => path.clone(),
         };
         match look.kind(&path) {
             Kind::Link => return Err(Flaw::ProtectedIsLink),
-            // A link above it, or its absence, would leave open what stands elsewhere: somebody has exchanged a directory.
+            // A link above the path, or a missing path, means that a directory was replaced: the protection would miss
+            // the real file.
             Kind::Directory | Kind::File if look.real(&path).as_ref() != Some(&path) => {
                 return Err(Flaw::ProtectedIsLink);
             }
@@ -154,7 +157,7 @@ pub(crate) fn plan(walls: &Walls, look: &dyn Look, survey: &Survey) -> Result<Ve
     Ok(plan)
 }
 
-/// Empties the homes and puts back what is opened in them, then the private copies of caches.
+/// Returns the mounts that empty the homes, restore the opened paths in them and add the private copies of caches.
 fn homes(view: &HomeView, walls: &Walls, look: &dyn Look) -> Vec<Mount> {
     let mut plan: Vec<Mount> = view.homes.iter().cloned().map(Mount::Empty).collect();
     plan.extend(view.opened.iter().cloned().map(Mount::Again));
@@ -175,7 +178,7 @@ fn homes(view: &HomeView, walls: &Walls, look: &dyn Look) -> Vec<Mount> {
     plan
 }
 
-/// The directories that may be written, the outer before the inner.
+/// Returns the writable directories, outer before inner.
 fn places(walls: &Walls, look: &dyn Look) -> Vec<PathBuf> {
     let all = walls.writable.iter().chain([&walls.workspace]);
     let mut places: Vec<PathBuf> = all.filter_map(|path| look.real(path)).collect();
@@ -185,9 +188,10 @@ fn places(walls: &Walls, look: &dyn Look) -> Vec<PathBuf> {
     places
 }
 
-/// Returns where the workspace is, or why no command can be confined to it; `hidden` is what commands do not see.
+/// Returns the resolved path of the workspace, or the reason why no command can be confined to it.
 ///
-/// The path of one that is known has no links: with one, another directory was put in its place or in that of one above it.
+/// The path of a workspace with a known identity has no links. A link in it means that the workspace or a directory
+/// above it was replaced.
 pub(crate) fn usable_workspace(walls: &Walls, look: &dyn Look, hidden: &[PathBuf]) -> Result<PathBuf, Flaw> {
     let workspace = look.real(&walls.workspace).ok_or(Flaw::WorkspaceIsMissing)?;
     if look.kind(&workspace) != Kind::Directory {
@@ -205,9 +209,10 @@ pub(crate) fn usable_workspace(walls: &Walls, look: &dyn Look, hidden: &[PathBuf
     Ok(workspace)
 }
 
-/// Refuses to confine a command where it could make, move or exchange what is the daemon's own, or what a home is to hide.
+/// Refuses a confinement in which a command could create, move or replace a daemon path, or in which the workspace is a
+/// home.
 ///
-/// A directory that the owner lets commands write may be a home: that was said by name.
+/// A directory that the configuration makes writable may be a home, because the configuration names it explicitly.
 pub(crate) fn check_places(walls: &Walls, look: &dyn Look) -> Result<(), Flaw> {
     if owns_part_of(&places(walls, look), walls, look) {
         return Err(Flaw::OwnIsWritable);
@@ -220,14 +225,14 @@ pub(crate) fn check_places(walls: &Walls, look: &dyn Look) -> Result<(), Flaw> {
     if walls.homes.iter().any(is_workspace) { Err(Flaw::WorkspaceIsHome) } else { Ok(()) }
 }
 
-/// Whether something of the daemon's own lies in one of these places, or would once it is made.
+/// Returns whether a daemon path lies in one of these directories, or would lie there once it is created.
 fn owns_part_of(places: &[PathBuf], walls: &Walls, look: &dyn Look) -> bool {
     let inside = |path: &PathBuf| places.iter().any(|place| within(path, place));
     walls.own.iter().any(|own| spellings(own, &|path| look.real(path)).iter().any(inside))
 }
 
-/// Every place whose change would change what stands under a path: where it really is, and where each of its names is kept,
-/// as far as they are there; a link among them counts as itself and as what it names.
+/// Returns every path whose change would change what `path` leads to: its resolved path and, for each component that
+/// exists, the directory entry of that component. A link counts both as itself and as its target.
 pub(crate) fn spellings(path: &Path, real: &dyn Fn(&Path) -> Option<PathBuf>) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = real(path).into_iter().collect();
     for part in path.ancestors() {
@@ -240,11 +245,11 @@ pub(crate) fn spellings(path: &Path, real: &dyn Fn(&Path) -> Option<PathBuf>) ->
     all
 }
 
-/// These places and every directory between one and something hidden in it, the outer before the inner.
+/// Returns these directories and every directory between one of them and a hidden path in it, outer before inner.
 fn with_those_above(hidden: &[PathBuf], places: Vec<PathBuf>) -> Vec<PathBuf> {
     let mut all = places.clone();
     for path in hidden {
-        // They are sorted: the first is the outermost.
+        // `places` is sorted, so the first match is the outermost.
         if let Some(place) = places.iter().find(|place| within(path, place)) {
             let between = path.ancestors().skip(1).take_while(|above| above != place);
             all.extend(between.map(Path::to_owned));
@@ -255,7 +260,7 @@ fn with_those_above(hidden: &[PathBuf], places: Vec<PathBuf>) -> Vec<PathBuf> {
     all
 }
 
-/// What is to be hidden and is there, the outer before the inner and without what lies in another.
+/// Returns the hidden paths that exist, sorted, without paths that lie in other hidden paths.
 pub(crate) fn hidden(walls: &Walls, look: &dyn Look) -> Vec<PathBuf> {
     let wanted = walls.hidden.iter().chain(&walls.own);
     let mut all: Vec<PathBuf> = wanted.filter_map(|path| look.real(path)).collect();
@@ -264,7 +269,7 @@ pub(crate) fn hidden(walls: &Walls, look: &dyn Look) -> Vec<PathBuf> {
     all
 }
 
-/// Sorts paths, and leaves out those that lie in others.
+/// Sorts paths and removes those that lie below others.
 pub(super) fn outermost(paths: &mut Vec<PathBuf>) {
     paths.sort();
     let mut kept: Vec<PathBuf> = Vec::new();
@@ -276,17 +281,17 @@ pub(super) fn outermost(paths: &mut Vec<PathBuf>) {
     *paths = kept;
 }
 
-/// Returns the path without any link in it, also where its end is not there yet.
+/// Returns the path with all links resolved, also if its last components do not exist.
 pub(super) fn real_or_would_be(path: &Path, look: &dyn Look) -> Option<PathBuf> {
     let there = path.ancestors().find(|part| look.kind(part) != Kind::Missing)?;
     let inner = path.strip_prefix(there).ok()?;
-    // What cannot be said without `..` is not known before it is there.
+    // A `..` in the missing part cannot be resolved before the part exists.
     inner.components().all(|part| matches!(part, Component::Normal(_))).then_some(())?;
-    // The end of a path that is there is joined without a stroke behind it.
+    // Collecting the components removes the trailing slash that joining an empty path leaves.
     Some(look.real(there)?.join(inner).components().collect())
 }
 
-/// Whether a path shows what it showed before, after these mounts.
+/// Returns whether the original file is still visible at a path after these mounts.
 fn is_visible(path: &Path, plan: &[Mount]) -> bool {
     let last = plan.iter().rev().find(|mount| within(path, mount.place()));
     match last {
@@ -307,7 +312,8 @@ impl Mount {
     }
 }
 
-/// Empties the directories in which services listen, and puts back what is no service.
+/// Returns the mounts that empty the directories of service sockets and restore everything in them that is not a
+/// service.
 fn sockets(walls: &Walls, look: &dyn Look) -> Vec<Mount> {
     let mut plan = Vec::new();
     for place in ["/run", "/var/run"].map(Path::new) {
@@ -329,7 +335,8 @@ fn sockets(walls: &Walls, look: &dyn Look) -> Vec<Mount> {
     plan
 }
 
-/// Puts back what leads from the name of the resolver's settings to their file, as far as it lies among the sockets.
+/// Returns the mounts that restore the chain of links from `/etc/resolv.conf` to its file, as far as it lies in
+/// `place`.
 fn resolver(place: &Path, look: &dyn Look) -> Vec<Mount> {
     let (mut plan, mut path) = (Vec::new(), PathBuf::from(RESOLVER));
     let Some(file) = look.real(&path) else { return plan };
@@ -349,13 +356,13 @@ fn resolver(place: &Path, look: &dyn Look) -> Vec<Mount> {
     plan
 }
 
-/// Where programs look for the settings of the resolver.
+/// The path of the resolver configuration.
 const RESOLVER: &str = "/etc/resolv.conf";
 
-/// How many links are followed, as the kernel does.
+/// How many links are followed; the kernel's limit.
 const LINKS_MAX: usize = 40;
 
-/// Links to programs that some systems keep among the sockets.
+/// Links to programs that some systems keep in the directories of service sockets.
 const PROGRAMS: [&str; 2] = ["/run/current-system", "/run/booted-system"];
 
 #[cfg(test)]
@@ -406,7 +413,7 @@ pub(super) mod tests {
         let mounts = plan(&walls, &files).unwrap();
         assert!(mounts.contains(&Mount::ReadOnly("/w/.git/worktrees/side".into())));
         assert!(mounts.contains(&writable("/w/.git/worktrees", "/w/.git/worktrees")));
-        // The directory that is a place to be written leads elsewhere now, and what was to be closed is not there.
+        // The writable directory is a link now, and the protected path is missing.
         files.0.retain(|path, _| !path.starts_with("/w/.git/worktrees"));
         files.link("/w/.git/worktrees", "/home/ann/bin");
         assert_eq!(plan(&walls, &files), Err(Flaw::ProtectedIsLink));
@@ -483,13 +490,13 @@ pub(super) mod tests {
             Files::new(&["/tmp/", "/home/ann/w/", "/home/ann/.push/", "/srv/c/", "/data/config/"]);
         files.link("/srv/c/link", "/data/config");
         for (own, workspace, writable, fine) in [
-            // It is not there yet.
+            // It does not exist yet.
             ("/home/ann/.config/push/config.toml", "/home/ann", "/none", false),
             ("/home/ann/.config/push/config.toml", "/home", "/none", false),
             ("/home/ann/.push", "/home/ann", "/none", false),
             ("/home/ann/.push", "/home/ann/w", "/home/ann", false),
             ("/home/ann/w/push.toml", "/home/ann/w", "/none", false),
-            // The link on the way could be exchanged; what it names could be changed.
+            // The link in the path could be replaced; its target could be changed.
             ("/srv/c/link", "/srv/c", "/none", false),
             ("/srv/c/link", "/data", "/none", false),
             ("/home/ann/.push", "/home/ann/w", "/srv/c", true),
@@ -541,7 +548,7 @@ pub(super) mod tests {
         let with = plan(&walls(&confinement), &files).unwrap();
         assert_eq!(with[..2], without[..2]);
         assert_eq!(with[2], Mount::Again("/run/systemd/resolve/stub.conf".into()));
-        // One link may lead to another, which is hidden with everything around it.
+        // A link may lead to another link in a hidden directory.
         files.link("/etc/resolv.conf", "/run/resolvconf/resolv.conf");
         files.link("/run/resolvconf/resolv.conf", "/run/systemd/resolve/stub.conf");
         let chained = Files::new(&["/run/resolvconf/", "/etc/"]);
@@ -625,7 +632,7 @@ pub(super) mod tests {
             plan(&walls(&confinement), &files).unwrap(),
             [writable("/t/files", "/tmp"), writable("/home", "/home"), Mount::Empty("/home/ann".into())]
         );
-        // Also where the daemon keeps nothing of its own there, and under whatever name the home goes.
+        // Also without a daemon path in it, and under every alias of the home.
         for (workspace, home) in [("/home/ann", "/home/ann"), ("/home/ann", "/ann"), ("/ann", "/home/ann")] {
             confinement.workspace = workspace.into();
             confinement.homes = vec!["/none".into(), home.into()];
@@ -660,7 +667,7 @@ pub(super) mod tests {
             blank("/home/ann/other/cargo/.credentials.swp"),
         ];
         assert_eq!(plan(&walls(&confinement), &files).unwrap(), expected);
-        // Whoever names one exactly has it.
+        // A path that `readable` names exactly is visible.
         confinement.readable = vec!["/home/ann/.cargo/credentials.toml.bak".into()];
         expected.remove(5);
         assert_eq!(plan(&walls(&confinement), &files).unwrap(), expected);
@@ -694,11 +701,11 @@ pub(super) mod tests {
         Mount::Writable { source: source.into(), target: target.into() }
     }
 
-    /// Files that are only said to be there.
+    /// A file system in memory.
     pub(crate) struct Files(BTreeMap<PathBuf, Option<PathBuf>>);
 
     impl Files {
-        /// Directories end in a stroke; those above are there too.
+        /// Paths of directories end with a slash; parent directories are created.
         pub(crate) fn new(paths: &[&str]) -> Self {
             let mut files = Self(BTreeMap::new());
             for path in paths {

@@ -1,7 +1,7 @@
 //! What toolchains need of a home: the files they read, and the caches they write.
 //!
-//! Pure: the paths are candidates, taken from the environment of a session. Which of them may be opened is decided by
-//! the module `view`, which looks at the files.
+//! Pure: the paths are candidates, taken from the environment of a session. The module `view` checks the file system
+//! and decides which of them are opened.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -9,38 +9,38 @@ use std::path::{Path, PathBuf};
 /// Looks up a variable of the session's environment.
 pub type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
-/// A cache that builds write: commands get a private copy of it.
+/// A cache that builds write. Commands get a private copy of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cache {
-    /// What it belongs to.
+    /// The kind of cache.
     pub kind: CacheKind,
-    /// Where the tools look for it.
+    /// The path at which the tools expect it.
     pub path: PathBuf,
 }
 
-/// The caches that are known.
+/// The known kinds of caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CacheKind {
-    /// Sources and indexes of crates.
+    /// Sources and indexes of Cargo registries.
     CargoRegistry,
-    /// Crates that are fetched from repositories.
+    /// Crates that Cargo fetches from git repositories.
     CargoGit,
-    /// Packages of npm.
+    /// The package cache of npm.
     Npm,
-    /// Wheels and answers of pip.
+    /// Wheels and HTTP responses of pip.
     Pip,
-    /// What the Go compiler has built.
+    /// The build cache of Go.
     GoBuild,
-    /// Modules of Go, and their checksums.
+    /// Go modules and their checksums.
     GoPackages,
 }
 
 impl CacheKind {
-    /// Every one of them.
+    /// Every kind.
     pub const ALL: [Self; 6] =
         [Self::CargoRegistry, Self::CargoGit, Self::Npm, Self::Pip, Self::GoBuild, Self::GoPackages];
 
-    /// Returns the name of its private directory.
+    /// Returns the name of the directory with the private copy.
     pub const fn name(self) -> &'static str {
         match self {
             Self::CargoRegistry => "cargo-registry",
@@ -56,9 +56,9 @@ impl CacheKind {
         Self::ALL.into_iter().find(|kind| kind.name().as_bytes() == name)
     }
 
-    /// Returns the variable that leads a tool to another directory, and the directory's name there.
+    /// Returns the variable that makes a tool use another directory, and the name of that directory.
     ///
-    /// It is used where nothing can be mounted. Cargo has one variable for both of its caches.
+    /// It is used where mounts are not available. Cargo has one variable for both of its caches.
     pub(crate) const fn variable(self) -> (&'static str, &'static str) {
         match self {
             Self::CargoRegistry | Self::CargoGit => ("CARGO_HOME", "cargo"),
@@ -70,12 +70,12 @@ impl CacheKind {
     }
 }
 
-/// Returns the paths below a home that toolchains read; most will not be there.
+/// Returns the paths below a home that toolchains read. Most of them do not exist.
 pub fn defaults(home: &Path) -> Vec<PathBuf> {
     TOOLCHAINS.iter().map(|name| home.join(name)).collect()
 }
 
-/// Returns the directories that the environment names: programs, and what variables of toolchains hold.
+/// Returns the directories that the environment names: those of `PATH` and of toolchain variables.
 pub fn named(variable: Variable<'_>) -> Vec<PathBuf> {
     let list = |name: &str| variable(name).map(|value| split(&value)).unwrap_or_default();
     let mut paths = list("PATH");
@@ -86,7 +86,7 @@ pub fn named(variable: Variable<'_>) -> Vec<PathBuf> {
     paths
 }
 
-/// Returns where the tools of a session look for their caches.
+/// Returns the cache directories that the tools of a session use.
 pub fn caches(home: &Path, variable: Variable<'_>) -> Vec<Cache> {
     let told = |name: &str| {
         let path = variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -94,7 +94,7 @@ pub fn caches(home: &Path, variable: Variable<'_>) -> Vec<Cache> {
     };
     let cargo = told("CARGO_HOME").unwrap_or_else(|| home.join(".cargo"));
     let shared = told("XDG_CACHE_HOME").unwrap_or_else(|| home.join(".cache"));
-    // Of several directories Go writes the first.
+    // Go writes to the first of several directories.
     let go = variable("GOPATH").and_then(|value| split(&value).into_iter().next());
     let go = go.filter(|path| path.is_absolute()).unwrap_or_else(|| home.join("go"));
     let npm = told("npm_config_cache").or_else(|| told("NPM_CONFIG_CACHE"));
@@ -113,12 +113,14 @@ fn split(value: &OsStr) -> Vec<PathBuf> {
     std::env::split_paths(value).collect()
 }
 
-/// Tells whether a path below a home is a directory in which everybody keeps everything, so that it is no toolchain's.
+/// Returns whether a path below a home is a directory that many programs share, so that it is not a toolchain
+/// directory.
 pub(super) fn is_shared(inner: &Path) -> bool {
     SHARED.iter().any(|name| Path::new(name) == inner)
 }
 
-/// Tells whether a directory of programs has its libraries beside it, given the names in the directory above.
+/// Returns whether a program directory is part of an installation, with libraries beside it. `has` tests for a name in
+/// the parent directory.
 pub(super) fn is_installation(programs: &OsStr, has: &dyn Fn(&str) -> bool) -> bool {
     match programs.to_str() {
         Some("bin" | "sbin") => ["lib", "lib64", "libexec"].into_iter().any(has),
@@ -130,7 +132,7 @@ pub(super) fn is_installation(programs: &OsStr, has: &dyn Fn(&str) -> bool) -> b
 const TOOLCHAINS: &[&str] =
     &[".cargo", ".rustup", ".nvm", ".pyenv", ".local/bin", ".local/lib", "go", ".gitconfig", ".config/git"];
 
-/// Variables that name one directory of a toolchain, or a list of them.
+/// Variables whose value is one toolchain directory or a list of them.
 const VARIABLES: &[&str] = &[
     "CARGO_HOME",
     "RUSTUP_HOME",

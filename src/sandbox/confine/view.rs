@@ -1,8 +1,8 @@
-//! What is seen of homes: nothing, except for what is opened in them.
+//! Computes what is visible of homes: only the paths that are opened in them.
 //!
-//! Pure, like [`plan`](super::plan), which turns it into mounts. The paths come from the environment of a session, which
-//! a client sets: they open what a toolchain may be, read-only, and never a home, a store of credentials, the directories
-//! above the workspace or the daemon's own files. What the owner has configured opens more.
+//! Pure, like [`plan`](super::plan), which turns the view into mounts. The paths come from the environment of a
+//! session, which a client sets. They open possible toolchain directories read-only. They never open a home, a
+//! credential store, a directory above the workspace or a file of the daemon. The configuration can open more.
 
 use std::path::{Path, PathBuf};
 
@@ -11,35 +11,35 @@ use super::plan::{Kind, Look, outermost, real_or_would_be, spellings};
 use super::toolchain::{Cache, is_installation, is_shared};
 use super::{Walls, within};
 
-/// How much is opened because toolchains and the environment name it; each costs every command a mount.
+/// How many paths toolchains and the environment may open. Each costs every command a mount.
 const OPENED_MAX: usize = 64;
 
-/// How many names of a directory are opened one by one.
+/// How many entries a directory may have to be opened entry by entry.
 const ENTRIES_MAX: usize = 64;
 
-/// How many names of a directory are looked through for credentials.
+/// How many entries of a directory are searched for credentials.
 const NAMES_MAX: usize = 4096;
 
-/// What is seen of homes; all paths are absolute and without links.
+/// The visible part of homes; all paths are absolute and without links.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct HomeView {
-    /// The homes that are replaced by an empty directory, the outer without the inner.
+    /// Homes that are replaced by an empty directory, without homes that lie in other homes.
     pub(crate) homes: Vec<PathBuf>,
-    /// Homes that lie in the workspace: hidden like a store.
+    /// Homes that lie in the workspace; hidden like credential stores.
     pub(crate) inside: Vec<PathBuf>,
-    /// What is put back read-only.
+    /// Paths that are restored read-only.
     pub(crate) opened: Vec<PathBuf>,
-    /// Names in a home that are links to what may be seen, and what they lead to.
+    /// Links in a home to visible paths, with their targets.
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
-    /// What the owner has opened inside of a store.
+    /// Paths inside credential stores that the configuration opens.
     pub(crate) in_stores: Vec<PathBuf>,
-    /// Credentials, and copies of them under other names, at the top of what is opened: hidden like a store.
+    /// Credential files, and copies of them, directly in opened directories; hidden like credential stores.
     pub(crate) copies: Vec<PathBuf>,
-    /// Caches of which commands have a private copy.
+    /// Caches of which commands get a private copy.
     pub(crate) caches: Vec<Cache>,
 }
 
-/// Works out the view; `hidden` is what stays hidden wherever it is seen.
+/// Computes the view. Paths in `hidden` are never opened by toolchains or the environment.
 pub(crate) fn view(walls: &Walls, look: &dyn Look, hidden: &[PathBuf]) -> HomeView {
     let Some(workspace) = look.real(&walls.workspace) else { return HomeView::default() };
     let writable: Vec<PathBuf> = walls.writable.iter().filter_map(|path| look.real(path)).collect();
@@ -49,7 +49,7 @@ pub(crate) fn view(walls: &Walls, look: &dyn Look, hidden: &[PathBuf]) -> HomeVi
     all.dedup();
     let (inside, mut homes): (Vec<PathBuf>, Vec<PathBuf>) =
         all.iter().cloned().partition(|home| within(home, &workspace) && *home != workspace);
-    // Where the owner lets commands write, the home is open; a workspace is never hidden from itself.
+    // A home in a writable directory stays visible. A workspace is never hidden from itself.
     homes.retain(|home| *home != workspace && !writable.iter().any(|place| within(home, place)));
     let outer = homes.clone();
     homes.retain(|home| !outer.iter().any(|other| other != home && within(home, other)));
@@ -64,20 +64,20 @@ pub(crate) fn view(walls: &Walls, look: &dyn Look, hidden: &[PathBuf]) -> HomeVi
     scene.view
 }
 
-/// Whether a command could not run without what is in a directory.
+/// Returns whether a directory contains system directories without which no command can run.
 pub(crate) fn holds_the_system(home: &Path) -> bool {
     SYSTEM.iter().any(|place| within(Path::new(place), home))
 }
 
-/// Whether a path may be that of a toolchain: it is no home, none is in it, and it is none of the directories that everything is
-/// kept in.
+/// Returns whether a path can be a toolchain directory: it is not a home, contains no home and is not a shared
+/// directory such as `.config`.
 pub(crate) fn may_hold_toolchain(path: &Path, homes: &[PathBuf]) -> bool {
     path.parent().is_some()
         && !homes.iter().any(|home| within(home, path))
         && !homes.iter().any(|home| path.strip_prefix(home).is_ok_and(is_shared))
 }
 
-/// Whether a directory is one of programs, by its name.
+/// Returns whether a directory contains programs, by its name.
 fn holds_programs(path: &Path) -> bool {
     path.file_name()
         .is_some_and(|name| ["bin", "sbin", "shims", "libexec"].iter().any(|known| name == *known))
@@ -105,11 +105,11 @@ struct Scene<'a> {
     walls: &'a Walls,
     look: &'a dyn Look,
     hidden: &'a [PathBuf],
-    /// Where the daemon's own files are, or would be.
+    /// The daemon's files, existing or not, under all their aliases.
     own: Vec<PathBuf>,
     workspace: PathBuf,
     writable: Vec<PathBuf>,
-    /// Every home, also those that are not replaced.
+    /// Every home, also homes that are not replaced.
     all: Vec<PathBuf>,
     view: HomeView,
 }
@@ -155,27 +155,33 @@ impl Scene<'_> {
         self.view.in_stores = in_stores;
     }
 
-    /// Looks for credentials at the top of each directory that is opened, by their names.
+    /// Finds credential files directly in each opened directory, by their names.
     ///
-    /// Directories of programs are left alone: a program may well be called like what it reads. So is what the owner has
-    /// named, with everything in it.
+    /// Program directories are skipped, because a program may be named after the file it reads. Paths that the
+    /// configuration names are skipped too, with everything below them. A directory that cannot be listed is not
+    /// opened.
     fn find_copies(&mut self) {
         let named: Vec<PathBuf> =
             self.walls.readable.iter().filter_map(|path| self.look.real(path)).collect();
-        let mut copies = Vec::new();
-        for opened in self.view.opened.iter().filter(|opened| !holds_programs(opened)) {
-            let names = self.look.entries(opened, NAMES_MAX).unwrap_or_default();
+        let is_named = |path: &Path| named.iter().any(|named| within(path, named));
+        let (mut copies, mut opened) = (Vec::new(), Vec::new());
+        for path in std::mem::take(&mut self.view.opened) {
+            let searched =
+                self.look.kind(&path) == Kind::Directory && !holds_programs(&path) && !is_named(&path);
+            let names = if searched { self.look.entries(&path, NAMES_MAX) } else { Some(Vec::new()) };
+            // A directory that cannot be searched may contain copies, so it is not opened.
+            let Some(names) = names else { continue };
             let names = names.into_iter().filter(|name| names_credentials(name));
-            let paths = names.filter_map(|name| self.look.real(&opened.join(name)));
-            copies.extend(
-                paths.filter(|path| within(path, opened) && !named.iter().any(|named| within(path, named))),
-            );
+            let paths = names.filter_map(|name| self.look.real(&path.join(name)));
+            copies.extend(paths.filter(|copy| within(copy, &path) && !is_named(copy)));
+            opened.push(path);
         }
         outermost(&mut copies);
         self.view.copies = copies;
+        self.view.opened = opened;
     }
 
-    /// A directory of programs, and the installation that it is part of.
+    /// Returns a program directory, and the installation that it belongs to.
     fn with_installation(&self, path: &Path) -> Vec<PathBuf> {
         let mut paths = vec![path.to_owned()];
         if let (Some(above), Some(name)) = (path.parent(), path.file_name())
@@ -187,7 +193,7 @@ impl Scene<'_> {
         paths
     }
 
-    /// Whether what a toolchain or the environment names may be opened.
+    /// Returns whether a path that a toolchain or the environment names may be opened.
     fn may_be_opened(&self, real: &Path) -> bool {
         may_hold_toolchain(real, &self.all)
             && !within(&self.workspace, real)
@@ -200,12 +206,12 @@ impl Scene<'_> {
         within(path, &self.workspace) || self.writable.iter().any(|place| within(path, place))
     }
 
-    /// Whether a path lies in what is the daemon's own.
+    /// Returns whether a path is a daemon path or lies below one.
     fn is_own(&self, path: &Path) -> bool {
         self.own.iter().any(|own| within(path, own))
     }
 
-    /// Whether something of the daemon's own lies in a directory, or would once it is made.
+    /// Returns whether a daemon path lies in a directory, or would lie there once it is created.
     fn holds_own(&self, path: &Path) -> bool {
         self.own.iter().any(|own| within(own, path))
     }
@@ -214,7 +220,7 @@ impl Scene<'_> {
         self.view.homes.iter().find(|home| within(real, home))
     }
 
-    /// The path as a name in a home that is replaced, with links on the way to the home resolved and none below it.
+    /// Returns the path inside a replaced home, with links resolved up to the home and not below it.
     fn name_in_home(&self, path: &Path) -> Option<PathBuf> {
         let spelled = self.walls.homes.iter().filter_map(|home| {
             let inner = path.strip_prefix(home).ok()?;
@@ -241,8 +247,11 @@ impl Scene<'_> {
         self.view.caches = caches;
     }
 
-    /// A mount needs something to stand on: where a cache is missing in a directory that is opened, the directory is
-    /// opened name by name, so that there is room for one name more.
+    /// Opens directories with missing caches entry by entry.
+    ///
+    /// A mount needs a mount point, which cannot be created in a read-only directory. Where a cache is missing in an
+    /// opened directory, the entries of the directory are opened instead, so that the mount point can be created
+    /// beside them.
     fn make_room_for_caches(&mut self) {
         let missing = |path: &Path| self.look.kind(path) == Kind::Missing;
         let wanted: Vec<PathBuf> =
@@ -265,7 +274,7 @@ impl Scene<'_> {
                         }
                     }
                 }
-                // Too many: the directory stays as it is, and there is no such cache.
+                // Too many entries: the directory stays opened as a whole, without the cache.
                 None => {
                     self.view.caches.retain(|cache| !inside.contains(&&cache.path));
                     opened.push(path);
@@ -277,7 +286,7 @@ impl Scene<'_> {
         self.view.links.sort();
     }
 
-    /// A link of a directory that is opened name by name, as it is seen without that; it opens nothing.
+    /// Returns a link of a directory that is opened entry by entry, with its resolved target. It opens nothing.
     fn link_within(&self, entry: &Path) -> Option<(PathBuf, PathBuf)> {
         Some((entry.to_owned(), self.look.real(entry)?))
     }
@@ -319,6 +328,25 @@ mod tests {
         );
         let wanted = [".asdf", ".local/bin", "bin", "conda", "work/bin"];
         assert_eq!(opened, wanted.map(|name| Path::new("/home/ann").join(name)));
+    }
+
+    #[test]
+    fn a_directory_whose_names_cannot_be_listed_is_not_opened() {
+        let mut paths: Vec<String> =
+            (0..=NAMES_MAX).map(|number| format!("/home/ann/tools/{number}")).collect();
+        paths.extend(
+            [
+                "/home/ann/w/",
+                "/home/ann/tools/credentials.bak",
+                "/home/ann/few/token",
+                "/home/ann/.gitconfig",
+            ]
+            .map(str::to_owned),
+        );
+        let files = Files::new(&paths.iter().map(String::as_str).collect::<Vec<_>>());
+        let named = ["/home/ann/tools", "/home/ann/few", "/home/ann/.gitconfig"];
+        let expected = ["/home/ann/.gitconfig", "/home/ann/few"].map(PathBuf::from);
+        assert_eq!(opened(&named, &files), expected);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Walls as fields of an order, each without a NUL byte: what a keeper is told.
+//! Encodes a [`ConfinementSpec`] as the fields of a supervisor's order; no field contains a NUL byte.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use super::toolchain::{Cache, CacheKind};
 use super::{Bounds, Walls, Way};
 
 impl Walls {
-    /// Returns the fields; nothing is said by a single empty one.
+    /// Returns the fields. A single empty field means that there is no confinement.
     pub(crate) fn fields(walls: Option<&Self>) -> Vec<Vec<u8>> {
         let Some(walls) = walls else { return vec![Vec::new()] };
         let flag = |set: bool| if set { b"1".to_vec() } else { b"0".to_vec() };
@@ -30,7 +30,7 @@ impl Walls {
         fields
     }
 
-    /// Reads the fields that [`fields`](Self::fields) wrote; `None` when they are none of its.
+    /// Decodes the fields of [`to_fields`](Self::to_fields); `None` if they are invalid.
     pub(crate) fn read<'a>(
         fields: &mut dyn Iterator<Item = &'a [u8]>,
         path: fn(&[u8]) -> PathBuf,

@@ -1,4 +1,4 @@
-//! Which paths of a workspace are open to a model's tools, and what a person has approved beside them.
+//! Which paths of a workspace a model's tools may access, and which further paths a person approved.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use crate::sandbox::confine::HiddenEntries;
 use crate::sandbox::confine::entries::folded;
 
 impl Ground {
-    /// Closes files and directories to tools, under every name; they need not exist.
+    /// Denies tools access to files and directories under every alias; they need not exist.
     ///
-    /// It looks at the files. The user's own words are not held back.
+    /// It reads the file system. With [`Reach::Anywhere`] nothing is denied.
     #[must_use]
     pub fn closing(self, paths: &ClosedPaths) -> Self {
         let closed = match self.reach {
@@ -22,7 +22,7 @@ impl Ground {
         Self { closed: Arc::new(closed), ..self }
     }
 
-    /// Opens the hidden entries to which these paths lead, as somebody was or is to be asked about them; it looks at links.
+    /// Approves access to the hidden entries that these paths lead to. It resolves links.
     #[must_use]
     pub fn approving(self, paths: &[String]) -> Self {
         let hidden = |path: &PathBuf| self.closed.entries().hides(path);
@@ -31,33 +31,33 @@ impl Ground {
         Self { approved, ..self }
     }
 
-    /// Returns the hidden entries that are approved: where they really are, in the order in which they were named.
+    /// Returns the approved hidden entries: their resolved paths, in the order in which they were named.
     pub fn approved(&self) -> &[PathBuf] {
         &self.approved
     }
 
-    /// Returns every home of the user, as it is named and without links.
+    /// Returns every home of the user, both as named and without links.
     pub fn homes(&self) -> &[PathBuf] {
         self.closed.homes()
     }
 
-    /// Returns the entries of the workspace that are hidden from commands, as it is a home.
+    /// Returns the entries of a workspace that is a home which are hidden from commands.
     pub fn hidden_entries(&self) -> &HiddenEntries {
         self.closed.entries()
     }
 
-    /// Refuses a path whose words lead to something closed; links are found when it is opened.
+    /// Refuses a path that names something denied, lexically. Links are checked when the path is opened.
     pub fn may_name(&self, path: &Path) -> Result<(), GroundError> {
         self.not_closed(path, || Ok(self.plain(path)), None)
     }
 
-    /// Refuses a path that leads to something closed, by its words or by links; nothing is opened.
+    /// Refuses a path that leads to something denied, lexically or through links, without opening it.
     pub fn may_reach(&self, path: &Path) -> Result<(), GroundError> {
         self.may_name(path)?;
         self.not_closed(path, || Ok(self.real(path)), None)
     }
 
-    /// Refuses what is closed: by where it really is, by the directories it lies in, and by what it is itself.
+    /// Refuses a denied path: by its resolved path, by its parent directories, and by its identity.
     pub(super) fn not_closed(
         &self,
         path: &Path,
@@ -67,7 +67,7 @@ impl Ground {
         if self.closed.is_empty() {
             return Ok(());
         }
-        let place = place().map_err(GroundError::of("look for", path))?;
+        let place = place().map_err(GroundError::of("resolve", path))?;
         let whole = self.path.join(&place);
         let ids = || {
             let inner = whole.strip_prefix(&self.path).unwrap_or(&place);
@@ -86,7 +86,7 @@ impl Ground {
         Ok(())
     }
 
-    /// Tells whether a path without links is a hidden entry, or lies in one, which nobody has approved.
+    /// Returns whether a path without links is a hidden entry, or lies in one, that is not approved.
     pub(super) fn is_withheld(&self, path: &Path) -> bool {
         let is_in = |approved: &PathBuf| folded(path).starts_with(folded(approved));
         self.closed.entries().hides(path) && !self.approved.iter().any(is_in)

@@ -1,4 +1,4 @@
-//! Changes of single names in a directory that was opened: nothing here follows a link, and nothing is looked for.
+//! Changes of single entries of an open directory. Nothing here follows a link or resolves a path.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::Permissions;
@@ -7,24 +7,24 @@ use std::path::Path;
 
 use super::{Folder, GroundError, Kind, os};
 
-/// How many names are tried for what is to stand aside.
+/// How many names are tried for a quarantined entry.
 const ASIDE_MAX: u32 = 10_000;
 
 impl Folder {
-    /// Says what stands under a name; nothing where nothing does.
+    /// Returns the kind of an entry, or `None` if it does not exist.
     pub fn kind(&self, name: &OsStr) -> Result<Option<Kind>, GroundError> {
-        let looked = self.folder.look(name).map_err(GroundError::of("look at", &self.path.join(name)))?;
+        let looked = self.folder.look(name).map_err(GroundError::of("inspect", &self.path.join(name)))?;
         Ok(looked.as_ref().map(os::Looked::kind))
     }
 
-    /// Opens a directory in this one, and makes it where nothing stands under the name.
+    /// Opens a directory in this directory; creates it if it does not exist.
     pub fn make(&self, name: &OsStr) -> Result<Self, GroundError> {
         let path = self.path.join(name);
         self.folder.make(name).map_err(GroundError::of("create", &path))?;
         self.folder(name)
     }
 
-    /// Creates a file that is not there yet.
+    /// Creates a file that must not exist yet.
     pub fn create(&self, name: &OsStr, content: &[u8], permissions: Permissions) -> Result<(), GroundError> {
         let created = self.folder.create(name).and_then(|mut file| {
             file.write_all(content)?;
@@ -34,17 +34,17 @@ impl Folder {
         created.map_err(GroundError::of("create", &self.path.join(name)))
     }
 
-    /// Makes a link that is not there yet.
+    /// Creates a symbolic link that must not exist yet.
     pub fn link(&self, name: &OsStr, target: &Path) -> Result<(), GroundError> {
         self.folder.link(name, target).map_err(GroundError::of("link", &self.path.join(name)))
     }
 
-    /// Removes what is no directory; a link stays unfollowed.
+    /// Removes an entry that is not a directory; a link is not followed.
     pub fn unlink(&self, name: &OsStr) -> Result<(), GroundError> {
         self.folder.remove(name).map_err(GroundError::of("remove", &self.path.join(name)))
     }
 
-    /// Puts `content` in the place of a file at once, by way of the name `draft`, which must be free.
+    /// Replaces a file atomically, through a temporary file named `draft`, which must not exist.
     pub fn replace_by(&self, draft: &OsStr, name: &OsStr, content: &[u8]) -> Result<(), GroundError> {
         let mut file =
             self.folder.create(draft).map_err(GroundError::of("create", &self.path.join(draft)))?;
@@ -60,7 +60,8 @@ impl Folder {
         written.map_err(GroundError::of("write", &self.path.join(name)))
     }
 
-    /// Gives something the first free name of `NAME.rejected-1`, `NAME.rejected-2` and so on, and returns it.
+    /// Renames an entry to the first free name of `NAME.rejected-1`, `NAME.rejected-2` and so on, and returns that
+    /// name.
     pub fn set_aside(&self, name: &OsStr) -> Result<OsString, GroundError> {
         for number in 1..ASIDE_MAX {
             let mut aside = name.to_owned();

@@ -1,7 +1,7 @@
-//! Files and directories that a model's tools neither read nor change, under whatever name they are reached.
+//! The deny list: files and directories that a model's tools may neither read nor change, under any alias.
 //!
-//! They are known by their paths, as they were named and without links, and by what the file system calls them. The paths also
-//! hold for what does not exist yet.
+//! An entry matches by its path, as named and without links, and by its file identity. The path also matches before the
+//! file exists.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -11,82 +11,82 @@ use crate::sandbox::confine::entries::folded;
 use crate::sandbox::confine::view::{holds_the_system, may_hold_toolchain};
 use crate::sandbox::confine::{HiddenEntries, OpenedPaths};
 
-/// Which paths are closed to a model's tools.
+/// The paths that are denied to a model's tools.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClosedPaths {
-    /// Stores of credentials.
+    /// Credential stores.
     pub stores: Vec<PathBuf>,
-    /// What is configured as hidden.
+    /// Paths that the configuration hides.
     pub hide: Vec<PathBuf>,
-    /// What the daemon keeps for itself.
+    /// Files of the daemon.
     pub own: Vec<PathBuf>,
-    /// What the owner has opened: a store itself or something in it, and anything in a home.
+    /// Paths that the configuration opens: a denied path itself, something in it, or anything in a home.
     pub except: Vec<PathBuf>,
-    /// Homes: one that lies in the workspace is closed, and of one that is the workspace the hidden entries are.
+    /// Homes. A home in the workspace is denied; of a home that is the workspace only the hidden entries are denied.
     pub homes: Vec<PathBuf>,
-    /// What toolchains need of homes, and is open; candidates, which the session's environment may name.
+    /// Candidates for toolchain paths in homes, which stay accessible. The session's environment may name them.
     pub toolchains: Vec<PathBuf>,
 }
 
-/// Why something is closed.
+/// Why a path is denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClosedBy {
-    /// Credentials are kept there.
+    /// It contains credentials.
     Store,
     /// The configuration hides it.
     Setting,
-    /// It is the daemon's own.
+    /// It belongs to the daemon.
     Own,
-    /// It lies in a home, which lies in the workspace.
+    /// It lies in a home inside the workspace.
     Home,
-    /// It is a hidden entry of a home that is the workspace, and nobody has approved the call.
+    /// It is a hidden entry of a home that is the workspace, and the call was not approved.
     Unapproved,
 }
 
 impl ClosedBy {
-    /// Says why `closed` is closed, and what opens it.
+    /// Returns the reason why `closed` is denied, and how to open it.
     pub(super) fn words(self, closed: &Path) -> String {
         let closed = closed.display();
         match self {
             Self::Store => format!(
-                "it belongs to {closed}, where credentials are kept; only naming exactly its path in `readable` under \
-                 [sandbox] of the configuration opens it"
+                "{closed} contains credentials; to open the path, add exactly this path to `readable` under [sandbox] in \
+                 the configuration"
             ),
             Self::Setting => format!(
-                "`hide` under [sandbox] of the user's or the project's configuration names {closed}; only taking it out \
-                 there opens it"
+                "`hide` under [sandbox] in the user's or the project's configuration lists {closed}; to open the path, \
+                 remove it from that list"
             ),
             Self::Own => format!("{closed} belongs to pushd and is never shown to tools"),
             Self::Home => format!(
-                "it lies in the home {closed}, of which tools see only what toolchains need; `readable` under [sandbox] of \
-                 the configuration opens more"
+                "it lies in the home directory {closed}, of which tools see only toolchain files; to open the path, add it \
+                 to `readable` under [sandbox] in the configuration"
             ),
             Self::Unapproved => format!(
-                "{closed} is hidden from commands, and nobody has approved this use of it; call the tool with exactly that \
-                 path, which asks, or have `readable` under [sandbox] of the configuration name it"
+                "{closed} is hidden from commands, and this access is not approved; call the tool with exactly that path \
+                 to ask for approval, or add it to `readable` under [sandbox] in the configuration"
             ),
         }
     }
 }
 
-/// What is closed.
+/// The resolved deny list.
 #[derive(Debug, Default)]
 pub(super) struct Closed {
     stores: Vec<Store>,
-    /// What is open although it lies in a store, in small letters.
+    /// Accessible paths inside denied paths, in lower case.
     except: Vec<PathBuf>,
     /// Homes that lie in the workspace.
     inside: Vec<Store>,
     opened: OpenedPaths,
     entries: HiddenEntries,
-    /// Every home, as it is named and without links.
+    /// Every home, both as named and without links.
     homes: Vec<PathBuf>,
 }
 
 #[derive(Debug)]
 struct Store {
     named: PathBuf,
-    /// Each path that leads there, in small letters.
+    /// Each path that leads to it, in lower case.
     spellings: Vec<PathBuf>,
     id: Option<FileId>,
     why: ClosedBy,
@@ -104,10 +104,10 @@ impl Store {
 }
 
 impl Closed {
-    /// Looks at what is to be closed for a workspace without links on its path; it blocks.
+    /// Resolves the denied paths for a workspace whose path has no links. It blocks.
     pub(super) fn of(paths: &ClosedPaths, workspace: &Path) -> Self {
         let ClosedPaths { stores, hide, own, except, homes, toolchains } = paths;
-        // A directory above a store opens nothing of it, and nothing opens what is the daemon's.
+        // An exception above a denied path does not open it, and no exception opens a daemon path.
         let is_in = |path: &Path, closed: &[PathBuf]| closed.iter().any(|closed| path.starts_with(closed));
         let excepted = |path: &&PathBuf| (is_in(path, stores) || is_in(path, hide)) && !is_in(path, own);
         let in_stores = except.iter().filter(excepted).flat_map(|path| spellings(path));
@@ -137,7 +137,7 @@ impl Closed {
         self.stores.is_empty() && self.inside.is_empty() && self.entries.is_empty()
     }
 
-    /// Returns every home, as it is named and without links.
+    /// Returns every home, both as named and without links.
     pub(super) fn homes(&self) -> &[PathBuf] {
         &self.homes
     }
@@ -147,10 +147,10 @@ impl Closed {
         &self.entries
     }
 
-    /// Returns what closes a path without links: something that it lies in, or is by one of these ids.
+    /// Returns the denied path that matches a path without links, by its path or by one of these ids.
     ///
-    /// Some file systems know no case, so it is not told. `ids` are those of the path and of the directories above it: a store may be
-    /// mounted at a second place, and its own number stays.
+    /// Paths are compared in lower case, because some file systems ignore case. `ids` are those of the path and of its
+    /// parent directories: a denied directory may be mounted a second time, where it keeps its identity.
     pub(super) fn around(&self, path: &Path, ids: &dyn Fn() -> Vec<FileId>) -> Option<(&Path, ClosedBy)> {
         let path = folded(path);
         if self.except.iter().any(|open| path.starts_with(open)) {
@@ -164,12 +164,12 @@ impl Closed {
     }
 }
 
-/// Whether the words of a path say where it leads, as far as links do not.
+/// Returns whether a path has no `..`, so that it can be compared lexically.
 fn is_plain(path: &Path) -> bool {
     path.components().all(|part| part != Component::ParentDir)
 }
 
-/// The path as it is named and as it is without links, as far as it exists.
+/// Returns the path as named, and with links resolved as far as it exists.
 fn spellings(path: &Path) -> Vec<PathBuf> {
     let mut found = vec![path.to_owned()];
     for above in path.ancestors() {

@@ -1,17 +1,17 @@
-//! What a file system calls a file.
+//! The identity of a file in its file system.
 
 use std::fmt;
 use std::num::ParseIntError;
 use std::str::FromStr;
 
-/// What a file system calls a file, whatever its path is.
+/// The identity of a file, independent of its path.
 ///
-/// It holds as long as the file system is mounted; some give other numbers when it is mounted anew.
+/// It is stable while the file system is mounted; some file systems assign other numbers when they are mounted again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileId {
-    /// The file system.
+    /// The number of the file system.
     pub device: u64,
-    /// The file in it.
+    /// The number of the file in it.
     pub inode: u64,
 }
 

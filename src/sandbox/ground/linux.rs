@@ -1,4 +1,4 @@
-//! Resolving a path beneath a directory, on Linux: the kernel does it in one step, links included.
+//! Resolution of a path beneath a directory, on Linux: `openat2` does it in one step, including links.
 
 use std::fs;
 use std::io;
@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 
-/// How often a path is resolved anew when something on it was renamed meanwhile.
+/// How often a resolution is retried when a directory in the path is renamed concurrently.
 const AGAIN: usize = 128;
 
-/// Opens `path`, which may not leave `root`; links inside are followed as long as they stay inside.
+/// Opens `path`, which may not leave `root`; links are followed as long as they stay inside.
 pub(super) fn beneath(root: BorrowedFd<'_>, path: &Path, flags: OFlag) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
     for _ in 0..AGAIN {
         match openat2(root, path, OpenHow::new().flags(flags).resolve(resolve)) {
-            // The kernel will not say whether `..` stayed inside while somebody renames directories.
+            // The kernel cannot guarantee that `..` stays inside while a directory is renamed.
             Err(Errno::EAGAIN) => {}
-            // Kernels before 5.6, and containers that know no such call, do it the long way.
+            // Kernels before 5.6 lack the call, and some containers block it.
             Err(Errno::ENOSYS | Errno::EPERM) => return super::name_by_name(root, path, flags),
             opened => return opened,
         }
@@ -26,7 +26,7 @@ pub(super) fn beneath(root: BorrowedFd<'_>, path: &Path, flags: OFlag) -> Result
     Err(Errno::EAGAIN)
 }
 
-/// Opens an absolute path on which there is no link.
+/// Opens an absolute path that must not contain a link.
 pub(super) fn without_links(path: &Path, flags: OFlag) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS;
     match openat2(AT_FDCWD, path, OpenHow::new().flags(flags).resolve(resolve)) {
@@ -35,13 +35,13 @@ pub(super) fn without_links(path: &Path, flags: OFlag) -> Result<OwnedFd, Errno>
     }
 }
 
-/// Returns the names that lead from a directory to something open that lies in it, without links.
+/// Returns the path without links from a directory to an open file in it.
 pub(super) fn place_in(root: BorrowedFd<'_>, inner: BorrowedFd<'_>, _seen: &Path) -> io::Result<PathBuf> {
     let path = |fd: BorrowedFd<'_>| fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
     let (root, inner) = (path(root)?, path(inner)?);
     match inner.strip_prefix(&root) {
         Ok(names) => Ok(names.to_owned()),
-        // It was moved out while we looked.
+        // The file was moved out of the directory concurrently.
         Err(_) => Err(Errno::EXDEV.into()),
     }
 }

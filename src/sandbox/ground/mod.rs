@@ -1,12 +1,12 @@
-//! The ground that tools stand on: one directory, held open, and the paths that may be reached from it.
+//! File access of tools: one workspace directory, held open, and the paths that may be reached from it.
 //!
-//! A tool of a model reaches what lies beneath the directory and nothing else, neither by `..`, by absolute paths, by
-//! links, nor by exchanging one of these for another while a tool is at work: each path is resolved by the system in
-//! one step, or one name at a time without following links, and what was opened is what is used. The user's own words
-//! may reach anywhere. A workspace is opened without following any link on the way to it, and its [`FileId`] tells whether it is
-//! still the one that a session began in. Stores of credentials and the daemon's own files are closed to a model's tools under
-//! every name by which they could be reached. What git and push themselves run or believe, `.git` and `.push` at any depth, is read by a model's tools
-//! and never changed. Everything blocks; callers in the daemon keep it off their loop.
+//! A model's tool reaches only files beneath the directory. Neither `..`, absolute paths nor links lead out of it,
+//! also if they are replaced during a call: the kernel resolves each path in one step, or the path is opened one
+//! component at a time without following links, and the opened file is the one that is used. Commands that the user
+//! wrote may reach any path. A workspace is opened without following a link in its path, and its [`FileId`] shows
+//! whether it is still the directory that the session started in. Credential stores and the daemon's files are denied
+//! to a model's tools under every alias. `.git` and `.push` at any depth can be read and not changed, because git and
+//! push execute or trust them. Every call blocks; the daemon calls from outside its event loop.
 
 mod access;
 mod change;
@@ -37,28 +37,28 @@ pub use file_id::FileId;
 use paths::names_protected;
 pub use paths::stays_beneath;
 
-/// How many links are followed from one to the next when a file is written through them.
+/// The maximum length of a chain of links that a write follows.
 const LINKS_MAX: usize = 40;
 
 /// Which paths may be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// Those beneath the directory.
+    /// Paths beneath the directory.
     Workspace,
-    /// All that the user may reach; relative ones are seen from the directory.
+    /// Every path that the user may access; relative paths are resolved against the directory.
     Anywhere,
 }
 
-/// A directory that tools work in; clones share it.
+/// An open workspace directory; clones share it.
 #[derive(Clone)]
 pub struct Ground {
     path: Arc<Path>,
-    /// How its user calls it, where that is another path.
+    /// The path by which the user names the directory, if it differs.
     named: Option<Arc<Path>>,
     root: Arc<os::Root>,
     reach: Reach,
     closed: Arc<Closed>,
-    /// Hidden entries that somebody was asked about, without links.
+    /// Hidden entries whose use was approved, without links.
     approved: Arc<[PathBuf]>,
 }
 
@@ -68,72 +68,72 @@ impl fmt::Debug for Ground {
     }
 }
 
-/// Why something of the ground was not read or written.
+/// Why a file operation in the workspace failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GroundError {
-    /// The path leads out of the workspace, or through links that cannot be followed.
+    /// The path leads outside the workspace, or through links that cannot be followed.
     #[error("{} leads outside of the workspace", .path.display())]
     Outside {
-        /// As it was asked for.
+        /// The requested path.
         path: PathBuf,
     },
-    /// The path leads to what no tool changes: the repository itself, or the project's own rules.
-    #[error("{} is protected: tools change neither .git nor .push", .path.display())]
+    /// The path leads to `.git` or `.push`, which no tool may change.
+    #[error("{} is protected: tools may not change .git or .push", .path.display())]
     Protected {
-        /// As it was asked for.
+        /// The requested path.
         path: PathBuf,
     },
-    /// The path leads to a store of credentials, to what the daemon keeps for itself, to what is configured as hidden, or to
-    /// what is hidden of a home.
+    /// The path leads to a credential store, to a file of the daemon, to a path that the configuration hides, or to a
+    /// hidden entry of a home.
     #[error("{} is hidden from tools: {}", .path.display(), .why.words(.closed))]
     Hidden {
-        /// As it was asked for.
+        /// The requested path.
         path: PathBuf,
-        /// The file or directory that is hidden.
+        /// The hidden file or directory.
         closed: PathBuf,
-        /// Why it is.
+        /// Why it is hidden.
         why: ClosedBy,
     },
-    /// Nothing is there.
+    /// The path does not exist.
     #[error("{} does not exist", .path.display())]
     NotFound {
-        /// As it was asked for.
+        /// The requested path.
         path: PathBuf,
     },
-    /// A file was wanted and a directory is there.
+    /// The path is a directory; the operation needs a file.
     #[error("{} is a directory", .path.display())]
     IsDirectory {
-        /// As it was asked for.
+        /// The requested path.
         path: PathBuf,
     },
-    /// A directory was wanted and something else is there.
+    /// The path is not a directory; the operation needs one.
     #[error("{} is not a directory", .path.display())]
     NotADirectory {
-        /// As it was asked for.
+        /// The requested path.
         path: PathBuf,
     },
-    /// A file was wanted and a device, a pipe or a socket is there.
+    /// The path is a device, a pipe or a socket; the operation needs a regular file.
     #[error("{} is not a regular file", .path.display())]
     NotAFile {
-        /// As it was asked for.
+        /// The requested path.
         path: PathBuf,
     },
-    /// The file is longer than may be read.
+    /// The file is larger than the read limit.
     #[error("{} has more than {limit} bytes", .path.display())]
     TooLarge {
-        /// As it was asked for.
+        /// The requested path.
         path: PathBuf,
-        /// How long it may be.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// The system refused.
+    /// The system call failed.
     #[error("cannot {action} {}: {source}", .path.display())]
     Io {
-        /// What was attempted.
+        /// The operation.
         action: &'static str,
-        /// With what.
+        /// The path it was applied to.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -158,16 +158,16 @@ impl GroundError {
     }
 }
 
-/// What was written.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
-    /// How many bytes the file has.
+    /// The size of the file in bytes.
     pub bytes: u64,
-    /// Whether it did not exist before.
+    /// Whether the write created the file.
     pub created: bool,
 }
 
-/// What stands under a name; links are not followed.
+/// The kind of a directory entry; links are not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A directory.
@@ -176,18 +176,18 @@ pub enum Kind {
     File,
     /// A symbolic link.
     Link,
-    /// A device, a pipe, a socket.
+    /// A device, a pipe or a socket.
     Other,
 }
 
-/// One name in a directory.
+/// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The name.
     pub name: OsString,
-    /// What stands there.
+    /// The kind of entry.
     pub kind: Kind,
-    /// How many bytes a file has.
+    /// The size in bytes.
     pub bytes: u64,
 }
 
@@ -198,9 +198,9 @@ impl Ground {
         Ok(Self::of(path, root, reach))
     }
 
-    /// Opens the directory `path`, which must be absolute, and follows no link on the way to it.
+    /// Opens the directory `path`, which must be absolute, without following links.
     ///
-    /// A link there is [`GroundError::Outside`].
+    /// A link in the path is reported as [`WorkspaceError::Outside`].
     pub fn open_without_links(path: &Path, reach: Reach) -> Result<Self, GroundError> {
         let root = os::Root::open_without_links(path).map_err(GroundError::of("open", path))?;
         Ok(Self::of(path, root, reach))
@@ -211,7 +211,7 @@ impl Ground {
         Self { path: path.into(), named: None, root: Arc::new(root), reach, closed, approved }
     }
 
-    /// Takes absolute paths for its own that begin with `name`, by which its user calls it.
+    /// Sets an alias: absolute paths that begin with `name` count as paths in the directory.
     #[must_use]
     pub fn named(self, name: &Path) -> Self {
         let named = (*name != *self.path).then(|| name.into());
@@ -223,14 +223,14 @@ impl Ground {
         &self.path
     }
 
-    /// Returns what its user calls the directory.
+    /// Returns the path by which the user names the directory.
     pub fn name(&self) -> &Path {
         self.named.as_deref().unwrap_or(&self.path)
     }
 
-    /// Returns what the file system calls the directory.
+    /// Returns the identity of the directory in its file system.
     pub fn file_id(&self) -> Result<FileId, GroundError> {
-        self.root.file_id().map_err(GroundError::of("look at", &self.path))
+        self.root.file_id().map_err(GroundError::of("inspect", &self.path))
     }
 
     /// Returns which paths may be reached.
@@ -238,7 +238,7 @@ impl Ground {
         self.reach
     }
 
-    /// Opens a regular file for reading; it never waits, not even for a pipe.
+    /// Opens a regular file for reading. It does not block on a pipe.
     pub fn file(&self, path: &Path) -> Result<File, GroundError> {
         let file = self.root.file(&self.seen(path), self.reach).map_err(GroundError::of("read", path))?;
         let metadata = file.metadata().map_err(GroundError::of("read", path))?;
@@ -252,11 +252,11 @@ impl Ground {
         Ok(file)
     }
 
-    /// Reads a whole file that has at most `limit` bytes.
+    /// Reads a file of at most `limit` bytes.
     pub fn content(&self, path: &Path, limit: u64) -> Result<Vec<u8>, GroundError> {
         let file = self.file(path)?;
         let mut bytes = Vec::new();
-        // One byte more tells whether there is more.
+        // Reading one more byte shows whether the file exceeds the limit.
         let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes);
         read.map_err(GroundError::of("read", path))?;
         if bytes.len() as u64 > limit {
@@ -272,14 +272,14 @@ impl Ground {
         Ok(Folder { folder, path: path.to_owned(), ground: self.clone() })
     }
 
-    /// Writes `content` to `path`, whole or not at all.
+    /// Writes `content` to `path` atomically.
     ///
-    /// Missing directories are made. A file that exists keeps its mode, links are followed to what they name, and a
-    /// file we may not write stays as it is. Readers see the old content or the new, never a mixture.
+    /// Missing directories are created. An existing file keeps its mode, and links are followed to their target. A file
+    /// without write permission is not replaced. Readers see either the old or the new content.
     pub fn replace(&self, path: &Path, content: &[u8]) -> Result<Written, GroundError> {
         let (folder, name, old) = self.place(path, Missing::Made)?;
         if old.is_some() {
-            // To replace a file takes no right to write it; to respect that it is closed does.
+            // A rename needs no write permission on the file; the check respects a read-only file.
             folder.writable(&name).map_err(GroundError::of("write", path))?;
         }
         let draft = draft();
@@ -293,7 +293,7 @@ impl Ground {
         Ok(Written { bytes: content.len() as u64, created: old.is_none() })
     }
 
-    /// Removes a regular file; a link to it stays.
+    /// Removes a regular file. Links to it are followed and stay.
     pub fn remove(&self, path: &Path) -> Result<(), GroundError> {
         let (folder, name, old) = self.place(path, Missing::Refused)?;
         if old.is_none() {
@@ -302,7 +302,7 @@ impl Ground {
         folder.remove(&name).map_err(GroundError::of("remove", path))
     }
 
-    /// Finds the directory and the name that `path` stands for, behind all links, and the file that is there.
+    /// Resolves `path` through all links to an open directory, a name in it and the file of that name.
     fn place(&self, path: &Path, missing: Missing) -> Result<Place, GroundError> {
         let mut seen = self.seen(path);
         for _ in 0..LINKS_MAX {
@@ -334,7 +334,7 @@ impl Ground {
         Err(GroundError::Outside { path: path.to_owned() })
     }
 
-    /// Opens a directory, and makes it and those above it where they are missing.
+    /// Opens a directory; creates it and its parents if they are missing.
     fn parent(&self, wanted: &Path, path: &Path) -> Result<os::Folder, GroundError> {
         let failed = GroundError::of("create", path);
         match self.root.folder(wanted, self.reach) {
@@ -351,24 +351,24 @@ impl Ground {
         }
     }
 
-    /// Refuses a path whose words name something protected, so that nobody is asked about it in vain.
+    /// Refuses a path that names something protected or denied, lexically. Callers check before they ask for approval.
     pub fn may_change(&self, path: &Path) -> Result<(), GroundError> {
         self.unprotected(&self.seen(path), path)?;
         self.may_name(path)
     }
 
-    /// Refuses a directory that is protected, by whatever links it was reached.
+    /// Refuses a protected directory, through whichever links it was reached.
     fn open_to_change(&self, folder: &os::Folder, seen: &Path, path: &Path) -> Result<(), GroundError> {
         match self.reach {
             Reach::Anywhere => Ok(()),
             Reach::Workspace => {
-                let inner = folder.place_in(&self.root, seen).map_err(GroundError::of("look for", path))?;
+                let inner = folder.place_in(&self.root, seen).map_err(GroundError::of("resolve", path))?;
                 self.unprotected(&inner, path)
             }
         }
     }
 
-    /// Refuses words that name something protected.
+    /// Refuses a path that names something protected.
     fn unprotected(&self, seen: &Path, path: &Path) -> Result<(), GroundError> {
         match self.reach {
             Reach::Workspace if names_protected(seen) => {
@@ -378,7 +378,7 @@ impl Ground {
         }
     }
 
-    /// The path seen from the directory: an absolute one that lies in it by its words is made relative.
+    /// Returns the path relative to the directory, if it is an absolute path that lies in it lexically.
     pub(crate) fn seen(&self, path: &Path) -> PathBuf {
         let inner = path.strip_prefix(&self.path).or_else(|_| path.strip_prefix(self.name()));
         match (self.reach, inner) {
@@ -388,17 +388,17 @@ impl Ground {
     }
 }
 
-/// A directory, a name in it, and the file of that name.
+/// An open directory, a name in it, and the status of the entry of that name.
 type Place = (os::Folder, OsString, Option<os::Looked>);
 
-/// What is done about a directory that is missing.
+/// How missing directories are handled.
 #[derive(Clone, Copy)]
 enum Missing {
     Made,
     Refused,
 }
 
-/// A directory that was opened.
+/// An open directory.
 pub struct Folder {
     folder: os::Folder,
     path: PathBuf,
@@ -412,9 +412,9 @@ impl fmt::Debug for Folder {
 }
 
 impl Folder {
-    /// Returns at most `most` names, in no order, and whether there are more.
+    /// Returns at most `most` entries, unordered, and whether there are more.
     ///
-    /// What is hidden of a home that is the workspace is left out, unless somebody was asked about it.
+    /// Hidden entries of a home that is the workspace are left out, unless they are approved.
     pub fn entries(&self, most: usize) -> Result<(Vec<Entry>, bool), GroundError> {
         let failed = || GroundError::of("list", &self.path);
         let (mut entries, more) = self.folder.entries(most).map_err(failed())?;
@@ -427,7 +427,7 @@ impl Folder {
         Ok((entries, more))
     }
 
-    /// Opens a directory in this one; a link is not followed.
+    /// Opens a directory in this directory; a link is not followed.
     pub fn folder(&self, name: &OsStr) -> Result<Self, GroundError> {
         let path = self.path.join(name);
         let folder = self.folder.folder(name).map_err(GroundError::of("list", &path))?;
@@ -437,7 +437,7 @@ impl Folder {
         Ok(Self { folder, path, ground })
     }
 
-    /// Opens a regular file in this directory for reading; a link is not followed, and nothing is waited for.
+    /// Opens a regular file in this directory for reading. It follows no link and does not block on a pipe.
     pub fn file(&self, name: &OsStr) -> Result<File, GroundError> {
         let path = self.path.join(name);
         let failed = GroundError::of("read", &path);
@@ -450,13 +450,13 @@ impl Folder {
         Ok(file)
     }
 
-    /// Returns where a link in this directory leads to.
+    /// Returns the target of a link in this directory.
     pub fn target(&self, name: &OsStr) -> Result<PathBuf, GroundError> {
         self.folder.target(name).map_err(GroundError::of("read", &self.path.join(name)))
     }
 }
 
-/// Writes the draft and has it on disk before it takes its place.
+/// Writes the temporary file and syncs it to disk, before it is renamed.
 fn fill(folder: &os::Folder, draft: &OsStr, content: &[u8], old: Option<&os::Looked>) -> io::Result<()> {
     let mut file = folder.create(draft)?;
     if let Some(old) = old {
@@ -466,7 +466,7 @@ fn fill(folder: &os::Folder, draft: &OsStr, content: &[u8], old: Option<&os::Loo
     file.sync_all()
 }
 
-/// A name that nobody else uses.
+/// Returns a unique name for a temporary file.
 fn draft() -> OsString {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Paths by their words and by where they lead, without anything being opened for use.
+//! Lexical and link-resolving path functions of a workspace; no file is opened for use.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::invisible_chars::is_unseen;
 use crate::sandbox::confine::PROTECTED;
 
 impl Ground {
-    /// Returns the absolute path that the words of a path say, without `.` and `..`.
+    /// Returns the absolute path without `.` and `..`, lexically.
     pub fn plain(&self, path: &Path) -> PathBuf {
         let mut plain = PathBuf::new();
         for component in self.path.join(self.seen(path)).components() {
@@ -23,8 +23,8 @@ impl Ground {
         plain
     }
 
-    /// Returns the absolute path to which a path leads behind all links; what is not there counts by its name, and what lies
-    /// outside by its words.
+    /// Returns the absolute path with all links resolved. Missing components are kept as named, and a path that leads
+    /// outside is only normalized.
     pub fn real(&self, path: &Path) -> PathBuf {
         let mut seen = self.seen(path);
         for _ in 0..LINKS_MAX {
@@ -53,7 +53,7 @@ impl Ground {
     }
 }
 
-/// Tells whether `path` stays beneath its beginning by its words alone; links are not looked at.
+/// Returns whether a relative path stays beneath its start, lexically; links are ignored.
 pub fn stays_beneath(path: &Path) -> bool {
     let mut depth = 0_usize;
     for component in path.components() {
@@ -68,7 +68,8 @@ pub fn stays_beneath(path: &Path) -> bool {
     true
 }
 
-/// Tells whether a path names what no tool changes, also in a spelling that some file system takes for the same.
+/// Returns whether a path names a protected directory, also in a spelling that some file systems treat as the same
+/// name.
 pub(super) fn names_protected(path: &Path) -> bool {
     path.components().any(|component| match component {
         Component::Normal(name) => is_protected(&name.to_string_lossy()),
@@ -77,7 +78,7 @@ pub(super) fn names_protected(path: &Path) -> bool {
 }
 
 fn is_protected(name: &str) -> bool {
-    // Letters that are not seen, and dots and spaces at the end, are left out by some.
+    // Some file systems ignore invisible characters, and trailing dots and spaces.
     let plain: String = name.chars().filter(|letter| !is_unseen(*letter)).collect();
     let plain = plain.trim_end_matches(['.', ' ']).split(':').next().unwrap_or_default().to_ascii_lowercase();
     PROTECTED.contains(&plain.as_str()) || plain == "git~1" || plain == "push~1"

@@ -1,4 +1,4 @@
-//! Resolving a path beneath a directory where the system has no call for it: one name at a time, without links.
+//! Resolution of a path below a directory on systems without a call for it: one component at a time, without links.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -12,12 +12,12 @@ pub(super) fn beneath(root: BorrowedFd<'_>, path: &Path, flags: OFlag) -> Result
     super::name_by_name(root, path, flags)
 }
 
-/// Opens an absolute path on which there is no link.
+/// Opens an absolute path that must not contain a link.
 pub(super) fn without_links(path: &Path, flags: OFlag) -> Result<OwnedFd, Errno> {
     super::from_the_root(path, flags)
 }
 
-/// Returns the words by which it was asked for: no link was followed, so that they are all there is to know.
+/// Returns the requested path, normalized: no link was followed, so it is the real path.
 pub(super) fn place_in(_root: BorrowedFd<'_>, _inner: BorrowedFd<'_>, seen: &Path) -> io::Result<PathBuf> {
     let mut names = PathBuf::new();
     for component in seen.components() {

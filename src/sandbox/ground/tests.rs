@@ -1,4 +1,4 @@
-//! What the ground gives and refuses, with real files, and with somebody who exchanges them meanwhile.
+//! Tests of workspace file access with real files, also while another thread replaces them.
 
 use std::fs;
 use std::path::Path;
@@ -148,8 +148,8 @@ fn links_inside_work_and_links_that_lead_out_are_refused() {
     assert!(folder.folder(OsStr::new("up")).is_err());
 }
 
-/// One thread turns `swap` from a directory into a link that leads out and back, as fast as it can, while the other
-/// reads, writes and removes beneath it. Nothing outside may ever be seen or changed.
+/// One thread keeps replacing `swap`: a directory, then a link that leads outside. The other thread reads, writes and
+/// removes files beneath it. Nothing outside may be read or changed.
 #[cfg(unix)]
 #[test]
 fn nobody_escapes_while_directories_and_links_are_exchanged() {
@@ -172,7 +172,7 @@ fn nobody_escapes_while_directories_and_links_are_exchanged() {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 for thing in ["honest", "liar", "other"] {
-                    // A write may just have made the directory that it missed.
+                    // A write may just have created the missing directory.
                     if fs::rename(root.join(thing), root.join("swap")).is_err() {
                         let _gone = fs::remove_dir_all(root.join("swap"));
                         continue;
@@ -181,7 +181,7 @@ fn nobody_escapes_while_directories_and_links_are_exchanged() {
                 }
             }
         });
-        // Also when a try fails, so that the test does.
+        // Stops the other thread also when an assertion fails.
         let _when_dropped = Done(&done);
         for count in 0..TRIES {
             let path = ["swap/file", "swap/deep/../file", "honest/../swap/file"][count % 3];
@@ -192,7 +192,7 @@ fn nobody_escapes_while_directories_and_links_are_exchanged() {
                 }
                 Err(_) => refused += 1,
             }
-            // Writes wait for the disk, so there are fewer of them.
+            // Writes sync to disk, so there are fewer of them.
             if count % 30 == 0 {
                 let _either = ground.replace(Path::new(path), b"new");
                 let _either = ground.replace(Path::new("swap/deep/made/here"), b"new");
@@ -263,14 +263,14 @@ fn no_link_leads_to_what_is_protected() {
         let refused = matches!(written, Err(GroundError::Protected { .. } | GroundError::Outside { .. }));
         assert!(refused, "{path}: {written:?}");
     }
-    // One of two names of a file is given a file of its own.
+    // A write to one of two hard links replaces that link by a new file.
     ground.replace(Path::new("hard"), b"x").unwrap();
     assert_eq!(fs::read(dir.path().join(".git/config")).unwrap(), b"old");
     assert_eq!(names(&dir.path().join(".git")), ["config", "hooks"]);
     assert_eq!(names(&dir.path().join(".git/hooks")), Vec::<String>::new());
 }
 
-/// Ends the other thread.
+/// Stops the other thread when it is dropped.
 #[cfg(unix)]
 struct Done<'a>(&'a std::sync::atomic::AtomicBool);
 
@@ -356,7 +356,7 @@ fn a_store_is_closed_under_every_name() {
     assert!(matches!(folder.file(OsStr::new(".netrc")), Err(GroundError::Hidden { .. })));
     assert!(ground.may_change(Path::new(".aws/x")).is_err());
     assert_eq!(ground.content(Path::new("work/f"), 100).unwrap(), b"secret");
-    // The user's own words may name anything.
+    // A command that the user wrote may name any path.
     let own = Ground::open(&home, Reach::Anywhere).unwrap().closing(&stores);
     assert_eq!(own.content(Path::new(".ssh/id"), 100).unwrap(), b"secret");
 }

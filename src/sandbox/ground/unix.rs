@@ -1,4 +1,4 @@
-//! Directories as descriptors, on Unix: what was opened cannot be exchanged for something else.
+//! Directories as file descriptors, on Unix: an open directory cannot be replaced by another.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -23,12 +23,12 @@ mod platform;
 #[path = "posix.rs"]
 mod platform;
 
-/// How a directory is opened.
+/// The flags to open a directory.
 const FOLDER: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
-/// How a file is opened: to open a pipe must not wait for a writer, nor a terminal become ours.
+/// The flags to open a file: a pipe must not block, and a terminal must not become the controlling terminal.
 const FILE: OFlag = OFlag::O_RDONLY.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY).union(OFlag::O_CLOEXEC);
 
-/// The directory of a ground.
+/// The root directory of a workspace.
 pub(super) struct Root(OwnedFd);
 
 impl Root {
@@ -36,7 +36,7 @@ impl Root {
         Ok(Self(open(path, FOLDER, Mode::empty())?))
     }
 
-    /// Opens an absolute path on which there is no link.
+    /// Opens an absolute path that must not contain a link.
     pub(super) fn open_without_links(path: &Path) -> io::Result<Self> {
         if !path.is_absolute() {
             return Err(Errno::EINVAL.into());
@@ -51,17 +51,17 @@ impl Root {
         id_of(&self.0)
     }
 
-    /// Returns what the file system calls something below; links are not followed at the end.
+    /// Returns the identity of a file below; a link in the last component is not followed.
     pub(super) fn id_below(&self, path: &Path) -> Option<FileId> {
         fstatat(&self.0, path, AtFlags::AT_SYMLINK_NOFOLLOW).ok().map(|stat| id(&stat))
     }
 
-    /// Returns the names that lead to an open file, without links; `seen` is how it was asked for.
+    /// Returns the path of an open file without links; `seen` is the requested path.
     pub(super) fn place_of_file(&self, file: &File, seen: &Path) -> io::Result<PathBuf> {
         platform::place_in(self.0.as_fd(), file.as_fd(), seen)
     }
 
-    /// Opens something for reading.
+    /// Opens a file for reading.
     pub(super) fn file(&self, path: &Path, reach: Reach) -> io::Result<File> {
         Ok(File::from(self.at(path, FILE, reach)?))
     }
@@ -77,18 +77,18 @@ impl Root {
             Reach::Workspace if path.is_absolute() => Err(Errno::EXDEV),
             Reach::Workspace => platform::beneath(self.0.as_fd(), path, flags),
         };
-        // A chain of links without an end, and a link that is none of a file system, lead nowhere we would go.
+        // A loop of links and a magic link of procfs are reported as leading outside.
         opened.map_err(|errno| if errno == Errno::ELOOP { Errno::EXDEV.into() } else { errno.into() })
     }
 }
 
-/// A directory that was opened.
+/// An open directory.
 pub(super) struct Folder(OwnedFd);
 
 impl Folder {
-    /// Returns at most `most` names, in no order, and whether there are more.
+    /// Returns at most `most` entries, unordered, and whether there are more.
     pub(super) fn entries(&self, most: usize) -> io::Result<(Vec<Entry>, bool)> {
-        // A descriptor of its own: to read a directory moves its position.
+        // A separate descriptor, because reading a directory moves its position.
         let mut dir = Dir::openat(&self.0, ".", FOLDER, Mode::empty())?;
         let mut entries = Vec::new();
         for entry in dir.iter() {
@@ -99,7 +99,7 @@ impl Folder {
             if entries.len() == most {
                 return Ok((entries, true));
             }
-            // What went away meanwhile is not there.
+            // The entry may have been removed concurrently.
             if let Some(looked) = self.look(&name)? {
                 entries.push(Entry { kind: looked.kind(), bytes: looked.bytes(), name });
             }
@@ -107,7 +107,7 @@ impl Folder {
         Ok((entries, false))
     }
 
-    /// Looks at what stands under a name.
+    /// Returns the status of an entry, or `None` if it does not exist.
     pub(super) fn look(&self, name: &OsStr) -> io::Result<Option<Looked>> {
         match fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(Looked(stat))),
@@ -124,7 +124,7 @@ impl Folder {
         Ok(Self(openat(&self.0, name, FOLDER | OFlag::O_NOFOLLOW, Mode::empty())?))
     }
 
-    /// Opens something in it for reading; a link is not followed.
+    /// Opens an entry for reading; a link is not followed.
     pub(super) fn file(&self, name: &OsStr) -> io::Result<File> {
         Ok(File::from(openat(&self.0, name, FILE | OFlag::O_NOFOLLOW, Mode::empty())?))
     }
@@ -133,12 +133,12 @@ impl Folder {
         id_of(&self.0)
     }
 
-    /// Returns the names that lead from the root to it, without links; `seen` is how it was asked for.
+    /// Returns the path from the root to the directory, without links; `seen` is the requested path.
     pub(super) fn place_in(&self, root: &Root, seen: &Path) -> io::Result<PathBuf> {
         platform::place_in(root.0.as_fd(), self.0.as_fd(), seen)
     }
 
-    /// Makes a directory, unless somebody else just did, and opens it.
+    /// Creates a directory if it does not exist, and opens it.
     pub(super) fn make(&self, name: &OsStr) -> io::Result<Self> {
         match mkdirat(&self.0, name, Mode::from_bits_truncate(0o777)) {
             Ok(()) | Err(Errno::EEXIST) => self.folder(name),
@@ -152,7 +152,7 @@ impl Folder {
         Ok(File::from(openat(&self.0, name, flags, Mode::from_bits_truncate(0o644))?))
     }
 
-    /// Makes sure that we may write the file of this name.
+    /// Checks the permission to write the file of this name.
     pub(super) fn writable(&self, name: &OsStr) -> io::Result<()> {
         let flags = OFlag::O_WRONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         openat(&self.0, name, flags, Mode::empty()).map(drop).map_err(io::Error::from)
@@ -166,27 +166,27 @@ impl Folder {
         Ok(unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir)?)
     }
 
-    /// Makes a symbolic link that must not exist yet.
+    /// Creates a symbolic link that must not exist yet.
     pub(super) fn link(&self, name: &OsStr, target: &Path) -> io::Result<()> {
         Ok(symlinkat(target, &self.0, name)?)
     }
 
-    /// Has the names of the directory on disk.
+    /// Syncs the entries of the directory to disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         match nix::unistd::fsync(&self.0) {
-            // Some file systems have nothing to do for a directory and say so.
+            // Some file systems do not support syncing a directory.
             Ok(()) | Err(Errno::EINVAL | Errno::EROFS) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
     }
 }
 
-/// Returns what the file system calls something that is open.
+/// Returns the identity of an open file.
 pub(super) fn id_of(file: impl AsFd) -> io::Result<FileId> {
     Ok(id(&fstat(file)?))
 }
 
-/// Returns what the file system calls what is at a path, behind all links.
+/// Returns the identity of the file at a path, following links.
 pub(super) fn id_at(path: &Path) -> io::Result<FileId> {
     Ok(id(&stat(path)?))
 }
@@ -201,7 +201,7 @@ fn id(stat: &FileStat) -> FileId {
     FileId { device: stat.st_dev as u64, inode: u64::from(stat.st_ino) }
 }
 
-/// What was seen under a name.
+/// The status of a directory entry.
 pub(super) struct Looked(FileStat);
 
 impl Looked {
@@ -222,19 +222,19 @@ impl Looked {
         Some(id(&self.0))
     }
 
-    /// Gives `file` the owner and the mode of the file it is to replace, without the set-uid and set-gid bits: the kernel
-    /// clears them when a file is written, and a replaced file is a written one.
+    /// Gives `file` the owner and the mode of the file that it replaces, without the set-uid and set-gid bits. The
+    /// kernel clears these bits on a write, and a replacement counts as a write.
     pub(super) fn hand_down(&self, file: &File) -> io::Result<()> {
         let new = file.metadata()?;
         if (new.uid(), new.gid()) != (self.0.st_uid, self.0.st_gid) {
-            // Only root may give files away, or a member of both groups; for everybody else the new owner stands.
+            // Only root, or a member of both groups, may change the owner. For everyone else the new owner stays.
             let _kept = std::os::unix::fs::fchown(file, Some(self.0.st_uid), Some(self.0.st_gid));
         }
         Ok(fchmod(file, Mode::from_bits_truncate(self.0.st_mode) - (Mode::S_ISUID | Mode::S_ISGID))?)
     }
 }
 
-/// Opens a path one name at a time; links are not followed, and `..` goes back to what was opened before.
+/// Opens a path one component at a time. Links are not followed, and `..` returns to the directory opened before.
 pub(super) fn name_by_name(root: BorrowedFd<'_>, path: &Path, flags: OFlag) -> Result<OwnedFd, Errno> {
     let mut above: Vec<OwnedFd> = Vec::new();
     let mut parts = path.components().peekable();
@@ -256,7 +256,7 @@ pub(super) fn name_by_name(root: BorrowedFd<'_>, path: &Path, flags: OFlag) -> R
     openat(above.last().map_or(root, AsFd::as_fd), ".", flags, Mode::empty())
 }
 
-/// Opens an absolute path one name at a time, without links.
+/// Opens an absolute path one component at a time, without links.
 pub(super) fn from_the_root(path: &Path, flags: OFlag) -> Result<OwnedFd, Errno> {
     let root = open("/", FOLDER, Mode::empty())?;
     name_by_name(root.as_fd(), path.strip_prefix("/").unwrap_or(path), flags)

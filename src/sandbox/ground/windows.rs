@@ -1,7 +1,7 @@
-//! Directories as handles, on Windows: what is held open cannot be renamed or deleted, nor anything above it.
+//! Directories as handles, on Windows: an open directory and its parents can be neither renamed nor deleted.
 //!
-//! A directory is opened without leave for others to delete it, and asked for its own path afterwards; as long as it is held,
-//! that path leads to it. A file is opened first, and then asked whether it lies beneath the ground.
+//! A directory is opened without delete sharing, and its path is read from the handle; the path stays valid while the
+//! handle is open. A file is opened first, and then checked to lie beneath the workspace.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -18,7 +18,7 @@ use windows_sys::Win32::Storage::FileSystem::{
 
 use super::{Entry, FileId, Kind, Reach};
 
-/// The directory of a ground.
+/// The root directory of a workspace.
 pub(super) struct Root {
     held: File,
     path: PathBuf,
@@ -31,7 +31,7 @@ impl Root {
         Ok(Self { held, path })
     }
 
-    /// Opens an absolute path on which there is no link.
+    /// Opens an absolute path that must not contain a link.
     pub(super) fn open_without_links(path: &Path) -> io::Result<Self> {
         let root = Self::open(path)?;
         if root.path == path { Ok(root) } else { Err(io::ErrorKind::CrossesDevices.into()) }
@@ -41,19 +41,19 @@ impl Root {
         id_of(&self.held)
     }
 
-    /// Returns what the file system calls something below; links are not followed at the end.
+    /// Returns the identity of a file below; a link in the last component is not followed.
     pub(super) fn id_below(&self, path: &Path) -> Option<FileId> {
         let flags = FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT;
         let opened = OpenOptions::new().access_mode(0).custom_flags(flags).open(self.path.join(path));
         opened.and_then(|file| id_of(&file)).ok()
     }
 
-    /// Returns the names that lead to an open file, without links.
+    /// Returns the path of an open file without links.
     pub(super) fn place_of_file(&self, file: &File, _seen: &Path) -> io::Result<PathBuf> {
         inside(&real_path(file)?, &self.path)
     }
 
-    /// Opens something for reading.
+    /// Opens a file for reading.
     pub(super) fn file(&self, path: &Path, reach: Reach) -> io::Result<File> {
         let path = self.at(path, reach)?;
         let file = OpenOptions::new().read(true).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(path)?;
@@ -74,7 +74,7 @@ impl Root {
     fn at(&self, path: &Path, reach: Reach) -> io::Result<PathBuf> {
         match reach {
             Reach::Workspace if !super::stays_beneath(path) => Err(io::ErrorKind::CrossesDevices.into()),
-            // A path that the system takes as it is may hold no `..` and no strokes of Unix.
+            // A verbatim path may contain neither `..` nor forward slashes.
             Reach::Workspace | Reach::Anywhere => fs::canonicalize(self.path.join(path)),
         }
     }
@@ -92,7 +92,7 @@ fn inside(path: &Path, root: &Path) -> io::Result<PathBuf> {
     Ok(inner.to_owned())
 }
 
-/// Opens a directory so that nobody can rename or delete it meanwhile.
+/// Opens a directory so that it cannot be renamed or deleted while the handle is open.
 fn hold(path: &Path, flags: u32) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).share_mode(FILE_SHARE_READ | FILE_SHARE_WRITE);
@@ -100,18 +100,18 @@ fn hold(path: &Path, flags: u32) -> io::Result<File> {
     if held.metadata()?.is_dir() { Ok(held) } else { Err(io::ErrorKind::NotADirectory.into()) }
 }
 
-/// Asks for the path of something open, without links.
+/// Returns the path of an open file, without links.
 #[expect(unsafe_code, reason = "the call has no wrapper")]
 fn real_path(file: &File) -> io::Result<PathBuf> {
     let mut buffer = vec![0_u16; 512];
     loop {
         let room = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
-        // SAFETY: the handle is open, and the buffer has as much room as is said.
+        // SAFETY: the handle is open, and the buffer has the size that is passed.
         let length =
             unsafe { GetFinalPathNameByHandleW(file.as_raw_handle().cast(), buffer.as_mut_ptr(), room, 0) };
         match usize::try_from(length).unwrap_or(usize::MAX) {
             0 => return Err(io::Error::last_os_error()),
-            // Without enough room it says how much it takes.
+            // If the buffer is too small, the call returns the required size.
             length if length < buffer.len() => return Ok(OsString::from_wide(&buffer[..length]).into()),
             length if length <= PATH_MAX => buffer.resize(length + 1, 0),
             _ => return Err(io::ErrorKind::InvalidFilename.into()),
@@ -119,14 +119,14 @@ fn real_path(file: &File) -> io::Result<PathBuf> {
     }
 }
 
-/// The longest path that the system knows, in its own units.
+/// The maximum length of a path, in UTF-16 code units.
 const PATH_MAX: usize = 32_768;
 
-/// Returns what the file system calls something that is open.
+/// Returns the identity of an open file.
 #[expect(unsafe_code, reason = "the call has no wrapper")]
 pub(super) fn id_of(file: &File) -> io::Result<FileId> {
     let mut about = BY_HANDLE_FILE_INFORMATION::default();
-    // SAFETY: the handle is open, and what is filled in lives on.
+    // SAFETY: the handle is open, and the structure outlives the call.
     if unsafe { GetFileInformationByHandle(file.as_raw_handle().cast(), &raw mut about) } == 0 {
         return Err(io::Error::last_os_error());
     }
@@ -134,19 +134,19 @@ pub(super) fn id_of(file: &File) -> io::Result<FileId> {
     Ok(FileId { device: about.dwVolumeSerialNumber.into(), inode })
 }
 
-/// Returns what the file system calls what is at a path, behind all links.
+/// Returns the identity of the file at a path, following links.
 pub(super) fn id_at(path: &Path) -> io::Result<FileId> {
     id_of(&OpenOptions::new().access_mode(0).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(path)?)
 }
 
-/// A directory that is held open.
+/// An open directory.
 pub(super) struct Folder {
     held: File,
     path: PathBuf,
 }
 
 impl Folder {
-    /// Returns at most `most` names, in no order, and whether there are more.
+    /// Returns at most `most` entries, unordered, and whether there are more.
     pub(super) fn entries(&self, most: usize) -> io::Result<(Vec<Entry>, bool)> {
         let mut entries = Vec::new();
         for entry in fs::read_dir(&self.path)? {
@@ -154,7 +154,7 @@ impl Folder {
             if entries.len() == most {
                 return Ok((entries, true));
             }
-            // What went away meanwhile is not there.
+            // The entry may have been removed concurrently.
             if let Some(looked) = self.look(&name)? {
                 entries.push(Entry { kind: looked.kind(), bytes: looked.bytes(), name });
             }
@@ -162,7 +162,7 @@ impl Folder {
         Ok((entries, false))
     }
 
-    /// Looks at what stands under a name.
+    /// Returns the status of an entry, or `None` if it does not exist.
     pub(super) fn look(&self, name: &OsStr) -> io::Result<Option<Looked>> {
         match fs::symlink_metadata(self.path.join(name)) {
             Ok(metadata) => Ok(Some(Looked(metadata))),
@@ -184,7 +184,7 @@ impl Folder {
         Ok(Self { held, path })
     }
 
-    /// Opens something in it for reading; a link is not followed.
+    /// Opens an entry for reading; a link is not followed.
     pub(super) fn file(&self, name: &OsStr) -> io::Result<File> {
         let flags = FILE_FLAG_OPEN_REPARSE_POINT | FILE_FLAG_BACKUP_SEMANTICS;
         OpenOptions::new().read(true).custom_flags(flags).open(self.path.join(name))
@@ -194,12 +194,12 @@ impl Folder {
         id_of(&self.held)
     }
 
-    /// Returns the names that lead from the root to it, without links.
+    /// Returns the path from the root to the directory, without links.
     pub(super) fn place_in(&self, root: &Root, _seen: &Path) -> io::Result<PathBuf> {
         inside(&self.path, &root.path)
     }
 
-    /// Makes a directory, unless somebody else just did, and opens it.
+    /// Creates a directory if it does not exist, and opens it.
     pub(super) fn make(&self, name: &OsStr) -> io::Result<Self> {
         match fs::create_dir(self.path.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
@@ -212,7 +212,7 @@ impl Folder {
         OpenOptions::new().write(true).create_new(true).open(self.path.join(name))
     }
 
-    /// Makes sure that we may write the file of this name.
+    /// Checks the permission to write the file of this name.
     pub(super) fn writable(&self, name: &OsStr) -> io::Result<()> {
         let flags = FILE_FLAG_OPEN_REPARSE_POINT;
         OpenOptions::new().write(true).custom_flags(flags).open(self.path.join(name)).map(drop)
@@ -226,18 +226,18 @@ impl Folder {
         fs::remove_file(self.path.join(name))
     }
 
-    /// Refuses: what a link here would be depends on what it leads to.
+    /// Not supported: the kind of a link depends on the kind of its target.
     pub(super) fn link(&self, _name: &OsStr, _target: &Path) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Directories are not synced here: the system has no call for it.
+    /// Does nothing: the system has no call to sync a directory.
     pub(super) const fn sync(&self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// What was seen under a name.
+/// The status of a directory entry.
 pub(super) struct Looked(Metadata);
 
 impl Looked {
@@ -258,12 +258,12 @@ impl Looked {
         self.0.len()
     }
 
-    /// It is not told by a name alone.
+    /// Returns `None`: the identity needs an open handle.
     pub(super) const fn file_id(&self) -> Option<FileId> {
         None
     }
 
-    /// Gives `file` the permissions of the file it is to replace.
+    /// Gives `file` the permissions of the file that it replaces.
     pub(super) fn hand_down(&self, file: &File) -> io::Result<()> {
         file.set_permissions(self.0.permissions())
     }

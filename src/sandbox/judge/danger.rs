@@ -1,10 +1,10 @@
-//! Programs that are known for the harm they may do.
+//! Programs that are known to be dangerous.
 
 use super::finding::{Finding, Scene};
 use super::level::Risk;
 use super::words::{has, operands};
 
-/// Judges a program that is known for its harm, or is none.
+/// Assesses a dangerous program; `None` for any other.
 pub(super) fn judge(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Finding> {
     let (risk, why) = known(name, args)?;
     let mut finding = Finding::of(risk);
@@ -22,38 +22,38 @@ fn known(name: &str, args: &[String]) -> Option<(Risk, &'static str)> {
         name if DESTROYERS.contains(&name) || name.starts_with("mkfs") || name.starts_with("newfs") => {
             (Risk::Critical, "it may destroy a disk or stop the machine")
         }
-        name if ACCOUNTS.contains(&name) => (Risk::Critical, "it changes who may do what on this machine"),
+        name if ACCOUNTS.contains(&name) => (Risk::Critical, "it changes accounts or privileges"),
         "setenforce" | "aa-teardown" | "aa-disable" | "csrutil" | "spctl" | "auditctl" | "kextload" => {
-            (Risk::Critical, "it switches protection off")
+            (Risk::Critical, "it disables a security mechanism")
         }
-        "ufw" if says(&["disable", "reset"]) => (Risk::Critical, "it switches protection off"),
+        "ufw" if says(&["disable", "reset"]) => (Risk::Critical, "it disables a security mechanism"),
         "iptables" | "ip6tables" | "nft" | "pfctl" | "ufw" | "firewall-cmd" => {
-            (Risk::Critical, "it changes what may reach this machine")
+            (Risk::Critical, "it changes the firewall")
         }
-        "crontab" if !has(args, "", Some('l')) => (Risk::Critical, "it plans what runs later"),
+        "crontab" if !has(args, "", Some('l')) => (Risk::Critical, "it schedules programs to run later"),
         "at" | "batch" | "systemd-run" | "launchctl" | "schtasks" => {
-            (Risk::Critical, "it plans what runs later")
+            (Risk::Critical, "it schedules programs to run later")
         }
         "systemctl" | "service" | "loginctl" | "rc-service" => services(args, first),
         "kill" if args.iter().skip(1).any(|arg| arg == "-1") => (Risk::High, "it ends every process"),
         "killall" | "pkill" | "xkill" => (Risk::High, "it ends processes by their name"),
         name if CONTAINERS.contains(&name) => (Risk::High, "it starts programs outside the sandbox"),
-        name if KEYS.contains(&name) => (Risk::High, "it hands out keys"),
+        name if KEYS.contains(&name) => (Risk::High, "it accesses keys or secrets"),
         "sysctl" | "mount" | "umount" | "swapoff" | "losetup" | "nsenter" | "unshare" | "chroot"
         | "ptrace" | "gdb" | "strace" | "ltrace" | "bpftrace" | "perf" | "dbus-send" | "gdbus" | "busctl"
         | "xdg-open" | "open" | "screen" | "tmux" | "script" | "expect" => {
-            (Risk::High, "it reaches beyond the workspace")
+            (Risk::High, "it has effects outside the workspace")
         }
         _ => return None,
     })
 }
 
-/// The daemon's own client: an agent must not answer its own questions.
+/// Classifies `push`, the client of the daemon: an agent must not answer its own approvals.
 fn own(verb: &str) -> Option<(Risk, &'static str)> {
     let looks = ["sessions", "show", "log", "search", "stats", "doctor", "wait", "completions", "man"];
     Some(match verb {
-        verb if looks.contains(&verb) => (Risk::High, "it looks at the daemon's sessions"),
-        _ => (Risk::Critical, "it would answer or change the daemon that asks"),
+        verb if looks.contains(&verb) => (Risk::High, "it reads the daemon's sessions"),
+        _ => (Risk::Critical, "it controls the daemon that supervises it"),
     })
 }
 
@@ -61,14 +61,14 @@ fn services(args: &[String], first: &str) -> (Risk, &'static str) {
     let looks = ["status", "show", "list-units", "list-unit-files", "is-active", "is-enabled", "cat"];
     let guards = ["apparmor", "auditd", "firewalld", "ufw", "fail2ban", "selinux"];
     if looks.contains(&first) || args.iter().any(|arg| looks.contains(&arg.as_str())) {
-        return (Risk::Medium, "it looks at services");
+        return (Risk::Medium, "it reads the state of services");
     }
     if args.iter().any(|arg| guards.iter().any(|guard| arg.starts_with(guard))) {
-        return (Risk::Critical, "it switches protection off");
+        return (Risk::Critical, "it disables a security mechanism");
     }
     match first {
         "enable" | "link" | "edit" | "set-default" | "isolate" | "poweroff" | "reboot" | "halt" | "kexec" => {
-            (Risk::Critical, "it plans what runs later")
+            (Risk::Critical, "it schedules programs to run later")
         }
         _ => (Risk::High, "it changes services"),
     }

@@ -1,4 +1,4 @@
-//! Programs that look at files, and programs that change them.
+//! Programs that read files, and programs that change them.
 
 use super::finding::{Finding, Scene, spots};
 use super::level::Risk;
@@ -7,7 +7,7 @@ use super::place::{Spot, Zone};
 use super::words::{has, is_open, operands, values};
 use crate::sandbox::shell::GLOB;
 
-/// Judges a program that only looks, or is none.
+/// Assesses a program that reads files; `None` for any other program.
 pub(super) fn reader(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Finding> {
     let (_, leading, valued) = READERS.iter().find(|(names, ..)| names.contains(&name))?;
     let mut finding = Finding::of(Risk::Low);
@@ -29,13 +29,13 @@ pub(super) fn reader(name: &str, args: &[String], scene: &Scene<'_>) -> Option<F
             named.into_iter().for_each(|word| finding.write(word, scene));
         }
         "less" | "more" if args.iter().any(|arg| arg.starts_with('+')) => {
-            finding.raise(Risk::Medium, "a pager is told to run something");
+            finding.raise(Risk::Medium, "an option makes the pager run a command");
         }
         _ => {}
     }
     let runs = ["pre", "compress-program", "hostname-bin"];
     if runs.iter().any(|option| args.iter().any(|arg| arg.starts_with(&format!("--{option}")))) {
-        finding.raise(Risk::High, "it is told to run another program");
+        finding.raise(Risk::High, "an option makes it run another program");
     }
     Some(finding)
 }
@@ -52,7 +52,7 @@ fn outputs(args: &[String]) -> Vec<&str> {
         if name.len() > 2 && "--output".starts_with(name) {
             found.extend(value.or_else(|| rest.next()));
         } else if let Some(letters) = arg.strip_prefix('-').filter(|letters| !letters.starts_with('-')) {
-            // The first letter that takes a value takes what is left.
+            // The first letter that takes a value takes the rest of the word.
             let Some((at, letter)) = letters.char_indices().find(|(_, letter)| "ktSTo".contains(*letter))
             else {
                 continue;
@@ -65,7 +65,7 @@ fn outputs(args: &[String]) -> Vec<&str> {
     found
 }
 
-/// Judges a program that changes files, or is none.
+/// Assesses a program that changes files; `None` for any other program.
 pub(super) fn writer(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Finding> {
     let mut finding = Finding::of(Risk::Medium);
     match name {
@@ -92,7 +92,7 @@ pub(super) fn writer(name: &str, args: &[String], scene: &Scene<'_>) -> Option<F
 fn removal(name: &str, args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
     let recursive = has(args, "recursive", Some('r')) || has(args, "", Some('R'));
     if args.iter().any(|arg| arg == "--no-preserve-root") {
-        finding.raise(Risk::Critical, "it removes even the root");
+        finding.raise(Risk::Critical, "it may remove the root directory");
     }
     for word in operands(args, "") {
         if recursive {
@@ -106,29 +106,29 @@ fn removal(name: &str, args: &[String], scene: &Scene<'_>, finding: &mut Finding
         }
     }
     if name == "shred" || name == "srm" {
-        finding.raise(Risk::Critical, "what it removes cannot be brought back");
+        finding.raise(Risk::Critical, "it removes files irrecoverably");
     }
 }
 
-/// How much of a directory is removed.
+/// How much of a directory a removal covers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Share {
-    /// Everything in it.
+    /// Everything.
     All,
-    /// What is looked for.
+    /// The files that match a search.
     Some,
 }
 
-/// Judges that what lies below a place is removed.
+/// Adds the removal of everything below a path.
 pub(super) fn removes_below(word: &str, share: Share, scene: &Scene<'_>, finding: &mut Finding) {
     finding.write(word, scene);
     for spot in spots(word, scene) {
         match spot.zone {
             Zone::Inside | Zone::Outside if scene.place.holds_home(&spot) => {
-                finding.raise(Risk::Critical, "it removes a home");
+                finding.raise(Risk::Critical, "it removes a home directory");
             }
             Zone::Outside if !is_scratch(&spot) => {
-                finding.raise(Risk::Critical, "it removes what lies outside the workspace");
+                finding.raise(Risk::Critical, "it removes files outside the workspace");
             }
             Zone::Inside if share == Share::All && is_everything(&spot.path) => {
                 finding.raise(Risk::Critical, "it removes the whole workspace");
@@ -140,7 +140,7 @@ pub(super) fn removes_below(word: &str, share: Share, scene: &Scene<'_>, finding
     }
 }
 
-/// Tells whether a path inside is the workspace itself, or everything in it.
+/// Returns whether a path in the workspace is the workspace itself, or matches everything in it.
 pub(super) fn is_everything(path: &str) -> bool {
     path.chars().all(|letter| matches!(letter, GLOB | '.' | '/'))
 }
@@ -156,17 +156,17 @@ fn rights(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
     let special =
         |mode: &str| mode.contains("+s") || mode.contains("=s") || mode.len() == 4 && !mode.starts_with('0');
     if words.first().is_some_and(|mode| special(mode)) {
-        finding.raise(Risk::Critical, "it gives a program its owner's rights");
+        finding.raise(Risk::Critical, "it sets the set-uid or set-gid bit");
     }
     for word in words.into_iter().skip(1) {
         finding.write(word, scene);
         for spot in spots(word, scene) {
             match spot.zone {
                 Zone::Outside if recursive => {
-                    finding.raise(Risk::Critical, "it changes rights outside the workspace");
+                    finding.raise(Risk::Critical, "it changes permissions outside the workspace");
                 }
                 Zone::Inside | Zone::Unknown if recursive && is_everything(&spot.path) => {
-                    finding.raise(Risk::High, "it changes the rights of many files");
+                    finding.raise(Risk::High, "it changes the permissions of many files");
                 }
                 Zone::Inside | Zone::Outside | Zone::Unknown => {}
             }
@@ -231,25 +231,26 @@ fn awk(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
 fn archive(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
     let runs = ["--to-command", "--checkpoint-action", "--use-compress", "-I", "--unzip-command", "-TT"];
     if args.iter().any(|arg| runs.iter().any(|option| arg.starts_with(option))) {
-        finding.raise(Risk::High, "it is told to run another program");
+        finding.raise(Risk::High, "an option makes it run another program");
     }
     let folder = args.iter().skip_while(|arg| *arg != "-C" && *arg != "-d").nth(1);
     if let Some(folder) = folder {
         finding.write(folder, scene);
     }
     if args.iter().any(|arg| arg == "-P" || arg == "--absolute-names") {
-        finding.raise(Risk::High, "it unpacks wherever the archive says");
+        finding.raise(Risk::High, "it extracts to paths that the archive chooses");
     }
     let outside = |what: &What| match what {
         What::Write(spot) => spot.zone == Zone::Outside,
         What::Read(_) | What::Name(_) | What::Git(_) | What::Network(_) => false,
     };
     if finding.touches.iter().any(|touch| outside(&touch.what)) {
-        finding.raise(Risk::High, "it unpacks outside the workspace");
+        finding.raise(Risk::High, "it extracts outside the workspace");
     }
 }
 
-/// Programs that only look: their names, how many of the words are no files, and which letters take a value.
+/// Programs that only read: their names, how many leading operands are not files, and which option letters take a
+/// value.
 const READERS: [(&[&str], usize, &str); 9] = [
     (
         &[

@@ -1,4 +1,4 @@
-//! What is found out about one command.
+//! The assessment of one command in progress.
 
 use super::level::Risk;
 use super::part::{By, Coverage, Touch, What};
@@ -6,26 +6,26 @@ use super::place::{Base, Place, Spot, Zone};
 use super::secrets;
 use crate::sandbox::address::{self, Reachability};
 
-/// Where a command runs and what it reads.
+/// The context of a command: its possible working directories and its input.
 pub(super) struct Scene<'a> {
     pub(super) place: &'a Place,
-    /// The directories that it may be in.
+    /// The possible working directories.
     pub(super) bases: &'a [Base],
     pub(super) input: Input,
 }
 
-/// Where the standard input comes from.
+/// The source of the standard input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Input {
-    /// It is empty, or a file.
+    /// Empty, or a file.
     Quiet,
-    /// Another command.
+    /// The output of another command.
     Pipe,
-    /// A text that is known to the letter.
+    /// A literal text.
     Text(String),
 }
 
-/// What is found out about one command.
+/// The assessment of one command.
 #[derive(Debug, Default)]
 pub(super) struct Finding {
     pub(super) risk: Option<Risk>,
@@ -37,25 +37,25 @@ pub(super) struct Finding {
     pub(super) traits: Traits,
 }
 
-/// What matters beside other commands of the same call.
+/// Properties that matter in combination with other commands of the same call.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Traits {
-    /// It brings something from another machine.
+    /// It downloads from another host.
     pub(super) fetches: bool,
-    /// It runs a file of its own choice, or what it reads.
+    /// It executes a script file or its input.
     pub(super) runs_text: bool,
-    /// It prints the variables, secrets among them.
+    /// It prints the environment, which may contain secrets.
     pub(super) shows_environment: bool,
-    /// It is nothing but its inner commands.
+    /// It only runs its nested commands.
     pub(super) is_transparent: bool,
 }
 
-/// A command in a command.
+/// A command that another command runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Inner {
-    /// Its words.
+    /// As words.
     Words(Vec<String>),
-    /// Its text.
+    /// As a text for a shell.
     Text(String),
 }
 
@@ -64,7 +64,7 @@ impl Finding {
         Self { risk: Some(risk), ..Self::default() }
     }
 
-    /// Makes the risk at least this.
+    /// Raises the risk to at least this level.
     pub(super) fn raise(&mut self, risk: Risk, why: &'static str) {
         if self.risk.is_none_or(|known| known < risk) {
             self.risk = Some(risk);
@@ -72,7 +72,7 @@ impl Finding {
         }
     }
 
-    /// Says that commands may run that are not seen here, and why.
+    /// Records that the command may run commands that are not visible here, and why.
     pub(super) fn unclear(&mut self, what: &'static str) {
         self.doubt(what, Coverage::Partial);
     }
@@ -90,16 +90,16 @@ impl Finding {
     pub(super) fn write(&mut self, word: &str, scene: &Scene<'_>) {
         self.spots(word, scene, |spot| (secrets::of_writing(&spot, scene.place), What::Write(spot)));
         if spots(word, scene).iter().any(|spot| spot.zone == Zone::Unknown) {
-            // The unknown place is among what is touched.
+            // The unknown path is among the accesses, so the coverage is complete.
             self.doubt("where it writes is known only when it runs", Coverage::Complete);
         }
     }
 
-    /// Notes a word that may be a file.
+    /// Records a word that may be the name of a file.
     pub(super) fn name(&mut self, word: &str, scene: &Scene<'_>) {
         self.spots(word, scene, |spot| {
             let risk = match secrets::of_reading(&spot, scene.place) {
-                // Inside, a word that is named like a secret is mostly just a word.
+                // In the workspace, a word that looks like the name of a secret is usually an ordinary word.
                 Risk::Low | Risk::Medium => Risk::Low,
                 risk @ (Risk::High | Risk::Critical) => risk,
             };
@@ -133,7 +133,7 @@ impl Finding {
     }
 }
 
-/// Returns where a word may lead.
+/// Resolves a word against every possible working directory.
 pub(super) fn spots(word: &str, scene: &Scene<'_>) -> Vec<Spot> {
     let mut found: Vec<Spot> = Vec::new();
     for base in scene.bases {

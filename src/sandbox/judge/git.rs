@@ -1,11 +1,11 @@
-//! `git`: what it only shows, what it changes, and what it cannot give back.
+//! Assesses `git`: read-only subcommands, changes of the repository, and irreversible changes.
 
 use super::finding::{Finding, Scene};
 use super::level::Risk;
 use super::network::host_of;
 use super::words::{has, is_open, operands};
 
-/// Judges the words after `git`.
+/// Assesses the arguments of `git`.
 pub(super) fn judge(args: &[String], scene: &Scene<'_>) -> Finding {
     let mut finding = Finding::of(Risk::Medium);
     let Some((verb, rest)) = verb(args, scene, &mut finding) else { return finding };
@@ -16,7 +16,7 @@ pub(super) fn judge(args: &[String], scene: &Scene<'_>) -> Finding {
     if is_looking(verb, rest) {
         let tells = |arg: &String| TELLS_TO_RUN.iter().any(|option| arg.starts_with(option));
         if rest.iter().any(tells) {
-            finding.raise(Risk::High, "git is told to run or write something");
+            finding.raise(Risk::High, "an option makes git run a program or write a file");
         } else if verb != "difftool" && finding.unclear.is_none() {
             finding.risk = Some(Risk::Low);
         }
@@ -33,7 +33,7 @@ pub(super) fn judge(args: &[String], scene: &Scene<'_>) -> Finding {
     finding
 }
 
-/// Finds the verb behind the options that are for all of git.
+/// Finds the subcommand after the global options.
 fn verb<'a>(args: &'a [String], scene: &Scene<'_>, finding: &mut Finding) -> Option<(&'a str, &'a [String])> {
     let mut at = 0;
     while let Some(arg) = args.get(at) {
@@ -47,8 +47,8 @@ fn verb<'a>(args: &'a [String], scene: &Scene<'_>, finding: &mut Finding) -> Opt
             "--no-pager" | "--literal-pathspecs" | "--no-optional-locks" | "-P" => at += 1,
             "--version" | "--help" | "-v" | "-h" => return None,
             option if option.starts_with('-') => {
-                finding.raise(Risk::High, "git is told to use other settings");
-                finding.unclear("git is told to use other settings");
+                finding.raise(Risk::High, "an option changes the settings of git");
+                finding.unclear("an option changes the settings of git");
                 at += 1;
             }
             verb => return Some((verb, args.get(at + 1..).unwrap_or_default())),
@@ -72,7 +72,7 @@ fn is_looking(verb: &str, rest: &[String]) -> bool {
             let is_plain = rest.iter().all(|arg| !arg.starts_with('-'));
             let one_name = is_plain
                 && match &words[..] {
-                    // The name of a variable has a dot; without one it is a verb.
+                    // The name of a setting contains a dot; a word without one is a subcommand.
                     [name] => name.contains('.') || *name == "list",
                     ["get", _] => true,
                     _ => false,
@@ -87,7 +87,7 @@ fn is_looking(verb: &str, rest: &[String]) -> bool {
     }
 }
 
-/// Notes other machines.
+/// Adds network access for subcommands that connect to other hosts.
 fn talk(verb: &str, rest: &[String], finding: &mut Finding) {
     let words = operands(rest, "");
     let far = match verb {
@@ -101,7 +101,7 @@ fn talk(verb: &str, rest: &[String], finding: &mut Finding) {
     };
     if far {
         finding.network(words.iter().find_map(|word| host_of(word)));
-        finding.raise(Risk::High, "git talks to another machine");
+        finding.raise(Risk::High, "git connects to another host");
     }
 }
 
@@ -113,27 +113,27 @@ fn harm(verb: &str, rest: &[String], finding: &mut Finding) {
     let gone = has(rest, "delete", Some('d')) || has(rest, "mirror", None) || has(rest, "prune", None);
     match verb {
         "push" if forced || takes_back || gone => {
-            finding.raise(Risk::Critical, "it takes back what others may rely on");
+            finding.raise(Risk::Critical, "it rewrites or deletes published history");
         }
         "filter-branch" | "filter-repo" | "replace" => {
             finding.raise(Risk::Critical, "it rewrites the history");
         }
         "update-ref" if has(rest, "", Some('d')) => finding.raise(Risk::Critical, "it removes a branch"),
         "reflog" if matches!(first, "expire" | "delete") => {
-            finding.raise(Risk::Critical, "it removes what could be brought back");
+            finding.raise(Risk::Critical, "it removes data that is needed for recovery");
         }
         "gc" | "prune" if verb == "prune" || has(rest, "prune", None) => {
-            finding.raise(Risk::Critical, "it removes what could be brought back");
+            finding.raise(Risk::Critical, "it removes data that is needed for recovery");
         }
         "reset" if has(rest, "hard", None) || has(rest, "merge", None) || has(rest, "keep", None) => {
-            finding.raise(Risk::High, "it throws away changes");
+            finding.raise(Risk::High, "it discards changes");
         }
         "checkout" | "switch"
             if forced || has(rest, "discard-changes", None) || rest.contains(&"--".to_owned()) =>
         {
-            finding.raise(Risk::High, "it throws away changes");
+            finding.raise(Risk::High, "it discards changes");
         }
-        "checkout" if first.starts_with('.') => finding.raise(Risk::High, "it throws away changes"),
+        "checkout" if first.starts_with('.') => finding.raise(Risk::High, "it discards changes"),
         "restore" | "clean" | "rebase" | "filter" | "config" | "remote" | "submodule" | "update-ref"
         | "symbolic-ref" | "bisect" | "difftool" | "mergetool" | "daemon" | "credential" | "hook"
         | "maintenance" | "instaweb" | "read-tree" => {
@@ -147,7 +147,7 @@ fn harm(verb: &str, rest: &[String], finding: &mut Finding) {
         "tag" if has(rest, "delete", Some('d')) || forced => {
             finding.raise(Risk::High, "it removes or moves a tag")
         }
-        "stash" if matches!(first, "drop" | "clear") => finding.raise(Risk::High, "it throws away changes"),
+        "stash" if matches!(first, "drop" | "clear") => finding.raise(Risk::High, "it discards changes"),
         "worktree" if first == "remove" => finding.raise(Risk::High, "it removes a directory"),
         "rm" if has(rest, "", Some('r')) => finding.raise(Risk::High, "it removes whole directories"),
         _ => {}
@@ -155,7 +155,7 @@ fn harm(verb: &str, rest: &[String], finding: &mut Finding) {
     if matches!(verb, "rebase" | "bisect" | "submodule")
         && rest.iter().any(|arg| EXECUTES.contains(&arg.as_str()))
     {
-        finding.unclear("git is told to run a command");
+        finding.unclear("an option makes git run a command");
     }
 }
 
@@ -197,7 +197,8 @@ const TELLS_TO_RUN: [&str; 10] = [
     "--no-index",
     "--contents",
 ];
-/// Verbs that neither only look nor change the repository; whatever is not known may be an alias for anything.
+/// Subcommands that are not read-only and do not change the repository. An unlisted subcommand may be an alias for
+/// anything, so it counts as a change.
 const NEITHER: [&str; 12] = [
     "archive",
     "bundle",

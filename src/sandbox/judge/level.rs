@@ -1,20 +1,20 @@
-//! How much harm a call may do, and which kind of call it is.
+//! Risk levels and categories of calls.
 
-/// How much harm a call may do.
+/// The risk of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Risk {
-    /// It only looks.
+    /// It only reads.
     Low,
-    /// It changes what can be changed back.
+    /// It makes changes that can be undone.
     Medium,
-    /// It reaches beyond the workspace, or changes what others rely on.
+    /// It has effects outside the workspace, or changes what others rely on.
     High,
-    /// It may destroy what cannot be brought back, or expose what cannot be hidden again.
+    /// It may destroy data irrecoverably or disclose secrets.
     Critical,
 }
 
 impl Risk {
-    /// Every risk, from low to critical.
+    /// Every level, from low to critical.
     pub const ALL: [Self; 4] = [Self::Low, Self::Medium, Self::High, Self::Critical];
 
     /// Returns its name, as rules spell it.
@@ -28,18 +28,18 @@ impl Risk {
     }
 }
 
-/// What kind of thing a tool does.
+/// The category of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Category {
-    /// It looks, and changes nothing.
+    /// It reads and changes nothing.
     Read,
     /// It changes files of the workspace.
     Write,
-    /// It runs a command, which may do anything.
+    /// It runs a command, which can do anything.
     Exec,
     /// It changes the repository.
     Git,
-    /// It talks to other machines.
+    /// It connects to other hosts.
     Network,
 }
 

@@ -1,9 +1,8 @@
-//! What a call would do and how much harm that may do, judged by its tool and its arguments and never by what a model
-//! says about them.
+//! Risk assessment of a tool call, from its tool and its arguments and never from the model's description of them.
 //!
-//! A command is taken apart by the grammar of the shell and judged in every part, through whatever only runs another
-//! command. It is judged by its words: what a program does in truth is nobody's to know here, and keeping it from doing
-//! so is the sandbox's. Nothing is looked up, so that the same call is always judged the same.
+//! A command is parsed with the grammar of the shell, and every command in it is assessed, also behind wrappers such as
+//! `env` and `sudo`. The assessment is lexical: it cannot know what a program really does; the sandbox limits that. It
+//! reads no files, so the same call always gets the same assessment.
 
 mod danger;
 mod files;
@@ -28,16 +27,16 @@ pub use level::{Category, Risk};
 pub use part::{By, Coverage, Doubt, Judgement, Part, Spelling, Touch, What};
 pub use place::{Place, Spot, Zone};
 
-/// What a call of `sandbox_exec` wants beyond running a command in the sandbox.
+/// Permissions that a call of `sandbox_exec` requests beyond running a command in the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wish {
-    /// To talk to other machines.
+    /// Access to the network.
     pub network: bool,
-    /// To run outside the sandbox.
+    /// Running outside the sandbox.
     pub outside: bool,
 }
 
-/// Judges a command for `/bin/sh -c`, in a directory of the workspace or in the workspace itself.
+/// Assesses a command for `/bin/sh -c`, in the directory `cwd` of the workspace or in the workspace itself.
 pub fn command(text: &str, cwd: Option<&str>, wish: Wish, place: &Place, limits: Limits) -> Judgement {
     let mut walk = Walk::new(place, cwd, limits);
     walk.whole(text);
@@ -59,24 +58,24 @@ pub fn command(text: &str, cwd: Option<&str>, wish: Wish, place: &Place, limits:
         What::Write(_) | What::Git(_) | What::Network(_) => false,
     });
     if far && (secret || walk.traits.shows_environment) {
-        raise(Risk::Critical, "it may send secrets to another machine");
+        raise(Risk::Critical, "it may send secrets to another host");
     }
     if walk.traits.fetches && walk.traits.runs_text {
-        raise(Risk::Critical, "it may run what it has just fetched");
+        raise(Risk::Critical, "it may run code that it has just downloaded");
     }
     if walk.fork_bomb {
-        raise(Risk::Critical, "it starts itself over and over");
+        raise(Risk::Critical, "it starts itself recursively, like a fork bomb");
     }
     if wish.outside {
         raise(Risk::High, "it runs outside the sandbox");
     }
     if walk.unclear.is_some() {
-        raise(Risk::High, "it cannot be told what it does");
+        raise(Risk::High, "it cannot be analysed completely");
     }
     Judgement { category: Category::Exec, risk, why, parts: walk.parts, unclear: walk.unclear }
 }
 
-/// Has every command talk to unknown machines, unless its words say to which.
+/// Adds access to unknown hosts to every command that does not name a host.
 fn give_network(parts: &mut Vec<Part>) {
     let far = |part: &Part| part.touches.iter().any(|touch| matches!(touch.what, What::Network(_)));
     let touch = || Touch { what: What::Network(None), risk: Risk::High, by: By::Itself };
@@ -88,19 +87,19 @@ fn give_network(parts: &mut Vec<Part>) {
     }
 }
 
-/// Judges a tool that touches these things and is no command.
+/// Assesses a tool other than a command, which accesses these resources.
 pub(crate) fn tool(category: Category, touches: Vec<(What, Risk)>, least: Risk) -> Judgement {
     let touches = touches.into_iter().map(|(what, risk)| Touch { what, risk, by: By::Itself }).collect();
     let part = Part { command: None, risk: least, why: None, touches };
     Judgement { category, risk: part.whole_risk(), why: None, parts: vec![part], unclear: None }
 }
 
-/// Returns the risk of reading and of writing a file.
+/// Returns the risk of reading a file and of writing it.
 pub(crate) fn risks(spot: &Spot, place: &Place) -> (Risk, Risk) {
     (secrets::of_reading(spot, place), secrets::of_writing(spot, place))
 }
 
-/// Returns the machine that an address names.
+/// Returns the host of a URL.
 pub fn host(url: &str) -> Option<String> {
     network::host_of(url)
 }

@@ -1,21 +1,22 @@
-//! Programs that talk to other machines, and the names of those machines.
+//! Programs that connect to other hosts, and the host names in their arguments.
 
 use super::finding::{Finding, Scene};
 use super::level::Risk;
 use super::words::{is_open, operands, values};
 use crate::sandbox::address;
 
-/// Judges a program that is there to talk to other machines, or is none.
+/// Assesses a network program or a package manager; `None` for any other program.
 pub(super) fn judge(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Finding> {
     let installs = installs(name, args);
     if !FAR.contains(&name) && !installs {
         return None;
     }
     let mut finding = Finding::of(Risk::High);
-    finding.why = Some(if installs { "it installs or publishes" } else { "it talks to another machine" });
+    finding.why =
+        Some(if installs { "it installs or publishes packages" } else { "it connects to another host" });
     finding.traits.fetches = FETCHERS.contains(&name);
     let words = operands(args, "");
-    // The last of them is where the copy goes, here unless it names a machine.
+    // The last operand is the target of the copy; it is local unless it names a host.
     let copied = words.last().filter(|word| matches!(name, "rsync" | "scp") && !word.contains(':'));
     copied.into_iter().for_each(|word| finding.write(word, scene));
     let mut hosts: Vec<String> = words.iter().filter_map(|word| host_of(word)).collect();
@@ -23,7 +24,7 @@ pub(super) fn judge(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Fi
     hosts.extend(words.iter().filter(|_| remote).filter_map(|word| host_of_remote(word)));
     hosts.sort();
     hosts.dedup();
-    // A name that is known only when it runs, or that comes from elsewhere, is any name.
+    // A host that is unknown, or that an option overrides, can be any host.
     let own = match name {
         "ssh" | "scp" | "sftp" | "rsync" => "-o",
         "wget" => "-i",
@@ -52,14 +53,14 @@ pub(super) fn judge(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Fi
     Some(finding)
 }
 
-/// Tells whether a program that manages packages would change or publish some.
+/// Returns whether a package manager would install, change or publish packages.
 pub(super) fn installs(name: &str, args: &[String]) -> bool {
     if MANAGERS_OF_SYSTEMS.contains(&name) {
         return !args.is_empty();
     }
     let Some((_, verbs)) = MANAGERS.iter().find(|(names, _)| names.contains(&name)) else { return false };
     let words: Vec<&str> = operands(args, "").into_iter().filter(|word| !word.starts_with('+')).collect();
-    // The first may be the value of an option.
+    // The first operand may be the value of an option.
     let runs = words
         .first()
         .is_some_and(|word| matches!(*word, "run" | "run-script" | "test" | "t" | "build" | "check"));
@@ -67,7 +68,7 @@ pub(super) fn installs(name: &str, args: &[String]) -> bool {
     verb || matches!(name, "yarn" | "npx" | "bunx")
 }
 
-/// Returns the machine that an address names, if the word is one.
+/// Returns the host of a URL or of a word that looks like a host name.
 pub(super) fn host_of(word: &str) -> Option<String> {
     let rest = match word.split_once("://") {
         Some((_, rest)) => rest,
@@ -91,7 +92,7 @@ fn canonical(host: &str) -> String {
     address::parse(host).map_or_else(|| host.to_ascii_lowercase(), |address| address.to_string())
 }
 
-/// Returns the machine of `user@host`, `host:path` or `host`.
+/// Returns the host of `user@host`, `host:path` or `host`.
 fn host_of_remote(word: &str) -> Option<String> {
     let host = word.split(':').next().unwrap_or_default();
     let host = host.rsplit('@').next().unwrap_or_default();
@@ -101,7 +102,7 @@ fn host_of_remote(word: &str) -> Option<String> {
 }
 
 const FETCHERS: [&str; 8] = ["curl", "wget", "aria2c", "http", "https", "xh", "lynx", "fetch"];
-/// Options that lead to another machine than the words say.
+/// Options that redirect a connection to another host than the operands name.
 const ELSEWHERE: [&str; 9] = [
     "-x",
     "--proxy",
@@ -164,7 +165,7 @@ const FAR: [&str; 48] = [
     "rclone",
 ];
 
-/// Programs that manage packages of a language, and those of their verbs that reach out.
+/// Package managers of languages, and their subcommands that use the network.
 const MANAGERS: [(&[&str], &[&str]); 5] = [
     (
         &["npm", "pnpm", "yarn", "bun", "npx", "bunx", "deno"],
@@ -244,7 +245,7 @@ const MANAGERS: [(&[&str], &[&str]); 5] = [
     ),
     (&["go"], &["get", "install", "mod", "download"]),
 ];
-/// Programs that manage packages of a whole system.
+/// Package managers of operating systems.
 const MANAGERS_OF_SYSTEMS: [&str; 20] = [
     "apt", "apt-get", "brew", "dnf", "yum", "pacman", "apk", "zypper", "snap", "flatpak", "port", "nix-env",
     "emerge", "choco", "winget", "scoop", "rpm", "dpkg", "rustup", "twine",

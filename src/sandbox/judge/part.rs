@@ -1,100 +1,100 @@
-//! What a call would do, part by part.
+//! The result of a risk assessment.
 
 use super::level::{Category, Risk};
 use super::place::Spot;
 
-/// What a call would do.
+/// The risk assessment of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
-    /// What kind of thing it is.
+    /// The category of the call.
     pub category: Category,
-    /// How much harm it may do: that of its worst part, or of parts together.
+    /// The risk: that of the riskiest operation, or of a combination of operations.
     pub risk: Risk,
-    /// Why it is of that risk, where there is more to say than its kind.
+    /// The reason for the risk, if the kind of operation does not explain it.
     pub why: Option<&'static str>,
-    /// Everything that it would do.
+    /// Every operation of the call.
     pub parts: Vec<Part>,
-    /// Why it cannot be told what it does, if it cannot.
+    /// Why the command could not be analysed completely, if so.
     pub unclear: Option<Doubt>,
 }
 
-/// Why it cannot be told what a command does.
+/// Why a command could not be analysed completely.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Doubt {
     /// The reason.
     pub reason: String,
-    /// How much of the command is among the parts all the same.
+    /// How much of the command the operations cover nevertheless.
     pub coverage: Coverage,
 }
 
-/// How much of a command is among its parts.
+/// How much of a command its operations cover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Coverage {
-    /// Every command that the shell runs: rules can be held against them.
+    /// Every command that the shell runs: rules can be matched against them.
     Complete,
-    /// Not all of them: a rule may be about one that is not there.
+    /// Not every command: a rule may concern one that is missing.
     Partial,
 }
 
-/// One thing that a call would do: a file tool, or one command among several.
+/// One operation of a call: a file tool, or one of several commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// The command, if it is one.
+    /// The command, if the operation is one.
     pub command: Option<Spelling>,
-    /// How much harm it may do, by its words alone.
+    /// The risk of the command itself, without its accesses.
     pub risk: Risk,
-    /// Why, where there is more to say than its kind.
+    /// The reason for the risk, if the kind of operation does not explain it.
     pub why: Option<&'static str>,
-    /// What it touches.
+    /// The resources that the operation accesses.
     pub touches: Vec<Touch>,
 }
 
 /// The words of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Spelling {
-    /// They, without what only runs another command; [`HOLE`](crate::sandbox::shell::HOLE) stands for what is not known.
+    /// The words without wrappers such as `env`; [`UNKNOWN`](crate::sandbox::shell::UNKNOWN) marks unknown text.
     pub words: Vec<String>,
-    /// The same with what stands before, as it is written, and by the plain name of the program.
+    /// The forms with wrappers, as written, and with the bare name of the program.
     pub outer: Vec<Vec<String>>,
 }
 
-/// Something that is touched.
+/// An access to a resource, with its risk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Touch {
-    /// What, and how.
+    /// The resource and the kind of access.
     pub what: What,
-    /// How much harm that may do.
+    /// The risk of the access.
     pub risk: Risk,
-    /// How it is known.
+    /// How the access is known.
     pub by: By,
 }
 
-/// What is touched, and how.
+/// A resource and the kind of access to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
     /// A file is read.
     Read(Spot),
     /// A file is written, moved or removed.
     Write(Spot),
-    /// A file is named to a program of which nothing is known.
+    /// A file is named as an argument of an unknown program.
     Name(Spot),
-    /// The repository is changed: the words after `git`.
+    /// The repository is changed; holds the words after `git`.
     Git(String),
-    /// Another machine is talked to, if its name is known.
+    /// A network connection; holds the host if it is known.
     Network(Option<String>),
 }
 
-/// How it is known that something is touched.
+/// How an access is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
-    /// By the words of the command: who allows the command allows this.
+    /// From the words of the command: a rule that allows the command also allows the access.
     Words,
-    /// By itself: a redirection, an argument of the tool, or the tool.
+    /// From a redirection, an argument of the tool, or the tool itself.
     Itself,
 }
 
 impl Part {
-    /// Returns how much harm the part may do with everything that it touches.
+    /// Returns the risk of the operation including all its accesses.
     pub fn whole_risk(&self) -> Risk {
         self.touches.iter().map(|touch| touch.risk).max().unwrap_or(self.risk).max(self.risk)
     }

@@ -1,4 +1,4 @@
-//! Where paths lead, told by their spelling alone: nothing is looked up, and links are not followed.
+//! Lexical resolution of paths: no file is read, and links are not followed.
 
 use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
@@ -6,41 +6,50 @@ use std::path::{Component, Path, PathBuf};
 use crate::sandbox::confine::HiddenEntries;
 use crate::sandbox::shell::{GLOB, HOLE};
 
-/// Where a call is made: the workspace and the user's homes.
+/// The context in which the paths of a call are resolved: the workspace and the user's homes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     workspace: String,
-    /// How its user calls the workspace, where that is another path.
+    /// The path by which the user names the workspace, if it differs.
     named: Option<String>,
-    /// The first is the one that `~` stands for.
+    /// The first is the home that `~` stands for.
     homes: Vec<String>,
-    /// What the host of a fetch led to when it was looked up.
+    /// The resolved addresses of the host of a fetch.
     addresses: Vec<IpAddr>,
-    /// What is hidden from commands of a workspace that is a home.
+    /// The entries that are hidden from commands, if the workspace is a home.
     hidden: HiddenEntries,
 }
 
-/// A path as far as its spelling tells.
+/// A path, resolved lexically.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spot {
-    /// Inside, it is relative to the workspace, and empty for the workspace itself; elsewhere it is as whole as can be.
+    /// Inside the workspace, the relative path, empty for the workspace itself. Otherwise as absolute as is known.
     pub path: String,
-    /// Where it leads.
+    /// Whether the path lies in the workspace.
     pub zone: Zone,
 }
 
-/// Where a path leads.
+/// Whether a path lies in the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Zone {
-    /// Into the workspace.
+    /// In the workspace.
     Inside,
-    /// Elsewhere.
+    /// Outside the workspace.
     Outside,
-    /// That is decided only when the command runs.
+    /// It is decided only when the command runs.
     Unknown,
 }
 
-/// A directory that commands may be in.
+/// A path relative to a home, in lower case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct HomePath {
+    /// The path.
+    pub(super) path: String,
+    /// The workspace that the path lies in, relative to the same home, if that home is above the workspace.
+    pub(super) workspace: Option<String>,
+}
+
+/// A possible working directory of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Base {
     At(String),
@@ -48,7 +57,7 @@ pub(super) enum Base {
 }
 
 impl Place {
-    /// Names the workspace, an absolute path, and the home where it is known.
+    /// Creates a context for a workspace, which is an absolute path, and for the home if it is known.
     pub fn new(workspace: &Path, home: Option<&Path>) -> Self {
         Self {
             workspace: slashed(workspace),
@@ -59,43 +68,43 @@ impl Place {
         }
     }
 
-    /// Takes another path for the workspace too: the one by which its user calls it.
+    /// Adds an alias of the workspace: the path by which the user names it.
     #[must_use]
     pub fn also_named(self, name: &Path) -> Self {
         let name = slashed(name);
         Self { named: (name != self.workspace).then_some(name), ..self }
     }
 
-    /// Adds further homes of the user, and other paths of the same ones.
+    /// Adds further homes of the user, and aliases of homes.
     #[must_use]
     pub fn with_homes(mut self, homes: &[PathBuf]) -> Self {
         self.homes.extend(homes.iter().map(|home| slashed(home)));
         self
     }
 
-    /// Says which entries of the workspace are hidden from commands, as it is a home.
+    /// Sets the entries that are hidden from commands, for a workspace that is a home.
     #[must_use]
     pub fn with_hidden_entries(self, hidden: HiddenEntries) -> Self {
         Self { hidden, ..self }
     }
 
-    /// Adds what the host of a fetch led to when it was looked up.
+    /// Sets the resolved addresses of the host of a fetch.
     #[must_use]
     pub fn with_addresses(self, addresses: Vec<IpAddr>) -> Self {
         Self { addresses, ..self }
     }
 
-    /// Returns what the host of a fetch led to, as far as it was looked up.
+    /// Returns the resolved addresses of the host of a fetch, if it was resolved.
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
     }
 
-    /// Tells whether a spot is hidden from commands, as it is such an entry of a home that is the workspace.
+    /// Returns whether a path is hidden from commands: it lies in a hidden entry of a home that is the workspace.
     pub fn hides(&self, spot: &Spot) -> bool {
         spot.zone == Zone::Inside && self.hidden.hides(Path::new(&self.whole(spot)))
     }
 
-    /// Tells whether something that is hidden from commands lies below a spot: it is a home that is the workspace.
+    /// Returns whether hidden entries lie below a path: it is a home that is the workspace, or lies above one.
     pub fn holds_hidden(&self, spot: &Spot) -> bool {
         spot.zone == Zone::Inside && self.hidden.lie_in(Path::new(&self.whole(spot)))
     }
@@ -105,35 +114,27 @@ impl Place {
         self.homes.first().map(String::as_str)
     }
 
-    /// Returns the paths from each home on that a spot has, in small letters.
-    ///
-    /// A spot of a workspace that lies below a home and not above it has none: what is worked on there has been chosen.
-    pub(super) fn relative_to_homes(&self, spot: &Spot) -> Vec<String> {
+    /// Returns a path relative to each home that it lies below, in lower case.
+    pub(super) fn relative_to_homes(&self, spot: &Spot) -> Vec<HomePath> {
         if spot.zone == Zone::Unknown {
             return Vec::new();
         }
         let (whole, workspace) = (self.whole(spot).to_lowercase(), self.workspace.to_lowercase());
-        let below = |home: &String| {
+        let relative = |home: &String| {
             let home = home.to_lowercase();
-            if spot.zone == Zone::Inside && !is_below(&home, &workspace) {
-                return None;
-            }
-            let rest = whole.strip_prefix(&home)?;
-            if home.ends_with('/') {
-                Some(rest.to_owned())
-            } else {
-                rest.strip_prefix('/').map(str::to_owned)
-            }
+            let inner = |path: &str| Some(below(path, &home)?.strip_prefix('/')?.to_owned());
+            let workspace = if spot.zone == Zone::Inside { inner(&workspace) } else { None };
+            Some(HomePath { path: inner(&whole)?, workspace })
         };
-        self.homes.iter().filter_map(below).collect()
+        self.homes.iter().filter_map(relative).collect()
     }
 
-    /// Tells where a path of a file tool leads.
+    /// Resolves a path of a file tool.
     pub fn file(&self, path: &str) -> Spot {
         self.spot(&Base::At(self.workspace.clone()), &slashed(Path::new(path)))
     }
 
-    /// Returns the absolute path of a spot, as far as it is known.
+    /// Returns the absolute path, as far as it is known.
     pub fn whole(&self, spot: &Spot) -> String {
         match spot.zone {
             Zone::Inside => format!("{}/{}", self.workspace, spot.path),
@@ -141,9 +142,10 @@ impl Place {
         }
     }
 
-    /// Tells whether a spot inside is a name of the home, or lies below it, where that name is in the workspace as well.
+    /// Returns whether a path in the workspace is the entry `name` of a home, or lies below it, if that entry is in the
+    /// workspace.
     ///
-    /// A workspace that lies below the name has been chosen to be worked in.
+    /// A workspace below that entry does not count: the user chose it as the workspace.
     pub(super) fn is_of_home(&self, spot: &Spot, name: &str) -> bool {
         let (workspace, whole) = (self.workspace.to_lowercase(), self.whole(spot).to_lowercase());
         spot.zone == Zone::Inside
@@ -153,7 +155,7 @@ impl Place {
             })
     }
 
-    /// Tells whether a home is at a spot or below it.
+    /// Returns whether a path is a home or contains one.
     pub(super) fn holds_home(&self, spot: &Spot) -> bool {
         let whole = self.whole(spot);
         self.homes.iter().any(|home| is_below(home, &whole))
@@ -167,7 +169,7 @@ impl Place {
         }
     }
 
-    /// Returns where `cd` leads from a directory.
+    /// Returns the working directory after `cd path`.
     pub(super) fn step(&self, base: &Base, path: &str) -> Base {
         match self.absolute(base, path) {
             Some(path) if !path.contains([HOLE, GLOB]) => Base::At(path),
@@ -175,7 +177,7 @@ impl Place {
         }
     }
 
-    /// Tells where a word leads from a directory.
+    /// Resolves a word against a working directory.
     pub(super) fn spot(&self, base: &Base, text: &str) -> Spot {
         let Some(mut whole) = self.absolute(base, text) else {
             return Spot { path: text.to_owned(), zone: Zone::Unknown };
@@ -196,7 +198,7 @@ impl Place {
         Spot { path: inside.unwrap_or(&whole).to_owned(), zone }
     }
 
-    /// Returns the absolute path without `.` and `..`, if it is known where it begins.
+    /// Returns the absolute path without `.` and `..`, if its start is known.
     fn absolute(&self, base: &Base, text: &str) -> Option<String> {
         let text = match text.strip_prefix('~') {
             Some(rest) => match self.homes.first() {
@@ -228,12 +230,12 @@ impl Place {
     }
 }
 
-/// Tells whether a path is another or lies below it.
+/// Returns whether a path is `root` or lies below it.
 fn is_below(path: &str, root: &str) -> bool {
     below(path, root).is_some()
 }
 
-/// Returns what a path has after another that it is or lies below.
+/// Returns the rest of a path that is `root` or lies below it.
 fn below<'a>(path: &'a str, root: &str) -> Option<&'a str> {
     path.strip_prefix(root.trim_end_matches('/')).filter(|rest| rest.is_empty() || rest.starts_with('/'))
 }

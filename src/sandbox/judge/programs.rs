@@ -1,21 +1,21 @@
-//! What is known about programs and builtins, by their names.
+//! Assesses a command by the name of its program or builtin.
 
 use super::finding::{Finding, Scene};
 use super::level::Risk;
 use super::words::{is_open, operands, plain_name};
 use super::{danger, files, git, network, wrappers};
 
-/// Judges a command by its words, of which there is at least one.
+/// Assesses a command by its words.
 pub(super) fn judge(words: &[String], scene: &Scene<'_>) -> Finding {
     let Some((program, args)) = words.split_first() else { return Finding::of(Risk::Low) };
     if program.is_empty() || program.contains([crate::sandbox::shell::HOLE, crate::sandbox::shell::GLOB]) {
-        return unknown("which program runs is known only then");
+        return unknown("the program is known only when the command runs");
     }
     if !program.is_ascii() || program.contains(char::is_whitespace) {
-        return unknown("the name of the program is easily taken for another");
+        return unknown("the name of the program contains unusual characters");
     }
     if RESERVED.contains(&program.as_str()) {
-        return unknown("a word that some shells reserve stands for a program");
+        return unknown("the name of the program is a reserved word in some shells");
     }
     let name = plain_name(program);
     let mut finding = builtin(&name, args)
@@ -27,7 +27,7 @@ pub(super) fn judge(words: &[String], scene: &Scene<'_>) -> Finding {
         .or_else(|| files::reader(&name, args, scene))
         .unwrap_or_else(|| other(program, args, scene));
     if program.contains('/') && !SYSTEM.iter().any(|folder| program.starts_with(folder)) {
-        finding.raise(Risk::Medium, "it runs a file of the workspace or from elsewhere");
+        finding.raise(Risk::Medium, "it runs a file outside the system directories");
         finding.name(program, scene);
         finding.traits.runs_text = true;
     }
@@ -35,19 +35,19 @@ pub(super) fn judge(words: &[String], scene: &Scene<'_>) -> Finding {
         finding.raise(Risk::Critical, "it may run a command of critical risk");
     }
     if plain_name(program) != program.rsplit('/').next().unwrap_or_default() {
-        finding.raise(Risk::Medium, "it runs a program of an unusual name");
+        finding.raise(Risk::Medium, "it runs a program with an unusual name");
     }
     finding
 }
 
-/// A command of which not even the program is known: in the sandbox it is like any other that is not known.
+/// Assesses a command whose program is not known; in the sandbox it has the risk of any unlisted program.
 fn unknown(why: &'static str) -> Finding {
     let mut finding = Finding::of(Risk::Medium);
     finding.unclear(why);
     finding
 }
 
-/// Tells whether a function of this name would stand before something that is known.
+/// Returns whether a function of this name would shadow a known program or builtin.
 pub(super) fn is_known(name: &str, scene: &Scene<'_>) -> bool {
     let nothing = [];
     builtin(name, &nothing).is_some()
@@ -59,7 +59,7 @@ pub(super) fn is_known(name: &str, scene: &Scene<'_>) -> bool {
         || files::reader(name, &nothing, scene).is_some()
 }
 
-/// A program of which nothing is known.
+/// Assesses a program that is in no list.
 fn other(program: &str, args: &[String], scene: &Scene<'_>) -> Finding {
     let mut finding = Finding::of(Risk::Medium);
     for word in operands(args, "").into_iter().filter(|word| !is_open(word)) {
@@ -71,7 +71,7 @@ fn other(program: &str, args: &[String], scene: &Scene<'_>) -> Finding {
         finding.risk = Some(Risk::Low);
     }
     if program == "man" && args.iter().any(|arg| MAN_RUNS.iter().any(|option| arg.starts_with(option))) {
-        finding.raise(Risk::High, "it is told to run another program");
+        finding.raise(Risk::High, "an option makes it run another program");
     }
     if hides_harm(args, scene) {
         finding.raise(Risk::Critical, "it may run a command of critical risk");
@@ -79,7 +79,7 @@ fn other(program: &str, args: &[String], scene: &Scene<'_>) -> Finding {
     finding
 }
 
-/// Tells whether the words of an unknown program hold a command that would be critical, since it may run its words.
+/// Returns whether the arguments of a program contain a command of critical risk, which the program may run.
 fn hides_harm(args: &[String], scene: &Scene<'_>) -> bool {
     let Some(at) = args.iter().position(|arg| HARMFUL.contains(&plain_name(arg).as_str())) else {
         return false;
@@ -89,21 +89,21 @@ fn hides_harm(args: &[String], scene: &Scene<'_>) -> bool {
     tail.risk.max(touched) == Some(Risk::Critical)
 }
 
-/// What the shell does by itself, or what does next to nothing.
+/// Assesses shell builtins and programs with almost no effect.
 fn builtin(name: &str, args: &[String]) -> Option<Finding> {
     let mut finding = Finding::of(Risk::Low);
     match name {
         name if QUIET.contains(&name) => {
-            // A name with a subscript is looked up by running it.
+            // Bash evaluates the subscript of a name, which can run commands.
             if matches!(name, "unset" | "read" | "test" | "[" | "wait" | "export" | "readonly")
                 && args.iter().any(|arg| arg == "-v" || arg.contains('['))
             {
-                finding.unclear("a subscript that bash would run");
+                finding.unclear("a subscript that bash evaluates");
             }
         }
         "printf" => {
             if args.first().is_some_and(|arg| arg.starts_with("-v")) {
-                finding.unclear("a builtin that only bash knows");
+                finding.unclear("a builtin that only bash has");
             }
         }
         "cd" | "chdir" => match args {
@@ -116,11 +116,11 @@ fn builtin(name: &str, args: &[String]) -> Option<Finding> {
         },
         "pushd" | "popd" => {
             finding.moves.push("\0".to_owned());
-            // Where the shell has no such builtin, this is the daemon.
-            finding.unclear("a builtin that only bash knows");
+            // In a shell without this builtin, `pushd` starts the daemon.
+            finding.unclear("a builtin that only bash has");
         }
         "printenv" => shows(&mut finding),
-        // With words it runs them, on some systems.
+        // On some systems it runs its arguments as a command.
         "arch" if args.is_empty() => {}
         "set" => {
             if args.is_empty() {
@@ -131,13 +131,13 @@ fn builtin(name: &str, args: &[String]) -> Option<Finding> {
                 .take_while(|arg| *arg != "--")
                 .any(|arg| is_open(arg) || (arg.starts_with('-') && arg.contains('k')))
             {
-                finding.unclear("the shell is told to read differently");
+                finding.unclear("it changes how the shell parses commands");
             }
         }
         "alias" | "unalias" | "hash" | "enable" | "shopt" | "declare" | "typeset" | "let" | "local"
         | "mapfile" | "readarray" | "complete" | "bind" | "fc" | "history" | "disown" | "suspend"
         | "compgen" | "caller" | "getopts" | "logout" | "dirs" | "coproc" | "select" | "function" => {
-            finding.unclear("a builtin that changes how the rest is read, or that only bash knows");
+            finding.unclear("a builtin that changes how the rest is parsed, or that only bash has");
         }
         "sleep" | "kill" if !args.iter().any(|arg| arg == "-1") => {
             finding.risk = Some(if name == "kill" { Risk::Medium } else { Risk::Low });
@@ -159,22 +159,22 @@ const QUIET: [&str; 37] = [
     "expr", "getconf", "locale", "times", "export", "readonly", "unset", "read", "cal", "groups", "yes",
     "jobs", "uptime",
 ];
-/// Words that a shell takes for grammar, in some places.
+/// Words that are reserved in some shells.
 const RESERVED: [&str; 20] = [
     "!", "{", "}", "[[", "]]", "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while",
     "until", "for", "in", "function", "select",
 ];
-/// Programs that are worth looking for behind one that is not known.
+/// Programs that are searched for among the arguments of an unlisted program.
 const HARMFUL: [&str; 10] =
     ["rm", "dd", "mkfs", "shutdown", "reboot", "push", "chmod", "chown", "shred", "git"];
-/// Programs of a risk of their own that run the words behind them.
+/// Programs with an assessment of their own that run their arguments as a command.
 const CARRIERS: [&str; 13] = [
     "nsenter", "unshare", "chroot", "gdb", "strace", "ltrace", "perf", "script", "expect", "screen", "tmux",
     "ssh", "mosh",
 ];
-/// Other programs that only look.
+/// Other programs that only read.
 const LOOKING: [&str; 8] = ["ps", "top", "free", "ldd", "nm", "objdump", "readelf", "man"];
-/// Options of `man` that name a program, or a file that does.
+/// Options of `man` that name a program, or a file that names one.
 const MAN_RUNS: [&str; 6] = ["-P", "--pager", "-H", "--html", "-C", "--config"];
 const SYSTEM: [&str; 8] = [
     "/bin/",

@@ -1,10 +1,10 @@
-//! Files by what others make of them: those that hold secrets, and those that are run or trusted.
+//! Risk of file access: files that contain secrets, and files that other programs execute or trust.
 
 use super::level::Risk;
 use super::place::{Place, Spot, Zone};
 use super::startup;
 
-/// Tells whether a file is named as those are which hold secrets.
+/// Returns whether a file contains secrets, by its name.
 pub(super) fn holds_secrets(spot: &Spot, place: &Place) -> bool {
     let path = spot.path.to_lowercase();
     let name = path.rsplit('/').next().unwrap_or_default();
@@ -22,12 +22,12 @@ pub(super) fn holds_secrets(spot: &Spot, place: &Place) -> bool {
         || path.ends_with("/environ")
 }
 
-/// Tells whether a file inside is one of the home's secrets, as the home is in the workspace.
+/// Returns whether a file in the workspace is a secret of a home that lies in the workspace.
 fn is_secret_of_home(spot: &Spot, place: &Place) -> bool {
     SECRET_FOLDERS.iter().chain(&SECRET_NAMES).any(|name| place.is_of_home(spot, name))
 }
 
-/// Tells whether a path leads into what belongs to the daemon itself: its socket, its keys, its journal.
+/// Returns whether a path belongs to the daemon: its socket, its keys or its journal.
 pub(super) fn is_ours(spot: &Spot, place: &Place) -> bool {
     let path = spot.path.to_lowercase();
     if OURS.iter().any(|name| place.is_of_home(spot, name)) {
@@ -36,7 +36,7 @@ pub(super) fn is_ours(spot: &Spot, place: &Place) -> bool {
     spot.zone != Zone::Inside && (has_folder(&path, ".push") || path.ends_with("push/keys.toml"))
 }
 
-/// Returns how much harm reading a file may do.
+/// Returns the risk of reading a file.
 pub(super) fn of_reading(spot: &Spot, place: &Place) -> Risk {
     if is_ours(spot, place) {
         return Risk::Critical;
@@ -49,10 +49,10 @@ pub(super) fn of_reading(spot: &Spot, place: &Place) -> Risk {
     }
 }
 
-/// Returns how much harm writing a file may do.
+/// Returns the risk of writing a file.
 pub(super) fn of_writing(spot: &Spot, place: &Place) -> Risk {
     let path = spot.path.to_lowercase();
-    // What git finds there it runs: hooks, filters, an editor.
+    // Git executes what it finds there: hooks, filters, an editor.
     if path.split('/').any(|name| name == ".git") || is_ours(spot, place) {
         return Risk::Critical;
     }
@@ -69,7 +69,7 @@ pub(super) fn of_writing(spot: &Spot, place: &Place) -> Risk {
             let least = of_writing_outside(&path);
             at_home.unwrap_or(least).max(least)
         }
-        // The confinement keeps it in the workspace; without one, who cannot tell where it leads asks.
+        // The confinement limits the write to the workspace. Without confinement the unknown path is asked about.
         Zone::Unknown => match at_home.unwrap_or(Risk::Low).max(of_writing_outside(&path)) {
             Risk::Critical => Risk::Critical,
             Risk::Low | Risk::Medium | Risk::High => Risk::Medium,
@@ -94,12 +94,12 @@ fn of_writing_outside(path: &str) -> Risk {
     }
 }
 
-/// Tells whether a path has these folders in it, one below the other.
+/// Returns whether a path contains these directories, one below the other.
 fn has_folder(path: &str, folder: &str) -> bool {
     format!("{path}/").contains(&format!("/{folder}/"))
 }
 
-/// What belongs to the daemon, in a home.
+/// Paths in a home that belong to the daemon.
 const OURS: [&str; 2] = [".push", ".config/push/keys.toml"];
 const SECRET_NAMES: [&str; 9] = [
     ".netrc",
@@ -113,7 +113,7 @@ const SECRET_NAMES: [&str; 9] = [
     ".vault-token",
 ];
 const SECRET_EXTENSIONS: [&str; 7] = ["pem", "key", "p12", "pfx", "jks", "keystore", "kdbx"];
-/// Folders whose files are secrets, or are believed by who logs in.
+/// Directories whose files are secrets, or are trusted at login.
 const SECRET_FOLDERS: [&str; 10] = [
     ".ssh",
     ".gnupg",
@@ -126,7 +126,7 @@ const SECRET_FOLDERS: [&str; 10] = [
     ".password-store",
     "library/keychains",
 ];
-/// What others run or trust as soon as it is there, in a workspace.
+/// Names in a workspace that other programs execute or trust as soon as they exist.
 const RUN_BY_OTHERS: [&str; 9] = [
     ".github",
     ".gitlab-ci.yml",
@@ -138,7 +138,7 @@ const RUN_BY_OTHERS: [&str; 9] = [
     ".circleci",
     ".pre-commit-config.yaml",
 ];
-/// The same in a home.
+/// Directories in a home with the same property.
 const RUN_FOLDERS: [&str; 8] = [
     ".config/push",
     ".config/systemd",
@@ -165,7 +165,7 @@ const RUN_FILES: [&str; 14] = [
     "authorized_keys",
     "sudoers",
 ];
-/// What a machine is run by.
+/// Directories of the operating system.
 const CRITICAL_ROOTS: [&str; 17] = [
     "/dev",
     "/etc",

@@ -1,27 +1,35 @@
-//! What shells, sessions and programs run or believe as soon as it is there, in a home.
+//! Files in a home that shells, login sessions and programs execute or trust as soon as they exist.
 //!
-//! No list of such files is ever whole, so that every other name that begins with a dot counts too, for a little less.
+//! Such a list is never complete, so every other name that begins with a dot counts too, with a lower risk.
 
 use super::level::Risk;
-use super::place::{Place, Spot};
+use super::place::{HomePath, Place, Spot};
 
-/// Returns how much harm writing a file of a home may do; nothing where it lies in no home, or is an ordinary file there.
+/// Returns the risk of writing a file in a home; `None` if it lies in no home or is an ordinary file.
 pub(super) fn of_writing(spot: &Spot, place: &Place) -> Option<Risk> {
-    place.relative_to_homes(spot).iter().filter_map(|path| of_path(path)).max()
+    place.relative_to_homes(spot).iter().filter_map(of_path).max()
 }
 
-fn of_path(path: &str) -> Option<Risk> {
-    let meets = |name: &&str| match name.strip_suffix('*') {
-        Some(beginning) => path.starts_with(beginning),
-        None => path.strip_prefix(*name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),
-    };
-    if BELIEVED.iter().any(meets) {
+/// Assesses a path in a home.
+///
+/// An entry that is the workspace, or contains it, does not count: the user chose it as the workspace.
+fn of_path(written: &HomePath) -> Option<Risk> {
+    let is_chosen = |entry: &str| written.workspace.as_deref().is_some_and(|path| matches(entry, path));
+    if BELIEVED.iter().any(|entry| matches(entry, &written.path) && !is_chosen(entry)) {
         return Some(Risk::Critical);
     }
-    path.starts_with('.').then_some(Risk::High)
+    (written.workspace.is_none() && written.path.starts_with('.')).then_some(Risk::High)
 }
 
-/// Files and directories from a home on, in small letters; a star stands for any end.
+/// Returns whether a path is an entry of the list or lies in it.
+fn matches(entry: &str, path: &str) -> bool {
+    match entry.strip_suffix('*') {
+        Some(beginning) => path.starts_with(beginning),
+        None => path.strip_prefix(entry).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),
+    }
+}
+
+/// Paths relative to a home, in lower case; a trailing `*` matches any suffix.
 const BELIEVED: &[&str] = &[
     // Shells.
     ".bash*",
@@ -92,7 +100,7 @@ const BELIEVED: &[&str] = &[
     "library/launchagents",
     "library/launchdaemons",
     "appdata/roaming/microsoft/windows/start menu",
-    // Programs on the way.
+    // Programs on the search path.
     "bin",
     ".bin",
     ".local/bin",
@@ -109,7 +117,7 @@ const BELIEVED: &[&str] = &[
     ".asdf*",
     ".rbenv",
     ".sdkman",
-    // Configurations that name programs, or whom to believe.
+    // Configurations that name programs or trusted hosts.
     ".gitconfig",
     ".config/git",
     ".git-templates",
@@ -237,9 +245,49 @@ mod tests {
         {
             assert_eq!(risk(path), None, "{path}");
         }
-        // Somebody works on this very configuration.
+        // The workspace is this configuration directory itself.
         let chosen = Place::new(Path::new("/home/ann/.config/nvim"), Some(Path::new("/home/ann")));
         assert_eq!(of_writing(&chosen.file("init.lua"), &chosen), None);
+    }
+
+    #[test]
+    fn what_a_home_believes_is_critical_in_a_workspace_below_it_unless_the_workspace_is_part_of_it() {
+        let critical = Some(Risk::Critical);
+        for (workspace, path, expected) in [
+            (".config", "environment.d/x.conf", critical),
+            (".config", "git/config", critical),
+            (".config", "nvim/init.lua", critical),
+            (".config", "Code/User/settings.json", critical),
+            (".config", "autostart/x.desktop", critical),
+            (".config", "starship.toml", critical),
+            (".config", "newthing/init.lua", None),
+            (".local/share", "applications/x.desktop", critical),
+            (".local/share", "systemd/user/x.service", critical),
+            (".local/share", "kservices5/x.desktop", critical),
+            (".local/share", "notes/x", None),
+            (".local", "bin/ls", critical),
+            (".config/nvim", "init.lua", None),
+            (".config/nvim/lua", "plugins.lua", None),
+            (".config/Code/User", "settings.json", None),
+            (".config/nvim", "../git/config", critical),
+            (".config/nvim", "../nvim/init.lua", None),
+            (".cargo", "bin/cargo", critical),
+            (".cargo", "config.toml", critical),
+            (".cargo", "registry/x", None),
+            (".oh-my-zsh", "custom/x.zsh", None),
+            ("bin", "ls", None),
+            ("project", "src/main.rs", None),
+            ("project", "bin/ls", None),
+            ("project", ".bashrc", None),
+            ("project", "../.bashrc", critical),
+        ] {
+            for root in ["/home/ann", "/Home/Ann"] {
+                let workspace = Path::new(root).join(workspace);
+                let place = Place::new(&workspace, Some(Path::new("/home/ann")));
+                let spot = place.file(path);
+                assert_eq!(of_writing(&spot, &place), expected, "{path} in {}", workspace.display());
+            }
+        }
     }
 
     #[test]

@@ -1,11 +1,12 @@
-//! Variables that change what commands do.
+//! Environment variables that change what commands do.
 
 use super::part::Coverage;
 
-/// Returns what setting a variable does to the commands that are seen; nothing for one that is only data.
+/// Returns how much of a command is still covered after a variable is set; `None` if the variable is only data.
 ///
-/// With some the shell itself reads or finds other commands than are written. With the others it runs what is written,
-/// and the programs load or do something else, as they may for any file that they read.
+/// Some variables make the shell itself parse or find other commands than are written: the coverage is partial. With
+/// the others the shell runs the written commands, and the programs load or do something else: the coverage is
+/// complete.
 pub(super) fn effect_of(name: &str) -> Option<Coverage> {
     if OF_SHELL.contains(&name) || name.starts_with("BASH_FUNC") || name.contains('\0') {
         return Some(Coverage::Partial);
@@ -16,7 +17,7 @@ pub(super) fn effect_of(name: &str) -> Option<Coverage> {
     (of_programs && !DATA.contains(&name)).then_some(Coverage::Complete)
 }
 
-/// Tells whether a program or builtin takes names of variables, or assignments, as its words.
+/// Returns whether a program or builtin takes variable names or assignments as arguments.
 pub(super) fn takes_names(program: &str) -> bool {
     matches!(
         program,
@@ -24,7 +25,7 @@ pub(super) fn takes_names(program: &str) -> bool {
     )
 }
 
-/// Splits a word into the variable that it names and the value that it gives.
+/// Splits a word into the variable that it names and the value that it assigns.
 pub(super) fn assigned(word: &str) -> (&str, Option<&str>) {
     match word.split_once('=') {
         Some((name, value)) => (name, Some(value)),
@@ -33,7 +34,7 @@ pub(super) fn assigned(word: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Variables by which a shell finds and reads commands, and works out paths.
+/// Variables that determine how a shell finds and parses commands, and resolves paths.
 const OF_SHELL: [&str; 20] = [
     "IFS",
     "PATH",
@@ -56,7 +57,7 @@ const OF_SHELL: [&str; 20] = [
     "BASH_COMPAT",
     "POSIXLY_CORRECT",
 ];
-/// Variables that begin like others and choose nothing that runs.
+/// Variables that match a prefix below and do not influence what runs.
 const DATA: [&str; 6] = [
     "NODE_ENV",
     "PYTHONUNBUFFERED",
@@ -65,7 +66,7 @@ const DATA: [&str; 6] = [
     "PYTHONIOENCODING",
     "PYTHONUTF8",
 ];
-/// Variables that name programs, or what programs load.
+/// Variables that name programs, or files that programs load.
 const NAMES: [&str; 18] = [
     "EDITOR",
     "VISUAL",

@@ -1,4 +1,4 @@
-//! Walks over everything that a command text runs, and judges each command where it stands.
+//! Traverses a command text and assesses every command in its context.
 
 use super::finding::{Finding, Inner, Input, Scene, Traits, spots};
 use super::level::Risk;
@@ -11,36 +11,36 @@ use crate::sandbox::shell::{
     self, Background, Block, Command, Limits, List, Pipeline, Redirect, Script, Simple, Way, When, Word,
 };
 
-/// What is gathered on the way.
+/// The state of the analysis of a command text.
 pub(super) struct Walk<'a> {
     place: &'a Place,
     limits: Limits,
-    /// The directories that the next command may be in.
+    /// The possible working directories of the next command.
     bases: Vec<Base>,
-    /// Those it is in if the last `cd` failed.
+    /// The possible working directories if the last `cd` failed.
     otherwise: Vec<Base>,
-    /// Functions that have been defined.
+    /// The functions that have been defined.
     functions: Vec<String>,
-    /// How many texts lie in each other.
+    /// The nesting depth of command texts.
     depth: usize,
     pub(super) parts: Vec<Part>,
     pub(super) unclear: Option<Doubt>,
     pub(super) fork_bomb: bool,
     pub(super) traits: Traits,
-    /// Whether arithmetic looks at variables, and whether a variable has a value that nobody knows.
+    /// Whether arithmetic reads variables, and whether a variable has an unknown value.
     counts: bool,
     open_values: bool,
 }
 
-/// Where a command stands.
+/// The position of a command in the text.
 #[derive(Clone)]
 struct Stand<'c> {
     input: Input,
-    /// The functions around it.
+    /// The functions that contain it.
     inside: Vec<&'c str>,
-    /// Whether it runs beside others.
+    /// Whether it runs concurrently with other commands.
     beside: bool,
-    /// The commands that run it.
+    /// The wrappers that run it.
     outer: Vec<Vec<String>>,
     bodies: &'c [Word],
 }
@@ -63,15 +63,15 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Judges a text.
+    /// Analyses a whole text.
     pub(super) fn whole(&mut self, text: &str) {
         self.text(text, Input::Quiet, &[]);
         if self.counts && self.open_values {
-            self.doubt("arithmetic with a variable whose value is not known");
+            self.doubt("arithmetic with a variable whose value is unknown");
         }
     }
 
-    /// Notes that commands may run that are not seen here, and why.
+    /// Records that commands may run that are not visible in the text, and why.
     fn doubt(&mut self, what: impl Into<String>) {
         self.doubt_with(what, Coverage::Partial);
     }
@@ -84,7 +84,7 @@ impl<'a> Walk<'a> {
 
     fn text(&mut self, text: &str, input: Input, outer: &[Vec<String>]) {
         if self.depth == TEXTS {
-            return self.doubt("texts that run texts, too deep to be read");
+            return self.doubt("command texts are nested too deeply");
         }
         match shell::parse(text, &self.limits) {
             Err(unclear) => self.doubt(unclear.to_string()),
@@ -117,7 +117,7 @@ impl<'a> Walk<'a> {
         self.join();
     }
 
-    /// Takes into account that a `cd` may have failed.
+    /// Adds the working directories of a `cd` that may have failed.
     fn join(&mut self) {
         for base in std::mem::take(&mut self.otherwise) {
             self.may_be_in(base);
@@ -145,7 +145,7 @@ impl<'a> Walk<'a> {
             Command::Function { name, body } => {
                 let scene = Scene { place: self.place, bases: &self.bases, input: Input::Quiet };
                 if programs::is_known(name, &scene) || !name.is_ascii() {
-                    self.doubt(format!("a function that stands before the command {name}"));
+                    self.doubt(format!("a function that shadows the command {name}"));
                 }
                 self.functions.push(name.clone());
                 self.may_be_in_anything(&moves_in(body));
@@ -172,7 +172,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// In what may run several times, a `cd` may lead anywhere.
+    /// Adds an unknown working directory: a `cd` in a loop or a function may run several times.
     fn may_be_in_anything(&mut self, moves: &Moves) {
         match moves {
             Moves::Some => self.may_be_in(Base::Unknown),
@@ -196,13 +196,13 @@ impl<'a> Walk<'a> {
         self.words(&words, &Stand { input, ..stand.clone() });
     }
 
-    /// Judges words as a command, with what it runs in turn.
+    /// Assesses words as a command, including the commands that it runs.
     fn words(&mut self, words: &[String], stand: &Stand<'_>) {
         if words.is_empty() {
             return;
         }
         if self.parts.len() >= self.limits.commands {
-            return self.doubt("there are too many commands to be read");
+            return self.doubt("there are too many commands");
         }
         self.names(words);
         let scene = Scene { place: self.place, bases: &self.bases, input: stand.input.clone() };
@@ -222,7 +222,7 @@ impl<'a> Walk<'a> {
             self.parts.push(own.clone());
         }
         if self.depth >= TEXTS * 2 {
-            return self.doubt("commands that run commands, too deep to be read");
+            return self.doubt("commands that run commands are nested too deeply");
         }
         self.depth += 1;
         for inner in inner {
@@ -250,7 +250,7 @@ impl<'a> Walk<'a> {
         self.traits.shows_environment |= traits.shows_environment;
     }
 
-    /// Looks at the variables that a command is told to set.
+    /// Checks the variables that a command sets.
     fn names(&mut self, words: &[String]) {
         let Some((program, args)) = words.split_first() else { return };
         if !takes_names(&plain_name(program)) {
@@ -269,7 +269,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Looks at what a word runs and assigns.
+    /// Analyses the substitutions and assignments of a word.
     fn word(&mut self, word: &Word, stand: &Stand<'_>) {
         for name in &word.assigns {
             self.open_values = true;
@@ -280,7 +280,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Looks at redirections; returns where the input comes from, if one says so.
+    /// Analyses redirections; returns the source of the input if one redirects it.
     fn redirects(&mut self, redirects: &[Redirect], stand: &Stand<'_>) -> Option<Input> {
         let mut input = None;
         let mut touches = Vec::new();
@@ -326,7 +326,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Returns words with the plain name of their program, if that is not how they are written.
+/// Returns the words with the bare name of the program, if they are written differently.
 fn by_plain_name(words: &[String]) -> Option<Vec<String>> {
     let (program, args) = words.split_first()?;
     let plain = plain_name(program);
@@ -345,7 +345,7 @@ enum Use {
     Writes,
 }
 
-/// Whether somewhere in a command another directory is gone to.
+/// Whether a command contains a change of the working directory.
 enum Moves {
     None,
     Some,
@@ -367,7 +367,7 @@ fn moves_in(command: &Command) -> Moves {
 }
 
 const MOVERS: [&str; 5] = ["cd", "chdir", "pushd", "popd", "eval"];
-/// How many texts may lie in each other.
+/// The maximum nesting depth of command texts.
 const TEXTS: usize = 6;
-/// In how many directories a command may be before it may be anywhere.
+/// How many possible working directories are tracked before the directory counts as unknown.
 const BASES: usize = 6;

@@ -1,21 +1,21 @@
-//! The words of a command, seen as options and operands.
+//! The arguments of a command, as options and operands.
 
 use crate::sandbox::shell::HOLE;
 
-/// Returns the name of a program without its folders, in small letters.
+/// Returns the name of a program without its directories, in lower case.
 pub(super) fn plain_name(word: &str) -> String {
     word.rsplit('/').next().unwrap_or(word).to_lowercase()
 }
 
-/// Tells whether one of the words is this option: a long one, also with a value or cut short, or a letter among short
-/// ones.
+/// Returns whether an option is among the arguments: a long one, also abbreviated or with a value, or a letter among
+/// short options.
 pub(super) fn has(args: &[String], long: &str, short: Option<char>) -> bool {
     options(args).any(|arg| is_long(arg, long) || short.is_some_and(|letter| is_short(arg, letter)))
 }
 
 fn is_long(arg: &str, long: &str) -> bool {
     let name = arg.split('=').next().unwrap_or(arg);
-    // Programs take any beginning of a long option that is the only one.
+    // Programs accept any unambiguous abbreviation of a long option.
     name.len() > 2 && name.starts_with("--") && !long.is_empty() && format!("--{long}").starts_with(name)
 }
 
@@ -30,7 +30,7 @@ fn options(args: &[String]) -> impl Iterator<Item = &str> {
         .filter(|arg| arg.len() > 1 && arg.starts_with('-'))
 }
 
-/// Returns the words that are no options; `valued` are the letters of options whose value is the next word.
+/// Returns the arguments that are not options; `valued` are the letters of options whose value is the next argument.
 pub(super) fn operands<'a>(args: &'a [String], valued: &str) -> Vec<&'a str> {
     let mut found = Vec::new();
     let mut rest = args.iter().map(String::as_str);
@@ -50,7 +50,7 @@ pub(super) fn operands<'a>(args: &'a [String], valued: &str) -> Vec<&'a str> {
     found
 }
 
-/// Returns the values that stand behind `=` in options.
+/// Returns the values after `=` in options.
 pub(super) fn values(args: &[String]) -> impl Iterator<Item = &str> {
     options(args)
         .filter_map(|arg| arg.split_once('='))
@@ -58,7 +58,7 @@ pub(super) fn values(args: &[String]) -> impl Iterator<Item = &str> {
         .filter(|value| !value.is_empty())
 }
 
-/// Tells whether a word may become another, or several.
+/// Returns whether a word contains unknown text, which may expand to several words.
 pub(super) fn is_open(word: &str) -> bool {
     word.contains(HOLE)
 }

@@ -1,4 +1,4 @@
-//! Programs that run other programs, and the shell's own ways to do so.
+//! Programs and shell builtins that run other commands.
 
 use super::files::{Share, removes_below};
 use super::finding::{Finding, Inner, Input, Scene};
@@ -7,7 +7,7 @@ use super::network;
 use super::words::is_open;
 use crate::sandbox::shell::{GLOB, HOLE};
 
-/// Judges a program that runs another, or is none.
+/// Assesses a program that runs another command; `None` for any other program.
 pub(super) fn judge(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Finding> {
     let mut finding = Finding::of(Risk::Medium);
     match name {
@@ -32,7 +32,7 @@ pub(super) fn judge(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Fi
         name if INTERPRETERS.contains(&name) => {
             interpreter(args, scene, &mut finding);
             if name == "osascript" {
-                finding.raise(Risk::High, "it reaches beyond the workspace");
+                finding.raise(Risk::High, "it has effects outside the workspace");
             }
         }
         _ => return None,
@@ -40,7 +40,7 @@ pub(super) fn judge(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Fi
     Some(finding)
 }
 
-/// Programs that take options of their own, and then a command.
+/// Assesses a program that takes its own options and then a command.
 fn before(name: &str, args: &[String], finding: &mut Finding) {
     if name == "command" && args.first().is_some_and(|arg| matches!(arg.as_str(), "-v" | "-V")) {
         finding.risk = Some(Risk::Low);
@@ -73,7 +73,7 @@ fn before(name: &str, args: &[String], finding: &mut Finding) {
             arg if name != "time" && arg.starts_with("--") && arg.contains('=') => 1,
             _ if number || valued.iter().any(attached) => 1,
             _ => {
-                finding.unclear("an unknown option stands before a command");
+                finding.unclear("an unknown option precedes a command");
                 return;
             }
         };
@@ -81,7 +81,7 @@ fn before(name: &str, args: &[String], finding: &mut Finding) {
             break;
         }
     }
-    // A replacement of what is open now for the shell itself has no command.
+    // `exec` with redirections only has no command.
     if args.get(..at + positional).is_some_and(|skipped| skipped.iter().any(|arg| is_open(arg))) {
         finding.unclear("what runs is known only when it runs");
     }
@@ -98,7 +98,7 @@ fn text_of(words: &[String], finding: &mut Finding) {
     let text = words.join(" ");
     if text.contains([HOLE, GLOB]) {
         finding.traits.runs_text = true;
-        finding.unclear("the text that runs as a command is known only then");
+        finding.unclear("the text that runs as a command is known only when it runs");
     } else {
         finding.inner.push(Inner::Text(text));
     }
@@ -116,7 +116,7 @@ fn environment(args: &[String], finding: &mut Finding) {
             }
             option if option.starts_with("--unset=") => 1,
             option if option.starts_with('-') => {
-                finding.unclear("an unknown option stands before a command");
+                finding.unclear("an unknown option precedes a command");
                 return;
             }
             word if word.contains('=') => 1,
@@ -133,11 +133,11 @@ fn environment(args: &[String], finding: &mut Finding) {
 }
 
 fn rights(name: &str, args: &[String], finding: &mut Finding) {
-    finding.raise(Risk::High, "it takes the rights of another user");
+    finding.raise(Risk::High, "it runs as another user");
     if matches!(name, "su" | "runuser" | "run0") {
         match args.iter().position(|arg| arg == "-c" || arg == "--command") {
             Some(at) => text_of(args.get(at + 1..at + 2).unwrap_or_default(), finding),
-            None => finding.unclear("it begins a shell of another user"),
+            None => finding.unclear("it starts a shell as another user"),
         }
         return;
     }
@@ -152,7 +152,7 @@ fn rights(name: &str, args: &[String], finding: &mut Finding) {
                 break;
             }
             option if option.starts_with('-') => {
-                finding.unclear("an unknown option stands before a command");
+                finding.unclear("an unknown option precedes a command");
                 return;
             }
             word if word.contains('=') => {
@@ -165,7 +165,7 @@ fn rights(name: &str, args: &[String], finding: &mut Finding) {
     words_of(args.get(at..).unwrap_or_default(), finding);
 }
 
-/// A command that is run again and again.
+/// Assesses a program that runs a command repeatedly.
 fn watch(args: &[String], finding: &mut Finding) {
     finding.traits.is_transparent = true;
     let mut at = 0;
@@ -175,7 +175,7 @@ fn watch(args: &[String], finding: &mut Finding) {
     text_of(args.get(at..).unwrap_or_default(), finding);
 }
 
-/// A command for each word of the input.
+/// Assesses a program that runs a command for each item of its input.
 fn each(name: &str, args: &[String], finding: &mut Finding) {
     let valued = ["-n", "-P", "-L", "-d", "-s", "-E", "-a", "-j"];
     let flags = [
@@ -207,7 +207,7 @@ fn each(name: &str, args: &[String], finding: &mut Finding) {
             }
             arg if valued.iter().any(|option| arg.starts_with(option)) => 1,
             _ => {
-                finding.unclear("an unknown option stands before a command");
+                finding.unclear("an unknown option precedes a command");
                 return;
             }
         };
@@ -221,11 +221,11 @@ fn each(name: &str, args: &[String], finding: &mut Finding) {
         (true, "xargs") => words.push("echo".to_owned()),
         (true, _) => return finding.unclear("it runs its input"),
     }
-    // It gives its words to a shell.
+    // `parallel` passes its words to a shell.
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=,+@%{}".contains(letter);
     let before = words.iter().take_while(|word| !word.starts_with(":::")).count();
     if name == "parallel" && (before == 0 || !words[..before].iter().all(|word| word.chars().all(plain))) {
-        return finding.unclear("it gives a text to a shell");
+        return finding.unclear("it passes a text to a shell");
     }
     finding.traits.is_transparent = true;
     let mut words: Vec<String> =
@@ -236,7 +236,7 @@ fn each(name: &str, args: &[String], finding: &mut Finding) {
 
 fn find(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
     finding.risk = Some(Risk::Low);
-    // How links are followed is said before the places.
+    // The options for following links precede the start directories.
     let leading = args.iter().take_while(|arg| matches!(arg.as_str(), "-H" | "-L" | "-P")).count();
     let args = args.get(leading..).unwrap_or_default();
     let roots = args.iter().take_while(|arg| !arg.starts_with('-') && !matches!(arg.as_str(), "(" | "!"));
@@ -250,7 +250,7 @@ fn find(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
                 found(arg, &mut rest, finding);
             }
             "-delete" => {
-                finding.raise(Risk::High, "it removes what it finds");
+                finding.raise(Risk::High, "it removes the files that it finds");
                 let whole = [".".to_owned()];
                 let roots: Vec<&String> =
                     if roots.is_empty() { whole.iter().collect() } else { roots.clone() };
@@ -266,7 +266,7 @@ fn find(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
     }
 }
 
-/// The command of an action of `find`: up to `;`, or up to a `+` directly behind `{}`.
+/// Parses the command of an action of `find`: up to `;`, or up to a `+` directly after `{}`.
 fn found<'a>(action: &str, rest: &mut impl Iterator<Item = &'a String>, finding: &mut Finding) {
     let mut words: Vec<String> = Vec::new();
     let mut ended = false;
@@ -282,7 +282,7 @@ fn found<'a>(action: &str, rest: &mut impl Iterator<Item = &'a String>, finding:
         words.push(word.clone());
     }
     if !ended {
-        return finding.unclear("a command of find does not end");
+        return finding.unclear("a command of find is not terminated");
     }
     let words: Vec<String> = words.iter().map(|word| word.replace("{}", "\0")).collect();
     words_of(&words, finding);
@@ -313,7 +313,7 @@ fn fd(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
     }
 }
 
-/// Returns a word with what stands for a file that is found marked as unknown.
+/// Returns a word with the placeholders of `fd` marked as unknown.
 fn with_places(word: &str) -> String {
     let places = ["{}", "{/}", "{//}", "{.}", "{/.}"];
     places.iter().fold(word.to_owned(), |word, place| word.replace(place, "\0"))
@@ -352,7 +352,7 @@ fn shell(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
     match (args.get(at).filter(|_| !input || text), text) {
         (Some(command), true) => {
             finding.traits.is_transparent = true;
-            // What stands behind it is `$0`, `$1` and so on, which are marked as unknown in the text.
+            // The following arguments are `$0`, `$1` and so on, which are unknown in the text.
             text_of(std::slice::from_ref(command), finding);
         }
         (None, true) => finding.unclear("a shell without a command"),
@@ -378,7 +378,7 @@ fn sourced(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
     finding.traits.runs_text = true;
     match args.first() {
         Some(file) if !is_open(file) => finding.read(file, scene),
-        Some(_) | None => finding.unclear("which file runs as a script is known only then"),
+        Some(_) | None => finding.unclear("the script file is known only when the command runs"),
     }
 }
 

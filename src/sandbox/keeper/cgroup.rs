@@ -1,7 +1,7 @@
-//! A cgroup for each step, where the hierarchy lets us make one.
+//! A cgroup for each step, where the cgroup hierarchy allows creating one.
 //!
-//! It is one layer among others: whatever goes wrong here means that the layer is missing, never that a step fails.
-//! Only version 2 is used, also where it is mounted beside version 1.
+//! Cgroups are one layer among others: if anything fails here the layer is missing, but the step still runs. Only
+//! cgroup version 2 is used, also where it is mounted beside version 1.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::{self, File};
@@ -12,18 +12,18 @@ use std::time::Duration;
 
 use crate::sandbox::confine::Bounds;
 
-/// What the directories of steps are called; the keeper's process id follows.
+/// The prefix of the steps' cgroups; the supervisor's process id follows.
 const PREFIX: &str = "pushd-step-";
 
 /// The cgroup of one step.
 pub(super) struct Cgroup {
     path: PathBuf,
-    /// The directory, for a process to be born into.
+    /// The cgroup directory, for `clone3` with `CLONE_INTO_CGROUP`.
     pub(super) directory: File,
 }
 
 impl Cgroup {
-    /// Makes the cgroup of the keeper with this id; `None` where that is not possible.
+    /// Creates the cgroup of the supervisor with this process id; `None` if that is not possible.
     pub(super) fn make(parent: &CStr, keeper: u32) -> Option<Self> {
         if parent.is_empty() {
             return None;
@@ -34,7 +34,7 @@ impl Cgroup {
     fn make_at(path: PathBuf) -> Option<Self> {
         match fs::create_dir(&path) {
             Ok(()) => {}
-            // A keeper with our id was killed once and could not tidy up.
+            // An earlier supervisor with this process id was killed before it removed its cgroup.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 clear(&path);
                 fs::create_dir(&path).ok()?;
@@ -51,7 +51,8 @@ impl Cgroup {
         }
     }
 
-    /// Bounds what is used in it, as far as the hierarchy counts that here; who uses too much memory ends as a whole.
+    /// Sets resource limits, as far as the controllers are enabled here; exceeding the memory limit kills the whole
+    /// cgroup.
     pub(super) fn bound(&self, bounds: Bounds) {
         for (file, value) in [
             ("pids.max", bounds.processes),
@@ -66,25 +67,25 @@ impl Cgroup {
         }
     }
 
-    /// Tells whether the system has ended processes in it because they used too much memory.
+    /// Returns whether the OOM killer has killed processes in it.
     pub(super) fn ran_out_of_memory(&self) -> bool {
         let events = fs::read_to_string(self.path.join("memory.events")).unwrap_or_default();
         events.lines().filter_map(|line| line.strip_prefix("oom_kill ")).any(|count| count.trim() != "0")
     }
 
-    /// Kills every process in it, all at once.
+    /// Kills all processes in it at once.
     pub(super) fn kill(&self) {
         kill(&self.path);
     }
 
-    /// Removes it.
+    /// Removes the cgroup.
     pub(super) fn remove(self) {
         drop(self.directory);
         remove(&self.path);
     }
 }
 
-/// Finds the directory under which cgroups can be made, and removes what is left over there.
+/// Finds the directory in which cgroups can be created, and removes leftover cgroups in it.
 pub(super) fn find() -> Option<Box<Path>> {
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
     let own = fs::read("/proc/self/cgroup").ok()?;
@@ -97,7 +98,7 @@ pub(super) fn find() -> Option<Box<Path>> {
     Some(parent.into())
 }
 
-/// Ends and removes what a keeper that was killed has left.
+/// Kills the processes in the cgroup of a killed supervisor and removes the cgroup.
 pub(super) fn clean_after(parent: &Path, keeper: u32) {
     let path = path(parent, keeper);
     if path.exists() {
@@ -105,12 +106,12 @@ pub(super) fn clean_after(parent: &Path, keeper: u32) {
     }
 }
 
-/// The keeper in whose cgroup, or below it, a process is.
+/// Returns the supervisor in whose cgroup, or in a child of it, a process is.
 pub(super) fn keeper_of(pid: u32) -> Option<u32> {
     named(&fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?)
 }
 
-/// The keeper that is named in the text of a process's `cgroup`.
+/// Parses the supervisor's process id from the content of `/proc/PID/cgroup`.
 fn named(cgroups: &str) -> Option<u32> {
     let unified = cgroups.lines().find_map(|line| line.strip_prefix("0::"))?;
     unified.split('/').find_map(|name| name.strip_prefix(PREFIX)?.parse().ok())
@@ -120,7 +121,7 @@ fn path(parent: &Path, keeper: u32) -> PathBuf {
     parent.join(format!("{PREFIX}{keeper}"))
 }
 
-/// The cgroups below `parent` whose keepers are no more.
+/// The cgroups below `parent` whose supervisors no longer exist.
 fn leftovers(parent: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     let orphaned = entries.filter(|entry| {
@@ -140,10 +141,11 @@ fn kill(path: &Path) {
     let _missing = fs::write(path.join("cgroup.kill"), "1");
 }
 
-/// How often a cgroup is tried to be removed, a millisecond apart: on a busy machine the kernel takes its time to let the dead go.
+/// How often removing a cgroup is attempted, one millisecond apart: on a busy machine the kernel takes time to release
+/// dead processes.
 const REMOVALS: usize = 1000;
 
-/// Removes a cgroup with those a step has made in it; one whose dead are not yet reaped is tried again.
+/// Removes a cgroup and the child cgroups that a step has created; retries while dead processes are not yet reaped.
 fn remove(path: &Path) {
     for _ in 0..REMOVALS {
         let mut busy = false;
@@ -158,7 +160,7 @@ fn remove(path: &Path) {
     }
 }
 
-/// A cgroup and all below it, each after the one that it is in; how deep they are is not ours to say.
+/// Returns a cgroup and all its descendants, parents first. It is iterative because a step controls the depth.
 fn with_inner(path: &Path) -> Vec<PathBuf> {
     let mut found = vec![path.to_owned()];
     let mut looked_at = 0;
@@ -172,7 +174,7 @@ fn with_inner(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Where the cgroup of this process is found in the file system, from the texts of `mountinfo` and `cgroup`.
+/// Returns the path of this process's cgroup directory, from the content of `mountinfo` and `cgroup`.
 fn locate(mounts: &[u8], own: &[u8]) -> Option<PathBuf> {
     let own = own.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"0::"))?;
     let own = Path::new(OsStr::from_bytes(own));
@@ -183,14 +185,14 @@ fn locate(mounts: &[u8], own: &[u8]) -> Option<PathBuf> {
         if kind != b"cgroup2" {
             return None;
         }
-        // A cgroup outside of what is mounted cannot be reached.
+        // A cgroup outside of the mounted subtree cannot be reached.
         let below = own.strip_prefix(unescape(root)).ok()?;
         let reachable = below.components().all(|part| matches!(part, std::path::Component::Normal(_)));
         reachable.then(|| unescape(point).join(below))
     })
 }
 
-/// Undoes the octal escapes of `mountinfo`.
+/// Decodes the octal escapes of `mountinfo`.
 fn unescape(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -245,7 +247,7 @@ mod tests {
 
     #[test]
     fn groups_within_groups_are_removed_however_deep_they_are() {
-        // An ordinary directory is removed as a cgroup is, as long as there are no files in it.
+        // A directory without files is removed in the same way as a cgroup.
         let root = tempfile::tempdir().unwrap();
         let top = root.path().join("top");
         let mut path = top.clone();

@@ -1,11 +1,13 @@
-//! The holder: the parent of all supervisors of a daemon, and the subreaper of whatever a lost one leaves behind.
+//! The holder: the parent of all supervisors of a daemon, and the subreaper of the processes that a lost supervisor
+//! leaves behind.
 //!
-//! It is started as `push __hold`, has one thread and no runtime, and forks a supervisor when the daemon asks for one: the
-//! three descriptors of the supervisor come over a socket. It reports the end of a supervisor only after everything that the
-//! supervisor left behind has been killed and reaped. Until then the dead supervisor is not reaped, so that no other process
-//! can have its id. When the daemon's end of the socket closes, the holder ends everything and then itself.
+//! It is started as `push __hold`, has one thread and no runtime, and forks a supervisor at the daemon's request. The
+//! three descriptors of the supervisor are received over a socket. The holder reports the end of a supervisor only
+//! after every process that the supervisor left behind has been killed and reaped. Until then the dead supervisor is
+//! not reaped either, so its process id cannot be reused. When the daemon's end of the socket closes, the holder kills
+//! all processes and exits.
 //!
-//! Whatever is a child of the holder and no supervisor of it is an orphan of a lost supervisor, and is killed.
+//! A child of the holder that is not a supervisor is an orphan of a lost supervisor, and is killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSliceMut};
@@ -26,21 +28,21 @@ use super::table::{self, Entry};
 use super::{Wakeup, close_the_rest, plain, strike_children};
 use crate::sandbox::hold::{HoldReply, HoldRequest, REQUEST_LEN};
 
-/// How long supervisors have to end their steps themselves when the daemon is gone.
+/// How long supervisors may take to kill their steps after the daemon has ended.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Is a holder until the daemon lets go of it and nothing is left.
+/// Runs the holder until the daemon closes its socket and no process remains.
 pub(in super::super::super) fn main() -> ExitCode {
     let input = io::stdin();
-    // Whoever started the daemon may have had the system forget its children, which are waited for here.
+    // The parent of the daemon may have ignored SIGCHLD, and the holder has to wait for its children.
     let _standard = standard_signals();
     ignore_broken_pipes();
     let _named = prctl::set_name(c"step-holder");
     let _reaper = prctl::set_child_subreaper(true);
-    // A command without confinement is not to trace the one that cleans up after it.
+    // An unconfined command must not be able to trace the process that cleans up after it.
     let _untraced = prctl::set_dumpable(false);
     continue_with_parent();
-    // A signal to the daemon's process group is the daemon's business.
+    // Signals to the daemon's process group must not reach the holder.
     let _leader_already = nix::unistd::setsid();
     close_the_rest();
     match Wakeup::new() {
@@ -53,7 +55,7 @@ pub(in super::super::super) fn main() -> ExitCode {
     }
 }
 
-/// Has the system continue this process when its parent dies: a stopped one would not see that its socket was closed.
+/// Requests SIGCONT when the parent dies: a stopped process would not notice that its socket was closed.
 fn continue_with_parent() {
     let _continued = prctl::set_pdeathsig(Signal::SIGCONT);
 }
@@ -63,16 +65,16 @@ struct Holder<'a> {
     wakeup: Wakeup,
     /// The supervisors that are not known to have ended.
     running: BTreeSet<i32>,
-    /// Those that have ended and are not reported yet, and how.
+    /// The supervisors that have ended but are not reported yet.
     ended: BTreeMap<i32, Exit>,
 }
 
 /// How a supervisor ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Exit {
-    /// By itself, when nothing was left of its step.
+    /// It exited when no process of its step remained.
     Clean,
-    /// In any other way.
+    /// It ended in any other way.
     Lost,
 }
 
@@ -108,7 +110,7 @@ impl Holder<'_> {
             }
             HoldRequest::Kill(pid) => {
                 if self.running.contains(&pid) {
-                    // It is not reaped before it is reported, so that the id is still its own.
+                    // The supervisor is not reaped before its end is reported, so the process id is still its own.
                     let _dead = kill(Pid::from_raw(pid), Signal::SIGKILL);
                 }
                 self.reply(HoldReply::Killed);
@@ -116,7 +118,7 @@ impl Holder<'_> {
         }
     }
 
-    /// Forks a supervisor with the descriptors of its step; returns its id and when it was born.
+    /// Forks a supervisor with the descriptors of its step; returns its process id and start time.
     fn spawn(&mut self, descriptors: Vec<OwnedFd>) -> nix::Result<(i32, u64)> {
         let [link, stdout, stderr] = <[OwnedFd; 3]>::try_from(descriptors).map_err(|_| Errno::EBADMSG)?;
         match plain()? {
@@ -128,11 +130,11 @@ impl Holder<'_> {
             }
             ForkResult::Child => {
                 let adopt = || {
-                    // The first of them takes the place of the socket to the daemon.
+                    // The supervisor's control socket replaces the holder's socket to the daemon.
                     nix::unistd::dup2_stdin(&link)?;
                     nix::unistd::dup2_stdout(&stdout)?;
                     nix::unistd::dup2_stderr(&stderr)?;
-                    // The maps of a user namespace can be written by a process that may be looked at alone.
+                    // Only a dumpable process can write the id maps of a user namespace.
                     prctl::set_dumpable(true)
                 };
                 let is_clean = adopt().is_ok_and(|()| {
@@ -145,7 +147,8 @@ impl Holder<'_> {
         }
     }
 
-    /// Finds supervisors that have ended, kills what they left behind, and reports those after which nothing is left.
+    /// Finds supervisors that have ended, kills the processes they left behind, and reports those of which no process
+    /// remains.
     fn collect(&mut self) -> Cleaned {
         for pid in self.running.clone() {
             if let Some(exit) = exit_of(pid) {
@@ -155,7 +158,8 @@ impl Holder<'_> {
         }
         let is_clean = self.ended.values().all(|exit| *exit == Exit::Clean);
         let look = if is_clean { Look::Quick } else { Look::Thorough };
-        // Only a look that finds nobody proves anything: while the dead are unreaped, their children may be just becoming ours.
+        // Only a scan that finds no orphan is conclusive: while dead processes are unreaped, their children may be
+        // about to be reparented to the holder.
         loop {
             let mut orphans = self.orphans(look);
             if orphans.is_empty() {
@@ -172,7 +176,7 @@ impl Holder<'_> {
         }
         self.ended.retain(|pid, _| {
             let reaped = waitpid(Pid::from_raw(*pid), Some(WaitPidFlag::WNOHANG));
-            // One that is traced is its tracer's first.
+            // The status of a traced process goes to its tracer first.
             let is_left = matches!(reaped, Ok(WaitStatus::StillAlive));
             if !is_left {
                 send(self.control, HoldReply::Ended(*pid));
@@ -182,7 +186,7 @@ impl Holder<'_> {
         if self.ended.is_empty() { Cleaned::Completely } else { Cleaned::Partly }
     }
 
-    /// The children that are no supervisors, the dead among them.
+    /// Returns the children that are not supervisors, including zombies.
     fn orphans(&self, look: Look) -> Vec<i32> {
         let supervisors = self.supervisors();
         let own = getpid().as_raw();
@@ -192,7 +196,7 @@ impl Holder<'_> {
         };
         let children = match look {
             Look::Quick => table::own_children().unwrap_or_else(by_table),
-            // The quick list may leave out one when another ends while it is read.
+            // The quick list can miss a child when another one exits while it is read.
             Look::Thorough => by_table(),
         };
         children.into_iter().filter(|pid| !supervisors.contains(pid)).collect()
@@ -202,7 +206,7 @@ impl Holder<'_> {
         self.running.iter().chain(self.ended.keys()).copied().collect()
     }
 
-    /// Ends everything: supervisors end their steps themselves as far as they can.
+    /// Kills all processes; supervisors kill their own steps as far as they can.
     fn end(&mut self) {
         for pid in &self.running {
             for signal in [Signal::SIGTERM, Signal::SIGCONT] {
@@ -229,33 +233,33 @@ impl Holder<'_> {
     }
 }
 
-/// Whether anything is left that is to be ended.
+/// Whether every ended supervisor is cleaned up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cleaned {
     Completely,
     Partly,
 }
 
-/// How well children are looked for.
+/// How children are enumerated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Look {
     Quick,
     Thorough,
 }
 
-/// How a supervisor has ended, which stays unreaped; `None` while it runs.
+/// Returns how a supervisor has ended, without reaping it; `None` while it runs.
 fn exit_of(pid: i32) -> Option<Exit> {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     match waitid(Id::Pid(Pid::from_raw(pid)), flags) {
         Ok(WaitStatus::Exited(_, 0)) => Some(Exit::Clean),
-        // The end of one that is traced is told to its tracer first, which may be what it left behind.
+        // The end of a traced process is reported to its tracer first, which may be a process that it left behind.
         Ok(WaitStatus::StillAlive) => Entry::read(pid).is_none_or(|entry| entry.dead).then_some(Exit::Lost),
         Ok(_) | Err(Errno::ECHILD) => Some(Exit::Lost),
         Err(_) => None,
     }
 }
 
-/// Reaps the dead; whether anybody is left.
+/// Reaps zombies; returns whether any child remains.
 fn has_children() -> bool {
     loop {
         match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -266,7 +270,7 @@ fn has_children() -> bool {
     }
 }
 
-/// Receives a request with its descriptors; `None` when the daemon is gone.
+/// Receives a request with its descriptors; `None` if the daemon has closed the socket.
 fn receive(control: BorrowedFd<'_>) -> nix::Result<Option<(HoldRequest, Vec<OwnedFd>)>> {
     let mut bytes = [0; REQUEST_LEN];
     let mut space = nix::cmsg_space!([std::os::fd::RawFd; 3]);
@@ -288,18 +292,18 @@ fn receive(control: BorrowedFd<'_>) -> nix::Result<Option<(HoldRequest, Vec<Owne
     if length == 0 {
         return Ok(None);
     }
-    // A request is sent in one piece.
+    // A request is sent as a single message.
     let request = HoldRequest::decode(bytes).filter(|_| length == REQUEST_LEN).ok_or(Errno::EBADMSG)?;
     Ok(Some((request, descriptors)))
 }
 
 #[expect(unsafe_code, reason = "descriptors are received as numbers")]
 fn owned(number: std::os::fd::RawFd) -> OwnedFd {
-    // SAFETY: the descriptor was just received and is nobody else's.
+    // SAFETY: the descriptor was just received and has no other owner.
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 
-/// Tells the daemon, if there still is one.
+/// Sends a reply to the daemon, if it still exists.
 fn send(control: BorrowedFd<'_>, reply: HoldReply) {
     let bytes = reply.encode();
     let mut rest = &bytes[..];
@@ -312,9 +316,9 @@ fn send(control: BorrowedFd<'_>, reply: HoldReply) {
     }
 }
 
-/// Ends a supervisor that was forked, without the holder's own last acts.
+/// Exits a forked supervisor without running the holder's exit handlers.
 #[expect(unsafe_code, reason = "the call has no wrapper")]
 fn exit(code: i32) -> ! {
-    // SAFETY: ends the process at once, running no code of ours.
+    // SAFETY: `_exit` ends the process at once and runs no exit handler.
     unsafe { libc::_exit(code) }
 }

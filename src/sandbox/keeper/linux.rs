@@ -1,7 +1,7 @@
-//! How Linux holds a tree together: subreaper, cgroup, and a sweep through `/proc`.
+//! Tracks the process tree of a step on Linux: subreaper, cgroup, and scans of `/proc`.
 //!
-//! Nobody is signalled by number alone: a process that is not the keeper's own child is named by a descriptor and
-//! its time of birth, so that an id given away in the meantime hurts no stranger.
+//! No process is signalled by its id alone unless it is the supervisor's own child: other processes are identified by a
+//! pidfd and their start time, so a reused process id never causes a signal to an unrelated process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
@@ -34,53 +34,53 @@ pub(in super::super) use holder::main as hold;
 pub(super) use memory::MemoryWatch;
 pub(in super::super) use orphans::end_orphans;
 
-/// This system says who descends from whom.
+/// Linux exposes the parents of a process.
 pub(in super::super) const TELLS_DESCENT: bool = true;
 
-/// How many passes a sweep makes before it kills what it has.
+/// The maximum number of passes that stop processes before the stopped ones are killed.
 const PASSES: usize = 64;
 
-/// Has `clone3` put the child into a cgroup; the constant of libc is of a type too small for it.
+/// Makes `clone3` place the child in a cgroup; the type of libc's constant is too small for it.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// What holds on to processes that lose their parent.
+/// The mechanism that tracks processes whose parent has exited.
 pub(in super::super) const HOLDER: &str = "subreaper";
 
-/// Names what holds a step's processes together.
+/// Names the mechanisms that keep track of a step's processes.
 pub(in super::super) const fn layers(cgroups: bool) -> &'static str {
     if cgroups { "cgroup and subreaper" } else { "subreaper" }
 }
 
-/// Finds where cgroups can be made.
+/// Finds the directory in which cgroups can be created.
 pub(in super::super) fn find_cgroups() -> Option<Box<Path>> {
     cgroup::find()
 }
 
-/// Ends what a killed keeper left in its cgroup.
+/// Kills the processes that a killed supervisor left in its cgroup.
 pub(in super::super) fn clean_after(cgroups: &Path, keeper: u32) {
     cgroup::clean_after(cgroups, keeper);
 }
 
-/// Makes this process fit to be a keeper; each measure that fails leaves the others standing.
+/// Prepares this process for supervising; a measure that fails does not prevent the others.
 pub(super) fn settle() {
-    // Whoever ends all processes called `push` is not to end the one that tidies up.
+    // With another process name, `killall push` does not kill the process that cleans up.
     let _named = prctl::set_name(c"step-keeper");
     let _reaper = prctl::set_child_subreaper(true);
     close_the_rest();
 }
 
-/// Closes whatever came in beside the three standard descriptors.
+/// Closes all descriptors except the three standard ones.
 #[expect(unsafe_code, reason = "the system call has no wrapper")]
 fn close_the_rest() {
-    // SAFETY: the keeper has just begun and owns no descriptor but the first three.
+    // SAFETY: the supervisor has just started and owns only the first three descriptors.
     unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) };
 }
 
-/// Where a step's processes are put.
+/// The cgroup of a step's processes.
 pub(super) struct Room(Cgroup);
 
 impl Room {
-    /// Makes the room under `cgroups`, which is empty where none can be made, and bounds what is used in it.
+    /// Creates the cgroup in the directory `cgroups`, which is empty if cgroups are not used, and sets its limits.
     pub(super) fn open(cgroups: &CStr, bounds: Option<Bounds>) -> Option<Self> {
         let cgroup = Cgroup::make(cgroups, std::process::id())?;
         if let Some(bounds) = bounds {
@@ -89,18 +89,18 @@ impl Room {
         Some(Self(cgroup))
     }
 
-    /// Tells whether the system has ended processes in it because they used too much memory.
+    /// Returns whether the OOM killer has killed processes in it.
     pub(super) fn ran_out_of_memory(&self) -> bool {
         self.0.ran_out_of_memory()
     }
 
-    /// Removes it.
+    /// Removes the cgroup.
     pub(super) fn close(self) {
         self.0.remove();
     }
 }
 
-/// Forks, into the room if the system allows it.
+/// Forks, into the cgroup if the system allows it.
 pub(super) fn fork(room: Option<&Room>) -> nix::Result<ForkResult> {
     if room.is_some()
         && let Ok(forked) = fork_into(room, 0)
@@ -112,16 +112,16 @@ pub(super) fn fork(room: Option<&Room>) -> nix::Result<ForkResult> {
 
 #[expect(unsafe_code, reason = "there is no safe fork")]
 fn plain() -> nix::Result<ForkResult> {
-    // SAFETY: the keeper has one thread, so the child may do whatever the parent may.
+    // SAFETY: the supervisor has one thread, so the child may do whatever the parent may.
     unsafe { plain_fork() }
 }
 
-/// Forks into the room, if there is one, and into namespaces.
+/// Forks into the cgroup, if there is one, and into new namespaces.
 ///
-/// To be born in a cgroup is cheap; to be moved there can take ten milliseconds.
+/// Creating a process in a cgroup is cheap; moving it there can take ten milliseconds.
 #[expect(unsafe_code, reason = "the system call has no wrapper")]
 fn fork_into(room: Option<&Room>, namespaces: i32) -> nix::Result<ForkResult> {
-    // SAFETY: all zeroes is a valid value of this structure of numbers.
+    // SAFETY: all zeroes is a valid value of this plain structure.
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
     arguments.flags = u64::from(namespaces.cast_unsigned());
     arguments.exit_signal = libc::SIGCHLD as u64;
@@ -129,7 +129,7 @@ fn fork_into(room: Option<&Room>, namespaces: i32) -> nix::Result<ForkResult> {
         arguments.flags |= CLONE_INTO_CGROUP;
         arguments.cgroup = room.0.directory.as_raw_fd() as u64;
     }
-    // SAFETY: without a stack and shared memory this is a fork, and the keeper has one thread; the structure
+    // SAFETY: without a stack and shared memory this is a fork, and the supervisor has one thread; the structure
     // outlives the call and its size is given.
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut arguments, size_of_val(&arguments)) };
     match Errno::result(pid)? {
@@ -138,25 +138,25 @@ fn fork_into(room: Option<&Room>, namespaces: i32) -> nix::Result<ForkResult> {
     }
 }
 
-/// Has the shell die with its keeper, should somebody kill that.
+/// Makes the shell die with its supervisor, should that be killed.
 pub(super) fn die_with_keeper(keeper: Pid) -> nix::Result<()> {
     prctl::set_pdeathsig(Signal::SIGKILL)?;
-    // A keeper killed just before sends no signal any more, and its children belong to somebody else.
+    // A supervisor that was killed earlier sends no signal, and its children already have another parent.
     if getppid() == keeper { Ok(()) } else { Err(Errno::ESRCH) }
 }
 
-/// Ends a child that did not become the shell, without the keeper's own last acts.
+/// Exits a child that did not become the shell, without running the supervisor's exit handlers.
 #[expect(unsafe_code, reason = "the call has no wrapper")]
 pub(super) fn leave() -> ! {
-    // SAFETY: ends the process at once, running no code of ours.
+    // SAFETY: `_exit` ends the process at once and runs no exit handler.
     unsafe { libc::_exit(127) }
 }
 
-/// What wakes a keeper: the socket, a dead child, or a request to end.
+/// The events that wake a supervisor: the control socket, a dead child, or a termination signal.
 pub(super) struct Wakeup(SignalFd);
 
 impl Wakeup {
-    /// Begins to listen; from here on the signals do nothing by themselves.
+    /// Blocks the signals and starts to receive them as events.
     pub(super) fn new() -> nix::Result<Self> {
         let wanted: SigSet =
             [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect();
@@ -164,7 +164,7 @@ impl Wakeup {
         SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map(Self)
     }
 
-    /// Waits until a child died, everything is to be ended, or `limit` is over.
+    /// Waits until a child has died, a stop is requested, or `limit` has passed.
     pub(super) fn wait(&self, link: BorrowedFd<'_>, limit: Option<Duration>) -> nix::Result<Told> {
         let mut sources =
             [PollFd::new(link, PollFlags::POLLIN), PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
@@ -177,15 +177,15 @@ impl Wakeup {
         Ok(if asked || (link_woke && is_closed(link)) { Told::End } else { Told::Nothing })
     }
 
-    /// Waits until a child died, for at most `limit`.
+    /// Waits until a child has died, for at most `limit`.
     pub(super) fn pause(&self, limit: Duration) {
         let _timed_out = poll(&mut [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)], timeout(limit));
         self.drain();
     }
 
-    /// Waits until a child died or `other` can be read, for at most `limit`; whether `other` can be read.
+    /// Waits until a child has died or `other` is readable, for at most `limit`; returns whether `other` is readable.
     ///
-    /// A request to end is not heard: whoever waits so ends when `other` does.
+    /// Termination signals are ignored: the caller ends when `other` is closed.
     fn wait_beside(&self, other: BorrowedFd<'_>, limit: Option<Duration>) -> nix::Result<bool> {
         let mut sources =
             [PollFd::new(other, PollFlags::POLLIN), PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
@@ -200,7 +200,7 @@ impl Wakeup {
         Ok(sources[0].any().unwrap_or(true))
     }
 
-    /// Takes the signals that have come; whether one asked for the end.
+    /// Consumes pending signals; returns whether one of them requests termination.
     fn drain(&self) -> bool {
         let mut asked = false;
         while let Ok(Some(signal)) = self.0.read_signal() {
@@ -214,14 +214,14 @@ fn timeout(limit: Duration) -> PollTimeout {
     PollTimeout::try_from(limit.as_millis().max(1)).unwrap_or(PollTimeout::MAX)
 }
 
-/// With a subreaper, to have no child is to have no descendant.
+/// With a subreaper, a process without children has no descendants.
 pub(super) const fn without_children(_shell: Pid) -> Tree {
     Tree::Empty
 }
 
-/// Goes through the tree once: stops whoever is found until nobody new is, then kills them all.
+/// Kills the process tree once: stops processes until a scan finds no new one, then kills them all.
 ///
-/// A stopped process has no more children and lets none of them go, so the passes come to an end.
+/// A stopped process forks no more children, so the passes come to an end.
 pub(super) fn strike(_shell: Pid, room: Option<&Room>) {
     if let Some(room) = room {
         room.0.kill();
@@ -229,9 +229,9 @@ pub(super) fn strike(_shell: Pid, room: Option<&Room>) {
     strike_children(&BTreeSet::new());
 }
 
-/// Stops, then kills, all children of this process and their descendants, except those who are to be spared with theirs.
+/// Stops, then kills, all children of this process and their descendants, except the given ones and theirs.
 ///
-/// It is for processes with one thread, which reap their children themselves.
+/// For processes with one thread that reap their own children.
 fn strike_children(spared: &BTreeSet<i32>) {
     let own = getpid().as_raw();
     let is_root = |entry: &Entry| entry.parent == own && !spared.contains(&entry.pid);
@@ -244,14 +244,16 @@ fn strike_children(spared: &BTreeSet<i32>) {
     caught.kill();
 }
 
-/// The processes stopped so far, with their time of birth; own children need none, for nobody else reaps them.
+/// The processes stopped so far, with their start times. Own children need none: their ids are not reused before this
+/// process reaps them.
 #[derive(Default)]
 struct Caught(BTreeMap<i32, Option<u64>>);
 
 impl Caught {
-    /// Stops the own children, and says how many were new.
+    /// Stops the own children; returns how many were new.
     ///
-    /// This is quick enough to catch one that forks and leaves over and over, and becomes our child in between.
+    /// This is fast enough to catch a process that forks and exits in a loop and is reparented to this process in
+    /// between.
     fn stop_children(&mut self, spared: &BTreeSet<i32>) -> usize {
         let mut found = 0;
         for _ in 0..PASSES {
@@ -270,9 +272,10 @@ impl Caught {
         found
     }
 
-    /// Stops the roots and whoever descends from one caught, according to the system's table, and says how many were new.
+    /// Stops the root processes and the descendants of stopped ones, according to `/proc`; returns how many were new.
     ///
-    /// Each is stopped as soon as it is read; children younger than their parents are met after them, mostly.
+    /// Each process is stopped as soon as it is read; children that are younger than their parents are mostly read
+    /// after them.
     fn stop_descendants(&mut self, is_root: &dyn Fn(&Entry) -> bool) -> usize {
         let mut found = 0;
         for entry in table::pids().filter_map(Entry::read) {
@@ -287,7 +290,7 @@ impl Caught {
         found
     }
 
-    /// Kills everybody who was caught.
+    /// Kills all stopped processes.
     fn kill(self) {
         for (pid, born) in self.0 {
             send(pid, born, Signal::SIGKILL);
@@ -295,7 +298,7 @@ impl Caught {
     }
 }
 
-/// Signals a process, if it is still the one that was meant.
+/// Signals a process, if it is still the one with this start time.
 fn send(pid: i32, born: Option<u64>, signal: Signal) {
     let Some(born) = born else {
         let _dead = kill(Pid::from_raw(pid), signal);
@@ -303,12 +306,12 @@ fn send(pid: i32, born: Option<u64>, signal: Signal) {
     };
     match pidfd_open(pid) {
         Ok(process) => {
-            // Read after it was opened: if the birth is right, the descriptor is.
+            // Read after the pidfd was opened: if the start time matches, the pidfd refers to the intended process.
             if Entry::read(pid).is_some_and(|entry| entry.born == born) {
                 pidfd_send(&process, signal);
             }
         }
-        // Systems older than the call; the id alone has to do.
+        // On kernels without pidfds only the process id is available.
         Err(Errno::ENOSYS) => {
             let _dead = kill(Pid::from_raw(pid), signal);
         }
@@ -318,23 +321,23 @@ fn send(pid: i32, born: Option<u64>, signal: Signal) {
 
 #[expect(unsafe_code, reason = "the system call has no wrapper")]
 fn pidfd_open(pid: i32) -> nix::Result<OwnedFd> {
-    // SAFETY: two numbers are passed.
+    // SAFETY: only integers are passed.
     let fd = Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0_u32) })?;
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
 #[expect(unsafe_code, reason = "the system call has no wrapper")]
 fn pidfd_send(process: &OwnedFd, signal: Signal) {
     let nothing: *const libc::siginfo_t = std::ptr::null();
-    // SAFETY: the descriptor is open, and no information is a valid one.
+    // SAFETY: the descriptor is open, and a null pointer is valid for the signal information.
     unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), signal as i32, nothing, 0_u32) };
 }
 
-/// How often the table is read again when a process ended while it was read.
+/// How often `/proc` is read again when a process ended during the scan.
 const READINGS: usize = 16;
 
-/// Says what is above a process, by the system's table.
+/// Returns the ancestors of a process, according to `/proc`.
 pub(in super::super) fn ancestry(pid: u32) -> Ancestry {
     for _ in 0..READINGS {
         let Some(entry) = i32::try_from(pid).ok().and_then(Entry::read).filter(|entry| !entry.dead) else {
@@ -347,13 +350,13 @@ pub(in super::super) fn ancestry(pid: u32) -> Ancestry {
     Ancestry::Gone
 }
 
-/// A process and its parents, and whether they are all; `None` when one ended meanwhile, whose children then have another
-/// parent.
+/// Returns a process and its ancestors, and whether the list is complete; `None` if one of them ended meanwhile,
+/// because its children then have another parent.
 fn above(mut entry: Entry) -> Option<(Vec<Ancestor>, bool)> {
     let mut above = vec![Ancestor::try_from(entry).ok()?];
     while entry.parent > 0 {
         let Some(parent) = Entry::read(entry.parent) else {
-            // One that is still the parent is there, and hidden (`hidepid`).
+            // The parent exists if the entry is unchanged, but the system hides it (`hidepid`).
             let still = Entry::read(entry.pid)?;
             return (still == entry).then_some((above, false));
         };

@@ -1,13 +1,18 @@
-//! How much memory the processes of a step use together, where no cgroup counts it.
+//! Measures the total memory use of a step's processes where no cgroup accounts for it.
 //!
-//! The kernel bounds the private memory of each process. What they use together, and what they share, it bounds for nobody, so
-//! that it is looked at a few times a second while the step runs. What is counted is what can be told to be the step's: pages
-//! that a process maps, files in memory that one has open, and files in the step's `/dev/shm`. Memory can be hidden from that,
-//! in a mapping that was taken apart or in a socket; the last resort is to end a step when the machine is almost out of memory
-//! and has less than before by more than the step may use.
+//! The kernel limits the private memory of each process, but neither the total nor the shared memory, so both are
+//! measured a few times a second while the step runs. The measurement counts what can be attributed to the step: pages
+//! that a process maps, memory files that a process has open, and files in the step's `/dev/shm`. A step can hide
+//! memory from it, in a detached mapping or in a socket. As a last resort, a step is killed when the machine is almost
+//! out of memory and the available memory has dropped by more than the step's limit since it started.
+//!
+//! The step decides how much there is to measure, so that a measurement has limits itself. A step with more open
+//! descriptors than one measurement examines counts as exceeding its limit. Where a measurement runs out of time or is
+//! denied access, the drop of the machine's available memory since the step started is used as an estimate.
 
-use std::collections::BTreeMap;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -19,71 +24,170 @@ use nix::unistd::getpid;
 use super::super::table::{self, Entry};
 use crate::sandbox::confine::Bounds;
 
-/// How often is looked.
+/// The minimum interval between two measurements.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// How many times as long as a look took is waited before the next one: on a busy machine it is the cheaper the rarer.
+/// The next measurement waits at least this many times as long as the last one took, which bounds the cost on a busy
+/// machine.
 const REST: u32 = 40;
 
-/// Watches the memory of this process's descendants.
+/// The longest wait between two measurements, however long the last one took.
+const REST_MAX: Duration = Duration::from_secs(1);
+
+/// The time limit of one measurement.
+const MEASUREMENT_MAX: Duration = Duration::from_secs(2);
+
+/// How many open descriptors, of all processes together, one measurement examines.
+const DESCRIPTORS_MAX: u32 = 100_000;
+
+/// Monitors the memory use of this process's descendants.
 pub(in super::super) struct MemoryWatch {
     /// In bytes.
     limit: u64,
-    /// What the machine had before the step.
+    /// The machine's memory before the step started.
     before: Machine,
     next: Instant,
 }
 
+/// What is left of the limits of one measurement.
+struct Budget {
+    deadline: Instant,
+    descriptors: u32,
+    /// The processes that denied access to their descriptors or mappings, which then are not in the total.
+    denied: Vec<i32>,
+}
+
+/// Why a measurement cannot rule out that the limit is exceeded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Incomplete {
+    OutOfTime,
+    AccessDenied,
+    TooManyDescriptors,
+}
+
+impl Budget {
+    fn new(started: Instant) -> Self {
+        Self { deadline: started + MEASUREMENT_MAX, descriptors: DESCRIPTORS_MAX, denied: Vec::new() }
+    }
+
+    fn check_time(&self) -> Result<(), Incomplete> {
+        if Instant::now() < self.deadline { Ok(()) } else { Err(Incomplete::OutOfTime) }
+    }
+
+    fn take_descriptor(&mut self) -> Result<(), Incomplete> {
+        self.descriptors = self.descriptors.checked_sub(1).ok_or(Incomplete::TooManyDescriptors)?;
+        self.check_time()
+    }
+
+    /// Notes that access was denied; every other failure means that the process has ended.
+    fn note_failure(&mut self, pid: i32, error: &io::Error) {
+        if error.kind() == io::ErrorKind::PermissionDenied {
+            self.denied.push(pid);
+        }
+    }
+
+    /// Fails if processes have more descriptors open than one measurement examines; before Linux 6.2 the number is not known.
+    fn check_descriptors(&self, processes: &[i32]) -> Result<(), Incomplete> {
+        let open = |pid| fs::metadata(format!("/proc/{pid}/fd")).map_or(0, |there| there.len());
+        let all = self.total(processes, open)?;
+        if all > u64::from(self.descriptors) { Err(Incomplete::TooManyDescriptors) } else { Ok(()) }
+    }
+
+    /// Sums up a figure of all processes.
+    fn total(&self, processes: &[i32], figure: impl Fn(i32) -> u64) -> Result<u64, Incomplete> {
+        let mut total = 0_u64;
+        for pid in processes {
+            self.check_time()?;
+            total = total.saturating_add(figure(*pid));
+        }
+        Ok(total)
+    }
+}
+
 impl MemoryWatch {
-    /// Begins to watch, before anything of the step runs.
+    /// Starts monitoring, before the step runs.
     pub(in super::super) fn new(bounds: Bounds) -> Self {
         Self { limit: bounds.memory, before: Machine::now(), next: Instant::now() + INTERVAL }
     }
 
-    /// How long nothing has to be done.
+    /// Returns the time until the next measurement.
     pub(in super::super) fn due_in(&self) -> Duration {
         self.next.saturating_duration_since(Instant::now())
     }
 
-    /// Looks, if it is time to; whether more is used than may be.
+    /// Measures, if it is due; returns whether the limit is exceeded.
     pub(in super::super) fn is_exceeded(&mut self) -> bool {
         let started = Instant::now();
         if started < self.next {
             return false;
         }
-        let exceeded = uses_more_than(self.limit, &descendants())
-            || Machine::now().is_almost_out_of_memory(self.before, self.limit);
-        self.next = Instant::now() + INTERVAL.max(started.elapsed() * REST);
-        exceeded
+        // Memory that others have freed since the start does not offset what the step has taken.
+        self.before = self.before.max(Machine::now());
+        let mut budget = Budget::new(started);
+        let measured =
+            descendants(&budget).and_then(|processes| uses_more_than(self.limit, &processes, &mut budget));
+        let now = Machine::now();
+        let exceeded = match measured {
+            Ok(exceeded) => exceeded,
+            Err(Incomplete::TooManyDescriptors) => true,
+            Err(Incomplete::OutOfTime | Incomplete::AccessDenied) => now.lost_since(self.before) > self.limit,
+        };
+        self.next = Instant::now() + rest_after(started.elapsed());
+        exceeded || now.is_almost_out_of_memory(self.before, self.limit)
     }
 }
 
-fn uses_more_than(limit: u64, processes: &[i32]) -> bool {
-    // Quick to find out, and never too little: what several processes map counts several times.
-    let files = Files::of(processes);
-    let mapped = processes.iter().map(|pid| quick(*pid)).fold(0, u64::saturating_add);
-    if mapped.saturating_add(files.bytes()) <= limit {
-        return false;
-    }
-    let mut shared = files;
-    let private = processes.iter().map(|pid| private(*pid)).fold(0, u64::saturating_add);
-    shared.add_mapped(processes);
-    private.saturating_add(shared.bytes()) > limit
+/// Returns how long to wait after a measurement that took `elapsed`.
+fn rest_after(elapsed: Duration) -> Duration {
+    elapsed.saturating_mul(REST).clamp(INTERVAL, REST_MAX)
 }
 
-/// All that a process maps, except for files on disks, in bytes; what is shared counts in full.
+fn uses_more_than(limit: u64, processes: &[i32], budget: &mut Budget) -> Result<bool, Incomplete> {
+    // Cheap, and never too low: memory that several processes map counts once for each of them.
+    budget.check_descriptors(processes)?;
+    let mut shared = Files::of(processes, budget)?;
+    let mapped = budget.total(processes, quick)?;
+    let mut exceeded = mapped.saturating_add(shared.bytes()) > limit;
+    if exceeded {
+        let private = budget.total(processes, private)?;
+        shared.add_mapped(processes, budget)?;
+        exceeded = private.saturating_add(shared.bytes()) > limit;
+    }
+    if !exceeded && denied_by_step(&budget.denied) { Err(Incomplete::AccessDenied) } else { Ok(exceeded) }
+}
+
+/// Returns whether one of the processes that denied access is the step's own.
+///
+/// The init process of the step's namespaces denies access, and so may bubblewrap, which stays outside of them.
+fn denied_by_step(denied: &[i32]) -> bool {
+    let own = namespace_ids(getpid().as_raw()).len();
+    let ids: Vec<Vec<i32>> = denied.iter().map(|pid| namespace_ids(*pid)).collect();
+    let is_init = |ids: &[i32]| ids.len() > own && ids.last() == Some(&1);
+    let nested = ids.iter().any(|ids| is_init(ids));
+    ids.iter().any(|ids| !ids.is_empty() && !is_init(ids) && (!nested || ids.len() > own))
+}
+
+/// Returns the ids of a process in its pid namespaces, the outermost first; none if it has ended or is about to.
+fn namespace_ids(pid: i32) -> Vec<i32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let ids = text.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+    let ids = ids.split_whitespace().filter_map(|id| id.parse().ok());
+    if text.contains("\nVmSize:") { ids.collect() } else { Vec::new() }
+}
+
+/// Returns all memory that a process maps except files on disk, in bytes; shared memory counts in full.
 fn quick(pid: i32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     sum(&text, &["RssAnon:", "RssShmem:", "VmSwap:", "HugetlbPages:"])
 }
 
-/// The private memory of a process, in bytes; pages that a child has inherited count in parts.
+/// Returns the private memory of a process, in bytes; pages that are shared by fork count proportionally.
 fn private(pid: i32) -> u64 {
     match fs::read_to_string(format!("/proc/{pid}/smaps_rollup")) {
         Ok(text) if text.contains("Pss_Anon:") => {
             sum(&text, &["Pss_Anon:", "SwapPss:", "Private_Hugetlb:", "Shared_Hugetlb:"])
         }
-        // Who cannot be looked at closely, and older systems, say what everybody may read.
+        // A process that cannot be inspected, and older kernels, provide only the file that everyone can read.
         Ok(_) | Err(_) => {
             let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
             sum(&text, &["RssAnon:", "VmSwap:", "HugetlbPages:"])
@@ -94,13 +198,13 @@ fn private(pid: i32) -> u64 {
 /// The shared memory of a step.
 #[derive(Default)]
 struct Files {
-    /// What is known of each object: a mapping that is shared, a file in memory, a segment.
+    /// The known objects by device and inode: shared mappings, memory files and System V segments.
     objects: BTreeMap<(u64, u64), Object>,
-    /// What is in the step's `/dev/shm`.
+    /// The bytes in the step's `/dev/shm`.
     shared_directory: u64,
 }
 
-/// How much of an object there is, in bytes: as the file system says, and as processes map it.
+/// The size of an object in bytes, according to the file system and according to the processes' mappings.
 #[derive(Default)]
 struct Object {
     file: u64,
@@ -108,11 +212,17 @@ struct Object {
 }
 
 impl Files {
-    /// The files in memory that processes have open, and those in their `/dev/shm`.
-    fn of(processes: &[i32]) -> Self {
+    /// Collects the memory files that processes have open, and those in their `/dev/shm`.
+    fn of(processes: &[i32], budget: &mut Budget) -> Result<Self, Incomplete> {
         let mut files = Self::default();
         for pid in processes {
-            for open in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
+            budget.check_time()?;
+            let descriptors = fs::read_dir(format!("/proc/{pid}/fd"));
+            if let Err(error) = &descriptors {
+                budget.note_failure(*pid, error);
+            }
+            for open in descriptors.into_iter().flatten().flatten() {
+                budget.take_descriptor()?;
                 let target = fs::read_link(open.path()).unwrap_or_default();
                 if is_object(target.as_os_str().as_encoded_bytes())
                     && let Ok(there) = fs::metadata(open.path())
@@ -123,23 +233,32 @@ impl Files {
             }
         }
         files.shared_directory = processes.iter().find_map(|pid| shared_directory(*pid)).unwrap_or(0);
-        files
+        Ok(files)
     }
 
-    /// Adds what processes map, whether it is open or not.
-    fn add_mapped(&mut self, processes: &[i32]) {
+    /// Adds what processes map, whether the file is open or not.
+    fn add_mapped(&mut self, processes: &[i32], budget: &mut Budget) -> Result<(), Incomplete> {
         for pid in processes {
-            let maps = fs::read(format!("/proc/{pid}/smaps")).unwrap_or_default();
+            let maps = match File::open(format!("/proc/{pid}/smaps")) {
+                Ok(maps) => BufReader::new(maps),
+                Err(error) => {
+                    budget.note_failure(*pid, &error);
+                    continue;
+                }
+            };
             let mut current = None;
-            for line in String::from_utf8_lossy(&maps).lines() {
-                if let Some(object) = mapping(line) {
+            for line in maps.split(b'\n').map_while(Result::ok) {
+                budget.check_time()?;
+                let line = String::from_utf8_lossy(&line);
+                if let Some(object) = mapping(&line) {
                     current = object;
-                } else if let (Some(object), Some(bytes)) = (current, kilobytes(line, &["Pss:"])) {
+                } else if let (Some(object), Some(bytes)) = (current, kilobytes(&line, &["Pss:"])) {
                     let object = self.objects.entry(object).or_default();
                     object.mapped = object.mapped.saturating_add(bytes);
                 }
             }
         }
+        Ok(())
     }
 
     fn bytes(&self) -> u64 {
@@ -148,8 +267,8 @@ impl Files {
     }
 }
 
-/// Reads the first line of a mapping in `smaps`: which object it shows, if that is one of those that are counted.
-#[expect(clippy::option_option, reason = "another line, another mapping, and one that counts")]
+/// Parses the header line of a mapping in `smaps`: the device and inode of the object, if it is counted.
+#[expect(clippy::option_option, reason = "not a header line, an uncounted mapping, a counted one")]
 fn mapping(line: &str) -> Option<Option<(u64, u64)>> {
     let mut fields = line.split_whitespace();
     let range = fields.next()?;
@@ -161,12 +280,12 @@ fn mapping(line: &str) -> Option<Option<(u64, u64)>> {
     Some(fields.next().filter(|name| is_object(name.as_bytes())).map(|_| (device, inode)))
 }
 
-/// Whether a name is that of shared memory: of a mapping without a file, of a file in memory, of a segment.
+/// Returns whether a name denotes shared memory: an anonymous shared mapping, a memory file or a System V segment.
 fn is_object(name: &[u8]) -> bool {
     [&b"/dev/zero"[..], b"/memfd:", b"/SYSV"].iter().any(|kind| name.starts_with(kind))
 }
 
-/// How many bytes are in the `/dev/shm` that a process sees; none of that of the machine.
+/// Returns how many bytes are in the `/dev/shm` that a process sees; 0 if it is the machine's own.
 fn shared_directory(pid: i32) -> Option<u64> {
     let place = PathBuf::from(format!("/proc/{pid}/root/dev/shm"));
     let device = |path: &Path| fs::metadata(path).ok().map(|there| there.dev());
@@ -182,21 +301,41 @@ fn shared_directory(pid: i32) -> Option<u64> {
 struct Machine {
     total: u64,
     available: u64,
+    free_swap: u64,
 }
 
 impl Machine {
     fn now() -> Self {
         let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        Self { total: sum(&text, &["MemTotal:"]), available: sum(&text, &["MemAvailable:"]) }
+        Self {
+            total: sum(&text, &["MemTotal:"]),
+            available: sum(&text, &["MemAvailable:"]),
+            free_swap: sum(&text, &["SwapFree:"]),
+        }
     }
 
-    /// Tells whether next to nothing is left, and more is gone since `before` than `limit`.
+    /// Returns the one of two states with more memory left, swap included.
+    const fn max(self, other: Self) -> Self {
+        if other.left() > self.left() { other } else { self }
+    }
+
+    /// Returns how much less memory is left than `before`, swap included.
+    const fn lost_since(self, before: Self) -> u64 {
+        before.left().saturating_sub(self.left())
+    }
+
+    const fn left(self) -> u64 {
+        self.available.saturating_add(self.free_swap)
+    }
+
+    /// Returns whether almost no memory is available, and the available memory has dropped by more than `limit` since
+    /// `before`.
     const fn is_almost_out_of_memory(self, before: Self, limit: u64) -> bool {
-        self.available < self.total / 20 && before.available.saturating_sub(self.available) > limit
+        self.available < self.total / 20 && self.lost_since(before) > limit
     }
 }
 
-/// Adds up lines like `RssAnon:      12 kB`, in bytes.
+/// Sums up lines like `RssAnon:      12 kB`, in bytes.
 fn sum(text: &str, names: &[&str]) -> u64 {
     text.lines().filter_map(|line| kilobytes(line, names)).fold(0, u64::saturating_add)
 }
@@ -206,11 +345,18 @@ fn kilobytes(line: &str, names: &[&str]) -> Option<u64> {
     Some(number.parse::<u64>().ok()?.saturating_mul(1024))
 }
 
-/// The descendants of this process.
-fn descendants() -> Vec<i32> {
+/// Returns the descendants of this process.
+///
+/// A process whose first thread has ended is represented by another thread: nothing can be read by the id of the first.
+fn descendants(budget: &Budget) -> Result<Vec<i32>, Incomplete> {
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    let mut headless = BTreeSet::new();
     for entry in table::pids().filter_map(Entry::read) {
+        budget.check_time()?;
         children.entry(entry.parent).or_default().push(entry.pid);
+        if entry.headless {
+            headless.insert(entry.pid);
+        }
     }
     let mut found = children.remove(&getpid().as_raw()).unwrap_or_default();
     let mut looked_at = 0;
@@ -219,7 +365,10 @@ fn descendants() -> Vec<i32> {
         found.extend(more);
         looked_at += 1;
     }
-    found
+    for pid in found.iter_mut().filter(|pid| headless.contains(pid)) {
+        *pid = table::other_thread(*pid).unwrap_or(*pid);
+    }
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -253,19 +402,49 @@ mod tests {
     fn a_child_is_found_with_what_it_uses() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        assert!(descendants().contains(&pid));
+        let mut budget = Budget::new(Instant::now());
+        assert!(descendants(&budget).unwrap().contains(&pid));
         assert!(quick(pid) > 0 && private(pid) > 0);
-        assert!(uses_more_than(0, &[pid]), "anything is more than nothing");
-        assert!(!uses_more_than(1 << 40, &[pid]));
+        assert_eq!(uses_more_than(0, &[pid], &mut budget), Ok(true), "anything is more than nothing");
+        assert_eq!(uses_more_than(1 << 40, &[pid], &mut budget), Ok(false));
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert!(!uses_more_than(0, &[pid]), "who has ended uses nothing");
+        assert_eq!(
+            uses_more_than(0, &[pid], &mut budget),
+            Ok(false),
+            "a process that has ended uses nothing"
+        );
+    }
+
+    #[test]
+    fn a_measurement_is_bounded_in_time_and_descriptors_and_the_next_one_follows_soon() {
+        let own = [getpid().as_raw()];
+        let mut budget = Budget { descriptors: 2, ..Budget::new(Instant::now()) };
+        assert_eq!(uses_more_than(1 << 40, &own, &mut budget), Err(Incomplete::TooManyDescriptors));
+        let mut late = Budget { deadline: Instant::now(), ..Budget::new(Instant::now()) };
+        assert_eq!(uses_more_than(1 << 40, &own, &mut late), Err(Incomplete::OutOfTime));
+        assert_eq!(descendants(&late), Err(Incomplete::OutOfTime));
+        let mut denied = Budget { denied: own.to_vec(), ..Budget::new(Instant::now()) };
+        assert_eq!(uses_more_than(1 << 40, &own, &mut denied), Err(Incomplete::AccessDenied));
+        assert_eq!(uses_more_than(0, &own, &mut denied), Ok(true), "what is known is enough");
+        denied.denied = vec![i32::MAX];
+        assert_eq!(uses_more_than(1 << 40, &own, &mut denied), Ok(false), "it has ended");
+        assert_eq!(rest_after(Duration::ZERO), INTERVAL);
+        assert_eq!(rest_after(Duration::from_secs(3_600)), REST_MAX);
+    }
+
+    #[test]
+    fn the_estimate_counts_swap_and_starts_from_the_most_that_was_left() {
+        let machine = |available, free_swap| Machine { total: 100, available, free_swap };
+        assert_eq!(machine(20, 5).lost_since(machine(30, 10)), 15);
+        assert_eq!(machine(50, 5).lost_since(machine(30, 10)), 0);
+        assert_eq!(machine(20, 5).max(machine(10, 20)).left(), 30);
     }
 
     #[test]
     fn the_last_resort_needs_both_a_machine_without_memory_and_a_step_that_may_be_why() {
         const GIB: u64 = 1 << 30;
-        let machine = |available: u64| Machine { total: 32 * GIB, available };
+        let machine = |available: u64| Machine { total: 32 * GIB, available, free_swap: 0 };
         assert!(machine(GIB).is_almost_out_of_memory(machine(20 * GIB), 8 * GIB));
         assert!(!machine(2 * GIB).is_almost_out_of_memory(machine(20 * GIB), 8 * GIB), "there is some left");
         assert!(!machine(GIB).is_almost_out_of_memory(machine(2 * GIB), 8 * GIB), "there was none before");

@@ -1,15 +1,15 @@
-//! The keeper: this program, executed once more to own the processes of one step.
+//! The supervisor: this program, executed once more to own the processes of one step.
 //!
-//! It is started as `push __keep`, reads its order from standard input, starts the shell, and ends everything the
-//! shell brought forth when that input closes: because the run was stopped, or because the daemon died. It is
-//! synchronous, has one thread, no runtime and no configuration, and says nothing but reports of five bytes.
+//! It is started as `push __keep`, reads its request from standard input, starts the shell, and kills every process of
+//! the step when that input closes, because the run was stopped or the daemon died. It is synchronous, has one thread,
+//! no runtime and no configuration, and sends nothing but reports of five bytes.
 //!
-//! How it holds on to a tree, on Linux: it is the subreaper of all below it, so whoever loses its parent becomes its
-//! child, `setsid` and double forks included, and `waitpid` saying that it has no child is the proof that nothing is
-//! left. Where a cgroup can be made, the step is born into one, which also ends what the keeper may not signal.
+//! On Linux it is the subreaper of its descendants: a process that loses its parent becomes its child, also after
+//! `setsid` and double forks, and `waitpid` reporting no child proves that no process remains. Where a cgroup can be
+//! created, the step is started in it, which also kills processes that the supervisor may not signal.
 //!
-//! On Linux all keepers are children of one holder, `push __hold`, a subreaper as well: what a killed keeper leaves behind
-//! becomes the holder's, which ends it before the keeper's end is reported.
+//! On Linux all supervisors are children of one holder, `push __hold`, which is a subreaper as well: the processes of a
+//! killed supervisor are reparented to the holder, which kills them before it reports the supervisor's end.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -24,16 +24,16 @@ mod os;
 #[path = "windows.rs"]
 mod os;
 
-/// The argument that makes this program a keeper.
+/// The argument that runs this program as a supervisor.
 pub const ARGUMENT: &str = "__keep";
 
-/// The argument that makes this program the holder of all keepers of a daemon.
+/// The argument that runs this program as the holder of all supervisors of a daemon.
 pub const HOLD_ARGUMENT: &str = "__hold";
 
-/// The argument after it that makes this program the first process behind the walls that bubblewrap has built.
+/// The second argument that runs this program as the init process of the namespaces that bubblewrap has created.
 pub(super) const INSIDE: &str = "inside";
 
-/// Is a keeper or a holder where the arguments say so, until its end; to be called before anything else is set up.
+/// Runs a supervisor or a holder if the arguments request one; to be called before anything else is set up.
 pub fn main_if_asked() -> Option<ExitCode> {
     let argument = std::env::args_os().nth(1)?;
     if argument == ARGUMENT {
@@ -53,73 +53,73 @@ fn main() -> ExitCode {
     }
 }
 
-/// Names what holds a step's processes together on this machine.
+/// Names the mechanisms that keep track of a step's processes on this machine.
 pub fn layers() -> &'static str {
     os::layers(cgroups().is_some())
 }
 
-/// Names what holds on to processes that lose their parent.
+/// Names the mechanism that tracks processes whose parent has exited.
 pub(super) const fn holder() -> &'static str {
     os::HOLDER
 }
 
-/// The directory under which cgroups of steps can be made, if there is one.
+/// Returns the directory in which cgroups of steps can be created, if there is one.
 ///
-/// It is looked for once; what keepers that were killed have left there is then removed.
+/// It is searched for once, and leftover cgroups of killed supervisors are then removed.
 pub(super) fn cgroups() -> Option<&'static Path> {
     static FOUND: OnceLock<Option<Box<Path>>> = OnceLock::new();
     FOUND.get_or_init(os::find_cgroups).as_deref()
 }
 
-/// Ends what a keeper that was killed has left in its cgroup, where it had one.
+/// Kills the processes that a killed supervisor left in its cgroup, if it had one.
 pub(super) fn clean_after(keeper: u32) {
     if let Some(cgroups) = cgroups() {
         os::clean_after(cgroups, keeper);
     }
 }
 
-/// Ends the processes that this one has inherited as a subreaper: its children in a session other than its own, with their
-/// descendants, except those spared; returns whether any is left.
+/// Kills the processes that this process has adopted as a subreaper: its children in a session other than its own, with
+/// their descendants, except the given ones. Returns whether any remains.
 #[cfg(target_os = "linux")]
 pub(super) fn end_orphans(spared: &std::collections::BTreeSet<u32>) -> bool {
     os::end_orphans(spared)
 }
 
-/// Whether this system says who descends from whom.
+/// Whether this system exposes the ancestors of a process.
 pub(super) const TELLS_DESCENT: bool = os::TELLS_DESCENT;
 
-/// A process above another, or itself.
+/// A process in a chain of ancestors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(dead_code, reason = "one system tells, the others say that they do not")]
+#[allow(dead_code, reason = "only Linux reads the ancestors of a process")]
 pub(super) struct Ancestor {
-    /// Its id.
+    /// Its process id.
     pub(super) pid: u32,
-    /// When it was born: with the id, it names a process for good.
+    /// When it was started: together with the process id it identifies a process uniquely.
     pub(super) born: u64,
-    /// Whether it has not ended.
+    /// Whether it is running.
     pub(super) alive: bool,
 }
 
-/// What is above a process.
+/// The ancestors of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(dead_code, reason = "one system tells, the others say that they do not")]
+#[allow(dead_code, reason = "only Linux reads the ancestors of a process")]
 pub(super) enum Ancestry {
     /// There is no such process.
     Gone,
-    /// This system does not tell.
+    /// This system does not expose them.
     NotKept,
-    /// It, its parents up to the first process, and the keeper by whose id its cgroup is called.
+    /// The process, its ancestors up to the first process, and the supervisor that its cgroup is named after.
     Known {
-        /// Itself first.
+        /// The process itself first.
         above: Vec<Ancestor>,
-        /// Whether they are all; the system may hide some.
+        /// Whether the list is complete; the system may hide some processes.
         complete: bool,
-        /// The keeper of its cgroup.
+        /// The supervisor of its cgroup.
         cgroup: Option<u32>,
     },
 }
 
-/// Says what is above a process.
+/// Returns the ancestors of a process.
 pub(super) fn ancestry(pid: u32) -> Ancestry {
     os::ancestry(pid)
 }

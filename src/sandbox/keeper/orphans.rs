@@ -1,7 +1,7 @@
-//! Orphans that the daemon inherits: what a lost holder and its supervisors leave behind.
+//! Kills the orphans that the daemon adopts from a lost holder and its supervisors.
 //!
-//! The daemon is a subreaper and has children of its own as well. Those are in its session; every step is in another one, and no
-//! process can enter a session that exists.
+//! The daemon is a subreaper and also has children of its own. Those are in its session; every step is in another one,
+//! and no process can join an existing session.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,8 @@ use nix::unistd::{Pid, getpid};
 use super::table::{self, Entry};
 use super::{Caught, PASSES};
 
-/// Kills the children of this process in another session, with their descendants, and reaps the dead; whether any is left.
+/// Kills the children of this process in other sessions, with their descendants, and reaps zombies; returns whether any
+/// remains.
 pub(in super::super::super) fn end_orphans(spared: &BTreeSet<u32>) -> bool {
     let Some(own) = Entry::read(getpid().as_raw()) else { return false };
     let is_orphan = |entry: &Entry| {
@@ -27,7 +28,7 @@ pub(in super::super::super) fn end_orphans(spared: &BTreeSet<u32>) -> bool {
     caught.kill();
     let left: Vec<Entry> = table::pids().filter_map(Entry::read).filter(is_orphan).collect();
     for entry in &left {
-        // Nobody else waits for a child that nobody started.
+        // No other code waits for a child that this process did not start.
         let _reaped = waitpid(Pid::from_raw(entry.pid), Some(WaitPidFlag::WNOHANG));
     }
     !left.is_empty()

@@ -1,6 +1,6 @@
-//! How other Unix systems hold a tree together: the process group of the step.
+//! Tracks the process tree of a step on other Unix systems: by its process group.
 //!
-//! A process that leaves the group with `setsid` is lost from sight there; no more is promised.
+//! A process that leaves the group with `setsid` is not tracked; more is not promised on these systems.
 
 use std::convert::Infallible;
 use std::ffi::CStr;
@@ -20,13 +20,13 @@ use crate::sandbox::confine::{Bounds, Walls};
 use crate::sandbox::keeper::Ancestry;
 use crate::sandbox::message::{Obstacle, Order, Part, Report, Standing};
 
-/// How often a keeper looks for dead children, which wake nobody here.
+/// How often a supervisor polls for dead children, which cause no event here.
 const LOOK_MILLIS: u16 = 20;
 
-/// What holds on to processes that lose their parent.
+/// The mechanism that tracks processes whose parent has exited.
 pub(in super::super) const HOLDER: &str = "process group";
 
-/// Names what holds a step's processes together.
+/// Names the mechanisms that keep track of a step's processes.
 pub(in super::super) const fn layers(_cgroups: bool) -> &'static str {
     "process group"
 }
@@ -36,13 +36,13 @@ pub(in super::super) const fn find_cgroups() -> Option<Box<Path>> {
     None
 }
 
-/// There is nothing to clean.
+/// There is no cgroup to clean up.
 pub(in super::super) const fn clean_after(_cgroups: &Path, _keeper: u32) {}
 
-/// Nothing has to be set up.
+/// No setup is needed.
 pub(super) const fn settle() {}
 
-/// Where a step's processes are put; there is no such place.
+/// The cgroup of a step's processes; never constructed.
 pub(super) struct Room(Infallible);
 
 impl Room {
@@ -59,7 +59,7 @@ impl Room {
     }
 }
 
-/// Nobody watches memory here: there is no sandbox that bounds it.
+/// Does not monitor memory: no confinement here limits it.
 pub(super) struct MemoryWatch;
 
 impl MemoryWatch {
@@ -76,7 +76,7 @@ impl MemoryWatch {
     }
 }
 
-/// The inside of walls, which there is not.
+/// A step in namespaces; never constructed.
 pub(super) struct Inside(Infallible);
 
 impl Inside {
@@ -87,7 +87,7 @@ impl Inside {
 
 const NO_WALLS: Obstacle = Obstacle { part: Part::Namespaces, errno: Errno::ENOSYS as i32 };
 
-/// Refuses: there are no namespaces.
+/// Fails: there are no namespaces.
 pub(super) fn start_inside(
     _order: &Order,
     _body: &[u8],
@@ -97,20 +97,20 @@ pub(super) fn start_inside(
     Err(Report::NoWalls(NO_WALLS))
 }
 
-/// Refuses: there are no rules.
+/// Fails: there is neither Landlock nor seccomp.
 pub(in super::super) const fn seal(_walls: &Walls) -> Result<Standing, Obstacle> {
     Err(NO_WALLS)
 }
 
-/// This system does not say who descends from whom.
+/// The ancestors of a process are not read on these systems.
 pub(in super::super) const TELLS_DESCENT: bool = false;
 
-/// Refuses: supervisors are started by the daemon itself.
+/// Fails: the daemon starts supervisors itself.
 pub(in super::super) fn hold() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Refuses: nothing is ever inside of walls.
+/// Fails: no step runs in namespaces.
 pub(in super::super) fn inside() -> ExitCode {
     ExitCode::FAILURE
 }
@@ -118,23 +118,23 @@ pub(in super::super) fn inside() -> ExitCode {
 /// Forks.
 #[expect(unsafe_code, reason = "there is no safe fork")]
 pub(super) fn fork(_room: Option<&Room>) -> nix::Result<ForkResult> {
-    // SAFETY: the keeper has one thread, so the child may do whatever the parent may.
+    // SAFETY: the supervisor has one thread, so the child may do whatever the parent may.
     unsafe { plain_fork() }
 }
 
-/// A shell cannot be made to die with its keeper here.
+/// Does nothing: these systems cannot make the shell die with its supervisor.
 pub(super) const fn die_with_keeper(_keeper: Pid) -> nix::Result<()> {
     Ok(())
 }
 
-/// Ends a child that did not become the shell, without the keeper's own last acts.
+/// Exits a child that did not become the shell, without running the supervisor's exit handlers.
 #[expect(unsafe_code, reason = "the call has no wrapper")]
 pub(super) fn leave() -> ! {
-    // SAFETY: ends the process at once, running no code of ours.
+    // SAFETY: `_exit` ends the process at once and runs no exit handler.
     unsafe { libc::_exit(127) }
 }
 
-/// What wakes a keeper: the socket, or the time to look again.
+/// The events that wake a supervisor: the control socket, or the poll interval.
 pub(super) struct Wakeup;
 
 impl Wakeup {
@@ -142,7 +142,7 @@ impl Wakeup {
         Ok(Self)
     }
 
-    /// Waits until everything is to be ended, or it is time to look for dead children.
+    /// Waits until a stop is requested or the poll interval has passed.
     pub(super) fn wait(&self, link: BorrowedFd<'_>, _limit: Option<Duration>) -> nix::Result<Told> {
         match poll(&mut [PollFd::new(link, PollFlags::POLLIN)], PollTimeout::from(LOOK_MILLIS)) {
             Ok(1..) if is_closed(link) => Ok(Told::End),
@@ -151,23 +151,23 @@ impl Wakeup {
         }
     }
 
-    /// Waits a little, for at most `limit`.
+    /// Sleeps shortly, for at most `limit`.
     pub(super) fn pause(&self, limit: Duration) {
         std::thread::sleep(limit.min(Duration::from_millis(1)));
     }
 }
 
-/// Without children, those who left the shell behind may still be in its group.
+/// Without children, reparented processes may still be in the shell's process group.
 pub(super) fn without_children(shell: Pid) -> Tree {
     if killpg(shell, None) == Err(Errno::ESRCH) { Tree::Empty } else { Tree::Alive }
 }
 
-/// Kills the step's group.
+/// Kills the process group of the step.
 pub(super) fn strike(shell: Pid, _room: Option<&Room>) {
     let _gone = killpg(shell, Signal::SIGKILL);
 }
 
-/// The system does not say who is above whom in a way that is used here.
+/// The ancestors of a process are not read on these systems.
 pub(in super::super) const fn ancestry(_pid: u32) -> Ancestry {
     Ancestry::NotKept
 }

@@ -1,35 +1,37 @@
-//! The system's table of processes, as far as a tree needs it.
+//! The process table, read from `/proc`.
 //!
-//! It reads `/proc` and signals nobody.
+//! It signals no process.
 
 use std::fs;
 use std::io::Read;
 
-/// One process.
+/// A process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Its id, which the system may give to another once this one is reaped.
+    /// Its process id, which can be reused once it is reaped.
     pub(super) pid: i32,
-    /// Its parent's id.
+    /// Its parent's process id.
     pub(super) parent: i32,
-    /// Its session: no process can enter one that is there already.
+    /// Its session; no process can join an existing session.
     pub(super) session: i32,
-    /// When it was born, in ticks since boot: with the id, it names a process for good.
+    /// When it was started, in ticks since boot: together with the process id it identifies a process uniquely.
     pub(super) born: u64,
-    /// Whether it is dead and waits to be reaped; one whose first thread has ended while others run is not.
+    /// Whether it is a zombie; a process whose main thread has exited while others run is not.
     pub(super) dead: bool,
+    /// Whether the first thread has ended while others run.
+    pub(super) headless: bool,
 }
 
 impl Entry {
-    /// Reads the entry of one process; `None` when there is none.
+    /// Reads the entry of one process; `None` if it does not exist.
     pub(super) fn read(pid: i32) -> Option<Self> {
-        // The line is cut after the fields wanted; a longer one does no harm.
+        // The buffer is large enough for the fields in use; the rest of the line is not needed.
         let mut line = [0; 512];
         let length = fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
         Self::parse(&line[..length])
     }
 
-    /// Reads a line of `/proc/PID/stat`, whose second field is a name in brackets that may contain anything.
+    /// Parses a line of `/proc/PID/stat`, whose second field is a name in parentheses that may contain any character.
     fn parse(line: &[u8]) -> Option<Self> {
         let pid = number(line.split(|byte| *byte == b' ').next()?)?;
         let after_name = line.iter().rposition(|byte| *byte == b')')? + 2;
@@ -39,17 +41,24 @@ impl Entry {
         let session = number(fields.nth(1)?)?;
         let threads: u32 = number(fields.nth(13)?)?;
         let born = number(fields.nth(1)?)?;
-        Some(Self { pid, parent, session, born, dead: matches!(state, b"Z" | b"X") && threads <= 1 })
+        let ended = matches!(state, b"Z" | b"X");
+        Some(Self { pid, parent, session, born, dead: ended && threads <= 1, headless: ended && threads > 1 })
     }
 }
 
-/// The ids of all processes, ascending where the system lists them so.
+/// Returns the ids of all processes, in ascending order if the system lists them so.
 pub(super) fn pids() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| number(entry.file_name().as_encoded_bytes()))
 }
 
-/// The ids of this process's own children, from a file that not every system has.
+/// Returns the id of a thread of a process that is not the first one.
+pub(super) fn other_thread(pid: i32) -> Option<i32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    threads.filter_map(|thread| number(thread.file_name().as_encoded_bytes())).find(|thread| *thread != pid)
+}
+
+/// Returns the ids of this process's children; `None` if the kernel does not provide that file.
 pub(super) fn own_children() -> Option<Vec<i32>> {
     let list = fs::read("/proc/thread-self/children").ok()?;
     Some(list.split(|byte| *byte == b' ').filter_map(number).collect())
@@ -66,14 +75,15 @@ mod tests {
     #[test]
     fn a_name_with_brackets_and_spaces_does_not_shift_the_fields() {
         let line = b"77 (a) S 1 (b c)) Z 12 77 70 0 -1 4227084 0 0 0 0 0 0 0 0 20 0 1 0 98765 0 0";
-        let entry = Entry { pid: 77, parent: 12, session: 70, born: 98765, dead: true };
+        let entry = Entry { pid: 77, parent: 12, session: 70, born: 98765, dead: true, headless: false };
         assert_eq!(Entry::parse(line), Some(entry));
     }
 
     #[test]
     fn a_process_whose_first_thread_has_ended_is_not_dead() {
         let line = b"77 (a) Z 12 77 70 0 -1 4227084 0 0 0 0 0 0 0 0 20 0 2 0 98765 0 0";
-        assert!(!Entry::parse(line).unwrap().dead);
+        let entry = Entry::parse(line).unwrap();
+        assert!(!entry.dead && entry.headless);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! The keeper's life on Unix: receive the order, start the shell, reap, end everything.
+//! The supervisor's main loop on Unix: receive the request, start the shell, reap, kill the process tree.
 //!
-//! What differs between systems is in `platform`: how a tree is found, and when it is empty.
+//! The module `platform` has what differs between systems: how the process tree is found, and when it is empty.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -38,23 +38,23 @@ pub(super) use platform::end_orphans;
 pub(super) use platform::{HOLDER, TELLS_DESCENT, ancestry, clean_after, find_cgroups, hold, inside, layers};
 use platform::{Inside, MemoryWatch, Room, Wakeup, seal};
 
-/// How long killed processes are waited for before the tree is gone through again.
+/// The initial interval between two attempts to kill the process tree.
 const ROUND: Duration = Duration::from_millis(10);
 
-/// The longest wait between two rounds, for processes which do not die because the system holds them.
+/// The maximum interval, for processes that do not die because they are blocked in the kernel.
 const ROUND_MAX: Duration = Duration::from_millis(320);
 
-/// Is a keeper until nothing of its step is left.
+/// Runs the supervisor until no process of its step remains.
 pub(super) fn main() -> ExitCode {
     if supervise() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Supervises one step, whose order comes from standard input; whether nothing of it is left.
+/// Supervises one step, whose request is read from standard input; returns whether no process of it remains.
 fn supervise() -> bool {
     let input = io::stdin();
     let link = input.as_fd();
     platform::settle();
-    // A terminal's Ctrl-C is the daemon's business; the keeper hears of it through the socket.
+    // Ctrl-C in a terminal must reach only the daemon; the supervisor is stopped through its socket.
     let _leader_already = nix::unistd::setsid();
     match keep(link) {
         Ok(()) => {
@@ -65,7 +65,7 @@ fn supervise() -> bool {
     }
 }
 
-/// Carries out one order; returns when nothing is left of it.
+/// Runs the step of one request; returns when no process of it remains.
 fn keep(link: BorrowedFd<'_>) -> nix::Result<()> {
     let wakeup = Wakeup::new()?;
     let Some((order, body)) = receive(link)? else { return Ok(()) };
@@ -92,14 +92,14 @@ fn keep(link: BorrowedFd<'_>) -> nix::Result<()> {
     kept
 }
 
-/// The shell, or the process that stands for it outside of its walls.
+/// The shell, or the init process of its namespaces.
 struct Shell {
     pid: Pid,
-    /// What is known of the inside of its walls, where it has some that hide it.
+    /// The state of the namespaces, if the step has its own.
     inside: Option<Inside>,
 }
 
-/// Reads the order, as it is meant and as it came; `None` when the daemon closed the socket before it was whole.
+/// Reads the request, decoded and as raw bytes; `None` if the daemon closed the socket before it was complete.
 fn receive(link: BorrowedFd<'_>) -> nix::Result<Option<(Order, Vec<u8>)>> {
     let mut length = [0; 4];
     if !read_exact(link, &mut length)? {
@@ -117,7 +117,7 @@ fn receive(link: BorrowedFd<'_>) -> nix::Result<Option<(Order, Vec<u8>)>> {
     Ok(Some((order, body)))
 }
 
-/// Fills `buffer`; false when the input ended first.
+/// Fills `buffer`; returns false if the input ended first.
 fn read_exact(link: BorrowedFd<'_>, mut buffer: &mut [u8]) -> nix::Result<bool> {
     while !buffer.is_empty() {
         match nix::unistd::read(link, buffer) {
@@ -131,13 +131,13 @@ fn read_exact(link: BorrowedFd<'_>, mut buffer: &mut [u8]) -> nix::Result<bool> 
     Ok(true)
 }
 
-/// Tells the daemon, if there still is one.
+/// Sends a report to the daemon, if it still exists.
 fn report(link: BorrowedFd<'_>, report: Report) {
-    // Reports are few and small: the socket holds all of them, and a dead daemon needs none.
+    // Reports are few and small, so the socket buffer holds all of them; if the daemon is dead they are not needed.
     let _unheard = nix::unistd::write(link, &report.encode());
 }
 
-/// Starts the shell; the outputs are then its own alone.
+/// Starts the shell and releases the step's outputs in this process.
 fn start(link: BorrowedFd<'_>, order: &Order, room: Option<&Room>) -> Result<Shell, Report> {
     let no_shell = |errno: Errno| Report::NoShell(errno as i32);
     enter(order)?;
@@ -152,7 +152,7 @@ fn start(link: BorrowedFd<'_>, order: &Order, room: Option<&Room>) -> Result<She
         }
         ForkResult::Parent { child } => {
             drop(tell);
-            // The directory is not to be held by the keeper.
+            // The supervisor must not keep the directory busy.
             let _stays = nix::unistd::chdir("/");
             let_go(&null).map_err(no_shell)?;
             let mut said = [0; REPORT_LEN];
@@ -171,10 +171,10 @@ fn start(link: BorrowedFd<'_>, order: &Order, room: Option<&Room>) -> Result<She
     }
 }
 
-/// Enters the directory of the step: one in the workspace that its session began in, where that is known.
+/// Enters the working directory of the step, which must lie in the session's workspace if that is known.
 ///
-/// What was entered is compared, not its path: whoever may write above the workspace, or in it, can exchange it for another
-/// directory or a link at any moment.
+/// The entered directory is compared, not its path: a process that can write to the workspace or its parents can
+/// replace the path with another directory or a symbolic link at any time.
 fn enter(order: &Order) -> Result<(), Report> {
     let failed = |errno: Errno| Report::NoDirectory(errno as i32);
     let replaced = || Report::NoWalls(Obstacle { part: Part::Replaced, errno: 0 });
@@ -197,7 +197,7 @@ fn enter(order: &Order) -> Result<(), Report> {
     if entered.starts_with(&workspace) { Ok(()) } else { Err(replaced()) }
 }
 
-/// Starts the shell in namespaces of its own.
+/// Starts the shell in its own namespaces.
 fn start_inside(order: &Order, body: &[u8], walls: &Walls, room: Option<&Room>) -> Result<Shell, Report> {
     let (pid, inside) = platform::start_inside(order, body, walls, room)?;
     let no_shell = |errno: Errno| Report::NoShell(errno as i32);
@@ -210,13 +210,13 @@ fn null() -> nix::Result<File> {
     null.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or_default()))
 }
 
-/// Lets go of the outputs, which are the step's.
+/// Closes this process's copies of the step's outputs.
 fn let_go(null: &File) -> nix::Result<()> {
     nix::unistd::dup2_stdout(null)?;
     nix::unistd::dup2_stderr(null)
 }
 
-/// Turns this process, just forked, into the shell; returns only when that failed.
+/// Turns this forked process into the shell; returns only on failure.
 fn become_shell(order: &Order, null: &File, keeper: Pid, told: &dyn Fn(Report)) -> Report {
     let ready = || {
         nix::unistd::setsid()?;
@@ -234,7 +234,7 @@ fn become_shell(order: &Order, null: &File, keeper: Pid, told: &dyn Fn(Report)) 
     execute(order, null)
 }
 
-/// Becomes the shell, in a session that is made already; returns only when that failed.
+/// Executes the shell in the session that was already created; returns only on failure.
 fn execute(order: &Order, null: &File) -> Report {
     let execute = || {
         standard_signals()?;
@@ -249,38 +249,40 @@ fn execute(order: &Order, null: &File) -> Report {
     }
 }
 
-/// Gives the step the limit that the daemon was started with: some programs close all they may have, one by one.
+/// Sets the descriptor limit that the daemon was started with: some programs close every possible descriptor one by
+/// one.
 fn limit_descriptors(descriptors: Option<u64>) -> nix::Result<()> {
     let Some(wanted) = descriptors else { return Ok(()) };
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, wanted.min(most), most)
 }
 
-/// Undoes what the daemon, the keeper or whoever started them did to signals.
+/// Resets the signal handlers and the signal mask that the daemon, the supervisor or their parents have changed.
 #[expect(unsafe_code, reason = "there is no safe call that sets a signal's handler")]
 fn standard_signals() -> nix::Result<()> {
     for number in Signal::iterator() {
-        // SAFETY: the default handler runs no code of ours.
+        // SAFETY: the default handler is not a function of this program.
         let _fixed = unsafe { signal(number, SigHandler::SigDfl) };
     }
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
 }
 
-/// Has a write to a closed socket fail, and not end this process: the daemon may be gone, and what it started is still to be ended.
+/// Makes a write to a closed socket fail instead of killing this process: the daemon may be dead, and its processes
+/// still have to be killed.
 #[expect(unsafe_code, reason = "the wrapper takes any handler")]
 fn ignore_broken_pipes() {
-    // SAFETY: to ignore a signal runs no code of ours.
+    // SAFETY: ignoring a signal installs no handler function.
     let _ignored = unsafe { signal(Signal::SIGPIPE, SigHandler::SigIgn) };
 }
 
-/// A pipe that no other program inherits.
+/// Creates a pipe that executed programs do not inherit.
 fn close_on_exec_pipe() -> nix::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) =
         io::pipe().map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or_default()))?;
     Ok((reader.into(), writer.into()))
 }
 
-/// Reaps, until nothing is left or everything is to be ended: because somebody says so, or because too much memory is used.
+/// Reaps until no process remains or all have to be killed, by request or because the memory limit is exceeded.
 fn watch(
     link: BorrowedFd<'_>,
     wakeup: &Wakeup,
@@ -304,7 +306,7 @@ fn watch(
     }
 }
 
-/// Ends everything: round after round, until there is nobody left to wait for.
+/// Kills the process tree repeatedly until no process remains.
 fn end(link: BorrowedFd<'_>, wakeup: &Wakeup, shell: &Shell, room: Option<&Room>) {
     let mut round = ROUND;
     while reap(link, shell, room) == Tree::Alive {
@@ -320,7 +322,7 @@ fn end(link: BorrowedFd<'_>, wakeup: &Wakeup, shell: &Shell, room: Option<&Room>
     }
 }
 
-/// Collects the dead, and reports the shell if it is among them.
+/// Reaps dead children, and reports the end of the shell.
 fn reap(link: BorrowedFd<'_>, shell: &Shell, room: Option<&Room>) -> Tree {
     loop {
         match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -328,7 +330,7 @@ fn reap(link: BorrowedFd<'_>, shell: &Shell, room: Option<&Room>) -> Tree {
                 report_end(link, shell, Report::Exited(code));
             }
             Ok(WaitStatus::Signaled(pid, number, _)) if pid == shell.pid => {
-                // The system ends the whole cgroup; what was said inside before is of no interest then.
+                // The kernel kills the whole cgroup, so an earlier report of the init process no longer matters.
                 if number == Signal::SIGKILL && room.is_some_and(Room::ran_out_of_memory) {
                     report(link, Report::OutOfMemory);
                 }
@@ -341,7 +343,7 @@ fn reap(link: BorrowedFd<'_>, shell: &Shell, room: Option<&Room>) -> Tree {
     }
 }
 
-/// Reports how the shell ended; behind walls, what stood for it outside knows less than what was said inside.
+/// Reports how the shell ended; in namespaces, the reports of the init process are more precise than its exit status.
 fn report_end(link: BorrowedFd<'_>, shell: &Shell, outside: Report) {
     let Some(inside) = &shell.inside else { return report(link, outside) };
     let (standing, end) = inside.end(outside);
@@ -351,24 +353,24 @@ fn report_end(link: BorrowedFd<'_>, shell: &Shell, outside: Report) {
     report(link, end);
 }
 
-/// What was said inside of walls: which stand, and how the shell ended.
+/// The reports of the init process: the layers in force, and how the shell ended.
 type Said = (Option<Standing>, Report);
 
-/// Whether anything of the step is left.
+/// Whether any process of the step remains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tree {
     Alive,
     Empty,
 }
 
-/// What a keeper was woken for.
+/// Why a supervisor's wait returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Told {
     Nothing,
     End,
 }
 
-/// Whether the daemon's side of the socket is closed; bytes that say nothing are swallowed.
+/// Returns whether the daemon has closed its side of the socket; unexpected bytes are discarded.
 fn is_closed(link: BorrowedFd<'_>) -> bool {
     !matches!(nix::unistd::read(link, &mut [0; 64]), Ok(1..) | Err(Errno::EINTR))
 }

@@ -1,45 +1,45 @@
-//! The keeper's place on Windows: it is never started there, and refuses.
+//! The supervisor on Windows, where it is never started.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use super::Ancestry;
 
-/// Refuses.
+/// Fails: there are no supervisors on Windows.
 pub(super) fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Refuses.
+/// Fails: there are no namespaces on Windows.
 pub(super) fn inside() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Refuses.
+/// Fails: there is no holder on Windows.
 pub(super) fn hold() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// This system does not say who descends from whom.
+/// The ancestors of a process are not read on Windows.
 pub(super) const TELLS_DESCENT: bool = false;
 
-/// What holds on to processes that lose their parent.
+/// The mechanism that tracks processes whose parent has exited.
 pub(super) const HOLDER: &str = "none";
 
-/// Says that nothing holds a step together.
+/// States that no mechanism keeps track of a step's processes.
 pub(super) const fn layers(_cgroups: bool) -> &'static str {
     "none: steps are not supported on Windows yet"
 }
 
-/// There are no cgroups.
+/// There are no cgroups on Windows.
 pub(super) const fn find_cgroups() -> Option<Box<Path>> {
     None
 }
 
-/// There is nothing to clean.
+/// There is no cgroup to clean up.
 pub(super) const fn clean_after(_cgroups: &Path, _keeper: u32) {}
 
-/// Nobody is above anybody.
+/// The ancestors of a process are not read on Windows.
 pub(super) const fn ancestry(_pid: u32) -> Ancestry {
     Ancestry::NotKept
 }

@@ -1,9 +1,9 @@
-//! Where the daemon finds the programs that it runs itself, such as git.
+//! The trusted search path for programs that the daemon runs itself, such as git.
 //!
-//! The user's `PATH` may lead into the workspace (`.venv/bin`, `node_modules/.bin`), where a model or a repository can plant
-//! a program of any name. Hence only directories count which nobody but root and the owner can change, and in which no
-//! confined command can write. Those that belong to root come first: what a command of another session may have written
-//! is then not even looked at where the system has the program. Nothing is run here.
+//! The user's `PATH` may contain directories of the workspace (`.venv/bin`, `node_modules/.bin`), where a model or a
+//! repository can plant a program of any name. Hence only directories count that root and the user alone can change,
+//! and that no confined command can write. Directories of root come first, so that a program that a command of another
+//! session may have written is not used if the system has one of that name. Nothing is run here.
 
 #[cfg(unix)]
 #[path = "unix.rs"]
@@ -15,26 +15,26 @@ mod os;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// Whom a file or directory, and everything above it, belongs to.
+/// Who can change a file or directory and its parents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner {
-    /// The system alone can change it.
+    /// Only the system.
     System,
-    /// The system and the user can change it.
+    /// The system and the user.
     User,
 }
 
-/// Directories in which programs are looked for, in order.
+/// The trusted directories of programs, in search order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SearchPath {
     directories: Vec<PathBuf>,
-    /// What confined commands may change, without links.
+    /// The directories that confined commands may write, without links.
     writable: Vec<PathBuf>,
 }
 
 impl SearchPath {
-    /// Takes from a `PATH`, and from the usual directories, what can be trusted; `writable` is what confined commands may
-    /// change. It looks at the file system.
+    /// Selects the trusted directories of a `PATH` and of the default directories. `writable` are the directories that
+    /// confined commands may write. It reads the file system.
     pub(crate) fn trusted(path: Option<&OsStr>, writable: &[PathBuf]) -> Self {
         let writable: Vec<PathBuf> = writable.iter().filter_map(|place| place.canonicalize().ok()).collect();
         let named = path.map(|path| std::env::split_paths(path).collect::<Vec<_>>()).unwrap_or_default();
@@ -47,27 +47,26 @@ impl SearchPath {
                 found.push((owner, real));
             }
         }
-        // The order of the user's PATH is kept among those of the same owner.
+        // The sort is stable: directories of the same owner keep the order of PATH.
         found.sort_by_key(|(owner, _)| *owner);
         Self { directories: found.into_iter().map(|(_, directory)| directory).collect(), writable }
     }
 
-    /// Finds a program; what a link leads to must be as good as the link.
+    /// Finds a program; the target of a link must be trusted too.
     pub(crate) fn find(&self, name: &str) -> Option<PathBuf> {
         let mut candidates = self.directories.iter().map(|directory| directory.join(os::file_name(name)));
         candidates.find(|file| os::is_program(file) && trusted(file, &self.writable).is_some())
     }
 
-    /// Returns it as the value of `PATH`.
+    /// Returns the directories as a value of `PATH`.
     pub(crate) fn value(&self) -> OsString {
-        // A directory with a separator in its name cannot be said, and is missed by nobody.
+        // A directory with a separator in its name cannot be part of PATH and is skipped.
         let said = self.directories.iter().filter(|directory| std::env::join_paths([directory]).is_ok());
         std::env::join_paths(said).unwrap_or_default()
     }
 }
 
-/// Returns a path without links, and whom it belongs to; nothing for one that somebody else, or a confined command, can
-/// change.
+/// Returns a path without links and its owner; `None` if another user or a confined command can change it.
 fn trusted(path: &Path, writable: &[PathBuf]) -> Option<(Owner, PathBuf)> {
     if !path.is_absolute() {
         return None;

@@ -8,26 +8,26 @@ use nix::unistd::geteuid;
 
 use super::Owner;
 
-/// Where programs are when a `PATH` names no such place.
+/// The directories that are searched in addition to `PATH`.
 pub(super) const USUAL: &[&str] = &["/usr/local/bin", "/usr/bin", "/bin"];
 
-/// The file that a program of this name is.
+/// Returns the file name of a program.
 pub(super) fn file_name(name: &str) -> String {
     name.to_owned()
 }
 
-/// Whether something is there that can be run.
+/// Returns whether a file is an executable program.
 pub(super) fn is_program(file: &Path) -> bool {
     fs::metadata(file).is_ok_and(|there| there.is_file() && there.mode() & 0o111 != 0)
 }
 
-/// Says whom a file or directory belongs to, or nothing if others can change it.
+/// Returns the owner of a file or directory; `None` if other users can change it.
 ///
-/// A directory above it may be one in which everybody makes things and nobody can exchange those of others, as `/tmp` is.
+/// A parent directory may be world-writable with the sticky bit, like `/tmp`.
 pub(super) fn owner(path: &Path, last: bool) -> Option<Owner> {
     let there = fs::symlink_metadata(path).ok()?;
     let owner = match there.uid() {
-        // What root has made may be root's own project.
+        // For a daemon that runs as root, a file of root may belong to a project.
         0 if geteuid().is_root() && !is_of_system(path) => Owner::User,
         0 => Owner::System,
         user if user == geteuid().as_raw() => Owner::User,
@@ -38,7 +38,7 @@ pub(super) fn owner(path: &Path, last: bool) -> Option<Owner> {
     (!by_others || sticky).then_some(owner)
 }
 
-/// Whether a path lies where systems put programs, or on the way there.
+/// Returns whether a path is a system directory of programs, lies in one, or lies above one.
 fn is_of_system(path: &Path) -> bool {
     SYSTEM.iter().any(|place| path.starts_with(place) || Path::new(place).starts_with(path))
 }

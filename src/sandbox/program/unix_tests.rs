@@ -1,4 +1,4 @@
-//! Which directories and programs are trusted.
+//! Tests of which directories and programs are trusted.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,23 +1,23 @@
-//! Programs on Windows, where no command is confined and directories of programs are protected by the system's own lists.
+//! Programs on Windows, where no command is confined and access control lists protect the directories of programs.
 
 use std::path::Path;
 
 use super::Owner;
 
-/// Where programs are when a `PATH` names no such place.
+/// The directories that are searched in addition to `PATH`.
 pub(super) const USUAL: &[&str] = &[r"C:\Program Files\Git\cmd", r"C:\Windows\System32"];
 
-/// The file that a program of this name is.
+/// Returns the file name of a program.
 pub(super) fn file_name(name: &str) -> String {
     format!("{name}.exe")
 }
 
-/// Whether something is there that can be run.
+/// Returns whether a file is a program.
 pub(super) fn is_program(file: &Path) -> bool {
     file.is_file()
 }
 
-/// Says whom a file or directory belongs to: a disk, and what lies in the directories of the system, is the system's.
+/// Returns the owner of a file or directory: the system for a drive and for system directories, otherwise the user.
 pub(super) fn owner(path: &Path, _last: bool) -> Option<Owner> {
     let name = path.to_string_lossy().replace(r"\\?\", "");
     let system = [r"C:\Program Files", r"C:\Program Files (x86)", r"C:\Windows"];

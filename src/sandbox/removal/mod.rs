@@ -1,9 +1,9 @@
-//! Removal of directories that commands have filled, whatever they have filled them with.
+//! Background removal of directories with arbitrary content from commands.
 //!
-//! A tree may be deeper than any stack and any path, and larger than anybody wants to wait for. It is removed by a child
-//! process of low priority, one tree at a time, without recursion and with a fixed number of descriptors; nobody waits for it.
-//! A directory is renamed before it is removed, and its new name counts the attempts: what could not be removed in a few of
-//! them is named in the log and left alone, also by later daemons.
+//! A tree may be too deep for recursion and for a path, and very large. A child process of low priority removes one
+//! tree at a time, without recursion and with a fixed number of descriptors; no caller waits for it. A directory is
+//! renamed before it is removed, and its new name counts the attempts. After a few failed attempts the directory is
+//! logged and left in place, also by later daemons.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,34 +21,34 @@ mod os;
 #[path = "windows.rs"]
 mod os;
 
-/// The argument that makes a supervisor process remove the directory that follows.
+/// The argument that makes a supervisor process remove the directory in the next argument.
 pub(super) const ARGUMENT: &str = "remove";
 
-/// What a directory is called while it is removed; the number of attempts and its former name follow.
+/// The prefix of a directory that is being removed; the number of attempts and its former name follow.
 pub(super) const PREFIX: &str = "removing-";
 
-/// How many attempts a directory gets.
+/// The maximum number of attempts for a directory.
 const ATTEMPTS: u32 = 5;
 
-/// How long one attempt may take; what it has achieved by then stays achieved, and it is not counted.
+/// The time limit of one attempt. An attempt that times out is continued and not counted.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
 
-/// What became of a directory.
+/// The result of a removal.
 #[derive(Debug, PartialEq, Eq)]
 enum Removal {
-    /// It is gone.
+    /// The directory is removed.
     Gone,
-    /// Time was up while there was progress.
+    /// The time limit was reached while the removal made progress.
     #[cfg_attr(windows, allow(dead_code, reason = "there a removal is never interrupted"))]
     Unfinished,
-    /// Something cannot be removed; the text says what, and why.
+    /// Something could not be removed; the text says what, and why.
     Left(String),
 }
 
-/// The exit code of a child that ran out of time.
+/// The exit code of a child that reached the time limit.
 const UNFINISHED: u8 = 3;
 
-/// Removes directories by executing a program, whose `main` must call [`main`] for [`ARGUMENT`].
+/// Removes directories by running a program, whose `main` must call [`main`] for [`ARGUMENT`].
 #[derive(Debug, Clone)]
 pub(super) struct Remover(Arc<Path>);
 
@@ -57,20 +57,20 @@ impl Remover {
         Self(program)
     }
 
-    /// Has a directory removed in the background; it never waits and never fails.
+    /// Queues a directory for removal in the background; it does not wait and cannot fail.
     pub(super) fn remove(&self, path: PathBuf) {
-        // The name says from here on that nobody uses it any more.
+        // The new name marks the directory as unused.
         let path = renamed(&path, attempts(&path)).unwrap_or(path);
         let mut queue = queue();
         queue.waiting.push_back((self.clone(), path));
         if !queue.is_served {
             let started = std::thread::Builder::new().name("removal".to_owned()).spawn(serve);
-            // Without a thread it waits for the next one.
+            // If no thread can be started, the directory waits for the next call.
             queue.is_served = started.is_ok();
         }
     }
 
-    /// Makes one attempt; whether another is due at once.
+    /// Makes one attempt; returns the path if the attempt timed out and has to be continued.
     fn attempt(&self, path: &Path) -> Option<PathBuf> {
         let made = attempts(path);
         if made >= ATTEMPTS {
@@ -85,17 +85,17 @@ impl Remover {
             Ok(Removal::Gone) => debug!(path = %path.display(), "a temporary directory was removed"),
             Ok(Removal::Unfinished) => return renamed(&counted, made),
             Ok(Removal::Left(problem)) => {
-                warn!(path = %counted.display(), problem, "a temporary directory could not be removed; the next daemon tries again");
+                warn!(path = %counted.display(), problem, "a temporary directory could not be removed; the next daemon will try again");
             }
             Err(error) => {
-                warn!(path = %counted.display(), %error, "no process could be started to remove a temporary directory");
+                warn!(path = %counted.display(), %error, "cannot start a process to remove a temporary directory");
             }
         }
         None
     }
 }
 
-/// Directories that wait; one thread serves them all and ends when there are no more.
+/// The directories to remove. One thread removes them all and ends when the queue is empty.
 struct Queue {
     waiting: VecDeque<(Remover, PathBuf)>,
     is_served: bool,
@@ -104,7 +104,7 @@ struct Queue {
 static QUEUE: Mutex<Queue> = Mutex::new(Queue { waiting: VecDeque::new(), is_served: false });
 
 fn queue() -> MutexGuard<'static, Queue> {
-    // The queue is whole between any two statements, so a panic elsewhere does not spoil it.
+    // The queue is consistent between any two statements, so a poisoned lock can be used.
     QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -123,7 +123,7 @@ fn serve() {
     }
 }
 
-/// Removes a directory with everything in it in this process, however long it takes; the text of an error says what is left.
+/// Removes a directory tree in this process, without a time limit; the error names what could not be removed.
 pub(super) fn remove_now(path: &Path) -> io::Result<()> {
     loop {
         match os::remove_tree(path, Instant::now() + TIME_LIMIT)? {
@@ -134,23 +134,23 @@ pub(super) fn remove_now(path: &Path) -> io::Result<()> {
     }
 }
 
-/// What a directory was called before it was to be removed; nothing for one that is not.
+/// Returns the name that a directory had before its removal started; `None` if its removal has not started.
 pub(super) fn former_name(name: &str) -> Option<&str> {
     parts(Path::new(name)).map(|(_, former)| former)
 }
 
-/// How many attempts a directory has had, by its name.
+/// Returns the number of attempts in the name of a directory.
 fn attempts(path: &Path) -> u32 {
     parts(path).map_or(0, |(attempts, _)| attempts)
 }
 
-/// The number of attempts and the former name.
+/// Returns the number of attempts and the former name.
 fn parts(path: &Path) -> Option<(u32, &str)> {
     let (attempts, former) = path.file_name()?.to_str()?.strip_prefix(PREFIX)?.split_once('-')?;
     Some((attempts.parse().ok()?, former))
 }
 
-/// Renames a directory so that its name says how many attempts it has had; `None` where that fails.
+/// Renames a directory so that its name has this number of attempts; `None` if the rename fails.
 fn renamed(path: &Path, attempts: u32) -> Option<PathBuf> {
     let former = parts(path).map_or_else(|| path.file_name()?.to_str(), |(_, former)| Some(former))?;
     let to = path.with_file_name(format!("{PREFIX}{attempts}-{former}"));
@@ -160,7 +160,8 @@ fn renamed(path: &Path, attempts: u32) -> Option<PathBuf> {
     Some(to)
 }
 
-/// Is the child process: removes the directory that is the last argument, and says on standard error what is left.
+/// The main function of the child process: removes the directory in the last argument, and reports on standard error
+/// what could not be removed.
 pub(super) fn main() -> ExitCode {
     let Some(path) = std::env::args_os().nth(3) else { return ExitCode::FAILURE };
     os::lower_priority();
@@ -198,7 +199,7 @@ mod tests {
     #[test]
     fn a_directory_is_left_alone_after_a_few_attempts() {
         let root = tempfile::tempdir().unwrap();
-        // A program that fails, as one does that cannot remove everything.
+        // A program that fails, like a child that cannot remove everything.
         let remover = Remover::new(Path::new("/bin/false").into());
         let mut path = root.path().join("run-7-0");
         std::fs::create_dir(&path).unwrap();

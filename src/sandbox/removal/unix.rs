@@ -1,8 +1,8 @@
 //! Removal of a tree on Unix, without recursion, without paths, and with three descriptors.
 //!
-//! A directory that is not empty is moved up, next to all the others that are not: every directory is emptied one level below
-//! the top, however deep it was. There is no way back to be found, and no path grows too long. Links are removed and never
-//! followed. What is mounted somewhere in the tree can neither be moved nor removed, and stays.
+//! A directory that is not empty is moved to the top of the tree, so every directory is emptied one level below the
+//! top, however deep it was. No return path is needed, and no path grows too long. Links are removed and never
+//! followed. A mount point in the tree can be neither moved nor removed, and stays.
 
 use std::ffi::CStr;
 use std::fs::{File, TryLockError};
@@ -26,13 +26,13 @@ use crate::sandbox::keeper;
 const FOLDER: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
-/// How much of what a child says is kept.
+/// How many bytes of a child's standard error are read.
 const WORDS_MAX: u64 = 4096;
 
-/// How many names are tried for a directory that is moved up.
+/// How many names are tried for a directory that is moved to the top.
 const NAMES: usize = 1024;
 
-/// Has another process remove a directory, and waits for it.
+/// Runs a child process that removes a directory, and waits for it.
 pub(super) fn remove_apart(program: &Path, path: &Path) -> io::Result<Removal> {
     let mut child = Command::new(program)
         .arg0("push")
@@ -56,17 +56,17 @@ pub(super) fn remove_apart(program: &Path, path: &Path) -> io::Result<Removal> {
     })
 }
 
-/// How much others go first: enough that they do not notice, and not so much that a busy machine never comes to it.
+/// The nice value of the child: low priority, but not so low that a busy machine never schedules it.
 const NICENESS: libc::c_int = 5;
 
-/// Lets others go first.
+/// Lowers the priority of this process.
 #[expect(unsafe_code, reason = "the call has no wrapper")]
 pub(super) fn lower_priority() {
-    // SAFETY: numbers are passed; where it fails the priority stays as it is.
+    // SAFETY: only numbers are passed. If the call fails, the priority is unchanged.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
 }
 
-/// Removes a directory with everything in it.
+/// Removes a directory tree, until the deadline.
 pub(super) fn remove_tree(path: &Path, deadline: Instant) -> io::Result<Removal> {
     open_to_owner(AT_FDCWD, path)?;
     let top = match openat(AT_FDCWD, path, FOLDER, Mode::empty()) {
@@ -92,21 +92,22 @@ pub(super) fn remove_tree(path: &Path, deadline: Instant) -> io::Result<Removal>
 struct Tree {
     top: OwnedFd,
     deadline: Instant,
-    /// How many directories were moved to the top, which numbers their names there.
+    /// The number of directories moved to the top; numbers their names there.
     moved: u64,
-    /// How much was removed or moved.
+    /// The number of entries removed or moved.
     progress: u64,
-    /// What could not be removed first.
+    /// The first entry that could not be removed, and why.
     problem: Option<String>,
 }
 
 impl Tree {
-    /// Empties the top until it is empty or nothing helps; whether time was up before.
+    /// Removes the entries of the top until it is empty or a pass makes no progress; returns whether the deadline
+    /// passed.
     fn clear(&mut self) -> io::Result<bool> {
         loop {
             let before = self.progress;
             let mut seen = false;
-            // A descriptor of its own: to read a directory moves its position.
+            // A separate descriptor, because reading a directory moves its position.
             let mut names = Dir::openat(&self.top, ".", FOLDER, Mode::empty())?;
             for entry in names.iter() {
                 let entry = entry?;
@@ -125,7 +126,8 @@ impl Tree {
         }
     }
 
-    /// Removes something at the top: a directory is emptied first, by moving up what is not empty in it.
+    /// Removes an entry of the top. A directory is emptied first; directories in it that are not empty are moved to
+    /// the top.
     fn clear_below(&mut self, name: &CStr) {
         let top = match self.top.try_clone() {
             Ok(top) => top,
@@ -137,14 +139,14 @@ impl Tree {
             }
             match unlinkat(&top, name, UnlinkatFlags::RemoveDir) {
                 Ok(()) => self.progress += 1,
-                // What is in the way has been noted, or comes with the next pass.
+                // The remaining entries were recorded as a problem, or the next pass removes them.
                 Err(Errno::ENOENT | Errno::ENOTEMPTY | Errno::EEXIST) => {}
                 Err(errno) => self.note(name, &errno.into()),
             }
         }
     }
 
-    /// Removes what is in a directory at the top, and moves up what cannot be removed because it is not empty.
+    /// Removes the entries of a directory of the top, and moves directories that are not empty to the top.
     fn empty(&mut self, name: &CStr) -> io::Result<()> {
         open_to_owner(&self.top, name)?;
         let directory = openat(&self.top, name, FOLDER, Mode::empty())?;
@@ -165,7 +167,7 @@ impl Tree {
     /// Removes a file, a link, or an empty directory.
     fn remove_one(&mut self, directory: &OwnedFd, name: &CStr) -> Found {
         let removed = match unlinkat(directory, name, UnlinkatFlags::NoRemoveDir) {
-            // The second is what other systems say of a directory, and Linux of what may not be removed.
+            // Other systems report EPERM for a directory; Linux reports it for an entry that may not be removed.
             Err(Errno::EISDIR) => unlinkat(directory, name, UnlinkatFlags::RemoveDir),
             Err(Errno::EPERM) if is_directory(directory, name) => {
                 unlinkat(directory, name, UnlinkatFlags::RemoveDir)
@@ -195,7 +197,7 @@ impl Tree {
             match renameat(directory, name, &self.top, self.moved.to_string().as_str()) {
                 Ok(()) => return self.progress += 1,
                 Err(Errno::ENOENT) => return,
-                // Somebody has that name.
+                // The name is taken.
                 Err(Errno::EEXIST | Errno::ENOTEMPTY | Errno::ENOTDIR) => {}
                 Err(errno) => return self.note(name, &errno.into()),
             }
@@ -207,14 +209,14 @@ impl Tree {
     }
 }
 
-/// What was found under a name.
+/// The result of removing one entry.
 #[derive(PartialEq, Eq)]
 enum Found {
-    /// Nothing any more.
+    /// The entry is removed.
     Removed,
-    /// A directory that is not empty.
+    /// The entry is a directory that is not empty.
     Filled,
-    /// Something that stays.
+    /// The entry cannot be removed.
     Stuck,
 }
 
@@ -230,7 +232,7 @@ fn is_folder(mode: libc::mode_t) -> bool {
     SFlag::from_bits_truncate(mode) & SFlag::S_IFMT == SFlag::S_IFDIR
 }
 
-/// Lets the owner of a directory do everything with it, where he has closed it to himself.
+/// Adds the owner's permissions on a directory if they are missing.
 fn open_to_owner<P: ?Sized + nix::NixPath>(at: impl AsFd, name: &P) -> io::Result<()> {
     let there = match fstatat(&at, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
         Err(Errno::ENOENT) => return Ok(()),
@@ -270,7 +272,8 @@ mod tests {
         fs::create_dir_all(outside.join("inner")).unwrap();
         fs::write(outside.join("inner/file"), "precious").unwrap();
         fs::set_permissions(outside.join("inner"), fs::Permissions::from_mode(0o500)).unwrap();
-        // Names as the moved directories have, names with line ends, names that are no text, names of full length.
+        // Names like those of moved directories, names with line ends, names that are not UTF-8, names of maximum
+        // length.
         for name in ["1", "2/1/3", "3", "a\nb/c\n", "closed/deep/deeper", &"n".repeat(255)] {
             fs::create_dir_all(tree.join(name).join("full")).unwrap();
             fs::write(tree.join(name).join("full/file"), "x").unwrap();
@@ -331,7 +334,7 @@ mod tests {
 
     use std::os::unix::ffi::OsStrExt;
 
-    /// Makes directories in each other, by descriptors: no path leads to the last of them.
+    /// Creates nested directories by descriptors, deeper than a path can be.
     fn deepen(tree: &Path, name: &str, levels: usize) {
         let mut here = openat(AT_FDCWD, tree, FOLDER, Mode::empty()).unwrap();
         for _ in 0..levels {

@@ -1,4 +1,4 @@
-//! Removal on Windows: the standard library does it without recursion, and no step runs there that could fill a directory.
+//! Removal on Windows, by the standard library; no confined step runs there that could fill a directory.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::Removal;
 
-/// Removes a directory, here and now.
+/// Removes a directory in this process.
 pub(super) fn remove_apart(_program: &Path, path: &Path) -> io::Result<Removal> {
     remove_tree(path, Instant::now())
 }
@@ -21,5 +21,5 @@ pub(super) fn remove_tree(path: &Path, _deadline: Instant) -> io::Result<Removal
     }
 }
 
-/// Nothing is lowered.
+/// Does nothing.
 pub(super) const fn lower_priority() {}

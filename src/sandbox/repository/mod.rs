@@ -1,8 +1,8 @@
-//! Where the git repository of a workspace is, found by reading files: no program is asked, as it might be planted.
+//! Finds the git repository of a workspace by reading files. It runs no program, because a program could be planted.
 //!
-//! The repository may later be written by git, so that nothing leads elsewhere on a file's word alone: a `.git` that is a
-//! file is followed only to a directory that names this very `.git` in turn, as linked working trees and submodules do.
-//! Small regular files are read, and nothing is waited for.
+//! Git may later write to the repository, so a `.git` file is not trusted on its own: it is followed only to a
+//! directory that names this `.git` in turn, as linked working trees and submodules do. Only small regular files are
+//! read, without blocking.
 
 #[cfg(unix)]
 #[path = "unix.rs"]
@@ -13,44 +13,72 @@ mod os;
 
 use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-/// How long a file is that names a directory, or the configuration of a submodule.
+/// The maximum size in bytes of a file that names a directory, and of the configuration of a submodule.
 const FILE_MAX: u64 = 64 * 1024;
 
-/// Why a workspace has no repository that git may be run with.
+/// Files that git reads for most commands, of one working tree.
+const WORK_TREE_FILES: [&str; 11] = [
+    "HEAD",
+    "index",
+    "config.worktree",
+    "info/sparse-checkout",
+    "logs/HEAD",
+    "MERGE_HEAD",
+    "MERGE_MSG",
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "BISECT_LOG",
+    "COMMIT_EDITMSG",
+];
+
+/// Files that git reads for most commands, shared by all working trees.
+const SHARED_FILES: [&str; 8] = [
+    "HEAD",
+    "config",
+    "packed-refs",
+    "shallow",
+    "info/exclude",
+    "info/attributes",
+    "info/grafts",
+    "objects/info/alternates",
+];
+
+/// Why git cannot be run in a workspace.
 #[derive(Debug, thiserror::Error)]
 pub enum RepositoryError {
     /// Neither the workspace nor a directory above it has a `.git`.
-    #[error("the workspace is in no git repository")]
+    #[error("the workspace is not in a git repository")]
     NotFound,
-    /// A repository is there, and git is not run with it.
-    #[error("{} {reason}; look at it, or use git yourself", .path.display())]
+    /// A repository was found, but git is not run with it.
+    #[error("{} {reason}; check the repository, or run git yourself", .path.display())]
     Untrusted {
-        /// What was found.
+        /// The path in question.
         path: PathBuf,
-        /// Why git is not run with it.
+        /// Why it is not trusted.
         reason: String,
     },
 }
 
-/// A repository, and the working tree of it in which the workspace lies.
+/// A repository and its working tree that contains the workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Repository {
     /// The directory with `.git` in it.
     pub(crate) work_tree: PathBuf,
-    /// Where the state of this working tree is.
+    /// The directory with the state of this working tree.
     pub(crate) git_dir: PathBuf,
-    /// Where everything is that working trees share.
+    /// The directory that all working trees share.
     pub(crate) common_dir: PathBuf,
-    /// Whether any of them belongs to another user, which git itself has to agree to.
+    /// Whether any of these directories belongs to another user; git itself then decides whether to accept it.
     pub(crate) foreign: bool,
 }
 
 impl Repository {
-    /// Finds the repository of a workspace, in it or above it; `writable` is what confined commands may change beside it.
+    /// Finds the repository of a workspace, in it or above it. `writable` are the directories that confined commands
+    /// may write besides the workspace.
     pub(crate) fn find(workspace: &Path, writable: &[PathBuf]) -> Result<Self, RepositoryError> {
-        // Above it the directories are those in which it really is.
+        // The parent directories are those of the path without links.
         let real = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
         for work_tree in [workspace].into_iter().chain(real.ancestors().skip(1)) {
             let git = work_tree.join(".git");
@@ -60,7 +88,7 @@ impl Repository {
             } else if there.is_dir() {
                 match plain(&git)? {
                     Some(common_dir) => (git, common_dir),
-                    // Such a one stands there while a command runs where there is none.
+                    // While a confined command runs in a workspace without a repository, an empty `.git` exists there.
                     None => continue,
                 }
             } else {
@@ -69,12 +97,13 @@ impl Repository {
             let own = os::is_own(work_tree) && os::is_own(&git_dir) && os::is_own(&common_dir);
             let found = Self { foreign: !own, work_tree: work_tree.to_owned(), git_dir, common_dir };
             found.check_place(workspace, writable)?;
+            found.check_files()?;
             return Ok(found);
         }
         Err(RepositoryError::NotFound)
     }
 
-    /// Refuses a repository that confined commands could change; the workspace's own `.git` is protected from them.
+    /// Refuses a repository that confined commands can change. The workspace's own `.git` is protected from them.
     fn check_place(&self, workspace: &Path, writable: &[PathBuf]) -> Result<(), RepositoryError> {
         let own = workspace.join(".git");
         let own = own.canonicalize().unwrap_or(own);
@@ -90,11 +119,31 @@ impl Repository {
         }
         Ok(())
     }
+
+    /// Refuses a repository in which something else stands in the place of a file that git reads: git would wait for a FIFO.
+    fn check_files(&self) -> Result<(), RepositoryError> {
+        let own = WORK_TREE_FILES.iter().map(|name| self.git_dir.join(name));
+        for path in own.chain(SHARED_FILES.iter().map(|name| self.common_dir.join(name))) {
+            // Links are followed, as git follows them.
+            if fs::metadata(&path).is_ok_and(|there| !there.is_file()) {
+                return Err(refused(&path, "is not a regular file, so that git is not run with it"));
+            }
+        }
+        let head = read(&self.git_dir.join("HEAD")).unwrap_or_default();
+        let branch = head.trim_end().strip_prefix("ref: ").map(Path::new);
+        let is_below = |branch: &&Path| branch.components().all(|part| matches!(part, Component::Normal(_)));
+        if let Some(path) = branch.filter(is_below).map(|branch| self.common_dir.join(branch))
+            && fs::metadata(&path).is_ok_and(|there| !there.is_file() && !there.is_dir())
+        {
+            return Err(refused(&path, "is not a regular file, so that git is not run with it"));
+        }
+        Ok(())
+    }
 }
 
-/// Returns the git directories outside of a workspace that commands in it need to read; they block.
+/// Returns the git directories outside a workspace that commands in it need to read. It blocks.
 ///
-/// One that stands in a home itself is a repository of that home, and is not opened for a workspace somewhere below it.
+/// A repository whose working tree is a home is not opened for a workspace below that home.
 pub(in crate::sandbox) fn directories_outside(
     workspace: &Path,
     writable: &[PathBuf],
@@ -112,32 +161,33 @@ pub(in crate::sandbox) fn directories_outside(
     outside
 }
 
-/// Looks at a `.git` that is a directory: returns itself, or nothing if it is no repository.
+/// Checks a `.git` that is a directory: returns its path, or `None` if it is not a repository.
 fn plain(git: &Path) -> Result<Option<PathBuf>, RepositoryError> {
     if fs::symlink_metadata(git.join("HEAD")).is_err() {
         return Ok(None);
     }
     if fs::symlink_metadata(git.join("commondir")).is_ok() {
-        return Err(refused(git, "is a directory and yet leads to another repository by its file commondir"));
+        return Err(refused(git, "is a directory whose file commondir names another repository"));
     }
     Ok(Some(git.to_owned()))
 }
 
-/// Follows a `.git` that is a file, if what it names leads back: returns where the state is, and what is shared.
+/// Follows a `.git` that is a file, if the directory that it names refers back to it. Returns the git directory and the
+/// common directory.
 fn linked(work_tree: &Path, git: &Path) -> Result<(PathBuf, PathBuf), RepositoryError> {
-    let text = read(git).ok_or_else(|| refused(git, "is neither a directory nor a small file of text"))?;
+    let text = read(git).ok_or_else(|| refused(git, "is neither a directory nor a small text file"))?;
     let named = text.strip_prefix("gitdir: ").map(|rest| rest.trim_end_matches(['\n', '\r']));
     let named = named.filter(|named| !named.is_empty() && !named.contains(['\n', '\0']));
-    let named = named.ok_or_else(|| refused(git, "does not say `gitdir: ` and a directory"))?;
+    let named = named.ok_or_else(|| refused(git, "does not have the form `gitdir: DIRECTORY`"))?;
     let git_dir = work_tree.join(named).canonicalize().ok().filter(|dir| dir.is_dir());
-    let git_dir = git_dir.ok_or_else(|| refused(git, "names a directory that is not there"))?;
+    let git_dir = git_dir.ok_or_else(|| refused(git, "names a directory that does not exist"))?;
     if fs::symlink_metadata(git_dir.join("HEAD")).is_err() {
-        return Err(refused(git, "names a directory that is no repository"));
+        return Err(refused(git, "names a directory that is not a repository"));
     }
     let real = |path: &Path| path.canonicalize().ok();
     let astray = || refused(git, &format!("names {}, which does not name it in turn", git_dir.display()));
     if let Some(back) = read(&git_dir.join("gitdir")) {
-        // A linked working tree: its place is below the repository that it shares.
+        // A linked working tree: its git directory lies below the shared repository.
         let back = git_dir.join(back.trim_end_matches(['\n', '\r']));
         let common = read(&git_dir.join("commondir")).ok_or_else(astray)?;
         let common = real(&git_dir.join(common.trim_end_matches(['\n', '\r']))).ok_or_else(astray)?;
@@ -148,7 +198,7 @@ fn linked(work_tree: &Path, git: &Path) -> Result<(PathBuf, PathBuf), Repository
             && fs::symlink_metadata(common.join("commondir")).is_err();
         return if leads_back && below && is_shared { Ok((git_dir, common)) } else { Err(astray()) };
     }
-    // A submodule, or a repository that was put elsewhere: its configuration says where it is checked out.
+    // A submodule, or a repository with a separate git directory: `core.worktree` names the working tree.
     let back = read(&git_dir.join("config")).and_then(|config| work_tree_in(&config));
     let leads_back =
         back.and_then(|back| real(&git_dir.join(back))).is_some_and(|dir| Some(dir) == real(work_tree));
@@ -159,7 +209,7 @@ fn linked(work_tree: &Path, git: &Path) -> Result<(PathBuf, PathBuf), Repository
     }
 }
 
-/// Returns `core.worktree` of a configuration that says it once and plainly.
+/// Returns `core.worktree` of a configuration, if it is set once and without escapes or comments.
 fn work_tree_in(config: &str) -> Option<String> {
     let mut in_core = false;
     let mut found = None;
@@ -181,7 +231,7 @@ fn work_tree_in(config: &str) -> Option<String> {
     found
 }
 
-/// Reads a small regular file of text; nothing else, and never a link.
+/// Reads a small regular text file; `None` for anything else, and for a link.
 fn read(path: &Path) -> Option<String> {
     let file = os::open(path).ok()?;
     let there = file.metadata().ok()?;

@@ -1,4 +1,4 @@
-//! Opening without waiting, and owners, on Unix.
+//! Non-blocking open and file ownership, on Unix.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -8,13 +8,13 @@ use std::path::Path;
 use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 
-/// Opens what is there for reading: no link, and without waiting for a pipe's other side.
+/// Opens a file for reading; does not follow a link and does not block on a pipe.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     let flags = OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)
 }
 
-/// Whether something is the user's own.
+/// Returns whether a file belongs to the user.
 pub(super) fn is_own(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|there| there.uid() == geteuid().as_raw())
 }

@@ -1,4 +1,4 @@
-//! Which repository a workspace has, and which it is not led to.
+//! Tests of which repository is found for a workspace, and which are refused.
 
 use std::os::unix::fs::symlink;
 use std::process::Command;
@@ -14,7 +14,7 @@ fn a_repository_is_found_in_the_workspace_and_above_it() {
     assert_eq!((own.work_tree, own.git_dir.clone()), (dir.at("own"), dir.at("own/.git")));
     assert_eq!((own.common_dir, own.foreign), (own.git_dir, false));
     assert_eq!(dir.find("own/a/b").unwrap().work_tree, dir.at("own"));
-    // An empty `.git` stands in a workspace without one while a command runs there.
+    // An empty `.git` exists in a workspace without a repository while a command runs there.
     dir.make("own/a/.git");
     assert_eq!(dir.find("own/a").unwrap().work_tree, dir.at("own"));
     dir.make("none");
@@ -52,7 +52,7 @@ fn working_trees_and_submodules_are_followed_as_they_lead_back() {
         (sub.git_dir, sub.common_dir),
         (dir.at("main/.git/modules/sub"), dir.at("main/.git/modules/sub"))
     );
-    // One that was put elsewhere does not say where it is checked out, unless it is told.
+    // A separate git directory names its working tree only if `core.worktree` is set.
     dir.git("apart", &["init", "-q", "--separate-git-dir=../apart.git", "."]);
     assert!(dir.find("apart").unwrap_err().to_string().contains("does not name it in turn"));
     dir.git("apart", &["config", "core.worktree", dir.at("apart").to_str().unwrap()]);
@@ -72,13 +72,13 @@ fn no_file_leads_to_a_repository_that_does_not_lead_back() {
         (format!("gitdir: {victim}\n"), "does not name it in turn"),
         (format!("gitdir: {tree}\n"), "does not name it in turn"),
         ("gitdir: ../victim/.git\n".to_owned(), "does not name it in turn"),
-        ("gitdir: /\n".to_owned(), "no repository"),
-        ("gitdir: ..\n".to_owned(), "no repository"),
-        ("gitdir: /nowhere\n".to_owned(), "not there"),
-        ("gitdir: \n".to_owned(), "does not say"),
-        ("hello\n".to_owned(), "does not say"),
-        (format!("gitdir: {victim}\ngitdir: {tree}\n"), "does not say"),
-        (format!("gitdir: {}\n", "x".repeat(70_000)), "small file"),
+        ("gitdir: /\n".to_owned(), "not a repository"),
+        ("gitdir: ..\n".to_owned(), "not a repository"),
+        ("gitdir: /nowhere\n".to_owned(), "does not exist"),
+        ("gitdir: \n".to_owned(), "does not have the form"),
+        ("hello\n".to_owned(), "does not have the form"),
+        (format!("gitdir: {victim}\ngitdir: {tree}\n"), "does not have the form"),
+        (format!("gitdir: {}\n", "x".repeat(70_000)), "small text file"),
     ] {
         fs::write(dir.at("work/.git"), &written).unwrap();
         let error = dir.find("work").unwrap_err();
@@ -90,19 +90,65 @@ fn no_file_leads_to_a_repository_that_does_not_lead_back() {
 }
 
 #[test]
+fn a_file_that_git_would_wait_for_is_refused() {
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
+    let dir = Dir::new();
+    dir.git("main", &["init", "-q", "."]);
+    dir.commit("main");
+    dir.git("main", &["worktree", "add", "-q", "../linked"]);
+    let head = fs::read_to_string(dir.at("main/.git/HEAD")).unwrap();
+    let branch = head.trim().strip_prefix("ref: ").unwrap().to_owned();
+    let own = "main/.git/worktrees/linked";
+    for (file, workspaces) in [
+        ("main/.git/HEAD".to_owned(), &["main", "linked"][..]),
+        ("main/.git/config".to_owned(), &["main", "linked"]),
+        ("main/.git/packed-refs".to_owned(), &["main", "linked"]),
+        ("main/.git/info/exclude".to_owned(), &["main", "linked"]),
+        ("main/.git/info/attributes".to_owned(), &["main", "linked"]),
+        ("main/.git/index".to_owned(), &["main"]),
+        (format!("main/.git/{branch}"), &["main"]),
+        (format!("{own}/HEAD"), &["linked"]),
+        (format!("{own}/index"), &["linked"]),
+    ] {
+        let path = dir.at(&file);
+        let kept = fs::read(&path).ok();
+        for through_link in [false, true] {
+            let _moved = fs::remove_file(&path);
+            let pipe = if through_link { dir.at("pipe") } else { path.clone() };
+            mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+            if through_link {
+                symlink(&pipe, &path).unwrap();
+            }
+            for workspace in workspaces {
+                let error = dir.find(workspace).unwrap_err().to_string();
+                assert!(error.contains("not a regular file"), "{file} for {workspace}: {error}");
+            }
+            fs::remove_file(&pipe).unwrap();
+        }
+        let _link = fs::remove_file(&path);
+        if let Some(kept) = kept {
+            fs::write(&path, kept).unwrap();
+        }
+        assert!(dir.find("main").is_ok() && dir.find("linked").is_ok(), "{file}");
+    }
+}
+
+#[test]
 fn what_only_claims_to_lead_back_is_refused() {
     let dir = Dir::new();
     dir.git("victim", &["init", "-q", "."]);
     dir.commit("victim");
     dir.make("work");
-    // A made-up linked working tree beside the workspace, which shares the repository of the victim.
+    // A forged linked working tree beside the workspace, which shares the repository of the victim.
     dir.make("made-up");
     fs::write(dir.at("made-up/HEAD"), "ref: refs/heads/main\n").unwrap();
     fs::write(dir.at("made-up/gitdir"), format!("{}\n", dir.at("work/.git").display())).unwrap();
     fs::write(dir.at("made-up/commondir"), format!("{}\n", dir.at("victim/.git").display())).unwrap();
     fs::write(dir.at("work/.git"), "gitdir: ../made-up\n").unwrap();
     assert!(dir.find("work").unwrap_err().to_string().contains("does not name it in turn"));
-    // A made-up submodule with the same.
+    // A forged submodule with the same common directory.
     fs::remove_file(dir.at("made-up/gitdir")).unwrap();
     fs::write(dir.at("made-up/config"), "[core]\n\tworktree = ../work\n").unwrap();
     assert!(dir.find("work").unwrap_err().to_string().contains("does not name it in turn"));
@@ -112,7 +158,7 @@ fn what_only_claims_to_lead_back_is_refused() {
         dir.at("made-up"),
         "without it, nothing of others is touched"
     );
-    // A plain directory that shares another's.
+    // A plain git directory that shares the common directory of another.
     fs::remove_file(dir.at("work/.git")).unwrap();
     dir.git("work", &["init", "-q", "."]);
     fs::write(dir.at("work/.git/commondir"), format!("{}\n", dir.at("victim/.git").display())).unwrap();
@@ -143,9 +189,9 @@ fn links_pipes_and_devices_are_no_repositories_and_not_waited_for() {
     assert!(dir.find("work").unwrap_err().to_string().contains("symbolic link"));
     fs::remove_file(&git).unwrap();
     nix::unistd::mkfifo(&git, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    assert!(dir.find("work").unwrap_err().to_string().contains("small file"));
+    assert!(dir.find("work").unwrap_err().to_string().contains("small text file"));
     fs::remove_file(&git).unwrap();
-    // A pipe in the place of what leads back.
+    // A pipe in place of the file with the back reference.
     dir.make("made-up");
     fs::write(dir.at("made-up/HEAD"), "").unwrap();
     nix::unistd::mkfifo(&dir.at("made-up/gitdir"), nix::sys::stat::Mode::S_IRWXU).unwrap();

@@ -1,10 +1,10 @@
-//! Opening files, on Windows, where the git of the system itself looks at their owners.
+//! Opening files on Windows, where git itself checks their owners.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-/// Opens what is there for reading, unless it is a link.
+/// Opens a file for reading, unless it is a link.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     if fs::symlink_metadata(path)?.is_symlink() {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -12,7 +12,7 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// Whether something is the user's own: git is asked about everything.
+/// Returns `false`: git decides about every repository.
 pub(super) fn is_own(_path: &Path) -> bool {
     false
 }

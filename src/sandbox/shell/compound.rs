@@ -1,4 +1,4 @@
-//! Commands that hold others: `if`, `for`, `case` and functions.
+//! Parses compound commands: `if`, `for`, `case` and functions.
 
 use super::Unclear;
 use super::parse::{End, Parser, is_meta, is_name};
@@ -27,7 +27,7 @@ impl Parser<'_> {
         self.skip_blanks();
         let variable = self.word()?;
         if variable.quoted || !is_name(&variable.text) {
-            return self.unclear("the variable of `for` is no name");
+            return self.unclear("the variable of `for` is not a name");
         }
         self.skip_lines()?;
         let mut words = Vec::new();
@@ -39,7 +39,7 @@ impl Parser<'_> {
                 self.skip_blanks();
             }
             if !matches!(self.peek(), Some(';' | '\n')) {
-                return self.unclear("the words of `for` do not end");
+                return self.unclear("the words of `for` are not terminated");
             }
         }
         if self.peek() == Some(';') {
@@ -70,7 +70,7 @@ impl Parser<'_> {
             self.patterns(&mut words)?;
             lists.push(self.list(End::Case)?);
             if self.next_is(";;&") || self.next_is(";;;") {
-                return self.unclear("`;;&` is not known to every shell");
+                return self.unclear("`;;&` is not supported by every shell");
             }
             if self.next_is(";;") {
                 self.at += 2;
@@ -78,7 +78,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads the patterns of a case, and the parenthesis after them.
+    /// Parses the patterns of a `case` branch, and the parenthesis after them.
     fn patterns(&mut self, words: &mut Vec<Word>) -> Result<(), Unclear> {
         loop {
             self.skip_blanks();
@@ -90,7 +90,7 @@ impl Parser<'_> {
                     self.at += 1;
                     return Ok(());
                 }
-                Some(_) | None => return self.unclear("a pattern of `case` does not end"),
+                Some(_) | None => return self.unclear("a pattern of `case` is not terminated"),
             }
         }
     }
@@ -100,15 +100,15 @@ impl Parser<'_> {
             Simple { assignments, words, redirects } if assignments.is_empty() && redirects.is_empty() => {
                 match <[Word; 1]>::try_from(words) {
                     Ok([name]) if !name.quoted && name.is_literal() => name.text,
-                    Ok(_) | Err(_) => return self.unclear("a parenthesis stands in the wrong place"),
+                    Ok(_) | Err(_) => return self.unclear("a parenthesis is misplaced"),
                 }
             }
-            Simple { .. } => return self.unclear("a parenthesis stands in the wrong place"),
+            Simple { .. } => return self.unclear("a parenthesis is misplaced"),
         };
         self.at += 1;
         self.skip_blanks();
         if self.peek() != Some(')') {
-            return self.unclear("a parenthesis stands in the wrong place");
+            return self.unclear("a parenthesis is misplaced");
         }
         self.at += 1;
         self.skip_lines()?;
@@ -116,7 +116,7 @@ impl Parser<'_> {
         match body {
             Command::Compound { .. } => Ok(Command::Function { name, body: Box::new(body) }),
             Command::Simple(_) | Command::Function { .. } => {
-                self.unclear("the body of a function is no compound command")
+                self.unclear("the body of a function is not a compound command")
             }
         }
     }

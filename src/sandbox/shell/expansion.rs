@@ -1,10 +1,10 @@
-//! Expansions: what begins with a dollar sign or a backquote.
+//! Parses expansions, which begin with a dollar sign or a backquote.
 
 use super::Unclear;
 use super::parse::{End, Parser, is_name};
 use super::tree::{HOLE, List, Word};
 
-/// What an expansion stands in.
+/// The quoting context of an expansion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quotes {
     None,
@@ -13,7 +13,7 @@ pub(super) enum Quotes {
 }
 
 impl Parser<'_> {
-    /// Reads what begins with a dollar sign.
+    /// Parses an expansion that begins with a dollar sign.
     pub(super) fn dollar(&mut self, word: &mut Word, quotes: Quotes) -> Result<(), Unclear> {
         let next = self.chars.get(self.at + 1).copied();
         match next {
@@ -26,9 +26,9 @@ impl Parser<'_> {
             }
             Some('{') => self.braced(word),
             Some('\'' | '"') if quotes == Quotes::None => {
-                self.unclear("`$'…'` and `$\"…\"` are read in two ways")
+                self.unclear("`$'…'` and `$\"…\"` differ between shells")
             }
-            Some('[') => self.unclear("`$[` is read in two ways"),
+            Some('[') => self.unclear("`$[` differs between shells"),
             Some('\\') if self.next_is("$\\\n") => self.unclear("a word is continued on the next line"),
             Some(letter) if letter.is_ascii_alphabetic() || letter == '_' => {
                 self.at += 1;
@@ -49,20 +49,20 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads the commands of `$(…)`.
+    /// Parses the commands of `$(…)`.
     fn substitution(&mut self) -> Result<List, Unclear> {
         let waiting = std::mem::take(&mut self.pending);
         let begin = self.at;
         let list = self.deeper(|parser| parser.list(End::Substitution))?;
         if !waiting.is_empty() && self.chars[begin..self.at].contains(&'\n') {
-            return self.unclear("a here-document that begins inside or behind a substitution");
+            return self.unclear("a here-document that begins inside or after a substitution");
         }
         self.pending = waiting;
         self.at += 1;
         Ok(list)
     }
 
-    /// Reads the name of a variable.
+    /// Parses the name of a variable.
     fn name(&mut self) -> String {
         let rest = &self.chars[self.at..];
         let name: String =
@@ -71,7 +71,7 @@ impl Parser<'_> {
         name
     }
 
-    /// Reads `${…}`, of which only the forms of POSIX with a plain word are taken.
+    /// Parses `${…}`. Only the POSIX forms with a plain word are accepted.
     fn braced(&mut self, word: &mut Word) -> Result<(), Unclear> {
         self.at += 2;
         let length = self.peek() == Some('#') && !self.next_is("#}");
@@ -85,7 +85,7 @@ impl Parser<'_> {
                     self.at += 1;
                     name.push(letter);
                 }
-                Some(_) | None => return self.unclear("an expansion that is not known to every shell"),
+                Some(_) | None => return self.unclear("an expansion that is not supported by every shell"),
             }
         }
         let begin = self.at;
@@ -104,7 +104,7 @@ impl Parser<'_> {
             Some(_) => false,
         };
         if !known || (!is_name(&name) && !rest.is_empty() && name.parse::<u32>().is_err()) {
-            return self.unclear("an expansion that is not known to every shell");
+            return self.unclear("an expansion that is not supported by every shell");
         }
         if operator.starts_with('=') {
             word.assigns.push(name.clone());
@@ -114,7 +114,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Reads `$((…))` of numbers, names and operators.
+    /// Parses `$((…))` with numbers, names and operators.
     fn arithmetic(&mut self, word: &mut Word) -> Result<(), Unclear> {
         let begin = self.at + "$((".len();
         let mut open = 0_usize;
@@ -125,7 +125,7 @@ impl Parser<'_> {
                 Some(')') if open > 0 => open -= 1,
                 Some('(') => open += 1,
                 Some(letter) if letter.is_ascii_alphanumeric() || " _+-*/%<>=!&|^?:$\t".contains(letter) => {}
-                Some(_) | None => return self.unclear("arithmetic that is not known to every shell"),
+                Some(_) | None => return self.unclear("arithmetic that is not supported by every shell"),
             }
             self.at += 1;
         }
@@ -145,11 +145,11 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Reads a substitution between backquotes, in which nothing is escaped.
+    /// Parses a backquoted substitution without escapes.
     pub(super) fn backquoted(&mut self, word: &mut Word, quotes: Quotes) -> Result<(), Unclear> {
         let begin = self.at + 1;
         let Some(length) = self.chars[begin..].iter().position(|letter| *letter == '`') else {
-            return self.unclear("a backquote does not end");
+            return self.unclear("a backquote is not terminated");
         };
         let inner = &self.chars[begin..begin + length];
         if inner.contains(&'\\') || (quotes != Quotes::None && inner.contains(&'"')) {
@@ -167,7 +167,7 @@ impl Parser<'_> {
     }
 }
 
-/// Returns what stands for a variable: the home and the directory are known by other names where a word begins with them.
+/// Returns the placeholder of a variable. At the start of a word `HOME` becomes `~` and `PWD` becomes `.`.
 fn standing_for(name: &str, word: &Word) -> char {
     match name {
         "HOME" if word.text.is_empty() => '~',
@@ -176,7 +176,7 @@ fn standing_for(name: &str, word: &Word) -> char {
     }
 }
 
-/// Tells whether a letter in `${…}` stands for itself in every shell.
+/// Returns whether a character in `${…}` is literal in every shell.
 fn is_plain(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "_./:@%+,-*?= #~".contains(letter)
 }

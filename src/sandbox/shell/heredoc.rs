@@ -1,4 +1,4 @@
-//! Here-documents: the delimiter where the operator stands, the body after the line.
+//! Parses here-documents: the delimiter after the operator, and the body after the line.
 
 use super::Unclear;
 use super::expansion::Quotes;
@@ -6,7 +6,7 @@ use super::parse::{Document, Parser, Pending, Tabs, is_meta};
 use super::tree::{Redirect, Way, Word};
 
 impl Parser<'_> {
-    /// Reads the delimiter: a plain word, which may be quoted as a whole.
+    /// Parses the delimiter: a plain word, which may be quoted as a whole.
     pub(super) fn document(&mut self, tabs: Tabs) -> Result<Redirect, Unclear> {
         let raw: String = self.chars[self.at..].iter().take_while(|letter| !is_meta(**letter)).collect();
         self.at += raw.chars().count();
@@ -17,7 +17,7 @@ impl Parser<'_> {
         };
         let plain = |letter: char| letter.is_ascii_alphanumeric() || "_.+-".contains(letter);
         if delimiter.is_empty() || !delimiter.chars().all(plain) {
-            return self.unclear("the delimiter of a here-document is no plain word");
+            return self.unclear("the delimiter of a here-document is not a plain word");
         }
         let body = self.shared.bodies.len();
         self.shared.bodies.push(Word::default());
@@ -26,7 +26,7 @@ impl Parser<'_> {
         Ok(Redirect { way: Way::Document(body), target })
     }
 
-    /// Reads the bodies that begin here, behind a line break.
+    /// Reads the pending bodies, which start after a line break.
     pub(super) fn read_documents(&mut self) -> Result<(), Unclear> {
         for pending in std::mem::take(&mut self.pending) {
             let body = self.body(&pending)?;
@@ -40,7 +40,7 @@ impl Parser<'_> {
         let mut text: Vec<char> = Vec::new();
         loop {
             if self.at == self.chars.len() {
-                return self.unclear("a here-document does not end");
+                return self.unclear("a here-document is not terminated");
             }
             let rest = &self.chars[self.at..];
             let length = rest.iter().position(|letter| *letter == '\n');
@@ -54,7 +54,7 @@ impl Parser<'_> {
             if line.iter().copied().eq(pending.delimiter.chars()) {
                 break;
             }
-            // Then the next line may or may not be the delimiter.
+            // Shells disagree on whether the next line can be the delimiter.
             if pending.kind == Document::Expanded && line.last() == Some(&'\\') {
                 return self.unclear("a here-document with continued lines");
             }

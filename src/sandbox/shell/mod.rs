@@ -1,10 +1,11 @@
-//! The grammar of the shell, read strictly: what a command text consists of, or that nobody can tell.
+//! A strict parser for shell commands.
 //!
-//! It is the grammar of POSIX as dash and bash both understand it, since either may be `/bin/sh`. What only one of them
-//! knows, what they read differently, and what depends on how a value is spelled in memory, is refused as [`Unclear`]:
-//! better one question too many than a command that was taken for another. Nothing is expanded and nothing is run.
+//! It accepts the POSIX grammar as far as dash and bash agree on it, because either may be `/bin/sh`. Syntax that only
+//! one of them supports, that they parse differently, or whose meaning depends on the value of a variable is refused
+//! with a [`ParseError`]: one unnecessary approval is better than a misunderstood command. Nothing is expanded and
+//! nothing is run.
 //!
-//! The work is linear in the text, and the depth of recursion is bounded by [`Limits`].
+//! Parsing takes linear time, and [`Limits`] bound the depth of recursion.
 
 mod compound;
 mod expansion;
@@ -25,16 +26,16 @@ pub use tree::{
     Word,
 };
 
-/// How much of a text is read.
+/// The limits of the parser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The longest text, in bytes.
     pub bytes: usize,
-    /// How deep groups, substitutions and the like may lie in each other.
+    /// The maximum nesting depth of groups, substitutions and the like.
     pub depth: usize,
-    /// How many commands there may be.
+    /// The maximum number of commands.
     pub commands: usize,
-    /// How many words a command may have.
+    /// The maximum number of words of a command.
     pub words: usize,
 }
 
@@ -44,20 +45,20 @@ impl Default for Limits {
     }
 }
 
-/// Why it cannot be told what a text does.
+/// Why a text cannot be parsed unambiguously.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} (at character {at})")]
 pub struct Unclear {
-    /// Where, counted in characters from 1.
+    /// The position, counted in characters from 1.
     pub at: usize,
-    /// What stands there.
+    /// The problem.
     pub what: &'static str,
 }
 
-/// Reads a text.
+/// Parses a command text.
 pub fn parse(text: &str, limits: &Limits) -> Result<Script, Unclear> {
     if text.len() > limits.bytes {
-        return Err(Unclear { at: 1, what: "the command is too long to be read" });
+        return Err(Unclear { at: 1, what: "the command is too long to be analysed" });
     }
     let chars: Vec<char> = text.chars().collect();
     let odd = |letter: &char| letter.is_control() && !matches!(letter, '\t' | '\n');
@@ -65,7 +66,7 @@ pub fn parse(text: &str, limits: &Limits) -> Result<Script, Unclear> {
         return Err(Unclear { at: at + 1, what: "there is a control character" });
     }
     if let Some(at) = chars.iter().position(|letter| is_unseen(*letter) || is_odd_blank(*letter)) {
-        return Err(Unclear { at: at + 1, what: "there is a letter that cannot be seen" });
+        return Err(Unclear { at: at + 1, what: "there is an invisible character" });
     }
     let mut parser = Parser::new(&chars, *limits);
     let list = parser.list(End::Text)?;

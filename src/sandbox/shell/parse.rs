@@ -3,7 +3,7 @@
 use super::tree::{Assignment, Background, Block, Command, List, Pipeline, Script, Simple, When, Word};
 use super::{Limits, Unclear};
 
-/// Reads one text; a text inside a text has a reader of its own, which goes on with the same [`Shared`].
+/// Parses one text. A text inside a text gets its own parser, which continues with the same [`SharedState`].
 pub(super) struct Parser<'a> {
     pub(super) chars: &'a [char],
     pub(super) at: usize,
@@ -14,7 +14,7 @@ pub(super) struct Parser<'a> {
     pub(super) pending: Vec<Pending>,
 }
 
-/// What is counted and gathered over the whole text.
+/// Counters and results of the whole text.
 #[derive(Default)]
 pub(super) struct Shared {
     pub(super) commands: usize,
@@ -22,7 +22,7 @@ pub(super) struct Shared {
     pub(super) counts_with_variables: bool,
 }
 
-/// A here-document of which only the delimiter has been read.
+/// A here-document whose body has not been read yet.
 pub(super) struct Pending {
     pub(super) delimiter: String,
     pub(super) body: usize,
@@ -42,18 +42,18 @@ pub(super) enum Tabs {
     Dropped,
 }
 
-/// Where a list ends.
+/// What ends a list.
 #[derive(Clone, Copy)]
 pub(super) enum End {
-    /// With the text.
+    /// The end of the text.
     Text,
-    /// Before `)`.
+    /// A `)`.
     Paren,
-    /// Before `)`; there may be nothing in it.
+    /// A `)`; the list may be empty.
     Substitution,
-    /// Before one of these words.
+    /// One of these words.
     Words(&'static [&'static str]),
-    /// Before `;;` or `esac`; there may be nothing in it.
+    /// A `;;` or `esac`; the list may be empty.
     Case,
 }
 
@@ -61,7 +61,7 @@ const RESERVED: [&str; 16] = [
     "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "{", "}", "!",
     "in",
 ];
-/// Words that bash alone reserves: what follows them is read by rules of its own.
+/// Words that only bash reserves: it parses what follows them differently.
 const BASH_RESERVED: [&str; 4] = ["[[", "function", "select", "coproc"];
 
 impl<'a> Parser<'a> {
@@ -86,13 +86,13 @@ impl<'a> Parser<'a> {
         text.chars().enumerate().all(|(index, letter)| self.chars.get(self.at + index) == Some(&letter))
     }
 
-    /// Does something one level deeper.
+    /// Runs a parser one nesting level deeper.
     pub(super) fn deeper<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, Unclear>,
     ) -> Result<T, Unclear> {
         if self.depth == self.limits.depth {
-            return self.unclear("it is nested too deep to be read");
+            return self.unclear("it is nested too deeply");
         }
         self.depth += 1;
         let done = work(self);
@@ -126,7 +126,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Returns the reserved word that stands here.
+    /// Returns the reserved word at the current position.
     pub(super) fn reserved(&self) -> Option<&'static str> {
         let word: String = self.chars[self.at.min(self.chars.len())..]
             .iter()
@@ -138,7 +138,7 @@ impl<'a> Parser<'a> {
 
     pub(super) fn expect_word(&mut self, word: &'static str) -> Result<(), Unclear> {
         if self.reserved() != Some(word) {
-            return self.unclear("a compound command is not complete");
+            return self.unclear("a compound command is incomplete");
         }
         self.at += word.len();
         Ok(())
@@ -165,7 +165,7 @@ impl<'a> Parser<'a> {
             self.skip_blanks();
             match self.peek() {
                 Some(';') if !self.next_is(";;") => self.at += 1,
-                Some('&') if self.next_is("&>") => return self.unclear("`&>` is read in two ways"),
+                Some('&') if self.next_is("&>") => return self.unclear("`&>` differs between shells"),
                 Some('&') => {
                     self.at += 1;
                     for pipeline in &mut list.0[first..] {
@@ -174,7 +174,7 @@ impl<'a> Parser<'a> {
                 }
                 Some('\n') => {}
                 Some(_) | None if self.is_at(end) => break,
-                Some(_) | None => return self.unclear("this is not the grammar of a shell"),
+                Some(_) | None => return self.unclear("this is a syntax error"),
             }
         }
         match end {
@@ -214,7 +214,7 @@ impl<'a> Parser<'a> {
                 return Ok(Pipeline { commands, background: Background::No, when });
             }
             if self.next_is("|&") {
-                return self.unclear("`|&` is not known to every shell");
+                return self.unclear("`|&` is not supported by every shell");
             }
             self.at += 1;
             self.skip_lines()?;
@@ -224,10 +224,10 @@ impl<'a> Parser<'a> {
     pub(super) fn command(&mut self) -> Result<Command, Unclear> {
         self.shared.commands += 1;
         if self.shared.commands > self.limits.commands {
-            return self.unclear("there are too many commands to be read");
+            return self.unclear("there are too many commands");
         }
         if self.next_is("((") {
-            return self.unclear("`((` is read in two ways");
+            return self.unclear("`((` differs between shells");
         }
         if self.peek() == Some('(') {
             self.at += 1;
@@ -250,12 +250,12 @@ impl<'a> Parser<'a> {
             }
             Some("for") => self.for_loop(),
             Some("case") => self.case(),
-            Some(_) => self.unclear("a reserved word stands in the wrong place"),
+            Some(_) => self.unclear("a reserved word is misplaced"),
             None => self.simple(),
         }
     }
 
-    /// Reads a list and the word after it.
+    /// Parses a list and the reserved word that ends it.
     pub(super) fn until(&mut self, words: &'static [&'static str]) -> Result<List, Unclear> {
         let list = self.list(End::Words(words))?;
         self.at += self.reserved().map_or(0, str::len);
@@ -304,7 +304,7 @@ impl<'a> Parser<'a> {
                 return self.unclear("a word that only bash reserves");
             }
             if is_assignment_of_bash(first) {
-                return self.unclear("an assignment that only bash knows");
+                return self.unclear("an assignment that only bash supports");
             }
         } else if simple.assignments.is_empty() && simple.redirects.is_empty() {
             return self.unclear("a command is missing");
@@ -326,12 +326,12 @@ fn is_assignment_of_bash(word: &Word) -> bool {
     name > 0 && rest.starts_with("+=")
 }
 
-/// Tells whether a letter ends a word.
+/// Returns whether a character ends a word.
 pub(super) const fn is_meta(letter: char) -> bool {
     matches!(letter, ' ' | '\t' | '\n' | ';' | '&' | '|' | '(' | ')' | '<' | '>')
 }
 
-/// Tells whether a text can name a variable.
+/// Returns whether a text is a valid variable name.
 pub(super) fn is_name(text: &str) -> bool {
     text.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_')
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')

@@ -1,11 +1,11 @@
-//! Redirections: where input comes from and output goes to.
+//! Parses redirections.
 
 use super::Unclear;
 use super::parse::{Parser, Tabs};
 use super::tree::{Redirect, Way};
 
 impl Parser<'_> {
-    /// Reads a redirection, if one begins here.
+    /// Parses a redirection, if one starts at the current position.
     pub(super) fn redirect(&mut self) -> Result<Option<Redirect>, Unclear> {
         let digits = self.chars[self.at..].iter().take_while(|letter| letter.is_ascii_digit()).count();
         let operator = self.chars.get(self.at + digits).is_some_and(|letter| matches!(letter, '<' | '>'));
@@ -13,11 +13,11 @@ impl Parser<'_> {
             return Ok(None);
         }
         if digits > 1 {
-            return self.unclear("a descriptor above 9 is read in two ways");
+            return self.unclear("a descriptor above 9 differs between shells");
         }
         self.at += digits;
         if ["<<<", "<(", ">("].iter().any(|text| self.next_is(text)) {
-            return self.unclear("a redirection that is not known to every shell");
+            return self.unclear("a redirection that is not supported by every shell");
         }
         let found = OPERATORS.iter().find(|(text, _)| self.next_is(text));
         let Some((text, operator)) = found else { return self.unclear("an unknown redirection") };
@@ -30,7 +30,7 @@ impl Parser<'_> {
         let target = self.word()?;
         let number = target.text == "-" || target.text.bytes().all(|byte| byte.is_ascii_digit());
         if way == Way::Descriptor && !number {
-            return self.unclear("`>&` with a file is not known to every shell");
+            return self.unclear("`>&` with a file is not supported by every shell");
         }
         Ok(Some(Redirect { way, target }))
     }
@@ -41,7 +41,7 @@ enum Operator {
     Document(Tabs),
 }
 
-/// Every redirection; longer ones come before those they begin with.
+/// Every redirection operator; longer ones precede their prefixes.
 const OPERATORS: [(&str, Operator); 9] = [
     ("<<-", Operator::Document(Tabs::Dropped)),
     ("<<", Operator::Document(Tabs::Kept)),

@@ -1,4 +1,4 @@
-//! What the grammar takes and what it refuses.
+//! Tests of what the parser accepts and refuses.
 
 use super::*;
 
@@ -110,11 +110,11 @@ fn redirections_and_assignments_are_kept_apart_from_words() {
 fn a_refusal_says_where_and_what() {
     for (text, at, word) in [
         ("echo 'x", 8, "quote"),
-        ("ls &> x", 4, "two ways"),
-        ("a; ((x))", 4, "two ways"),
+        ("ls &> x", 4, "between shells"),
+        ("a; ((x))", 4, "between shells"),
         ("ls\u{7}", 3, "control"),
-        ("echo $(a; b", 12, "grammar"),
-        ("cat <<E\nx", 10, "does not end"),
+        ("echo $(a; b", 12, "syntax"),
+        ("cat <<E\nx", 10, "not terminated"),
         ("echo `a ${x^}`", 12, "plain word"),
         ("cat <<E $(a\nb)\nx\nE", 14, "substitution"),
     ] {

@@ -1,82 +1,82 @@
-//! What a command text consists of.
+//! The syntax tree of a command text.
 
-/// Stands in a word for what an expansion makes of it: any text at all, several words too.
+/// Marks the result of an expansion in a word: any text, possibly several words.
 pub const HOLE: char = '\0';
-/// Stands in a word for what a pattern of file names matches: any part of a name.
+/// Marks a file name pattern in a word: any part of a name.
 pub const GLOB: char = '\u{1}';
 
-/// A whole text.
+/// A parsed text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Script {
-    /// What it runs.
+    /// The commands.
     pub list: List,
     /// The bodies of its here-documents, in the order of their operators.
     pub bodies: Vec<Word>,
-    /// Whether arithmetic looks at variables; bash runs what it finds there, if that looks like a subscript.
+    /// Whether arithmetic reads variables; bash evaluates a value that looks like a subscript.
     pub counts_with_variables: bool,
 }
 
-/// Pipelines, one after the other, whatever stands between them.
+/// Pipelines in sequence, whatever operators separate them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct List(pub Vec<Pipeline>);
 
-/// Commands that read from each other.
+/// Commands that are connected by pipes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pipeline {
-    /// They.
+    /// The commands of the pipeline.
     pub commands: Vec<Command>,
-    /// Whether anybody waits for them.
+    /// Whether the shell waits for the pipeline.
     pub background: Background,
-    /// When they run.
+    /// The condition under which the pipeline runs.
     pub when: When,
 }
 
-/// When a pipeline runs, after what stands before it.
+/// The condition under which a pipeline runs after the preceding one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
-    /// In any case.
+    /// Unconditionally.
     Always,
-    /// If that went well.
+    /// If the preceding pipeline succeeded.
     Succeeded,
-    /// If that failed.
+    /// If the preceding pipeline failed.
     Failed,
 }
 
-/// Whether a command is waited for.
+/// Whether a pipeline runs in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Background {
-    /// It is.
+    /// The shell waits for it.
     No,
-    /// It is not.
+    /// The shell does not wait for it.
     Yes,
 }
 
 /// One command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// A program or a builtin with its words.
+    /// A program or a builtin with its arguments.
     Simple(Simple),
-    /// Something that holds other commands.
+    /// A compound command.
     Compound {
-        /// What it is.
+        /// The kind of compound command.
         block: Block,
-        /// The words it looks at: those of `for` and `case`, and the patterns.
+        /// The words of `for` and `case`, and the patterns.
         words: Vec<Word>,
-        /// What it holds.
+        /// The lists of commands in it.
         lists: Vec<List>,
-        /// Where its input and output go.
+        /// The redirections.
         redirects: Vec<Redirect>,
     },
-    /// The definition of a function.
+    /// A function definition.
     Function {
-        /// Its name.
+        /// The name of the function.
         name: String,
-        /// What it does.
+        /// The body of the function.
         body: Box<Command>,
     },
 }
 
-/// What holds other commands.
+/// The kind of a compound command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Block {
     /// `{ …; }`
@@ -89,21 +89,21 @@ pub enum Block {
     While,
     /// `for`
     For {
-        /// Its variable.
+        /// The loop variable.
         variable: String,
     },
     /// `case`
     Case,
 }
 
-/// A program or a builtin with its words.
+/// A program or a builtin with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Simple {
-    /// What is assigned before.
+    /// The assignments before the command.
     pub assignments: Vec<Assignment>,
-    /// The words; the first names what is run.
+    /// The words; the first names the program.
     pub words: Vec<Word>,
-    /// Where input and output go.
+    /// The redirections.
     pub redirects: Vec<Redirect>,
 }
 
@@ -116,16 +116,16 @@ pub struct Assignment {
     pub value: Word,
 }
 
-/// Where input comes from or output goes to.
+/// A redirection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redirect {
-    /// In which way.
+    /// The kind of redirection.
     pub way: Way,
     /// The file; for a here-document its delimiter.
     pub target: Word,
 }
 
-/// The way of a redirection.
+/// The kind of a redirection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// `<`
@@ -140,25 +140,25 @@ pub enum Way {
     Document(usize),
 }
 
-/// A word, with its quotes taken away.
+/// A word without its quotes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Word {
-    /// Its text; [`HOLE`] and [`GLOB`] stand for what is not known.
+    /// The text; [`UNKNOWN`] and [`GLOB`] mark unknown parts.
     pub text: String,
-    /// What it runs to become a text.
+    /// The commands of its substitutions.
     pub scripts: Vec<List>,
-    /// Variables that it assigns by being expanded.
+    /// Variables that its expansion assigns.
     pub assigns: Vec<String>,
-    /// How many of its unknown parts are numbers.
+    /// How many of its unknown parts are results of arithmetic.
     pub numbers: usize,
-    /// Whether something in it was quoted, so that it is no reserved word and no assignment.
+    /// Whether a part of it is quoted, so that it is neither a reserved word nor an assignment.
     pub(super) quoted: bool,
-    /// Where the value begins, if it looks like an assignment.
+    /// The offset of the value, if the word looks like an assignment.
     pub(super) value_at: Option<usize>,
 }
 
 impl Word {
-    /// Tells whether its text is known to the letter.
+    /// Returns whether the text has no unknown parts.
     pub fn is_literal(&self) -> bool {
         !self.text.contains([HOLE, GLOB])
     }

@@ -1,4 +1,4 @@
-//! Words: quotes are taken away, and what a shell would put in place of something is marked.
+//! Parses words: removes quotes and marks the parts that a shell would expand.
 
 use super::Unclear;
 use super::expansion::Quotes;
@@ -6,7 +6,7 @@ use super::parse::{Parser, is_meta, is_name};
 use super::tree::{GLOB, HOLE, Word};
 
 impl Parser<'_> {
-    /// Reads a word, which must be there.
+    /// Parses a word, which must be present.
     pub(super) fn word(&mut self) -> Result<Word, Unclear> {
         let mut word = Word::default();
         let mut marks = Marks::default();
@@ -29,7 +29,7 @@ impl Parser<'_> {
             return self.unclear("a word is missing");
         }
         if self.peek().is_some_and(|letter| matches!(letter, '<' | '>')) && word.text.ends_with('}') {
-            return self.unclear("a variable for a descriptor is not known to every shell");
+            return self.unclear("a variable for a descriptor is not supported by every shell");
         }
         marks.apply(&mut word);
         Ok(word)
@@ -39,7 +39,7 @@ impl Parser<'_> {
         word.quoted = true;
         self.at += 1;
         loop {
-            let Some(letter) = self.peek() else { return self.unclear("a quote does not end") };
+            let Some(letter) = self.peek() else { return self.unclear("a quote is not terminated") };
             self.at += 1;
             if letter == '\'' {
                 return Ok(());
@@ -53,7 +53,7 @@ impl Parser<'_> {
         self.at += 1;
         loop {
             match self.peek() {
-                None => return self.unclear("a quote does not end"),
+                None => return self.unclear("a quote is not terminated"),
                 Some('"') => {
                     self.at += 1;
                     return Ok(());
@@ -63,7 +63,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads one letter, or one expansion, of what is between double quotes or in a here-document.
+    /// Parses one character or one expansion between double quotes or in a here-document.
     pub(super) fn inside(&mut self, letter: char, word: &mut Word, quotes: Quotes) -> Result<(), Unclear> {
         match letter {
             '\\' => {
@@ -96,7 +96,7 @@ impl Parser<'_> {
 
     fn escaped(&mut self, word: &mut Word) -> Result<(), Unclear> {
         match self.chars.get(self.at + 1).copied() {
-            // Whether what follows still belongs to a reserved word or an operator is not worth knowing.
+            // A continuation could be part of a reserved word or an operator; such words are refused.
             None | Some('\n') => self.unclear("a word is continued on the next line"),
             Some(letter) => {
                 word.quoted = true;
@@ -107,7 +107,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A tilde at the beginning: the user's home, or somebody else's.
+    /// Parses a tilde at the start of a word: the user's home, or another user's.
     fn tilde(&mut self, word: &mut Word) {
         self.at += 1;
         let name = |letter: &char| letter.is_ascii_alphanumeric() || "._+-".contains(*letter);
@@ -120,13 +120,13 @@ impl Parser<'_> {
     }
 }
 
-/// Adds a letter that stands for itself.
+/// Appends a literal character.
 fn push_quoted(letter: char, word: &mut Word) {
-    // A quoted tilde is a file of that name, which must not be taken for the home.
+    // A quoted tilde is a file of that name, and must not be mistaken for the home.
     word.text.push(if letter == '~' && word.text.is_empty() { HOLE } else { letter });
 }
 
-/// What of a word's unquoted letters is known only at its end.
+/// Positions of unquoted pattern characters, whose meaning is known only at the end of the word.
 #[derive(Default)]
 struct Marks {
     bracket: Option<usize>,
@@ -134,12 +134,12 @@ struct Marks {
 }
 
 impl Marks {
-    /// Adds an unquoted letter.
+    /// Appends an unquoted character.
     fn plain(&mut self, letter: char, word: &mut Word) {
         let at = word.text.len();
         match letter {
             '*' | '?' => word.text.push(GLOB),
-            // Behind empty quotes it is a letter, which must not be taken for the home.
+            // After empty quotes it is a literal character, and must not be mistaken for the home.
             '~' if at == 0 => word.text.push(HOLE),
             '[' => {
                 self.bracket = self.bracket.or(Some(at));
@@ -159,7 +159,7 @@ impl Marks {
         }
     }
 
-    /// Marks what may become another text, once the word is whole.
+    /// Marks the parts that a shell would expand, once the word is complete.
     fn apply(self, word: &mut Word) {
         let keep = word.value_at.unwrap_or(0);
         if self.bracket.is_some() && word.text != "[" {
@@ -167,7 +167,7 @@ impl Marks {
             word.text.truncate(at);
             word.text.push(HOLE);
         }
-        // Only bash makes several words of `{a,b}` and `{1..3}`.
+        // Only bash expands `{a,b}` and `{1..3}` to several words.
         let braces = self.brace.and_then(|at| word.text.get(at..));
         if braces.is_some_and(|rest| rest.contains(',') || rest.contains("..") || rest.contains(HOLE)) {
             word.text.truncate(keep);

@@ -1,7 +1,8 @@
-//! Starting a supervisor on Linux: the holder forks it, and says when nothing of it is left.
+//! Starts supervisors on Linux: the holder forks a supervisor and reports when no process of it remains.
 //!
-//! The holder is started with the first supervisor and started again when it was lost. A thread of its own waits for it: the
-//! system tells a child about the death of the thread that started it, so that thread has to live as long as the holder.
+//! The holder is started with the first supervisor and restarted when it was lost. A dedicated thread starts it and
+//! waits for it: the kernel sends the parent-death signal when the thread that started a child exits, so that thread
+//! has to live as long as the holder.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, IoSlice, Read};
@@ -28,38 +29,38 @@ use super::Descriptors;
 use crate::sandbox::hold::{HoldReply, HoldRequest, REPLY_LEN};
 use crate::sandbox::keeper;
 
-/// How long the holder may take for an answer before it is killed and replaced.
+/// How long the holder may take to answer before it is killed and replaced.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// How many requests the holder is sent before it has answered one: more would not fit into the socket, which would look like
-/// a holder that does not read, and those behind many others would be late through no fault of its own.
+/// The maximum number of unanswered requests: more would not fit into the socket buffer, which would look like a holder
+/// that does not read, and requests at the end of a long queue would time out without a fault of the holder.
 const IN_FLIGHT: usize = 16;
 
-/// How much time passes between two attempts to end what a lost holder left behind, at first and at most.
+/// The interval between two attempts to kill what a lost holder left behind: the initial one and the maximum.
 const ROUND: Duration = Duration::from_millis(10);
 const ROUND_MAX: Duration = Duration::from_millis(320);
 
-/// The ids of all holders of this process that live.
+/// The process ids of all live holders of this process.
 static HOLDERS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 /// Starts supervisors.
 #[derive(Debug, Default)]
 pub(in super::super) struct Spawner {
-    /// Whether this process inherits what a lost holder leaves behind, and ends it.
+    /// Whether this process adopts and kills what a lost holder leaves behind.
     adopts: AtomicBool,
     holder: tokio::sync::Mutex<Option<Arc<Holder>>>,
 }
 
 impl Spawner {
-    /// Has this process inherit and end what a lost holder leaves behind.
+    /// Makes this process adopt and kill what a lost holder leaves behind.
     pub(in super::super) fn adopting_orphans(&self) {
         self.adopts.store(true, Ordering::Relaxed);
     }
 
-    /// Has the holder start a supervisor; `program` is what a holder is made of.
+    /// Makes the holder start a supervisor; `program` is executed as the holder.
     pub(super) async fn start(&self, program: &Path, descriptors: Descriptors) -> io::Result<Process> {
         let mut failed = io::Error::from(io::ErrorKind::BrokenPipe);
-        // The second time it is a new one.
+        // The second attempt uses a new holder.
         for _ in 0..2 {
             let holder = self.holder(program).await?;
             match holder.ask(HoldRequest::Spawn, Some(&descriptors)).await {
@@ -72,7 +73,7 @@ impl Spawner {
         Err(failed)
     }
 
-    /// The holder, which is started if there is none.
+    /// Returns the holder, and starts one if there is none.
     async fn holder(&self, program: &Path) -> io::Result<Arc<Holder>> {
         let mut current = self.holder.lock().await;
         if let Some(holder) = current.as_ref().filter(|holder| !holder.shared.is_lost()) {
@@ -83,7 +84,7 @@ impl Spawner {
     }
 }
 
-/// The daemon's side of a holder; when it is dropped, the holder ends everything.
+/// The daemon's side of a holder; dropping it makes the holder kill all processes.
 #[derive(Debug)]
 struct Holder {
     control: UnixStream,
@@ -104,14 +105,14 @@ impl Holder {
         Ok(Self { control, shared, in_flight: Semaphore::new(IN_FLIGHT) })
     }
 
-    /// Asks for something and waits for the answer; a holder that does not answer in time is killed.
+    /// Sends a request and waits for the answer; a holder that does not answer in time is killed.
     async fn ask(&self, request: HoldRequest, descriptors: Option<&Descriptors>) -> io::Result<Answer> {
         let _turn = self.in_flight.acquire().await.map_err(|_| io::ErrorKind::BrokenPipe)?;
         let (tell, told) = oneshot::channel();
-        // Somebody may have stopped it.
+        // A signal may have stopped the holder.
         self.shared.signal(Signal::SIGCONT);
         let sent = {
-            // Requests are answered in the order in which they are sent.
+            // The holder answers requests in the order in which they were sent.
             let mut waiting = self.shared.waiting();
             let sent = self.send(request, descriptors);
             if sent.is_ok() {
@@ -124,7 +125,7 @@ impl Holder {
                 Ok(answered) => answered.map_err(|_| io::ErrorKind::BrokenPipe.into()),
                 Err(_) => Err(io::ErrorKind::TimedOut.into()),
             },
-            // It is gone, or has not read for so long that there is no room.
+            // The holder has ended, or has not read for so long that the socket buffer is full.
             Err(error) => Err(error),
         };
         answered.inspect_err(|_| self.shared.signal(Signal::SIGKILL))
@@ -147,12 +148,12 @@ impl Holder {
 impl Drop for Holder {
     fn drop(&mut self) {
         self.shared.dismissed.store(true, Ordering::Relaxed);
-        // It fails only where the holder has gone already.
+        // It fails only if the holder has ended already.
         let _gone = shutdown(self.control.as_raw_fd(), Shutdown::Write);
     }
 }
 
-/// What the holder answered.
+/// The holder's answer to a request.
 #[derive(Debug)]
 enum Answer {
     Spawned(Started),
@@ -165,18 +166,18 @@ enum Answer {
 struct Started {
     pid: u32,
     born: u64,
-    /// Becomes true when it has ended and nothing is left of it.
+    /// Becomes true when no process of it remains.
     ended: watch::Receiver<bool>,
 }
 
-/// What the holder's thread and those who ask share.
+/// The state that the holder's thread shares with the senders of requests.
 #[derive(Debug, Default)]
 struct Shared {
-    /// The holder's id until it is reaped, so that no other process is ever signalled.
+    /// The holder's process id until it is reaped, so that no other process is ever signalled.
     pid: Mutex<Option<i32>>,
-    /// Those who wait for an answer, in order.
+    /// The senders of unanswered requests, in order.
     waiting: Mutex<VecDeque<oneshot::Sender<Answer>>>,
-    /// Who is told of the ends of supervisors.
+    /// The channels that signal the ends of supervisors.
     supervisors: Mutex<BTreeMap<i32, watch::Sender<bool>>>,
     lost: AtomicBool,
     dismissed: AtomicBool,
@@ -197,7 +198,7 @@ impl Shared {
         lock(&self.waiting)
     }
 
-    /// Passes on what the holder says.
+    /// Dispatches a reply of the holder.
     fn hear(&self, reply: HoldReply) {
         let answer = match reply {
             HoldReply::Spawned { pid, born } => {
@@ -215,13 +216,13 @@ impl Shared {
             }
         };
         if let Some(tell) = self.waiting().pop_front() {
-            // A supervisor that nobody waits for finds its link closed, and ends.
+            // If no caller waits any more, the supervisor finds its socket closed and ends.
             let _nobody = tell.send(answer);
         }
     }
 }
 
-/// Starts a holder, passes on what it says, and cleans up after it.
+/// Starts a holder, dispatches its replies, and cleans up after it.
 fn attend(
     program: PathBuf,
     theirs: OwnedFd,
@@ -234,13 +235,13 @@ fn attend(
         Ok(child) => child,
         Err(error) => {
             shared.lost.store(true, Ordering::Release);
-            // Whoever does not wait any more needs no error.
+            // A caller that no longer waits needs no error.
             let _nobody = tell.send(Err(error));
             return;
         }
     };
     *lock(&shared.pid) = Some(child.id().cast_signed());
-    // Whoever does not wait any more has dropped the other end, which ends the holder.
+    // A caller that no longer waits has dropped its end of the socket, which ends the holder.
     let _nobody = tell.send(Ok(()));
     let mut record = [0; REPLY_LEN];
     while reading.read_exact(&mut record).is_ok() {
@@ -256,16 +257,16 @@ fn attend(
     let status = child.wait();
     let supervisors = lock(&shared.supervisors).len();
     if !shared.dismissed.load(Ordering::Relaxed) {
-        warn!(?died, ?status, supervisors, "the holder of the supervisors was lost; what it held is ended");
+        warn!(?died, ?status, supervisors, "the holder of the supervisors was lost; its steps are killed");
     }
-    // Those who wait for an answer find that nobody will give one.
+    // Dropping the senders fails the pending requests.
     shared.waiting().clear();
     let mut round = ROUND;
     while adopts && end_orphans() {
         std::thread::sleep(round);
         round = (round * 2).min(ROUND_MAX);
     }
-    // Those who wait for the end of a supervisor may go on: nothing is left.
+    // Dropping the senders signals the end of the supervisors: no process remains.
     lock(&shared.supervisors).clear();
 }
 
@@ -274,7 +275,7 @@ fn spawn(program: &Path, theirs: OwnedFd, adopts: bool) -> io::Result<Child> {
     if adopts {
         prctl::set_child_subreaper(true)?;
     }
-    // Held until it is known: whoever ends orphans meanwhile would take it for one.
+    // Locked until the holder is registered: a concurrent `kill_orphans` would take it for an orphan.
     let mut holders = lock(&HOLDERS);
     let child = Command::new(program)
         .arg0("push")
@@ -289,14 +290,14 @@ fn spawn(program: &Path, theirs: OwnedFd, adopts: bool) -> io::Result<Child> {
     Ok(child)
 }
 
-/// Ends what this process has inherited; whether anything is left.
+/// Kills the processes that this process has adopted; returns whether any remains.
 fn end_orphans() -> bool {
     let holders = lock(&HOLDERS);
     keeper::end_orphans(&holders)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is guarded is whole between any two statements, so a panic elsewhere does not spoil it.
+    // Every statement leaves the guarded value consistent, so a poisoned lock can be used.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -308,26 +309,26 @@ pub(in super::super) struct Process {
 }
 
 impl Process {
-    /// Its id.
+    /// Its process id.
     pub(super) fn pid(&self) -> io::Result<u32> {
         Ok(self.started.pid)
     }
 
-    /// When it was born.
+    /// When it was started.
     pub(super) const fn born(&self) -> u64 {
         self.started.born
     }
 
-    /// Waits until it has ended and nothing is left of what it started.
+    /// Waits until it has ended and no process that it started remains.
     pub(in super::super) async fn wait(&mut self) {
-        // A sender that is gone has told everything it will.
+        // A dropped sender also means that the supervisor has ended.
         let _lost = self.started.ended.wait_for(|ended| *ended).await;
     }
 
-    /// Kills it; the holder kills what it leaves behind.
+    /// Kills it; the holder kills the processes that it leaves behind.
     pub(in super::super) async fn kill(&mut self) {
         let request = HoldRequest::Kill(self.started.pid.cast_signed());
-        // A holder that does not answer was killed, and everything it held is ended.
+        // A holder that does not answer is killed, which ends all its supervisors.
         let _replaced = self.holder.ask(request, None).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Starting a supervisor on Unix systems other than Linux: as a child of the daemon.
+//! Starts supervisors on Unix systems other than Linux: as children of the daemon.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ use crate::sandbox::keeper;
 pub(in super::super) struct Spawner;
 
 impl Spawner {
-    /// Nothing is inherited here: there are no subreapers.
+    /// Does nothing: these systems have no subreapers.
     pub(in super::super) const fn adopting_orphans(&self) {}
 
     /// Executes `program` as a supervisor.
@@ -37,17 +37,17 @@ impl Spawner {
 pub(in super::super) struct Process(Child);
 
 impl Process {
-    /// Its id.
+    /// Its process id.
     pub(super) fn pid(&self) -> io::Result<u32> {
         self.0.id().ok_or(io::ErrorKind::NotFound.into())
     }
 
-    /// When it was born, which is not told here.
+    /// The start time is not read on these systems.
     pub(super) const fn born(&self) -> u64 {
         0
     }
 
-    /// Waits for its end, so that no zombie stays.
+    /// Waits for its end, which also reaps it.
     pub(in super::super) async fn wait(&mut self) {
         let _status = self.0.wait().await;
     }

@@ -1,8 +1,8 @@
-//! The index of a working tree: which other repositories it names, and putting it back.
+//! The index of a working tree: parses the repositories it names, and restores it.
 //!
-//! `git status` enters a repository inside the working tree that the index names, and believes the configuration there, which a
-//! command may have written. So a command may not add such an entry. One that names a place without a repository leads nowhere:
-//! commits with submodules that are not checked out have them. The file is read as git reads it; see `gitformat-index(5)`.
+//! `git status` enters a nested repository that the index names, and trusts the configuration there, which a
+//! command may have written. So a command may not add such an entry. An entry for a path without a repository is
+//! harmless: commits with submodules that are not checked out have them. For the format see `gitformat-index(5)`.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -12,28 +12,28 @@ use std::path::Path;
 
 use crate::sandbox::ground::{Folder, Ground, GroundError, Kind, Reach};
 
-/// The longest index that is read.
+/// The maximum size of an index.
 const INDEX_MAX: u64 = 256 * 1024 * 1024;
-/// The longest configuration that is read.
+/// The maximum size of a configuration.
 const CONFIG_MAX: u64 = 8 * 1024 * 1024;
-/// How many names of a git directory are looked through for parts of a split index.
+/// How many names of a git directory are searched for parts of a split index.
 const NAMES_MAX: usize = 100_000;
 
 const NAME: &str = "index";
-/// Git writes a new index under this name, and whoever finds it taken waits.
+/// Git writes a new index to this file, which also serves as a lock.
 const LOCK: &str = "index.lock";
 
-/// An index at one moment.
+/// The content of an index.
 #[derive(Debug, PartialEq, Eq)]
 pub(in super::super) struct Index {
-    /// The file; nothing where there is none, as before the first change of a repository.
+    /// The file; `None` if it does not exist, as in a new repository.
     bytes: Option<Vec<u8>>,
-    /// The repositories that it names, by their paths.
+    /// The paths of the repositories that it names.
     gitlinks: BTreeSet<Vec<u8>>,
 }
 
 impl Index {
-    /// Reads the index in the directory of a working tree; `shared` is the directory with the configuration. It blocks.
+    /// Reads the index of a git directory; `shared` is the directory with the configuration. Blocks.
     pub(in super::super) fn read(git_dir: &Path, shared: &Path) -> Result<Self, GroundError> {
         let unreadable = || GroundError::NotAFile { path: git_dir.join(NAME) };
         let config = Ground::open(shared, Reach::Workspace)?.content(Path::new("config"), CONFIG_MAX)?;
@@ -41,7 +41,7 @@ impl Index {
         let folder = Ground::open(git_dir, Reach::Workspace)?.folder(Path::new("."))?;
         let bytes = content(&folder, OsStr::new(NAME))?;
         let mut gitlinks = BTreeSet::new();
-        // What a part of a split index says may be used or not: all of it counts.
+        // A shared part of a split index may or may not be in use: all of them count.
         let (entries, _) = folder.entries(NAMES_MAX)?;
         let shared = entries.iter().filter(|entry| entry.kind == Kind::File).map(|entry| &entry.name);
         let shared = shared.filter(|name| name.as_encoded_bytes().starts_with(b"sharedindex."));
@@ -52,12 +52,12 @@ impl Index {
         Ok(Self { bytes, gitlinks })
     }
 
-    /// Tells whether it names a repository in a working tree that an earlier one does not; it blocks.
+    /// Returns whether it names a repository in the working tree that an earlier index does not. Blocks.
     pub(super) fn leads_to_more_than(&self, earlier: &Self, work_tree: &Path) -> bool {
         self.gitlinks.difference(&earlier.gitlinks).any(|path| may_be_repository(work_tree, path))
     }
 
-    /// Makes it the index again, as git would: whoever holds the lock is not disturbed.
+    /// Writes it back as the index, with git's lock; fails if another process holds the lock.
     pub(in super::super) fn put_back(&self, git_dir: &Path) -> Result<(), GroundError> {
         let folder = Ground::open(git_dir, Reach::Workspace)?.folder(Path::new("."))?;
         match &self.bytes {
@@ -69,7 +69,7 @@ impl Index {
     }
 }
 
-/// Tells whether git may find a repository at a path of the index; what cannot be looked at may be one.
+/// Returns whether git may find a repository at a path of the index; if the path cannot be inspected, it may.
 fn may_be_repository(work_tree: &Path, path: &[u8]) -> bool {
     let Ok(path) = std::str::from_utf8(path) else { return true };
     match fs::symlink_metadata(work_tree.join(path).join(".git")) {
@@ -78,7 +78,7 @@ fn may_be_repository(work_tree: &Path, path: &[u8]) -> bool {
     }
 }
 
-/// How many bytes the name of an object has in a repository with this configuration.
+/// The length of an object id in a repository with this configuration.
 fn object_name(config: &str) -> usize {
     let line = |line: &str| {
         let line = line.trim().to_ascii_lowercase();
@@ -87,7 +87,7 @@ fn object_name(config: &str) -> usize {
     if config.lines().any(line) { 32 } else { 20 }
 }
 
-/// Reads a file that may be missing.
+/// Reads a file that may not exist.
 fn content(folder: &Folder, name: &OsStr) -> Result<Option<Vec<u8>>, GroundError> {
     let file = match folder.file(name) {
         Err(GroundError::NotFound { .. }) => return Ok(None),
@@ -103,7 +103,7 @@ fn content(folder: &Folder, name: &OsStr) -> Result<Option<Vec<u8>>, GroundError
     Ok(Some(bytes))
 }
 
-/// The paths of entries that are commits of other repositories; nothing where it is no index.
+/// The paths of entries that are commits of other repositories; `None` if the bytes are not an index.
 fn gitlinks_in(bytes: &[u8], object_name: usize) -> Option<BTreeSet<Vec<u8>>> {
     let number = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let version = number(4).filter(|version| (2..=4).contains(version))?;
@@ -131,7 +131,7 @@ fn gitlinks_in(bytes: &[u8], object_name: usize) -> Option<BTreeSet<Vec<u8>>> {
                 length => length,
             };
             name = bytes.get(name_at..name_at + length)?.to_vec();
-            // An entry ends with one to eight NUL bytes, at a multiple of eight.
+            // An entry is padded with one to eight NUL bytes to a multiple of eight.
             at += (name_at + length - at + 8) & !7;
         }
         if mode & KIND == GITLINK {
@@ -146,7 +146,7 @@ const GITLINK: u32 = 0o160_000;
 const EXTENDED: u16 = 0x4000;
 const LENGTH: u16 = 0x0fff;
 
-/// Reads a number of the kind that packs have for offsets; returns it and where it ends.
+/// Parses an offset in the encoding of pack files; returns it and the position after it.
 fn offset(bytes: &[u8], mut at: usize) -> Option<(usize, usize)> {
     let mut byte = *bytes.get(at)?;
     let mut number = usize::from(byte & 0x7f);
@@ -187,7 +187,7 @@ mod tests {
             }
             git(&["update-index", "--index-version", &version.to_string()]);
             git(&["add", "."]);
-            // An entry with further flags, which the second version does not have.
+            // An entry with extended flags, which version 2 does not have.
             std::fs::write(dir.path().join("later"), "").unwrap();
             if version > 2 {
                 git(&["add", "--intent-to-add", "later"]);
@@ -203,7 +203,7 @@ mod tests {
             assert_eq!(names, [format!("{long}er").as_bytes(), b"inner"], "{object_format} {version}");
             let leads = |one: &Index, other: &Index| one.leads_to_more_than(other, dir.path());
             assert!(!leads(&linked, &plain), "no repository is there");
-            // Git takes a file, a link and a directory for one.
+            // Git accepts a file, a link and a directory as `.git`.
             std::fs::create_dir(dir.path().join("inner")).unwrap();
             assert!(!leads(&linked, &plain));
             std::fs::write(dir.path().join("inner/.git"), "").unwrap();

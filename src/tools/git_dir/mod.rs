@@ -1,12 +1,12 @@
-//! A git directory that a command may write, without what git executes or believes.
+//! A git directory that a command may write, except for the paths that git executes or trusts.
 //!
-//! Where a command has mounts of its own, what is there of that is mounted read-only, and so that no directory above it can be
-//! renamed, these are mounts as well. What is missing or a link cannot be mounted over: it is compared afterwards. Where there
-//! are no mounts, everything is compared. New links and special files are looked for in the rest: through a link, git would
-//! write somewhere else when its user runs it.
+//! If the command has its own mounts, existing trusted paths are mounted read-only, and the directories above them
+//! are mount points, so that they cannot be renamed. A missing path or a link cannot be mounted over: it is
+//! compared afterwards. Without mounts all trusted paths are compared. The rest is searched for new links and
+//! special files: through a link, git would write to another path when the user runs it.
 //!
-//! What was changed is put back. Nothing of it is thrown away except links and special files: it stays beside its place under a
-//! name that git does not look at.
+//! Changes are reverted. Except for links and special files nothing is deleted: the changed file is kept next to
+//! the original under a name that git ignores.
 
 mod index;
 mod restore;
@@ -23,7 +23,7 @@ use snapshot::{Limits, Snapshot};
 
 pub(super) use index::Index;
 
-/// What git executes or believes in the directory of a working tree, and in the one that working trees share.
+/// The paths that git executes or trusts in the directory of a working tree, and in the shared one.
 const BELIEVED: [&str; 12] = [
     "hooks",
     "config",
@@ -39,32 +39,33 @@ const BELIEVED: [&str; 12] = [
     "sequencer",
 ];
 
-/// The same, further down in what is shared.
+/// Further trusted paths in the shared directory.
 const BELIEVED_BELOW: [&str; 3] = ["objects/info/alternates", "objects/info/http-alternates", "refs/replace"];
 
-/// What says which repository another working tree belongs to, and where it is.
+/// The files that link another working tree to its repository.
 const OF_WORKTREES: [&str; 3] = ["commondir", "gitdir", "config.worktree"];
 
-/// How many changed paths are named.
+/// How many changed paths an error names.
 const NAMED_MAX: usize = 8;
 
 /// The git directory of a workspace while a command may write it.
 #[derive(Debug)]
 pub(super) struct WritableGitDir {
-    /// The directory that working trees share; that of this one is it, or lies in it.
+    /// The directory that working trees share; that of this working tree is the same, or lies in it.
     root: PathBuf,
     git_dir: PathBuf,
     work_tree: PathBuf,
     index: Index,
-    /// What is mounted read-only, from the root on.
+    /// The paths that are mounted read-only, relative to the root.
     closed: BTreeSet<PathBuf>,
-    /// What is compared, from the root on.
+    /// The paths that are compared, relative to the root.
     compared: BTreeSet<PathBuf>,
     before: Snapshot,
 }
 
 impl WritableGitDir {
-    /// Looks at a git directory before a command that is confined in this way may write it; it blocks.
+    /// Takes a snapshot of a git directory before a command with this mechanism of confinement may write it.
+    /// Blocks.
     pub(super) fn prepare(repository: &Repository, way: Way) -> Result<Self, Fault> {
         Self::prepare_within(repository, way, Limits::default())
     }
@@ -88,15 +89,15 @@ impl WritableGitDir {
         let before = Snapshot::take(&root, &compared, &closed, limits)?;
         if before.is_incomplete() {
             let message = format!(
-                "{} holds more files than can be compared after a command, or some that cannot be read; use \
-                 `outside`, which is asked about",
+                "{} contains more files than can be compared after a command, or unreadable ones; use `outside`, \
+                 which needs an approval",
                 root.display()
             );
             return Err(Fault::new(FaultKind::ProtectedPath, message));
         }
         if let Some(link) = before.links(&compared).next() {
             let message = format!(
-                "{} is a link, and git believes what it leads to; use `outside`, which is asked about",
+                "{} is a link, and git trusts its target; use `outside`, which needs an approval",
                 root.join(link).display()
             );
             return Err(Fault::new(FaultKind::ProtectedPath, message));
@@ -106,7 +107,7 @@ impl WritableGitDir {
         Ok(Self { root, git_dir, work_tree, index, closed, compared, before })
     }
 
-    /// Lets a step write the directory, without what is closed.
+    /// Grants a step write access to the directory, except for the read-only paths.
     pub(super) fn open_to(&self, leave: &mut Leave) {
         let mut writable = BTreeSet::from([self.root.clone(), self.git_dir.clone()]);
         for path in &self.closed {
@@ -117,9 +118,9 @@ impl WritableGitDir {
         leave.closed.extend(self.closed.iter().map(|path| self.root.join(path)));
     }
 
-    /// Compares the directory with what it was, and puts back what the command must not change; it blocks.
+    /// Compares the directory with its snapshot, and reverts the changes that the command must not make. Blocks.
     ///
-    /// Nothing of the command may run any more.
+    /// No process of the command may be running.
     pub(super) fn check(self) -> Result<(), Fault> {
         self.check_within(Limits::default())
     }
@@ -136,7 +137,7 @@ impl WritableGitDir {
         let index = Index::read(&self.git_dir, &self.root);
         if !index.is_ok_and(|index| !index.leads_to_more_than(&self.index, &self.work_tree)) {
             named.push(format!(
-                "{}, by naming a repository inside the working tree",
+                "{} (it names a repository inside the working tree)",
                 self.git_dir.join("index").display()
             ));
             let put_back = self.index.put_back(&self.git_dir);
@@ -146,28 +147,31 @@ impl WritableGitDir {
             return Ok(());
         }
         if after.is_incomplete() {
-            named.push(format!("files of {} that cannot be read, or more than can be", self.root.display()));
+            named.push(format!(
+                "files of {} that are unreadable, or more than can be compared",
+                self.root.display()
+            ));
         }
         let undone = match failed {
-            None if after.is_incomplete() => "look at it before git is used again".to_owned(),
+            None if after.is_incomplete() => "inspect it before you use git again".to_owned(),
             None => {
-                "that was undone, and what stood there is beside it with a name that ends in `.rejected-`"
+                "the change was reverted, and the changed file is kept next to it with the suffix `.rejected-N`"
                     .to_owned()
             }
             Some(why) => {
-                format!("not all of that could be undone ({why}): look at it before git is used again")
+                format!("the change could not be reverted completely ({why}): inspect it before you use git again")
             }
         };
         let message = format!(
-            "the command changed what git executes or believes: {}; {undone}. Such a change needs `outside`, which is \
-             asked about",
+            "the command changed what git executes or trusts: {}; {undone}. Such a change needs `outside`, which needs \
+             an approval",
             named.join(", ")
         );
         Err(Fault::new(FaultKind::ProtectedPath, message))
     }
 }
 
-/// Everything that git executes or believes, from the root on; `own` is the directory of this working tree.
+/// All trusted paths, relative to the root; `own` is the directory of this working tree.
 fn believed(root: &Path, own: &Path) -> BTreeSet<PathBuf> {
     let mut paths: BTreeSet<PathBuf> = BELIEVED.iter().chain(&BELIEVED_BELOW).map(PathBuf::from).collect();
     paths.extend(BELIEVED.iter().map(|name| own.join(name)));
@@ -177,7 +181,7 @@ fn believed(root: &Path, own: &Path) -> BTreeSet<PathBuf> {
     paths
 }
 
-/// The directories of other working trees: a command has no business in them.
+/// The directories of other working trees, which a command must not change.
 fn other_worktrees(root: &Path, own: &Path) -> Vec<PathBuf> {
     worktrees(root).into_iter().filter(|worktree| worktree != own).collect()
 }
@@ -189,7 +193,7 @@ fn worktrees(root: &Path) -> Vec<PathBuf> {
     entries.map(|entry| all.join(entry.file_name())).collect()
 }
 
-/// Whether a file or a directory stands at a path, and no link on the way to it.
+/// Whether the path is a file or a directory, and no component of it is a link.
 fn is_plain(root: &Path, path: &Path) -> bool {
     let mut above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
     let kind = |path: &Path| fs::symlink_metadata(root.join(path)).map(|there| there.file_type());

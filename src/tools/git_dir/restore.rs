@@ -1,4 +1,4 @@
-//! Putting back what a command has changed in a git directory.
+//! Reverts the changes of a command in a git directory.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::snapshot::{Found, Snapshot};
 use crate::sandbox::ground::{Folder, Ground, GroundError, Kind, Reach};
 
-/// Puts back what stood at the changed paths; returns why, where something could not be.
+/// Restores the changed paths; returns the reason if one could not be restored.
 pub(super) fn restore(
     root: &Path,
     before: &Snapshot,
@@ -16,7 +16,7 @@ pub(super) fn restore(
 ) -> Option<String> {
     let mut failed = None;
     let mut moved: Vec<&PathBuf> = Vec::new();
-    // Those above come first; what is below them goes with them.
+    // Parents come first; their contents are moved with them.
     for path in changed {
         if moved.iter().any(|above| path.starts_with(above)) && before.found(path).is_none() {
             continue;
@@ -41,7 +41,7 @@ fn put_back(root: &Path, path: &Path, before: Option<&Found>) -> Result<(), Grou
         folder = match folder.kind(part)? {
             Some(Kind::Directory) => folder.folder(part)?,
             None if before.is_some() => folder.make(part)?,
-            // Where nothing is, there is nothing to take away.
+            // The path does not exist, so there is nothing to remove.
             None => return Ok(()),
             Some(Kind::File | Kind::Link | Kind::Other) => return Err(nowhere()),
         };
@@ -53,13 +53,13 @@ fn put_back(root: &Path, path: &Path, before: Option<&Found>) -> Result<(), Grou
         Some(Found::File { bytes, permissions }) => {
             take_away(&folder, name).and_then(|()| folder.create(name, bytes, permissions.clone()))
         }
-        // What was not kept is left as it is.
+        // The content was not recorded, so the entry is left as it is.
         Some(Found::Long(limit)) => Err(GroundError::TooLarge { path: path.to_owned(), limit: *limit }),
         Some(Found::Special) => Err(GroundError::NotAFile { path: path.to_owned() }),
     }
 }
 
-/// Makes a name free: links and special files are removed, everything else gets another name.
+/// Frees a name: links and special files are removed, everything else is renamed.
 fn take_away(folder: &Folder, name: &OsStr) -> Result<(), GroundError> {
     match folder.kind(name)? {
         None => Ok(()),

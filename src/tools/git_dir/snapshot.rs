@@ -1,6 +1,7 @@
-//! What stands in a git directory at one moment, as far as it is compared.
+//! A snapshot of the compared parts of a git directory.
 //!
-//! Everything is opened name by name, and no link is followed: other commands may be at work in the same directory.
+//! Every path is opened component by component without following links: other commands may change the directory at
+//! the same time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -10,14 +11,14 @@ use std::path::{Path, PathBuf};
 
 use crate::sandbox::ground::{Folder, Ground, GroundError, Kind, Reach};
 
-/// How much is looked at.
+/// The limits of a snapshot.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// How many names.
+    /// The number of entries.
     pub(super) entries: usize,
-    /// How many directories lie in each other.
+    /// The depth of directories.
     pub(super) depth: usize,
-    /// How many bytes of a file are kept; a longer one is known by its length alone, and cannot be put back.
+    /// The size of a recorded file; of a larger one only the length is recorded, and it cannot be restored.
     pub(super) file_bytes: u64,
 }
 
@@ -27,7 +28,7 @@ impl Default for Limits {
     }
 }
 
-/// What stands at a path.
+/// The state of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found {
     Directory,
@@ -36,26 +37,26 @@ pub(super) enum Found {
         bytes: Vec<u8>,
         permissions: Permissions,
     },
-    /// A file of so many bytes.
+    /// A file beyond the size limit, with its length.
     Long(u64),
     /// A pipe, a socket or a device.
     Special,
 }
 
-/// What stood in a git directory.
+/// The state of a git directory.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
-    /// At the compared paths and below them.
+    /// The compared paths and everything below them.
     compared: BTreeMap<PathBuf, Found>,
-    /// Links and special files everywhere else.
+    /// Links and special files in the rest of the directory.
     unusual: BTreeMap<PathBuf, Found>,
     left: usize,
     incomplete: bool,
 }
 
 impl Snapshot {
-    /// Looks at the directory `root`: at the compared paths in full, at those that are closed not at all, and for links
-    /// and special files in the rest.
+    /// Takes a snapshot of the directory `root`: records the compared paths in full, skips the read-only ones, and
+    /// searches the rest for links and special files.
     pub(super) fn take(
         root: &Path,
         compared: &BTreeSet<PathBuf>,
@@ -66,7 +67,7 @@ impl Snapshot {
         let mut snapshot = Self { left: limits.entries, ..Self::default() };
         let walk = Walk { compared, closed, limits };
         let top = ground.folder(Path::new("."))?;
-        // By their names: however much was put into the directory, they are found.
+        // Compared paths are opened by name, so that a large number of other entries cannot hide them.
         for path in compared {
             snapshot.left = limits.entries;
             snapshot.named(&top, path, limits);
@@ -76,12 +77,12 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// Returns the links among paths that are compared.
+    /// Returns the links among compared paths.
     pub(super) fn links<'a>(&'a self, paths: &'a BTreeSet<PathBuf>) -> impl Iterator<Item = &'a PathBuf> {
         paths.iter().filter(|path| matches!(self.compared.get(*path), Some(Found::Link(_))))
     }
 
-    /// Takes down what stands at a path, however it is reached.
+    /// Records a path.
     fn named(&mut self, top: &Folder, path: &Path, limits: Limits) {
         let Some(name) = path.file_name() else { return };
         let above = path.parent().unwrap_or(Path::new(""));
@@ -89,7 +90,7 @@ impl Snapshot {
         for part in above.components() {
             let part = part.as_os_str();
             let from = folder.as_ref().unwrap_or(top);
-            // A link or a file in the place of a directory is found by the walk.
+            // A link or file in place of a directory is found by the scan of the rest.
             match self.seen(from.kind(part)).flatten() {
                 Some(Kind::Directory) => match self.seen(from.folder(part)) {
                     Some(inner) => folder = Some(inner),
@@ -101,19 +102,19 @@ impl Snapshot {
         self.whole(folder.as_ref().unwrap_or(top), name, path, limits);
     }
 
-    /// Whether there was more than may be looked at, or something that could not be.
+    /// Whether a limit was exceeded, or an entry could not be read.
     pub(super) const fn is_incomplete(&self) -> bool {
         self.incomplete
     }
 
-    /// Returns what stood at a path.
+    /// Returns the state of a path.
     pub(super) fn found(&self, path: &Path) -> Option<&Found> {
         self.compared.get(path).or_else(|| self.unusual.get(path))
     }
 
-    /// Returns the paths at which something else stands in a later snapshot, those above before those below.
+    /// Returns the paths whose state differs in a later snapshot, parents first.
     ///
-    /// A link or special file that is gone from where nothing is compared is no change.
+    /// A link or special file that was removed outside of the compared paths is not a change.
     pub(super) fn changed(&self, later: &Self) -> BTreeSet<PathBuf> {
         let differs = |path: &&PathBuf| self.compared.get(*path) != later.compared.get(*path);
         let compared = self.compared.keys().chain(later.compared.keys()).filter(differs);
@@ -122,7 +123,7 @@ impl Snapshot {
         compared.chain(unusual).cloned().collect()
     }
 
-    /// Looks for links and special files, and for what is compared.
+    /// Searches for links and special files outside of the compared paths.
     fn rest(&mut self, folder: &Folder, path: &Path, walk: &Walk<'_>) {
         for (name, kind) in self.names(folder) {
             let inner = path.join(&name);
@@ -139,7 +140,7 @@ impl Snapshot {
                 Kind::Other => {
                     self.unusual.insert(inner, Found::Special);
                 }
-                // Contents are named by their digest, and git replaces no file there by writing through a link.
+                // Objects are named by their digest, and git does not write through a link there.
                 Kind::Directory if is_fan_out(&inner) => {}
                 Kind::Directory if inner.components().count() > walk.limits.depth => self.incomplete = true,
                 Kind::Directory => {
@@ -151,7 +152,7 @@ impl Snapshot {
         }
     }
 
-    /// Takes down what stands at a name, with everything in it.
+    /// Records an entry with everything below it.
     fn whole(&mut self, folder: &Folder, name: &OsStr, path: &Path, limits: Limits) {
         let found = match self.seen(folder.kind(name)).flatten() {
             None => None,
@@ -165,13 +166,13 @@ impl Snapshot {
             Some(Kind::Directory) => {
                 if let Some(folder) = self.seen(folder.folder(name)) {
                     for (name, _) in self.names(&folder) {
-                        // The objects of a submodule are no more believed than those of the repository.
+                        // The objects of a submodule are no more trusted than those of the repository.
                         if !is_data_of_module(path, &name) {
                             self.whole(&folder, &name, &path.join(&name), limits);
                         }
                     }
                 }
-                // Also one that cannot be looked into stands there.
+                // A directory that cannot be read is recorded as well.
                 Some(Found::Directory)
             }
         };
@@ -180,7 +181,7 @@ impl Snapshot {
         }
     }
 
-    /// The names in a directory, as far as there may be more.
+    /// The entries of a directory, within the limit.
     fn names(&mut self, folder: &Folder) -> Vec<(OsString, Kind)> {
         let Some((entries, more)) = self.seen(folder.entries(self.left)) else { return Vec::new() };
         self.left -= entries.len();
@@ -188,7 +189,7 @@ impl Snapshot {
         entries.into_iter().map(|entry| (entry.name, entry.kind)).collect()
     }
 
-    /// What went away meanwhile is not there; what cannot be looked at is missing here.
+    /// A path that does not exist is no error; any other error makes the snapshot incomplete.
     fn seen<T>(&mut self, looked: Result<T, GroundError>) -> Option<T> {
         match looked {
             Ok(seen) => Some(seen),
@@ -201,7 +202,7 @@ impl Snapshot {
     }
 }
 
-/// What is looked at in which way.
+/// How each path is treated.
 struct Walk<'a> {
     compared: &'a BTreeSet<PathBuf>,
     closed: &'a BTreeSet<PathBuf>,
@@ -221,13 +222,13 @@ fn file_found(file: File, limits: Limits) -> Found {
     Found::File { bytes, permissions }
 }
 
-/// Whether a directory holds objects by the first letters of their names.
+/// Whether a directory contains objects by the first two digits of their ids.
 fn is_fan_out(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default();
     path.parent() == Some(Path::new("objects")) && name.len() == 2
 }
 
-/// Whether a name in a directory below `modules` is that of contents, names of commits or history.
+/// Whether a name in a directory below `modules` is that of objects, refs or logs.
 fn is_data_of_module(path: &Path, name: &OsStr) -> bool {
     path.starts_with("modules") && ["objects", "refs", "logs", "lfs"].iter().any(|data| name == *data)
 }

@@ -1,4 +1,4 @@
-//! What is closed, what is compared, and what is put back.
+//! Which paths are read-only, which are compared, and which are restored.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -59,8 +59,8 @@ fn what_git_believes_is_found_however_much_was_put_beside_it() {
     for gone in ["commondir", "objects/info/alternates"] {
         assert!(fs::symlink_metadata(repository.at(gone)).is_err(), "{gone}");
     }
-    assert!(!fault.message.contains("was undone"), "{}", fault.message);
-    assert!(fault.message.contains("look at it before git is used again"), "{}", fault.message);
+    assert!(!fault.message.contains("was reverted"), "{}", fault.message);
+    assert!(fault.message.contains("inspect it before you use git again"), "{}", fault.message);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn everything_that_was_changed_is_put_back_and_nothing_is_thrown_away() {
     symlink("/evil", repository.at("COMMIT_EDITMSG")).unwrap();
     let fault = dir.check().unwrap_err();
     assert_eq!(fault.kind, FaultKind::ProtectedPath);
-    for part in ["/config", "/hooks", "/remotes", "/sequencer", "was undone", "`outside`"] {
+    for part in ["/config", "/hooks", "/remotes", "/sequencer", "was reverted", "`outside`"] {
         assert!(fault.message.contains(part), "{part}: {}", fault.message);
     }
     assert_eq!(fs::read(repository.at("config")).unwrap(), config);
@@ -136,7 +136,7 @@ fn what_git_itself_changes_is_no_change() {
         fs::create_dir_all(repository.at(path).parent().unwrap()).unwrap();
         fs::write(repository.at(path), text).unwrap();
     }
-    // What is closed can be changed by nobody but others.
+    // Only processes outside of the sandbox can change a read-only path.
     fs::write(repository.at("config"), "[user]\n\tname = Ann\n").unwrap();
     dir.check().unwrap();
 }
@@ -151,7 +151,7 @@ fn a_git_directory_that_is_too_large_or_too_deep_is_not_opened_and_one_that_beca
     let flat = Limits { depth: 3, ..Limits::default() };
     assert!(WritableGitDir::prepare_within(&repository.found(), Way::Namespaces, flat).is_err());
     let dir = repository.prepare(Way::Namespaces);
-    assert!(dir.check_within(few).unwrap_err().message.contains("more than can be"));
+    assert!(dir.check_within(few).unwrap_err().message.contains("more than can be compared"));
 }
 
 #[test]
@@ -162,11 +162,11 @@ fn a_file_that_is_too_long_to_be_kept_is_not_taken_away() {
     let dir = WritableGitDir::prepare_within(&repository.found(), Way::Rules, short).unwrap();
     fs::write(repository.at("info/long"), "1234567890").unwrap();
     let fault = dir.check_within(short).unwrap_err();
-    assert!(fault.message.contains("not all of that could be undone"), "{}", fault.message);
+    assert!(fault.message.contains("could not be reverted completely"), "{}", fault.message);
     assert_eq!(fs::read_to_string(repository.at("info/long")).unwrap(), "1234567890");
 }
 
-/// A git directory with two linked working trees, made by hand.
+/// A git directory with two linked working trees.
 struct Made(tempfile::TempDir);
 
 impl Made {

@@ -1,7 +1,7 @@
-//! The keys of the objects that are open at the door, and whether two of them are the same.
+//! The keys of the open objects, and the detection of duplicates.
 //!
-//! Keys are compared by what they stand for: `"a"` and `"\u0061"` are one key. They are noted by position, eight bytes
-//! each, and compared when their object closes, so that a hostile object costs time in proportion to its size.
+//! Keys are compared after unescaping: `"a"` and `"\u0061"` are the same key. They are stored as positions, eight
+//! bytes each, and compared when their object closes, so that a hostile object costs O(n log n) time in its size.
 
 use super::Problem;
 use super::text::{Spelling, StringToken, Text};
@@ -10,7 +10,7 @@ use super::text::{Spelling, StringToken, Text};
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     keys: Vec<Key>,
-    /// What escaped keys stand for, one after the other.
+    /// The unescaped text of keys with escapes, concatenated.
     unescaped: Vec<u8>,
     objects: Vec<Object>,
 }
@@ -19,11 +19,11 @@ pub(super) struct Keys {
 #[derive(Debug, Clone, Copy)]
 struct Key {
     from: u32,
-    /// The length, with `UNESCAPED` added where the range is one of the unescaped bytes.
+    /// The length, with the flag `UNESCAPED` if the range refers to the unescaped bytes.
     length: u32,
 }
 
-/// Where the keys of one object begin.
+/// Where the keys of one object start.
 #[derive(Debug)]
 struct Object {
     keys: usize,
@@ -31,12 +31,12 @@ struct Object {
 }
 
 impl Keys {
-    /// Begins an object.
+    /// Starts an object.
     pub(super) fn open(&mut self) {
         self.objects.push(Object { keys: self.keys.len(), unescaped: self.unescaped.len() });
     }
 
-    /// Notes a key of the innermost object.
+    /// Adds a key of the innermost object.
     pub(super) fn add(&mut self, text: &Text<'_>, token: StringToken) {
         let key = match token.spelling {
             Spelling::Plain => Key::new(token.from, token.to, 0),
@@ -49,7 +49,7 @@ impl Keys {
         self.keys.push(key);
     }
 
-    /// Ends the innermost object and says whether one of its keys came twice.
+    /// Ends the innermost object, and returns an error if one of its keys is a duplicate.
     pub(super) fn close(&mut self, text: &Text<'_>) -> Result<(), Problem> {
         let Some(object) = self.objects.pop() else { return Ok(()) };
         let unescaped = &self.unescaped;
@@ -70,7 +70,7 @@ impl Keys {
 
 impl Key {
     fn new(from: usize, to: usize, flag: u32) -> Self {
-        // The door turns away lines whose positions do not fit, and no key unescapes to more than it was.
+        // Longer lines are rejected, and unescaping never lengthens a key.
         Self { from: narrow(from), length: narrow(to - from) | flag }
     }
 
@@ -99,7 +99,7 @@ fn twin_among_many(keys: &mut [Key], text: &Text<'_>, unescaped: &[u8]) -> Optio
     })
 }
 
-/// The first characters of a key, for a refusal.
+/// Returns the first characters of a key, for an error message.
 fn beginning(key: &[u8]) -> String {
     String::from_utf8_lossy(key).chars().take(SHOWN).collect()
 }
@@ -115,7 +115,7 @@ fn wide(position: u32) -> usize {
 /// Marks a range of the unescaped bytes.
 const UNESCAPED: u32 = 1 << 31;
 
-/// Up to this many keys are compared each with each, which is faster than sorting them.
+/// Up to this many keys are compared pairwise, which is faster than sorting them.
 const FEW: usize = 12;
 
 /// How many characters of a duplicate key are shown.

@@ -1,4 +1,4 @@
-//! Tests of the door: a table of nasty lines, and random ones compared with what serde_json makes of them.
+//! Tests of the JSON scanner: a table of hostile lines, and random ones compared with the result of serde_json.
 
 use super::*;
 
@@ -215,7 +215,8 @@ fn damaged_lines_are_judged_as_serde_json_judges_them() {
                     let value = theirs.unwrap_or_else(|error| panic!("seed {seed}: let in {shown}: {error}"));
                     assert_eq!(serde_json::from_slice::<Value>(&out).unwrap(), value, "seed {seed}: {shown}");
                 }
-                // These are ours alone: serde_json takes the last of two equal keys and goes deeper.
+                // Only this scanner rejects these: serde_json keeps the last of two equal keys and allows deeper
+                // nesting.
                 Err(Problem::DuplicateKey { .. } | Problem::TooDeep { .. } | Problem::NotAnObject) => {}
                 Err(problem) => assert!(theirs.is_err(), "seed {seed}: {problem}: {shown}"),
             }
@@ -236,7 +237,7 @@ fn door(line: &str) -> Result<String, Problem> {
     compact(line.as_bytes(), Limits::default()).map(|out| String::from_utf8(out).unwrap())
 }
 
-/// A stream of numbers that its seed alone decides.
+/// A deterministic stream of numbers from a seed.
 struct Random(u64);
 
 impl Random {
@@ -265,7 +266,7 @@ impl Random {
                 out.push(',');
                 self.space(out);
             }
-            // The index keeps keys apart; what follows it may be spelled in any way.
+            // The index keeps keys distinct; the rest may use any escapes.
             out.push_str(&format!("\"{index}-"));
             self.characters(out);
             out.push('"');

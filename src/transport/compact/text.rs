@@ -1,10 +1,10 @@
-//! One step of the scanner at the door: the tokens of JSON, checked and passed over.
+//! The lexer of the JSON scanner: validates tokens and skips over them.
 //!
-//! It copies nothing and knows nothing of objects and arrays.
+//! It copies nothing and does not track objects and arrays.
 
 use super::Problem;
 
-/// A text and how far it has been read.
+/// A text and the current position in it.
 #[derive(Debug)]
 pub(super) struct Text<'a> {
     text: &'a str,
@@ -12,23 +12,23 @@ pub(super) struct Text<'a> {
     at: usize,
 }
 
-/// Where the inside of a string token lies.
+/// The content of a string token.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StringToken {
     /// The first byte after the opening quote.
     pub(super) from: usize,
     /// The closing quote.
     pub(super) to: usize,
-    /// How its characters are written.
+    /// Whether it contains escapes.
     pub(super) spelling: Spelling,
 }
 
-/// How the characters of a string are written.
+/// Whether a string contains escapes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Spelling {
-    /// As themselves.
+    /// It contains none.
     Plain,
-    /// At least one of them by an escape.
+    /// It contains at least one.
     Escaped,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Passes over a string token; the opening quote is next.
+    /// Skips a string token; the opening quote is next.
     pub(super) fn string(&mut self) -> Result<StringToken, Problem> {
         self.at += 1;
         let from = self.at;
@@ -69,7 +69,7 @@ impl<'a> Text<'a> {
         Ok(StringToken { from, to, spelling })
     }
 
-    /// Passes over a number token; `-` or a digit is next.
+    /// Skips a number token; `-` or a digit is next.
     pub(super) fn number(&mut self) -> Result<(), Problem> {
         let from = self.at;
         if self.peek() == Some(b'-') {
@@ -91,14 +91,14 @@ impl<'a> Text<'a> {
             }
             self.digits()?;
         }
-        // Only these can be beyond a double; everything else is spared the conversion.
+        // Only these can exceed the range of a double; all others need no conversion.
         if (exponent || self.at - from > SURELY_IN_RANGE) && !self.is_finite(from) {
             return Err(Problem::NumberOutOfRange { at: from });
         }
         Ok(())
     }
 
-    /// Passes over `word`, which must be next.
+    /// Skips `word`, which must be next.
     pub(super) fn word(&mut self, word: &[u8]) -> Result<(), Problem> {
         for &byte in word {
             if self.peek() != Some(byte) {
@@ -125,14 +125,14 @@ impl<'a> Text<'a> {
         &self.bytes[from..to]
     }
 
-    /// The refusal of whatever is next.
+    /// Returns the error for the next byte.
     pub(super) fn unexpected(&self) -> Problem {
         Problem::NotJson { at: self.at }
     }
 
-    /// Appends to `out` the characters which `token` stands for.
+    /// Appends the unescaped content of `token` to `out`.
     pub(super) fn unescape(&self, token: StringToken, out: &mut Vec<u8>) {
-        // The token has been checked, so that a plain walk over a copy of this text cannot fail.
+        // The token was validated, so scanning it again cannot fail.
         let mut text = Text { text: self.text, bytes: &self.bytes[..token.to], at: token.from };
         while text.at < token.to {
             let from = text.at;
@@ -147,10 +147,10 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Passes over characters that stand for themselves.
+    /// Skips characters without escapes.
     fn plain_characters(&mut self) {
         let rest = &self.bytes[self.at..];
-        // Most strings are short: a look at each byte costs less than the set-up of a wide search.
+        // Most strings are short, and testing each byte costs less than setting up a vectorized search.
         let near = rest.len().min(SHORT);
         if let Some(end) = rest[..near].iter().position(|&byte| !PLAIN[usize::from(byte)]) {
             self.at += end;
@@ -158,13 +158,13 @@ impl<'a> Text<'a> {
         }
         let far = memchr::memchr2(b'"', b'\\', &rest[near..]).map_or(rest.len(), |end| near + end);
         let piece = &rest[near..far];
-        // Without an early return the compiler makes this a few wide instructions.
+        // Without an early return the compiler vectorizes this loop.
         let controls = piece.iter().fold(false, |found, &byte| found | (byte < b' '));
         let first_control = || piece.iter().position(|&byte| byte < b' ');
         self.at += near + controls.then(first_control).flatten().unwrap_or(piece.len());
     }
 
-    /// Passes over one escaped character (two escapes where it is a surrogate pair); the backslash is next.
+    /// Skips one escaped character (two escapes for a surrogate pair); the backslash is next.
     fn escape(&mut self) -> Result<char, Problem> {
         let from = self.at;
         self.at += 1;
@@ -213,7 +213,7 @@ impl<'a> Text<'a> {
         Ok(unit)
     }
 
-    /// Passes over digits, of which there must be one.
+    /// Skips digits, at least one of them.
     fn digits(&mut self) -> Result<(), Problem> {
         if !self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
             return Err(self.unexpected());
@@ -230,13 +230,13 @@ impl<'a> Text<'a> {
     }
 }
 
-/// How many bytes of a string are looked at one by one before a wide search begins.
+/// How many bytes of a string are tested one by one before a vectorized search starts.
 const SHORT: usize = 24;
 
 /// A number without exponent of at most this many bytes is below the largest double, 1.8e308.
 const SURELY_IN_RANGE: usize = 308;
 
-/// Which bytes stand for themselves inside a string.
+/// Which bytes stand for themselves in a string.
 const PLAIN: [bool; 256] = plain();
 
 const fn plain() -> [bool; 256] {

@@ -1,4 +1,4 @@
-//! Tests of the framing, on bytes in memory and over a real pair of pipe ends.
+//! Tests of the framing, on bytes in memory and over a duplex stream.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Who is at the other end, on Linux: a process as a descriptor, which no later process of the same id can pass for.
+//! The peer process on Linux, as a pidfd, which a later process with the same id cannot impersonate.
 
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
@@ -8,15 +8,15 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::Stream;
 
-/// The option by which a socket hands out its peer; newer than the list of the C library.
+/// The socket option that returns a pidfd of the peer; the libc crate does not define it yet.
 const SO_PEERPIDFD: libc::c_int = 77;
 
-/// Tells whether the process that connected has ended; kernels before 6.5 do not say.
+/// Returns whether the connecting process has exited; kernels before 6.5 cannot tell.
 pub(in super::super) fn peer_is_gone(stream: &Stream) -> bool {
     match peer(stream) {
         Ok(process) => {
             let mut sources = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
-            // It becomes readable when it ends.
+            // A pidfd becomes readable when its process exits.
             poll(&mut sources, PollTimeout::ZERO) != Ok(0)
         }
         Err(Errno::ENOPROTOOPT) => false,
@@ -28,7 +28,7 @@ pub(in super::super) fn peer_is_gone(stream: &Stream) -> bool {
 fn peer(stream: &Stream) -> nix::Result<OwnedFd> {
     let mut process: libc::c_int = -1;
     let mut length = size_of_val(&process) as libc::socklen_t;
-    // SAFETY: the socket is open, and the number and its length are those that the option takes.
+    // SAFETY: the socket is open, and the value and its length have the types that the option takes.
     let asked = unsafe {
         libc::getsockopt(
             stream.as_raw_fd(),
@@ -39,6 +39,6 @@ fn peer(stream: &Stream) -> nix::Result<OwnedFd> {
         )
     };
     Errno::result(asked)?;
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(process) })
 }

@@ -1,8 +1,8 @@
-//! The local socket, for its owner alone: a Unix socket, or a named pipe on Windows.
+//! The local socket, for its owner only: a Unix socket, or a named pipe on Windows.
 //!
-//! One daemon at an address: a lock is held for life, a live daemon is never displaced, and what a dead one left is
-//! removed only after nobody answered there. Nobody but the owner is let in, and a client talks to nobody but its own
-//! daemon; root is somebody else. Files that are not ours are refused and left alone.
+//! One daemon per address: it holds a lock for its lifetime, a live daemon is never displaced, and a stale socket is
+//! removed only after a connection attempt was refused. Only the owner may connect, and a client connects only to a
+//! daemon of its own user; root counts as another user. Files of other users are rejected and left alone.
 
 use std::io;
 use std::path::PathBuf;
@@ -20,71 +20,71 @@ mod os;
 
 /// Where a daemon listens, and the files that go with it.
 ///
-/// On Unix the three paths are in one directory. That directory is the first defence: it must be a real one, ours, and
-/// closed to everybody else; if it is missing it is made so, with its parents.
+/// On Unix the three paths are in one directory, which is the first defence: it must be a real directory, owned by
+/// this user, with mode 0700. A missing one is created with that mode, as are its parents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// The socket (on Windows the name of the pipe).
+    /// The socket; on Windows the name of the pipe.
     pub socket: PathBuf,
-    /// The lock; it is never removed, since removing a lock lets two hold it.
+    /// The lock file. It is never removed, because two processes could then both hold the lock.
     pub lock: PathBuf,
-    /// The process id of the daemon, for programs which look there.
+    /// The file with the daemon's process id, for other programs.
     pub pid: PathBuf,
-    /// Whose the directory is to put in order.
+    /// How a directory with too wide permissions is treated.
     pub directory: Directory,
 }
 
-/// Whose the socket's directory is to put in order.
+/// How a socket directory with too wide permissions is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Directory {
-    /// Our own run directory: if it is ours and too open, it is closed.
+    /// The default run directory: the daemon restricts its mode.
     Default,
-    /// A directory somebody chose, which may serve other purposes: too open, it is refused.
+    /// A directory from the configuration, which may serve other purposes: the daemon refuses it.
     Chosen,
 }
 
-/// Why nothing can listen at an address.
+/// Why a listener cannot be bound to an address.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// A daemon is there.
+    /// Another daemon is running there.
     #[error("another pushd is running at {}", .path.display())]
     InUse {
         /// The socket.
         path: PathBuf,
     },
-    /// Something else has the socket's name.
+    /// The socket's path is occupied by something else.
     #[error("{} exists and is not a socket", .path.display())]
     NotASocket {
-        /// What is in the way.
+        /// The path.
         path: PathBuf,
     },
-    /// Something else has the lock's name.
+    /// The lock's path is occupied by something else.
     #[error("{} exists and is not a plain file", .path.display())]
     NotAFile {
-        /// What is in the way.
+        /// The path.
         path: PathBuf,
     },
-    /// The run directory is something else.
+    /// The run directory's path is occupied by something else.
     #[error("{} is not a directory", .path.display())]
     NotADirectory {
-        /// What is in the way.
+        /// The path.
         path: PathBuf,
     },
-    /// A symbolic link stands where the thing itself has to be.
-    #[error("{} is a symbolic link, which is not followed here", .path.display())]
+    /// A path is a symbolic link, which is not followed.
+    #[error("{} is a symbolic link, which is not allowed here", .path.display())]
     Linked {
         /// The link.
         path: PathBuf,
     },
-    /// Somebody else owns it.
+    /// Another user owns the path.
     #[error("{} belongs to another user (uid {uid})", .path.display())]
     Foreign {
-        /// What is not ours.
+        /// The path.
         path: PathBuf,
-        /// Whose it is.
+        /// The owner.
         uid: u32,
     },
-    /// Other users may look into the directory or change it.
+    /// Other users can access the directory.
     #[error("{} is open to other users (mode {mode:04o}); the socket needs a directory with mode 0700", .path.display())]
     TooOpen {
         /// The directory.
@@ -92,82 +92,82 @@ pub enum BindError {
         /// Its mode.
         mode: u32,
     },
-    /// The system refused.
+    /// A system call failed.
     #[error("cannot {action} {}", .path.display())]
     Io {
-        /// What was being done.
+        /// The attempted action.
         action: &'static str,
-        /// To what.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// Why a connection did not come in; the listener goes on in every case.
+/// Why a connection was not accepted; the listener continues in every case.
 #[derive(Debug, thiserror::Error)]
 pub enum AcceptError {
-    /// Another user called; the connection is closed.
-    #[error("a process of another user (uid {uid}) was turned away")]
+    /// Another user connected; the connection is closed.
+    #[error("a connection of another user (uid {uid}) was rejected")]
     Stranger {
-        /// Who.
+        /// The user.
         uid: u32,
     },
-    /// Nobody can say who called; the connection is closed.
-    #[error("a process that cannot be identified was turned away")]
+    /// The peer's credentials cannot be read; the connection is closed.
+    #[error("a connection of an unidentified process was rejected")]
     Unidentified {
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Descriptors or memory are used up; the caller waits a little, since trying at once would fail at once.
-    #[error("no descriptor or memory left for a connection")]
+    /// File descriptors or memory are exhausted; the caller should wait, because an immediate retry would fail.
+    #[error("no file descriptor or memory left for a connection")]
     Exhausted {
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The system refused for another reason.
+    /// The system call failed for another reason.
     #[error("cannot accept a connection")]
     Io {
-        /// What the system said.
+        /// The error of the system.
         #[from]
         source: io::Error,
     },
 }
 
-/// Who is at the other end of an accepted connection.
+/// The peer of an accepted connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// Its process, where the system tells and can see it; fit for a log, not for a decision.
+    /// Its process id, if the system reports one; for logs, not for decisions.
     pub pid: Option<u32>,
-    /// Whether it is the daemon's owner; always so on this transport, which turns others away.
+    /// Whether it belongs to the daemon's owner; always true here, because others are rejected.
     pub same_owner: bool,
 }
 
-/// A place where connections come in.
+/// A listener for connections.
 ///
-/// Dropping it leaves its files behind, as a crash would, and the next daemon clears them; [`retire`](Self::retire)
-/// is the orderly end.
+/// Dropping it leaves its files behind, as a crash would, and the next daemon removes them; [`close`](Self::close) is
+/// the orderly end.
 #[derive(Debug)]
 pub struct Listener(os::Listener);
 
 impl Listener {
-    /// Takes the address and listens there; to be called within a tokio runtime.
+    /// Takes the address and listens there. It must be called within a tokio runtime.
     ///
-    /// When it returns, the socket is there with its final mode and the pid file names this process. It may touch the
-    /// disk and takes milliseconds.
+    /// When it returns, the socket exists with its final mode and the pid file names this process. It may access the
+    /// disk and take milliseconds.
     pub fn bind(at: &Address) -> Result<Self, BindError> {
         os::Listener::bind(at).map(Self)
     }
 
     /// Waits for the owner's next connection.
     ///
-    /// May be dropped while it waits. After an error it can be called again.
+    /// Cancel safe. After an error it can be called again.
     pub async fn accept(&self) -> Result<(Stream, Peer), AcceptError> {
         let (stream, peer) = self.0.accept().await?;
         Ok((Stream(stream), peer))
     }
 
-    /// Stops listening and removes socket and pid file, if they are still the ones it made.
+    /// Stops listening, and removes the socket and the pid file if they are still the ones it created.
     pub fn retire(self) {
         self.0.retire();
     }
@@ -175,33 +175,33 @@ impl Listener {
 
 /// Connects to the daemon at `at`, which must belong to the caller's own user.
 ///
-/// A daemon that is busy is waited for, a few seconds at most. `NotFound` and `ConnectionRefused` mean that none is
-/// there; `PermissionDenied` that somebody else is.
+/// If the daemon is busy, it waits a few seconds at most. `NotFound` and `ConnectionRefused` mean that no daemon is
+/// running there; `PermissionDenied` means that another user's process is.
 pub async fn connect(at: &Address) -> io::Result<Stream> {
     os::connect(at).await.map(Stream)
 }
 
-/// A connection, for bytes in both directions.
+/// A bidirectional connection.
 #[derive(Debug)]
 pub struct Stream(os::Stream);
 
-/// The half of a connection that bytes come from.
+/// The reading half of a connection.
 #[derive(Debug)]
 pub struct ReadHalf(os::ReadHalf);
 
-/// The half of a connection that bytes go to; shutting it down tells the peer that no more will come.
+/// The writing half of a connection; shutting it down signals the end of the stream to the peer.
 #[derive(Debug)]
 pub struct WriteHalf(os::WriteHalf);
 
 impl Stream {
-    /// Takes the connection apart, so that one task can read while another writes.
+    /// Splits the connection, so that one task can read while another writes.
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {
         let (read, write) = os::split(self.0);
         (ReadHalf(read), WriteHalf(write))
     }
 
-    /// Tells whether the process that connected has ended, so that its id may be another's; false where the system does not
-    /// say.
+    /// Returns whether the connecting process has exited, so that its process id may have been reused; false if the
+    /// system cannot tell.
     pub fn peer_is_gone(&self) -> bool {
         os::peer_is_gone(&self.0)
     }
@@ -271,7 +271,7 @@ impl AsyncWrite for WriteHalf {
     }
 }
 
-/// Makes a system's refusal say what was being done, and to what.
+/// Adds the attempted action and the path to a system error.
 fn failed(action: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> BindError {
     let path = path.to_owned();
     move |source| BindError::Io { action, path, source }

@@ -1,8 +1,8 @@
-//! Who is at the other end, on systems that do not follow a process beyond its id.
+//! The peer process on systems that identify it only by its process id.
 
 use super::Stream;
 
-/// The system does not say.
+/// Always false: the system cannot tell.
 pub(in super::super) const fn peer_is_gone(_stream: &Stream) -> bool {
     false
 }

@@ -1,8 +1,8 @@
 //! The local socket on Unix.
 //!
-//! Three defences, each enough alone: a directory only its owner can enter, a socket only its owner can write to, and
-//! the credentials of every peer. The mode is set before the socket has a name, so that there is no moment in which it
-//! is open to anybody else.
+//! There are three defences, each sufficient alone: a directory that only its owner can enter, a socket that only its
+//! owner can write to, and the credentials of every peer. The mode is set before the socket has a name, so that it is
+//! never open to other users.
 
 use std::fs::{self, File};
 use std::io;
@@ -46,13 +46,13 @@ pub(super) struct Listener {
     socket: UnixListener,
     socket_file: Made,
     pid_file: Made,
-    /// Held open so that no other file can come by its inode number.
+    /// Held open so that its inode number cannot be reused.
     _pid: File,
-    /// Released when the process ends, however it ends.
+    /// Released when the process ends for any reason.
     _lock: File,
 }
 
-/// A file of our making, and how to tell it from a later one of the same name.
+/// A file that this process created, with the identity that distinguishes it from a later file of the same name.
 #[derive(Debug)]
 struct Made {
     path: PathBuf,
@@ -68,10 +68,10 @@ impl Listener {
         };
         clear(&at.socket)?;
         let socket = listen(&at.socket).map_err(failed("listen at", &at.socket))?;
-        let socket_file = Made::at(&at.socket).map_err(failed("look at", &at.socket))?;
+        let socket_file = Made::at(&at.socket).map_err(failed("inspect", &at.socket))?;
         match ground::write_pid(&at.pid) {
             Ok(pid) => {
-                let identity = Identity::of(&pid.metadata().map_err(failed("look at", &at.pid))?);
+                let identity = Identity::of(&pid.metadata().map_err(failed("inspect", &at.pid))?);
                 let pid_file = Made { path: at.pid.clone(), identity };
                 Ok(Self { socket, socket_file, pid_file, _pid: pid, _lock: lock })
             }
@@ -86,7 +86,8 @@ impl Listener {
         loop {
             match self.socket.accept().await {
                 Ok((stream, _)) => return admit(stream),
-                // The caller hung up before its turn came, or a signal did: the next one is meant.
+                // The peer disconnected while it was queued, or a signal interrupted the call: wait for the next
+                // connection.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(refused(error)),
@@ -95,8 +96,8 @@ impl Listener {
     }
 
     pub(super) fn retire(self) {
-        // Under the lock, which goes last: whoever waits for it finds a clean place. The pid file goes first: a client that
-        // finds no socket takes one for the mark of a daemon that crashed.
+        // The lock is released last, so that the next holder finds no stale files. The pid file goes first, because a
+        // client takes a pid file without a socket for the sign of a crash.
         self.pid_file.remove();
         self.socket_file.remove();
         drop(self.socket);
@@ -108,7 +109,7 @@ impl Made {
         Ok(Self { path: path.to_owned(), identity: Identity::of(&fs::symlink_metadata(path)?) })
     }
 
-    /// Removes the file if it is still ours; a failure leaves a stale file, which the next daemon clears.
+    /// Removes the file if it is still the same one. On failure a stale file stays, which the next daemon removes.
     fn remove(&self) {
         if fs::symlink_metadata(&self.path).is_ok_and(|there| Identity::of(&there) == self.identity) {
             let _ = fs::remove_file(&self.path);
@@ -121,7 +122,7 @@ pub(super) async fn connect(at: &Address) -> io::Result<Stream> {
     let mut pause = Duration::from_millis(1);
     let stream = loop {
         match UnixStream::connect(&at.socket).await {
-            // More are waiting to be accepted than the system lines up; there is no event to wait for.
+            // The accept queue is full, and there is no event to wait for.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline => {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_millis(50));
@@ -141,13 +142,13 @@ pub(super) fn split(stream: Stream) -> (ReadHalf, WriteHalf) {
     stream.into_split()
 }
 
-/// Lets the owner in and nobody else.
+/// Accepts a connection of the owner and rejects all others.
 fn admit(stream: UnixStream) -> Result<(Stream, Peer), AcceptError> {
     let credentials = stream.peer_cred().map_err(|source| AcceptError::Unidentified { source })?;
     if credentials.uid() != geteuid().as_raw() {
         return Err(AcceptError::Stranger { uid: credentials.uid() });
     }
-    // Zero stands for a process which this one cannot see, in another namespace.
+    // Zero stands for a process in another namespace.
     let pid = credentials.pid().and_then(|pid| u32::try_from(pid).ok()).filter(|&pid| pid != 0);
     Ok((stream, Peer { pid, same_owner: true }))
 }
@@ -161,12 +162,12 @@ fn refused(source: io::Error) -> AcceptError {
     }
 }
 
-/// Removes what a dead daemon left at `socket`; the lock is held.
+/// Removes the stale socket of a dead daemon; the caller holds the lock.
 fn clear(socket: &Path) -> Result<(), BindError> {
     let there = match fs::symlink_metadata(socket) {
         Ok(there) => there,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(failed("look at", socket)(error)),
+        Err(error) => return Err(failed("inspect", socket)(error)),
     };
     if !there.file_type().is_socket() {
         return Err(BindError::NotASocket { path: socket.to_owned() });
@@ -177,13 +178,13 @@ fn clear(socket: &Path) -> Result<(), BindError> {
     match somebody_answers(socket) {
         Ok(true) => Err(BindError::InUse { path: socket.to_owned() }),
         Ok(false) => fs::remove_file(socket).map_err(failed("remove the stale socket", socket)),
-        Err(error) => Err(failed("ask who is at", socket)(error)),
+        Err(error) => Err(failed("connect to", socket)(error)),
     }
 }
 
 fn somebody_answers(socket: &Path) -> io::Result<bool> {
     let name = socket.to_fs_name::<GenericFilePath>()?;
-    // Deferred, because a daemon that hangs with a full queue would hold us up and is alive all the same.
+    // Deferred, because a hanging daemon with a full queue would block this call and is alive nevertheless.
     match ConnectOptions::new().name(name).wait_mode(ConnectWaitMode::Deferred).connect_sync() {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(false),
@@ -199,9 +200,10 @@ fn listen(socket: &Path) -> io::Result<UnixListener> {
     UnixListener::from_std(listener)
 }
 
-/// Listens where the mode cannot be set before the name: out of everybody's reach at first.
+/// Listens on systems that cannot set the mode before the name: the socket is created in a private directory and then
+/// moved.
 fn listen_aside(socket: &Path) -> io::Result<BlockingListener> {
-    // A short name, since it has to fit where the socket's own just fits.
+    // A short name, because the path of the socket may already be at the length limit.
     let aside = socket.with_file_name(format!(".{}", std::process::id()));
     let hidden = aside.join("s");
     let clear_away = || {
@@ -222,11 +224,11 @@ fn listen_aside(socket: &Path) -> io::Result<BlockingListener> {
 
 fn options(socket: &Path) -> io::Result<ListenerOptions<'_>> {
     let name = socket.to_fs_name::<GenericFilePath>()?;
-    // By itself it would remove the socket when dropped, a successor's too.
+    // Otherwise dropping the listener would remove the socket, even that of a successor.
     Ok(ListenerOptions::new().name(name).reclaim_name(false).nonblocking(ListenerNonblockingMode::Accept))
 }
 
-/// How long a client waits for a daemon that has no room in its queue.
+/// How long a client waits for a daemon whose accept queue is full.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! The ground a Unix socket stands on: its directory, the lock, the pid file.
+//! The files of a Unix socket: its directory, the lock, the pid file.
 //!
-//! Nothing here follows a symbolic link, and nothing that belongs to somebody else is used, changed or removed.
+//! No symbolic link is followed, and no file of another user is used, changed or removed.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use nix::unistd::geteuid;
 
 use super::super::{BindError, Directory, failed};
 
-/// What tells one file from another of the same name.
+/// The identity of a file, which distinguishes it from another file of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity {
     device: u64,
@@ -26,14 +26,14 @@ impl Identity {
     }
 }
 
-/// Makes sure that `directory` is there, real, ours, and closed to everybody else.
+/// Ensures that `directory` exists, is a real directory owned by this user, and has mode 0700.
 pub(super) fn prepare(directory: &Path, whose: Directory) -> Result<(), BindError> {
     let missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     if fs::symlink_metadata(directory).is_err_and(|error| missing(&error)) {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700).create(directory).map_err(failed("create", directory))?;
     }
-    let there = fs::symlink_metadata(directory).map_err(failed("look at", directory))?;
+    let there = fs::symlink_metadata(directory).map_err(failed("inspect", directory))?;
     if there.file_type().is_symlink() {
         return Err(BindError::Linked { path: directory.to_owned() });
     }
@@ -50,11 +50,11 @@ pub(super) fn prepare(directory: &Path, whose: Directory) -> Result<(), BindErro
     }
 }
 
-/// Takes the lock at `path`, or says `None` where another process has it.
+/// Takes the lock at `path`; returns `None` if another process holds it.
 pub(super) fn lock(path: &Path) -> Result<Option<File>, BindError> {
     for _ in 0..TRIES {
         let file = open_lock(path)?;
-        let ours = file.metadata().map_err(failed("look at", path))?;
+        let ours = file.metadata().map_err(failed("inspect", path))?;
         if !ours.is_file() {
             return Err(BindError::NotAFile { path: path.to_owned() });
         }
@@ -64,15 +64,15 @@ pub(super) fn lock(path: &Path) -> Result<Option<File>, BindError> {
             Err(fs::TryLockError::WouldBlock) => return Ok(None),
             Err(fs::TryLockError::Error(error)) => return Err(failed("lock", path)(error)),
         }
-        // Whoever cleans up directories may have removed the file meanwhile; a lock nobody else can find is none.
+        // A cleanup job may have removed the file meanwhile; a lock on an unlinked file excludes nobody.
         if fs::symlink_metadata(path).is_ok_and(|there| Identity::of(&there) == Identity::of(&ours)) {
             return Ok(Some(file));
         }
     }
-    Err(failed("keep hold of", path)(io::ErrorKind::ResourceBusy.into()))
+    Err(failed("keep the lock", path)(io::ErrorKind::ResourceBusy.into()))
 }
 
-/// Writes the pid file, all of it at once, and returns it open.
+/// Replaces the pid file atomically, and returns it open.
 pub(super) fn write_pid(path: &Path) -> Result<File, BindError> {
     let mut draft = path.as_os_str().to_owned();
     draft.push(".new");
@@ -90,13 +90,13 @@ pub(super) fn write_pid(path: &Path) -> Result<File, BindError> {
         .open(draft)
         .map_err(failed("create", draft))?;
     writeln!(file, "{}", std::process::id()).map_err(failed("write", draft))?;
-    fs::rename(draft, path).map_err(failed("put in place", path))?;
+    fs::rename(draft, path).map_err(failed("replace", path))?;
     Ok(file)
 }
 
 fn open_lock(path: &Path) -> Result<File, BindError> {
     let mut options = OpenOptions::new();
-    // Nonblocking, because a pipe put there would otherwise hold us until somebody opens its other end.
+    // Nonblocking, because opening a FIFO would otherwise block until its other end is opened.
     options.read(true).write(true).create(true).mode(0o600).custom_flags(O_NOFOLLOW | O_NONBLOCK);
     options.open(path).map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::ELOOP) => BindError::Linked { path: path.to_owned() },
@@ -114,18 +114,18 @@ fn check_owner(path: &Path, there: &Metadata) -> Result<(), BindError> {
     Err(BindError::Foreign { path: path.to_owned(), uid: there.uid() })
 }
 
-/// Closes our own directory to everybody else.
+/// Restricts the mode of the default directory to 0700.
 fn close(directory: &Path, seen: &Metadata) -> Result<(), BindError> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(O_DIRECTORY | O_NOFOLLOW);
     let open = options.open(directory).map_err(failed("open", directory))?;
-    // By its descriptor, so that what was looked at is what is changed.
-    let there = open.metadata().map_err(failed("look at", directory))?;
+    // Through its descriptor, so that the checked directory is the one that is changed.
+    let there = open.metadata().map_err(failed("inspect", directory))?;
     if Identity::of(&there) != Identity::of(seen) {
         return Err(BindError::NotADirectory { path: directory.to_owned() });
     }
-    open.set_permissions(fs::Permissions::from_mode(0o700)).map_err(failed("close to others", directory))
+    open.set_permissions(fs::Permissions::from_mode(0o700)).map_err(failed("restrict the mode of", directory))
 }
 
-/// How often a lock may vanish under our hands before we say so.
+/// How often the lock file may disappear before an error is returned.
 const TRIES: usize = 16;

@@ -1,6 +1,6 @@
-//! Tests with other processes, and with another user where the tests run as root.
+//! Tests with other processes, and with another user if the tests run as root.
 //!
-//! The other process is this test program again, started with a part to play in its environment.
+//! The other process is this test program again, with its role in an environment variable.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -26,7 +26,7 @@ async fn another_user_is_kept_out_with_any_two_defences_removed() {
         }
         let error = listener.accept().await.expect_err("a stranger was let in");
         assert!(matches!(error, AcceptError::Stranger { uid } if uid == NOBODY), "{error}");
-        // The connection is closed without a word; the stranger also sees that this is not its own daemon.
+        // The connection is closed without data, and the client detects that the daemon belongs to another user.
         assert_eq!(actor.line(), "closed");
         assert_eq!(actor.line(), "refused: permission denied");
         let second = listener.accept().await.expect_err("a stranger was let in");
@@ -76,18 +76,18 @@ async fn what_another_user_prepared_is_refused_and_left() {
     foreign(&place.address, &place.address.lock);
 }
 
-/// What the other process does.
+/// The role of the other process.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Part {
-    /// Listens until its input ends.
+    /// Listens until its standard input ends.
     Listen,
-    /// Connects as a careless client, then as ours.
+    /// Connects without checking the peer, then as a regular client.
     Connect,
     /// Counts its descriptors before and after 500 connections.
     CountDescriptors,
 }
 
-/// This program in another process; gone when dropped.
+/// This program in another process; killed when dropped.
 #[derive(Debug)]
 pub(super) struct Actor {
     child: Child,
@@ -119,13 +119,13 @@ impl Actor {
         Self { child, says }
     }
 
-    /// The next thing it says.
+    /// Returns the next line that it prints.
     pub(super) fn line(&mut self) -> String {
         let mut line = String::new();
         loop {
             line.clear();
             assert_ne!(self.says.read_line(&mut line).unwrap(), 0, "it ended without a word");
-            // The test program talks too.
+            // The test harness prints lines too.
             if let Some((_, said)) = line.trim_end().split_once(SAYS) {
                 return said.to_owned();
             }
@@ -173,7 +173,7 @@ fn play_daemon(address: Address) {
 }
 
 async fn play_stranger(address: &Address) {
-    // First without any care for who is there, then as every client of ours.
+    // First without checking the peer, then as a regular client.
     match UnixStream::connect(&address.socket).await {
         Ok(stream) => {
             let mut stream = stream.into_std().unwrap();
@@ -207,7 +207,8 @@ fn say(word: &str) {
     std::io::stdout().flush().unwrap();
 }
 
-/// A place that another user can reach, with this program in it; `None` where the tests are not run by root.
+/// Returns a home directory that another user can reach, with this program in it; `None` unless the tests run as
+/// root.
 fn place_for_two_users(test: &str) -> Option<Place> {
     if !geteuid().is_root() {
         println!("skipped: {test}: only root can act as another user");
@@ -217,13 +218,13 @@ fn place_for_two_users(test: &str) -> Option<Place> {
     open(place.root.path(), 0o755);
     fs::copy(this_program(), place.root.path().join("program")).unwrap();
     open(&place.root.path().join("program"), 0o755);
-    // Parents are made closed; opened here, so that each defence stands alone.
+    // Parents are created with mode 0700; they are opened here, so that each defence is tested alone.
     fs::create_dir(place.run().parent().unwrap()).unwrap();
     open(place.run().parent().unwrap(), 0o755);
     Some(place)
 }
 
-/// This very program, also when its file has been replaced by a later build.
+/// Returns the path of this program, even if its file has been replaced by a later build.
 fn this_program() -> PathBuf {
     let running = PathBuf::from("/proc/self/exe");
     if running.exists() { running } else { std::env::current_exe().unwrap() }

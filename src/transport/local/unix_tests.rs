@@ -143,11 +143,11 @@ async fn a_live_daemon_is_never_displaced() {
     let place = Place::new();
     let listener = Listener::bind(&place.address).unwrap();
     assert!(is_in_use(&place.address));
-    // Also when somebody has removed the lock: it still answers.
+    // The same holds after the lock file was removed: the daemon still accepts connections.
     fs::remove_file(&place.address.lock).unwrap();
     assert!(is_in_use(&place.address));
     assert_eq!(fs::read_to_string(&place.address.pid).unwrap(), format!("{}\n", std::process::id()));
-    // The question left a connection which has ended; the real client comes after it.
+    // The check has left a closed connection in the queue; the real client comes after it.
     let (_ended, _) = listener.accept().await.unwrap();
     let (client, accepted) = tokio::join!(local::connect(&place.address), listener.accept());
     assert!(client.is_ok() && accepted.is_ok());
@@ -232,7 +232,7 @@ async fn retiring_removes_its_own_files_and_no_others() {
     assert_eq!(place.names(), ["pushd.lock"]);
 
     let first = bind_after_another(&place.address);
-    // Somebody cleaned the directory, and a second daemon took the place.
+    // A cleanup job removes the directory, and a second daemon binds to the address.
     fs::remove_dir_all(place.run()).unwrap();
     let second = Listener::bind(&place.address).unwrap();
     first.retire();
@@ -286,7 +286,7 @@ fn used_up_descriptors_are_told_from_other_errors() {
 #[test]
 fn connections_leave_no_descriptor_behind() {
     let place = Place::new();
-    // In a process of its own: the other tests open descriptors too.
+    // In a separate process, because the other tests open descriptors too.
     let mut actor = Actor::start(Part::CountDescriptors, &place.address);
     let line = actor.line();
     let counts: Vec<&str> = line.split(' ').collect();
@@ -294,7 +294,7 @@ fn connections_leave_no_descriptor_behind() {
     assert_eq!(counts[0], counts[1], "descriptors before and after 500 connections");
 }
 
-/// A home with nothing in it.
+/// An empty home directory.
 pub(super) struct Place {
     pub(super) root: TempDir,
     pub(super) address: Address,
@@ -337,15 +337,15 @@ fn is_in_use(address: &Address) -> bool {
     matches!(Listener::bind(address), Err(BindError::InUse { .. }))
 }
 
-/// Binds where another listener has just ended.
+/// Binds to an address whose listener has just ended.
 ///
-/// Lock and socket of the other live on for a moment in any process that is being started meanwhile, between its fork
-/// and its exec.
+/// A process that is being started may still hold the lock and the socket of that listener between its fork and its
+/// exec.
 pub(super) fn bind_after_another(address: &Address) -> Listener {
     outcome(address).unwrap()
 }
 
-/// Why `address` is refused for itself and not for a listener that has just ended.
+/// Returns why `address` is refused, other than because of a listener that has just ended.
 pub(super) fn refusal(address: &Address) -> BindError {
     outcome(address).expect_err("the address should have been refused")
 }

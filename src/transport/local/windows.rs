@@ -1,7 +1,7 @@
-//! The local socket on Windows: a named pipe whose only entry in its access list is its owner.
+//! The local socket on Windows: a named pipe whose access control list contains only its owner.
 //!
-//! The system itself turns everybody else away, clients on other machines too, so that no connection of a stranger
-//! reaches the program. A client asks who owns the pipe before it says a word, because anybody may take a free name.
+//! The system rejects all other users, remote clients included, so that their connections never reach this process. A
+//! client checks the owner of the pipe before it sends anything, because any user can create a pipe with a free name.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -31,7 +31,7 @@ pub(super) type WriteHalf = tokio::io::WriteHalf<Stream>;
 pub(super) struct Listener {
     pipe: PipeListener<Bytes, Bytes>,
     pid: PathBuf,
-    /// Released when the process ends, however it ends.
+    /// Released when the process ends for any reason.
     _lock: File,
 }
 
@@ -43,7 +43,7 @@ impl Listener {
         let in_use = || BindError::InUse { path: at.socket.clone() };
         let lock = lock(&at.lock)?.ok_or_else(in_use)?;
         let pipe = listen(&at.socket).map_err(|error| match is(&error, &[ERROR_ACCESS_DENIED]) {
-            // Only the first instance of a pipe may set its access list: somebody has the name.
+            // Only the first instance of a pipe may set its access control list: the name is taken.
             true => in_use(),
             false => failed("listen at", &at.socket)(error),
         })?;
@@ -58,7 +58,7 @@ impl Listener {
     }
 
     pub(super) fn retire(self) {
-        // The lock is still held: a file that names this process is the one it wrote.
+        // The lock is still held, so a file that names this process is the one it wrote.
         if fs::read_to_string(&self.pid).is_ok_and(|text| text.trim() == std::process::id().to_string()) {
             let _ = fs::remove_file(&self.pid);
         }
@@ -82,7 +82,7 @@ pub(super) fn split(stream: Stream) -> (ReadHalf, WriteHalf) {
 
 fn listen(pipe: &Path) -> io::Result<PipeListener<Bytes, Bytes>> {
     let me = owner::of_this_process()?.to_string();
-    // Owned by this user, protected from inherited entries, everything to this user, nothing to anybody else.
+    // Owned by this user, no inherited entries, full access for this user, none for anybody else.
     let description = std::ffi::OsString::from(format!("O:{me}D:P(A;;GA;;;{me})"));
     let description = description.to_wtf_16().map_err(|error| invalid(&error))?;
     let path = pipe.to_wtf_16().map_err(|error| invalid(&error))?;
@@ -114,7 +114,7 @@ fn write_pid(path: &Path) -> Result<(), BindError> {
     draft.push(".new");
     let draft = Path::new(&draft);
     fs::write(draft, format!("{}\n", std::process::id())).map_err(failed("write", draft))?;
-    fs::rename(draft, path).map_err(failed("put in place", path))
+    fs::rename(draft, path).map_err(failed("replace", path))
 }
 
 fn refused(source: io::Error) -> AcceptError {
@@ -134,10 +134,10 @@ fn invalid(error: &dyn std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, error.to_string())
 }
 
-/// How long a client waits for a daemon that has no free instance of its pipe.
+/// How long a client waits for a free instance of the daemon's pipe.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The system does not say.
+/// Always false: the system cannot tell.
 pub(super) const fn peer_is_gone(_stream: &Stream) -> bool {
     false
 }

@@ -1,6 +1,6 @@
-//! Who owns a process or a pipe on Windows, as far as the local socket has to know.
+//! The owner of a process or a pipe on Windows, as needed by the local socket.
 //!
-//! It asks and compares; it changes nobody's rights.
+//! It only reads and compares; it changes no permissions.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -16,7 +16,7 @@ use windows_sys::Win32::Security::{
 };
 use windows_sys::Win32::System::Threading::{GetCurrentProcess, OpenProcessToken};
 
-/// A security identifier, as the system lays it out.
+/// A security identifier in the binary layout of the system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sid(Vec<u8>);
 
@@ -34,7 +34,7 @@ impl fmt::Display for Sid {
 }
 
 impl Sid {
-    /// Copies the identifier at `at` out of what the system wrote.
+    /// Copies the identifier at offset `at` from a buffer that the system filled.
     fn copied(from: &[u8], at: usize) -> io::Result<Self> {
         let rest = from.get(at..).ok_or(io::ErrorKind::InvalidData)?;
         let parts = usize::from(*rest.get(1).ok_or(io::ErrorKind::InvalidData)?);
@@ -43,23 +43,23 @@ impl Sid {
     }
 }
 
-/// The user that this process runs as.
+/// Returns the user that this process runs as.
 pub(super) fn of_this_process() -> io::Result<Sid> {
     let token = token_of_this_process()?;
     let words = token_user(&token)?;
     let bytes = as_bytes(&words);
-    // The structure begins with a pointer into the same memory.
+    // The structure starts with a pointer into the same buffer.
     let pointer = bytes.get(..size_of::<usize>()).and_then(|bytes| bytes.try_into().ok());
     let sid = usize::from_ne_bytes(pointer.ok_or(io::ErrorKind::InvalidData)?);
     Sid::copied(&bytes, sid.wrapping_sub(words.as_ptr().addr()))
 }
 
-/// The owner of what `handle` refers to.
+/// Returns the owner of the object that `handle` refers to.
 pub(super) fn of_object(handle: BorrowedHandle<'_>) -> io::Result<Sid> {
     let mut words = vec![0_u64; ROOM];
     let mut needed = 0;
     #[expect(unsafe_code, reason = "the system call has no safe form")]
-    // SAFETY: the handle is open while it is borrowed, and the memory has the length that is given.
+    // SAFETY: the handle is open while it is borrowed, and the buffer has the given length.
     let done = unsafe {
         GetKernelObjectSecurity(
             handle.as_raw_handle() as HANDLE,
@@ -72,7 +72,7 @@ pub(super) fn of_object(handle: BorrowedHandle<'_>) -> io::Result<Sid> {
     if done == 0 {
         return Err(io::Error::last_os_error());
     }
-    // A self-relative descriptor: the offset of the owner stands after four bytes of revision and flags.
+    // In a self-relative descriptor the owner's offset follows four bytes of revision and flags.
     let bytes = as_bytes(&words);
     let offset = bytes.get(4..8).and_then(|bytes| bytes.try_into().ok());
     let offset = u32::from_le_bytes(offset.ok_or(io::ErrorKind::InvalidData)?);
@@ -82,13 +82,13 @@ pub(super) fn of_object(handle: BorrowedHandle<'_>) -> io::Result<Sid> {
 fn token_of_this_process() -> io::Result<OwnedHandle> {
     let mut token: HANDLE = ptr::null_mut();
     #[expect(unsafe_code, reason = "the system call has no safe form")]
-    // SAFETY: the handle of this process needs no closing, and the result goes to a live variable.
+    // SAFETY: the pseudo handle of this process needs no closing, and the result goes to a live variable.
     let done = unsafe { OpenProcessToken(GetCurrentProcess(), TOKEN_QUERY, &mut token) };
     if done == 0 {
         return Err(io::Error::last_os_error());
     }
     #[expect(unsafe_code, reason = "a handle from the system is a bare pointer")]
-    // SAFETY: the call succeeded, so that the handle is open and nobody else's.
+    // SAFETY: the call succeeded, so the handle is open and has no other owner.
     let token = unsafe { OwnedHandle::from_raw_handle(token) };
     Ok(token)
 }
@@ -98,7 +98,7 @@ fn token_user(token: &OwnedHandle) -> io::Result<Vec<u64>> {
     let mut words = vec![0_u64; ROOM];
     let mut needed = 0;
     #[expect(unsafe_code, reason = "the system call has no safe form")]
-    // SAFETY: the token is open, and the memory is aligned for a pointer and has the length that is given.
+    // SAFETY: the token is open, and the buffer is aligned for a pointer and has the given length.
     let done = unsafe {
         GetTokenInformation(
             token.as_raw_handle() as HANDLE,
@@ -115,11 +115,11 @@ fn as_bytes(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// The bytes of an identifier before its parts: revision, count, authority.
+/// The bytes of an identifier before its sub-authorities: revision, count, authority.
 const HEAD: usize = 8;
 
-/// Room for any identifier (68 bytes) and what stands around it, in words.
+/// The buffer size in words: enough for any identifier (68 bytes) and its surrounding structure.
 const ROOM: usize = 64;
 
-/// The same in bytes.
+/// The buffer size in bytes.
 const LENGTH: u32 = 512;

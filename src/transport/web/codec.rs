@@ -1,53 +1,54 @@
-//! The frames of a WebSocket (RFC 6455), as a server reads and writes them.
+//! The WebSocket frame codec (RFC 6455), server side.
 //!
-//! It is handed bytes and touches nothing. A text is gathered, up to its limit; of a longer one only the two ends are
-//! kept. It is reported when its beginning says which message it is, else at its end. A binary message is reported when it begins and passed over while it streams in.
-//! No extension is spoken, so that a reserved bit is a fault.
+//! It works on bytes in memory and does no IO. A text is buffered up to its limit; of a longer one only the head and
+//! the tail are kept. A long text is reported as soon as its head contains the request id, else at its end. A binary
+//! message is reported when it starts and skipped while it arrives. No extension is supported, so a reserved bit is
+//! an error.
 
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::transport::excerpt::Excerpt;
 
-/// What was heard.
+/// A decoded message or control frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// A whole text.
+    /// A complete text message.
     Text(Bytes),
-    /// A text over the limit, which was passed over.
+    /// A text over the limit, which was discarded.
     TooLong {
-        /// How long it is, or as far as is known.
+        /// Its length, as far as it is known.
         bytes: u64,
-        /// Its two ends; of one that is reported early, its beginning.
+        /// Its head and tail; only the head if it is reported early.
         excerpt: Excerpt,
     },
-    /// A message that is not text; the rest of it is passed over.
+    /// A binary message, the rest of which is skipped.
     Binary,
-    /// The peer asks whether anybody is there.
+    /// A ping with its payload.
     Ping(Bytes),
-    /// It heard that we asked.
+    /// A pong.
     Pong,
-    /// It leaves, perhaps with a reason.
+    /// A close frame, with its code if it has one.
     Close(Option<u16>),
 }
 
-/// How a peer broke the rules; the connection ends.
+/// A protocol violation of the peer; the connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Fault {
     #[error("a frame of a client is not masked")]
     Unmasked,
     #[error("a reserved bit is set, but no extension was agreed upon")]
     Reserved,
-    #[error("a frame is of an unknown kind")]
+    #[error("a frame has an unknown opcode")]
     UnknownKind,
-    #[error("a control frame is in pieces")]
+    #[error("a control frame is fragmented")]
     SplitControl,
     #[error("a control frame is too long")]
     LongControl,
-    #[error("a length is not written in the shortest way")]
+    #[error("a length is not minimally encoded")]
     Length,
-    #[error("a continuation of nothing")]
+    #[error("a continuation frame without a message")]
     NothingToContinue,
-    #[error("a message begins inside another")]
+    #[error("a message starts inside another")]
     Interleaved,
     #[error("a text is not UTF-8")]
     NotUtf8,
@@ -56,7 +57,7 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// The code that the peer is told.
+    /// Returns the close code that the peer gets.
     pub(super) const fn code(self) -> u16 {
         match self {
             Self::NotUtf8 => code::NOT_UTF8,
@@ -73,7 +74,7 @@ impl Fault {
     }
 }
 
-/// Reasons to close, as numbers.
+/// Close codes.
 pub(super) mod code {
     pub(in super::super) const NORMAL: u16 = 1000;
     pub(in super::super) const GOING_AWAY: u16 = 1001;
@@ -82,37 +83,37 @@ pub(super) mod code {
     pub(in super::super) const POLICY: u16 = 1008;
 }
 
-/// Cuts a stream of bytes into what was said.
+/// Decodes a byte stream into messages and control frames.
 #[derive(Debug)]
 pub(super) struct Codec {
     limit: u64,
-    /// Tells by the beginning of a text that is too long whether it can be refused without its end.
+    /// Whether the head of a text that is too long contains the request id, so that it can be refused before its end.
     is_named: fn(&[u8]) -> bool,
     stage: Stage,
     message: Message,
 }
 
-/// Where in the stream we are.
+/// The position in the stream.
 #[derive(Debug, Clone, Copy)]
 enum Stage {
     /// Before a frame.
     Head,
-    /// In a frame that is needed whole.
+    /// In a frame whose payload is needed completely.
     Payload(Head),
-    /// In a frame that is passed over, of which so many bytes were.
+    /// In a frame that is skipped; `passed` bytes of it were.
     Skip { head: Head, passed: u64 },
 }
 
-/// What data frames belong to.
+/// The message that data frames belong to.
 #[derive(Debug)]
 enum Message {
-    /// None has begun.
+    /// No message has started.
     None,
-    /// A text whose end is to come.
+    /// A text whose end has not arrived.
     Text(BytesMut),
-    /// A text over the limit, which is passed over to its end and reported then, unless its beginning is enough.
+    /// A text over the limit, which is skipped to its end and reported there, unless its head suffices.
     TooLong { bytes: u64, excerpt: Excerpt, looked_at: bool },
-    /// One that is passed over to its end.
+    /// A message that is skipped to its end.
     Unwanted,
 }
 
@@ -135,14 +136,14 @@ enum Kind {
 }
 
 impl Codec {
-    /// Makes a codec for texts of at most `limit` bytes.
+    /// Creates a codec for texts of at most `limit` bytes.
     pub(super) const fn new(limit: u64, is_named: fn(&[u8]) -> bool) -> Self {
         Self { limit, is_named, stage: Stage::Head, message: Message::None }
     }
 
-    /// Takes the next thing that was said out of `source`, if enough of it has arrived.
+    /// Takes the next message or control frame out of `source`, if enough of it has arrived.
     ///
-    /// After a fault nothing in the stream can be trusted.
+    /// After an error the rest of the stream is meaningless.
     pub(super) fn next(&mut self, source: &mut BytesMut) -> Result<Option<Heard>, Fault> {
         loop {
             match self.stage {
@@ -157,7 +158,7 @@ impl Codec {
                         return Ok(Some(heard));
                     }
                     let here = (head.length - passed).min(source.len() as u64).min(self.until_whole_head());
-                    // No more than there is, so nothing is cut off.
+                    // Bounded by `source.len()`, so the cast loses nothing.
                     self.pass_over(&mut source.split_to(here as usize), head, passed);
                     if passed + here < head.length {
                         self.stage = Stage::Skip { head, passed: passed + here };
@@ -179,7 +180,7 @@ impl Codec {
                         return Ok(None);
                     }
                     self.stage = Stage::Head;
-                    // It is there, so that it fits.
+                    // The payload has arrived, so its length fits.
                     let mut payload = source.split_to(head.length as usize);
                     unmask(&mut payload, head.mask);
                     if let Some(heard) = self.end(head, payload)? {
@@ -190,7 +191,7 @@ impl Codec {
         }
     }
 
-    /// Decides what becomes of a frame whose head is there, and says what that alone already tells.
+    /// Decides how a frame is decoded, from its header; returns an event that the header alone determines.
     fn begin(&mut self, head: Head) -> Result<Option<Heard>, Fault> {
         let gathered = match (head.kind, &self.message) {
             (Kind::Close | Kind::Ping | Kind::Pong, _) => {
@@ -230,7 +231,7 @@ impl Codec {
         Ok(None)
     }
 
-    /// Returns how many bytes may be passed over before it is time to look at the beginning of a text that is too long.
+    /// Returns how many bytes may be skipped before the head of a text that is too long is complete.
     fn until_whole_head(&self) -> u64 {
         match &self.message {
             Message::TooLong { excerpt, looked_at: false, .. } => excerpt.missing_of_head() as u64,
@@ -238,7 +239,7 @@ impl Codec {
         }
     }
 
-    /// Reports a text that is too long as soon as its whole beginning is there and names it.
+    /// Reports a text that is too long as soon as its head is complete and contains the request id.
     fn report_early(&mut self, head: Head, passed: u64) -> Option<Heard> {
         if self.until_whole_head() > 0 {
             return None;
@@ -259,7 +260,7 @@ impl Codec {
         self.message = if head.last { Message::None } else { Message::Unwanted };
     }
 
-    /// Passes over some bytes of a frame; of a text that is too long its two ends are kept.
+    /// Skips bytes of a frame; of a text that is too long the head and the tail are kept.
     fn pass_over(&mut self, payload: &mut [u8], head: Head, passed: u64) {
         if let Message::TooLong { bytes, excerpt, looked_at: _ } = &mut self.message {
             let mut mask = head.mask;
@@ -270,7 +271,7 @@ impl Codec {
         }
     }
 
-    /// Says what a whole frame tells, if it ends something.
+    /// Handles a complete frame; returns an event if the frame completes one.
     fn end(&mut self, head: Head, payload: BytesMut) -> Result<Option<Heard>, Fault> {
         match head.kind {
             Kind::Ping => return Ok(Some(Heard::Ping(payload.freeze()))),
@@ -296,7 +297,7 @@ impl Codec {
     }
 }
 
-/// Takes the head of a frame off, if all of it is there; what is wrong with it is said as soon as it is seen.
+/// Parses a frame header if it has arrived completely; an error is returned as soon as it is visible.
 fn parse(source: &mut BytesMut) -> Result<Option<Head>, Fault> {
     let [first, second, ..] = source[..] else { return Ok(None) };
     if first & 0x70 != 0 {
@@ -358,7 +359,7 @@ fn unmask(payload: &mut [u8], mask: [u8; 4]) {
     }
 }
 
-/// Reads why a peer leaves.
+/// Parses the payload of a close frame.
 fn reason(payload: &[u8]) -> Result<Option<u16>, Fault> {
     match payload {
         [] => Ok(None),
@@ -374,14 +375,14 @@ fn reason(payload: &[u8]) -> Result<Option<u16>, Fault> {
     }
 }
 
-/// What precedes a payload of ours.
+/// The header of an outgoing frame.
 pub(super) struct OutHead {
     bytes: [u8; 10],
     length: usize,
 }
 
 impl OutHead {
-    /// The head of a text of so many bytes.
+    /// Returns the header of a text of `length` bytes.
     pub(super) const fn text(length: usize) -> Self {
         Self::of(0x81, length as u64)
     }
@@ -389,7 +390,7 @@ impl OutHead {
     const fn of(first: u8, length: u64) -> Self {
         let [a, b, c, d, e, f, g, h] = length.to_be_bytes();
         match length {
-            // Its value fits where it is put in each case.
+            // The length fits into the chosen field in each case.
             0..=125 => Self { bytes: [first, h, 0, 0, 0, 0, 0, 0, 0, 0], length: 2 },
             126..=0xffff => Self { bytes: [first, 126, g, h, 0, 0, 0, 0, 0, 0], length: 4 },
             0x1_0000.. => Self { bytes: [first, 127, a, b, c, d, e, f, g, h], length: 10 },
@@ -403,12 +404,12 @@ impl AsRef<[u8]> for OutHead {
     }
 }
 
-/// Answers a ping.
+/// Encodes a pong.
 pub(super) fn pong(payload: &[u8]) -> Bytes {
     control(0x8a, payload)
 }
 
-/// Says goodbye, with a reason where there is one.
+/// Encodes a close frame, with a code if there is one.
 pub(super) fn close(code: Option<u16>, words: &str) -> Bytes {
     match code {
         Some(code) => control(0x88, &[&code.to_be_bytes(), words.as_bytes()].concat()),
@@ -416,7 +417,7 @@ pub(super) fn close(code: Option<u16>, words: &str) -> Bytes {
     }
 }
 
-/// A control frame; its payload is short by the protocol, or of our own making.
+/// Encodes a control frame; its payload is short, because the protocol limits it or this module creates it.
 fn control(first: u8, payload: &[u8]) -> Bytes {
     let payload = &payload[..payload.len().min(125)];
     let head = OutHead::of(first, payload.len() as u64);

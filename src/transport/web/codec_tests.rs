@@ -1,4 +1,4 @@
-//! Tests of the frames, on bytes in memory: the rules, every cut of a stream, and a peer that is not ours.
+//! Tests of the frame codec, on bytes in memory: the rules, every split of a stream, and another implementation.
 
 use tungstenite::protocol::{Role, WebSocket};
 use tungstenite::{Message as Theirs, protocol::frame::coding::CloseCode};
@@ -185,7 +185,7 @@ fn any_bytes_are_heard_the_same_in_any_pieces() {
             let payload: Vec<u8> = (0..length).map(|_| b"a\xc3\xa4{"[chance.below(4) as usize]).collect();
             stream.extend(frame(first, &payload));
         }
-        // Some are cut off, some have a byte that is another.
+        // Some are truncated, and some have a changed byte.
         stream.truncate(stream.len() - (chance.below(3) as usize).min(stream.len()));
         if chance.below(2) == 0 && !stream.is_empty() {
             let at = chance.below(stream.len() as u64) as usize;
@@ -198,7 +198,7 @@ fn any_bytes_are_heard_the_same_in_any_pieces() {
     }
 }
 
-/// Numbers from a seed.
+/// A deterministic stream of numbers from a seed.
 struct Chance(u64);
 
 impl Chance {
@@ -208,12 +208,12 @@ impl Chance {
     }
 }
 
-/// Tells whether a text names itself.
+/// Whether a text contains a request id.
 fn is_named(head: &[u8]) -> bool {
     head.starts_with(b"{\"id\"")
 }
 
-/// What is heard of a stream that comes in pieces.
+/// Decodes a stream that arrives in pieces.
 fn heard(limit: u64, stream: &[u8], size: usize) -> Result<Vec<Heard>, Fault> {
     let (mut codec, mut source, mut all) = (Codec::new(limit, is_named), BytesMut::new(), Vec::new());
     for piece in stream.chunks(size) {
@@ -229,7 +229,7 @@ fn text(text: &str) -> Heard {
     Heard::Text(Bytes::copy_from_slice(text.as_bytes()))
 }
 
-/// A frame of a client.
+/// Encodes a frame of a client.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mask = [0xa5, 0x00, 0x3c, 0xff];
     let mut bytes = OutHead::of(first, payload.len() as u64).as_ref().to_vec();
@@ -239,7 +239,7 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Bytes to read, and a place for those that are written.
+/// A stream with bytes to read and a buffer for writes.
 struct Pipe {
     read: std::io::Cursor<Vec<u8>>,
     written: Vec<u8>,

@@ -1,7 +1,8 @@
-//! Who may come in, as far as a request alone tells: its host, its origin, its method, its path, and what it upgrades to.
+//! Access control by the request alone: its host, origin, method, path and upgrade.
 //!
-//! A web page may have a browser send requests to this machine, and may have its own name resolve to it. The first gives
-//! itself away by its `Origin`, the second by its `Host`. Nothing of a request is believed that is there twice.
+//! A web page can make a browser send requests to this machine, and can let its own host name resolve to it (DNS
+//! rebinding). The `Origin` header reveals the first, the `Host` header the second. A header that must be unique and
+//! occurs twice is rejected.
 
 use data_encoding::BASE64;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -9,38 +10,38 @@ use hyper::http::uri::Authority;
 use hyper::{Method, Request, StatusCode, Version};
 use sha1::{Digest, Sha1};
 
-/// What requests are held to.
+/// The policy that a request must satisfy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Door {
-    /// The names by which this server may be called, beside those of the loopback; with any port.
+    /// The host names of this server besides the loopback names; any port is accepted.
     pub hosts: Vec<String>,
-    /// The origins of web pages that may come in.
+    /// The allowed origins of web pages.
     pub origins: Vec<String>,
-    /// Where a WebSocket is to be had.
+    /// The paths that serve a WebSocket.
     pub paths: &'static [&'static str],
-    /// The subprotocol, for clients that ask for one.
+    /// The WebSocket subprotocol, for clients that offer one.
     pub protocol: &'static str,
 }
 
-/// Why a request is turned away.
+/// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The server was called by a name that is not its own.
-    #[error("this server is not called that: add the name to `hosts` if it is")]
+    /// The `Host` header names another server.
+    #[error("the Host header does not name this server: add the name to `hosts` if it should")]
     Host,
-    /// A web page sent it that may not.
+    /// The `Origin` header names a web page that is not allowed.
     #[error("this origin is not allowed: add it to `origins` if it should be")]
     Origin,
-    /// Another user of this machine sent it, without a token.
+    /// Another user of this machine sent it without a token.
     #[error("this server is for its own user; others need a token")]
     Stranger,
-    /// A command that a model chose sent it.
-    #[error("a command of a model may not talk to the daemon")]
+    /// A process that a model's command started sent it.
+    #[error("a command of a model may not connect to the daemon")]
     OfATool,
-    /// The process that opened the connection does not have it any more.
-    #[error("no process holds this connection any more; keep it open until it is answered")]
+    /// The process that opened the connection no longer holds it.
+    #[error("no process holds this connection open any more; keep it open until the reply arrives")]
     NoHolder,
-    /// A token is needed.
+    /// A token is required.
     #[error(
         "a token is needed: `Authorization: Bearer TOKEN`, or the subprotocol `bearer.TOKEN`; `push token new` makes one"
     )]
@@ -48,37 +49,37 @@ pub enum Refusal {
     /// The token is not valid.
     #[error("this token is not valid")]
     WrongToken,
-    /// Too many tokens were tried.
-    #[error("too many wrong tokens were tried; none is looked at for {seconds} s")]
+    /// Too many invalid tokens were tried.
+    #[error("too many invalid tokens; try again in {seconds} s")]
     TooManyTokens {
-        /// For how long.
+        /// When tokens are checked again, in seconds.
         seconds: u64,
     },
-    /// Tokens cannot be looked at.
-    #[error("the tokens cannot be read; the daemon's log says more")]
+    /// The tokens cannot be read.
+    #[error("the tokens cannot be read; see the daemon's log")]
     TokensUnreadable,
     /// There are too many connections.
     #[error("too many connections")]
     Full,
-    /// It is none of those that are served.
+    /// The method is not GET.
     #[error("only GET is served")]
     Method,
-    /// There is nothing there.
-    #[error("there is nothing here")]
+    /// The path is not served.
+    #[error("this path is not served")]
     Path,
-    /// It does not ask for a WebSocket.
-    #[error("a WebSocket is served here, and nothing else")]
+    /// The request is no WebSocket upgrade.
+    #[error("this path serves WebSocket connections only")]
     NotAWebSocket,
-    /// It asks for a WebSocket of another version.
-    #[error("version 13 of the WebSocket protocol is spoken here")]
+    /// The request asks for another WebSocket version.
+    #[error("only version 13 of the WebSocket protocol is supported")]
     OtherVersion,
-    /// It has no key, or not a good one.
+    /// The WebSocket key is missing or malformed.
     #[error("the key of the WebSocket is missing or malformed")]
     Key,
 }
 
 impl Refusal {
-    /// Its number in HTTP.
+    /// Returns its HTTP status.
     pub const fn status(self) -> StatusCode {
         match self {
             Self::Host => StatusCode::MISDIRECTED_REQUEST,
@@ -94,7 +95,7 @@ impl Refusal {
         }
     }
 
-    /// The header that goes with it.
+    /// Returns the response header that goes with it.
     pub(super) fn header(self) -> Option<(HeaderName, HeaderValue)> {
         let fixed = |name, value| Some((name, HeaderValue::from_static(value)));
         match self {
@@ -116,21 +117,21 @@ impl Refusal {
     }
 }
 
-/// What a WebSocket is granted with.
+/// The negotiated parts of a successful upgrade.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Grant {
-    /// The answer to the request's key.
+    /// The value of `Sec-WebSocket-Accept`.
     pub(super) accept: String,
-    /// The subprotocol that is spoken.
+    /// The selected subprotocol.
     pub(super) protocol: Option<&'static str>,
 }
 
 impl Door {
-    /// Tells whether a request comes from where it may; nothing else of it counts before that.
+    /// Checks the host and the origin of a request; nothing else is considered before that.
     pub(super) fn admits<B>(&self, request: &Request<B>) -> Result<(), Refusal> {
         let headers = request.headers();
         let host = only(headers, &header::HOST).ok_or(Refusal::Host)?;
-        // A proxy's form of the target names the host once more.
+        // The absolute form of the target, as sent to a proxy, names the host again.
         let named = request.uri().authority().map(Authority::as_str);
         if !std::iter::once(host).chain(named).all(|host| self.is_our_name(host)) {
             return Err(Refusal::Host);
@@ -144,7 +145,7 @@ impl Door {
         }
     }
 
-    /// Says what a request that may come in gets.
+    /// Checks that an allowed request is a valid WebSocket upgrade, and returns the parts of the response.
     pub(super) fn grants<B>(&self, request: &Request<B>) -> Result<Grant, Refusal> {
         if request.method() != Method::GET {
             return Err(Refusal::Method);
@@ -177,21 +178,21 @@ impl Door {
     }
 }
 
-/// The names of this machine that nobody else can have.
+/// Host names that always refer to this machine.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// Returns the token that a request brings; one in the address is none, since addresses are written down everywhere.
+/// Returns the bearer token of a request. A token in the URL is ignored, because URLs end up in logs.
 pub(super) fn token<B>(request: &Request<B>) -> Option<String> {
     let headers = request.headers();
     if headers.contains_key(header::AUTHORIZATION) {
         let (scheme, token) = only(headers, &header::AUTHORIZATION)?.split_once(' ')?;
         return scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned());
     }
-    // The one header that a web page can set.
+    // A web page can set no other header.
     offered(headers).find_map(|offer| offer.strip_prefix("bearer.")).map(str::to_owned)
 }
 
-/// Returns the value of a header that is there once, as text.
+/// Returns the value of a header that occurs exactly once and is text.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?;
@@ -211,7 +212,7 @@ fn offered(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     listed(headers, &header::SEC_WEBSOCKET_PROTOCOL)
 }
 
-/// Takes the port off; `None` where what follows the name is none.
+/// Removes the port; `None` if the rest is not a valid port.
 fn without_port(host: &str) -> Option<&str> {
     let end = if host.starts_with('[') { host.find(']')? + 1 } else { host.find(':').unwrap_or(host.len()) };
     let (name, port) = host.split_at_checked(end)?;
@@ -219,7 +220,7 @@ fn without_port(host: &str) -> Option<&str> {
     (port.is_empty() || port.strip_prefix(':').is_some_and(is_port)).then_some(name)
 }
 
-/// Shows that the request was understood, in the way that the protocol fixes.
+/// Computes `Sec-WebSocket-Accept` as RFC 6455 defines it.
 fn accept(key: &str) -> String {
     let mut digest = Sha1::new();
     digest.update(key.as_bytes());

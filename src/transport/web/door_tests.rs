@@ -1,4 +1,4 @@
-//! Tests of who may come in, on requests that were never sent.
+//! Tests of the access policy, on requests in memory.
 
 use super::*;
 
@@ -63,7 +63,7 @@ fn an_origin_is_allowed_by_name_alone() {
 #[test]
 fn the_key_is_answered_as_the_protocol_says() {
     let granted = door().grants(&with(&GOOD)).unwrap();
-    // The example of the protocol's own document.
+    // The example of RFC 6455.
     assert_eq!(granted, Grant { accept: "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=".into(), protocol: None });
 }
 

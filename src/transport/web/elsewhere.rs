@@ -1,8 +1,8 @@
-//! Whose a connection is, on systems that do not say.
+//! The owner of a connection on systems that cannot tell.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// This system does not say whose a connection is.
+/// Whether this system can tell the owner of a connection.
 pub(super) const TELLS: bool = false;
 
 pub(super) const fn own_uid() -> u32 {

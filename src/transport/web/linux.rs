@@ -1,4 +1,4 @@
-//! Whose a connection is, on Linux: by the tables of TCP connections, and by who has a socket open.
+//! The owner of a connection on Linux, from the TCP tables and the open files of processes in `/proc`.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -7,19 +7,19 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use nix::ifaddrs::getifaddrs;
 use nix::unistd::geteuid;
 
-/// This system says whose a connection is.
+/// Whether this system can tell the owner of a connection.
 pub(super) const TELLS: bool = true;
 
 pub(super) fn own_uid() -> u32 {
     geteuid().as_raw()
 }
 
-/// Finds the end of a connection that is at `at`, and leads to `to`: its user, and the number of its socket, which is zero
-/// when no process has it open.
+/// Finds the socket at `at` that is connected to `to`. Returns its user and its inode number, which is zero if no
+/// process holds it open.
 ///
-/// The state of the connection does not matter: one that its process has shut down still is that process's.
+/// The state of the connection does not matter: a socket that its process has shut down still belongs to it.
 pub(super) fn find(at: SocketAddr, to: SocketAddr) -> Option<(u32, u64)> {
-    // A socket of the one family may speak to one of the other.
+    // An IPv6 socket may be connected to an IPv4 socket.
     let rows = ["/proc/self/net/tcp", "/proc/self/net/tcp6"].iter().filter_map(|table| {
         let lines = BufReader::new(fs::File::open(table).ok()?).lines();
         lines.map_while(Result::ok).find_map(|line| row(&line, plain(at), plain(to)))
@@ -27,15 +27,15 @@ pub(super) fn find(at: SocketAddr, to: SocketAddr) -> Option<(u32, u64)> {
     rows.max_by_key(|(_, socket)| *socket)
 }
 
-/// Tells whether a connection from `peer` to `here` begins on this machine.
+/// Returns whether a connection from `peer` to `here` starts on this machine.
 pub(super) fn is_of_this_machine(peer: IpAddr, here: IpAddr) -> bool {
     let (peer, here) = (peer.to_canonical(), here.to_canonical());
-    // Nobody else reaches the loopback, and nobody else has an address of ours.
+    // Only this machine reaches its loopback and has its addresses.
     peer.is_loopback() || here.is_loopback() || peer == here || is_own_address(peer)
 }
 
 fn is_own_address(wanted: IpAddr) -> bool {
-    // Whoever cannot be told from a process of this machine counts as one.
+    // If in doubt, the peer counts as a process of this machine.
     let Ok(interfaces) = getifaddrs() else { return true };
     interfaces.filter_map(|interface| interface.address).any(|address| {
         let four = address.as_sockaddr_in().map(|four| IpAddr::V4(four.ip()));
@@ -44,20 +44,20 @@ fn is_own_address(wanted: IpAddr) -> bool {
     })
 }
 
-/// Reads a row of the table, if it is the one.
+/// Parses a row of the table, and returns its user and inode if both addresses match.
 fn row(line: &str, at: SocketAddr, to: SocketAddr) -> Option<(u32, u64)> {
     let mut words = line.split_ascii_whitespace().skip(1);
     let (local, remote) = (words.next()?, words.next()?);
     if address(local)? != at || address(remote)? != to {
         return None;
     }
-    // Between them: state, queues, timer, retransmissions; and after the user a timeout.
+    // In between: state, queues, timer, retransmissions; after the user a timeout.
     let uid = words.nth(4)?.parse().ok()?;
     let socket = words.nth(1)?.parse().ok()?;
     Some((uid, socket))
 }
 
-/// Reads an address as the table writes it: groups of four bytes, each in the order of the machine.
+/// Parses an address of the table: groups of four bytes, each in native byte order.
 fn address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -75,30 +75,30 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some(plain(SocketAddr::new(ip, port)))
 }
 
-/// One way to write each address.
+/// Maps an IPv4-mapped IPv6 address to IPv4.
 fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// Returns the processes that have a socket open, as far as we may see.
+/// Returns the processes that visibly hold a socket open.
 pub(super) fn holders(socket: u64) -> Vec<u32> {
     processes().filter(|pid| holds(*pid, socket)).collect()
 }
 
-/// Tells whether a process has a socket open, as far as we may see.
+/// Returns whether a process visibly holds a socket open.
 pub(super) fn holds(pid: u32, socket: u64) -> bool {
     let name = format!("socket:[{socket}]");
     let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
     open.flatten().any(|entry| fs::read_link(entry.path()).is_ok_and(|target| target.as_os_str() == &*name))
 }
 
-/// Returns the living processes that act as a user, or could.
+/// Returns the live processes that have a user's id among their user ids.
 pub(super) fn processes_of(uid: u32) -> impl Iterator<Item = u32> {
     processes().filter(move |pid| acts_as(*pid, uid))
 }
 
-/// Tells whether a process lives and one of its user ids is `uid`; the owner of its directory says less, as it is root for a
-/// process that does not let itself be looked at.
+/// Returns whether a process is alive and one of its user ids is `uid`. The owner of its `/proc` directory is no
+/// substitute: that is root for a non-dumpable process.
 pub(super) fn acts_as(pid: u32, uid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status_is_of(&status, uid)
@@ -107,7 +107,7 @@ pub(super) fn acts_as(pid: u32, uid: u32) -> bool {
 fn status_is_of(status: &str, uid: u32) -> bool {
     let field =
         |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim_ascii();
-    // One whose first thread has ended lives on in the others.
+    // A process whose first thread has exited lives on in its other threads.
     let is_dead = field("State:").starts_with(['Z', 'X'])
         && field("Threads:").parse().is_ok_and(|count: u32| count <= 1);
     !is_dead && field("Uid:").split_ascii_whitespace().any(|id| id.parse() == Ok(uid))

@@ -1,7 +1,7 @@
-//! WebSockets, for programs that speak nothing else: the handshake, who may come in, and the messages.
+//! WebSockets: the handshake, access control, peer identification, and messages.
 //!
-//! Browsers and other users of the machine reach the same port. What they may do is decided before a single message is
-//! read, by rules that are handed in.
+//! Browsers and other users of the machine can reach the same port. Access is decided before the first message is
+//! read, by a policy that the caller passes in.
 
 mod codec;
 mod door;

@@ -1,48 +1,49 @@
-//! Who is at the other end of a connection from this machine, where the system can tell.
+//! The process at the other end of a local TCP connection, where the system can tell.
 //!
-//! A port of the loopback is open to every user of the machine, so that a connection itself proves nothing. The table of
-//! connections does: it says whose socket the other end is.
+//! Every user of the machine can connect to a loopback port, so a connection alone proves nothing. The kernel's table
+//! of connections names the owner of the socket at the other end.
 
 use std::net::SocketAddr;
 
 use super::os;
 
-/// Whose a connection is.
+/// The owner of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
-    /// The user's that the daemon runs as.
+    /// The user that the daemon runs as.
     Own,
-    /// Another user's of this machine.
+    /// Another user of this machine.
     Foreign {
-        /// Who.
+        /// The user id.
         uid: u32,
     },
-    /// A socket of this machine that no process has open any more, or that is closed already.
+    /// A socket of this machine that is closed or that no process holds open any more.
     Orphaned,
-    /// Nobody's that is known: it comes from elsewhere, or the system does not tell.
+    /// Unknown: the connection comes from another machine, or the system cannot tell.
     Unknown,
 }
 
-/// The other end of a connection.
+/// The identity of a connection's peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
-    /// Whose it is.
+    /// The owner.
     pub whose: Whose,
-    /// The number of its socket, where it is known.
+    /// The inode number of its socket, if known.
     socket: Option<u64>,
 }
 
 impl Identity {
-    /// Somebody of whom nothing is known.
+    /// An unknown peer.
     pub const UNKNOWN: Self = Self { whose: Whose::Unknown, socket: None };
 
     /// A connection of this machine that no process holds.
     const ORPHANED: Self = Self { whose: Whose::Orphaned, socket: None };
 
-    /// Looks up who is at `peer`, connected to us at `here`; reads a table of the system, so it may take a moment.
+    /// Looks up the peer at `peer`, connected to this side at `here`. It reads a system table, which may take a
+    /// moment.
     pub fn of(peer: SocketAddr, here: SocketAddr) -> Self {
         match os::find(peer, here) {
-            // The kernel goes on sending what an ended process has queued, from a socket without a number.
+            // The kernel still sends the queued data of an ended process, from a socket without an inode number.
             Some((_, 0)) => Self::ORPHANED,
             Some((uid, socket)) => {
                 let whose = if uid == os::own_uid() { Whose::Own } else { Whose::Foreign { uid } };
@@ -53,30 +54,30 @@ impl Identity {
         }
     }
 
-    /// Tells whether this system says whose a connection is.
+    /// Returns whether this system can tell the owner of a connection.
     pub const fn is_told() -> bool {
         os::TELLS
     }
 
-    /// Returns the processes that have the socket open, as far as they can be seen.
+    /// Returns the processes that visibly hold the socket open.
     pub fn holders(&self) -> Vec<u32> {
         self.socket.map(os::holders).unwrap_or_default()
     }
 
-    /// Tells whether a process has the socket open.
+    /// Returns whether a process visibly holds the socket open.
     pub fn is_held_by(&self, pid: u32) -> bool {
         self.socket.is_some_and(|socket| os::holds(pid, socket))
     }
 
-    /// Returns the processes that may have the socket without being seen to: all living ones of its user.
+    /// Returns the processes that may hold the socket invisibly: all live ones of its user.
     ///
-    /// A socket can also lie in the queue of another one, where no process is seen to have it. Each is looked up when it is asked
-    /// for, so that little time passes until the caller looks at it.
+    /// A socket can also be queued in another socket (SCM_RIGHTS), where no process visibly holds it. Each process is
+    /// looked up when the iterator reaches it, so that little time passes before the caller examines it.
     pub fn possible_holders(&self) -> impl Iterator<Item = u32> + use<> {
         self.user().into_iter().flat_map(os::processes_of)
     }
 
-    /// Tells whether a process lives that may have the socket without being seen to.
+    /// Returns whether a live process may hold the socket invisibly.
     pub fn may_be_held_by(&self, pid: u32) -> bool {
         self.user().is_some_and(|uid| os::acts_as(pid, uid))
     }
@@ -110,7 +111,7 @@ mod tests {
             assert!(found.possible_holders().any(|pid| pid == std::process::id()), "{place}");
             assert!(found.is_held_by(std::process::id()), "{place}");
             drop(client);
-            // A child of another test may still have a copy, until it becomes another program.
+            // A forked child of another test may hold a copy until its exec.
             let deadline = Instant::now() + Duration::from_secs(30);
             while !found.holders().is_empty() {
                 assert!(Instant::now() < deadline, "{place}: it is closed");
@@ -127,7 +128,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let here = listener.local_addr().unwrap();
         assert_eq!(Identity::of("127.0.0.1:1".parse().unwrap(), here), Identity::ORPHANED);
-        // Whoever connects to the loopback is on this machine, whatever address it took for itself.
+        // A peer connected to the loopback is on this machine, whatever its address.
         assert_eq!(Identity::of("192.0.2.1:9".parse().unwrap(), here), Identity::ORPHANED);
         let elsewhere = Identity::of("192.0.2.1:9".parse().unwrap(), "192.0.2.2:9".parse().unwrap());
         assert_eq!(elsewhere, Identity::UNKNOWN);
@@ -142,7 +143,7 @@ mod tests {
         let here = listener.local_addr().unwrap();
         let client = TcpStream::connect(here).unwrap();
         let (_accepted, peer) = listener.accept().unwrap();
-        // More than the receiver takes, so that the socket is neither closed nor reset for a long time.
+        // More data than the receiver accepts, so that the socket is neither closed nor reset for a long time.
         client.set_nonblocking(true).unwrap();
         while std::io::Write::write(&mut &client, &[0; 65536]).is_ok() {}
         drop(client);

@@ -1,8 +1,8 @@
-//! The two halves of a WebSocket, after its handshake.
+//! The two halves of a WebSocket after its handshake.
 //!
-//! Data goes out through the one half, and through the other comes in; what the protocol itself wants to say (the answer to
-//! a ping, a goodbye) waits in one place and is written by whoever can: the receiver when nobody else writes, else the
-//! sender after what it is writing. Of several pings the latest is answered.
+//! One half sends data and the other receives it. Control frames (pongs and the close frame) are queued in one place
+//! and written by whichever half can: the receiver if nobody is writing, else the sender after its current message.
+//! Of several pings only the latest is answered.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -21,18 +21,19 @@ use super::super::frames::{Frame, Parting};
 use super::super::sink::Sink;
 use super::codec::{self, Codec, Fault, Heard, OutHead, code};
 
-/// What a WebSocket may do.
+/// The limits of a WebSocket.
 #[derive(Debug, Clone, Copy)]
 pub struct SocketLimits {
-    /// How long a message may be, in bytes.
+    /// The maximum length of a message, in bytes.
     pub message: usize,
-    /// How long the peer may take nothing of what is sent.
+    /// How long the peer may accept no data.
     pub stalled: Duration,
-    /// Tells by the first KiB of a message over the limit whether it can be refused before its end has come.
+    /// Whether the first KiB of a message over the limit contains the request id, so that the message can be refused
+    /// before its end.
     pub is_named: fn(&[u8]) -> bool,
 }
 
-/// Takes a connection over after its handshake; `early` is what was read beyond that.
+/// Splits a connection after its handshake; `early` holds the bytes read beyond the handshake.
 pub(in super::super) fn halves(stream: TcpStream, early: Bytes, limits: SocketLimits) -> (Receiver, Sender) {
     let (from, to) = stream.into_split();
     let sink = Sink::new(to, limits.stalled);
@@ -44,36 +45,36 @@ pub(in super::super) fn halves(stream: TcpStream, early: Bytes, limits: SocketLi
     (receiver, Sender(shared))
 }
 
-/// What both halves share.
+/// The state that both halves share.
 #[derive(Debug)]
 struct Shared {
     out: tokio::sync::Mutex<Out>,
     wish: Mutex<Wish>,
 }
 
-/// The way to the peer.
+/// The writing side of the connection.
 #[derive(Debug)]
 struct Out {
     sink: Sink<OwnedWriteHalf>,
-    /// How long the peer may take nothing.
+    /// How long the peer may accept no data.
     stalled: Duration,
-    /// What is not yet written of a control frame that was begun.
+    /// The unsent rest of a control frame.
     left: Bytes,
-    /// Whether a message went out in part, so that nothing can follow it.
+    /// Whether a message was sent only in part, so that nothing can follow it.
     torn: bool,
 }
 
-/// What the protocol wants to say.
+/// The control frames to send.
 #[derive(Debug, Default)]
 struct Wish {
     pong: Option<Bytes>,
     close: Option<Bytes>,
-    /// Whether a goodbye was put here once; nothing may be sent after it.
+    /// Whether a close frame was queued; nothing may be sent after it.
     closing: bool,
 }
 
 impl Wish {
-    /// Takes what is to be said next; a goodbye is the last.
+    /// Takes the next control frame; the close frame is the last.
     fn take(&mut self) -> Option<Bytes> {
         self.pong.take().or_else(|| self.close.take())
     }
@@ -89,7 +90,7 @@ impl Shared {
         wish.pong.is_some() || wish.close.is_some()
     }
 
-    /// Answers a ping when that is possible.
+    /// Queues the answer to a ping.
     fn pong(&self, payload: &[u8]) {
         let mut wish = self.wish();
         if !wish.closing {
@@ -97,7 +98,7 @@ impl Shared {
         }
     }
 
-    /// Says goodbye when that is possible, once.
+    /// Queues a close frame, once.
     fn close(&self, code: Option<u16>, words: &str) {
         let mut wish = self.wish();
         if !wish.closing {
@@ -106,15 +107,16 @@ impl Shared {
         }
     }
 
-    /// Writes what the protocol wants to say as far as the peer takes it, unless somebody is writing, who will.
+    /// Writes queued control frames as far as the peer accepts them. If the other half is writing, that half writes
+    /// them.
     ///
-    /// Ready when nothing is left to do here; what goes wrong is found by whoever reads or writes next.
+    /// It is ready when nothing is left to do here; an error surfaces in the next read or write.
     fn poll_wishes(&self, cx: &mut Context<'_>) -> Poll<()> {
         let Ok(mut out) = self.out.try_lock() else { return Poll::Ready(()) };
         out.poll_wishes(cx, &self.wish).map(drop)
     }
 
-    /// Writes what the protocol wants to say, and `messages` after it.
+    /// Writes queued control frames, and `messages` after them.
     async fn write(&self, messages: &[&[u8]]) -> io::Result<()> {
         let mut out = self.out.lock().await;
         out.wishes(&self.wish).await?;
@@ -129,7 +131,7 @@ impl Shared {
         loop {
             out.wishes(&self.wish).await?;
             drop(out);
-            // What was wished for while the way was held may have found it so.
+            // A control frame queued while the lock was held may have found it taken.
             match self.out.try_lock() {
                 Ok(again) if self.is_wishing() => out = again,
                 Ok(_) | Err(_) => return Ok(()),
@@ -142,7 +144,7 @@ impl Out {
     async fn wishes(&mut self, wish: &Mutex<Wish>) -> io::Result<()> {
         match timeout(self.stalled, poll_fn(|cx| self.poll_wishes(cx, wish))).await {
             Ok(written) => written,
-            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the peer makes no progress")),
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the peer accepts no data")),
         }
     }
 
@@ -167,10 +169,10 @@ impl Out {
 }
 
 fn torn() -> io::Error {
-    io::Error::new(io::ErrorKind::BrokenPipe, "a message was sent in part")
+    io::Error::new(io::ErrorKind::BrokenPipe, "an earlier message was sent only in part")
 }
 
-/// The half that messages come from.
+/// The receiving half.
 #[derive(Debug)]
 pub struct Receiver {
     from: OwnedReadHalf,
@@ -181,7 +183,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Returns the next message, or `None` when the peer has ended; may be dropped half-way.
+    /// Returns the next message, or `None` when the peer has closed. Cancel safe.
     pub(in super::super) async fn next(&mut self) -> io::Result<Option<Frame>> {
         while !self.over {
             match self.codec.next(&mut self.buffer) {
@@ -207,7 +209,7 @@ impl Receiver {
         Ok(None)
     }
 
-    /// Throws away what still comes, until the peer ends.
+    /// Discards what still arrives, until the peer closes.
     pub(in super::super) async fn drain(&mut self) {
         self.over = true;
         self.buffer = BytesMut::with_capacity(READ);
@@ -216,30 +218,30 @@ impl Receiver {
         }
     }
 
-    /// Reads more, and meanwhile writes what the protocol has to say.
+    /// Reads more bytes, and meanwhile writes queued control frames.
     async fn read(&mut self) -> io::Result<usize> {
         if self.buffer.len() <= KEPT && self.buffer.capacity() > KEPT {
-            // What was cut from a buffer keeps all of it alive: a copy of the rest is the way to give it back.
+            // Slices of a buffer keep all of it alive; copying the rest releases it.
             self.buffer = BytesMut::from(&self.buffer[..]);
         }
         self.buffer.reserve(READ);
         let mut read = pin!(self.from.read_buf(&mut self.buffer));
         poll_fn(|cx| {
-            // When it can go on, this is asked again.
+            // If the socket is not writable, the waker polls this again.
             let _ = self.shared.poll_wishes(cx);
             read.as_mut().poll(cx)
         })
         .await
     }
 
-    /// Tells the peer what it did wrong, and waits a little for it to hear that.
+    /// Sends the peer a close frame with the error, and waits briefly until it is delivered.
     async fn give_up(&mut self, fault: Fault) -> io::Error {
         self.shared.close(Some(fault.code()), &fault.to_string());
         let told = async {
             self.say_goodbye().await;
             self.drain().await;
         };
-        // A peer that takes no longer than this hears it.
+        // A slower peer does not get it.
         let _ = timeout(LINGER, told).await;
         io::Error::new(io::ErrorKind::InvalidData, fault)
     }
@@ -254,7 +256,7 @@ impl Receiver {
     }
 }
 
-/// The half that messages go to.
+/// The sending half.
 #[derive(Debug)]
 pub struct Sender(Arc<Shared>);
 
@@ -264,14 +266,14 @@ impl Sender {
         let heads: Vec<OutHead> = messages.iter().map(|message| OutHead::text(message.len())).collect();
         let pieces = heads.iter().zip(messages).flat_map(|(head, message)| [head.as_ref(), message.as_ref()]);
         if messages.iter().map(Bytes::len).sum::<usize>() <= COPIED {
-            // One short write is cheaper than many pieces.
+            // One copy is cheaper than many small pieces.
             let together: Vec<u8> = pieces.flatten().copied().collect();
             return self.0.write(&[&together]).await;
         }
         self.0.write(&pieces.collect::<Vec<_>>()).await
     }
 
-    /// Says goodbye; nothing can be sent after it.
+    /// Sends a close frame; nothing can be sent after it.
     pub(in super::super) async fn close(&mut self, why: Parting) -> io::Result<()> {
         let code = match why {
             Parting::Done => code::NORMAL,
@@ -284,16 +286,16 @@ impl Sender {
     }
 }
 
-/// How much is asked for at once.
+/// How many bytes are requested per read.
 const READ: usize = 4 * 1024;
 
-/// The largest buffer that a connection keeps while it waits.
+/// The largest buffer that an idle connection keeps.
 const KEPT: usize = 64 * 1024;
 
-/// Up to how many bytes messages are copied together.
+/// Up to how many bytes messages are copied into one buffer.
 const COPIED: usize = 16 * 1024;
 
-/// How long a peer has to hear why it is turned away.
+/// How long a peer has to receive a close frame.
 const LINGER: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Tests of the two halves, over real connections and mostly with a client that is not ours.
+//! Tests of the two halves over real connections, mostly with another implementation as the client.
 
 use std::net::TcpStream as Plain;
 
@@ -53,7 +53,7 @@ async fn a_ping_during_a_long_message_is_answered_behind_it() {
     let (mut receiver, mut sender, mut client) = pair(LIMITS).await;
     client.send(Message::Ping(Bytes::from_static(b"hm?"))).unwrap();
     client.send(Message::text("go on")).unwrap();
-    // More than the system takes before anybody reads.
+    // More than the socket buffers take before anybody reads.
     let long = Bytes::from(vec![b'l'; 32 << 20]);
     let sent = long.clone();
     let sending = tokio::spawn(async move { sender.send(&[sent]).await });
@@ -68,7 +68,7 @@ async fn a_ping_during_a_long_message_is_answered_behind_it() {
     });
     theirs.await.unwrap();
     sending.await.unwrap().unwrap();
-    // It went without a goodbye.
+    // The client closed without a close frame.
     assert!(matches!(reading.await.unwrap(), Ok(None) | Err(_)));
 }
 
@@ -105,7 +105,7 @@ async fn who_breaks_a_rule_is_told_with_which_code() {
             use std::io::{Read, Write};
             let mut stream = client.get_ref();
             stream.write_all(bytes).unwrap();
-            // Much more than anybody will look at.
+            // Much more than the receiver reads.
             stream.write_all(&[0; 100_000]).unwrap();
             let mut heard = Vec::new();
             stream.read_to_end(&mut heard).unwrap();
@@ -143,7 +143,7 @@ async fn a_read_that_is_given_up_loses_nothing() {
     let mut theirs = TcpStream::from_std(theirs).unwrap();
     for byte in *b"\x81\x83\0\0\0\0abc" {
         theirs.write_all(&[byte]).await.unwrap();
-        // Polled once, or more often, and dropped.
+        // Polled at least once, then dropped.
         let given_up = timeout(Duration::from_millis(1), receiver.next()).await;
         if byte == b'c' {
             let frame = match given_up {
@@ -175,7 +175,7 @@ fn said(text: &str) -> Frame {
     Frame::Text(Bytes::copy_from_slice(text.as_bytes()))
 }
 
-/// Both ends of a connection, after what would have been its handshake.
+/// Returns both ends of a connection, as after a handshake.
 async fn pair(limits: SocketLimits) -> (Receiver, Sender, WebSocket<Plain>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = Plain::connect(listener.local_addr().unwrap()).unwrap();

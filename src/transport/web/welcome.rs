@@ -1,4 +1,4 @@
-//! The handshake of a WebSocket: one request, one answer, in good time.
+//! The WebSocket handshake: one request and one response, within a time limit.
 
 use std::convert::Infallible;
 use std::io;
@@ -21,50 +21,50 @@ use super::super::frames::{self, Receiving, Sending};
 use super::door::{Door, Grant, Refusal, token};
 use super::socket::SocketLimits;
 
-/// What is allowed to a connection on its way in, and then.
+/// Limits for the handshake and the connection after it.
 #[derive(Debug, Clone, Copy)]
 pub struct WelcomeLimits {
     /// How long the handshake may take.
     pub handshake: Duration,
-    /// What holds afterwards.
+    /// The limits after the handshake.
     pub socket: SocketLimits,
 }
 
-/// Why a connection became no WebSocket.
+/// Why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Unwelcome {
-    /// It was turned away, and told why.
+    /// The request was refused, and the client got the reason.
     #[error(transparent)]
     Refused(Refusal),
-    /// It did not ask in time.
+    /// The request did not arrive in time.
     #[error("the handshake took too long")]
     Slow,
-    /// It broke, or did not speak HTTP.
+    /// The connection broke, or the client did not speak HTTP.
     #[error("the handshake failed")]
     Broken(#[source] io::Error),
 }
 
-/// Who decides whether a request that comes from where it may is let in.
+/// Authorizes a request after the access policy has accepted its origin.
 pub trait Entry: Sync {
-    /// What somebody who is let in holds as long as the connection lasts.
+    /// A value that is held as long as the connection lasts.
     type Pass: Send + Sync;
 
-    /// Decides, given the token that the request brings.
+    /// Decides whether the request is accepted, given its token.
     fn enter(&self, token: Option<String>) -> impl Future<Output = Result<Self::Pass, Refusal>> + Send;
 }
 
-/// A connection that was let in.
+/// A connection after a successful handshake.
 #[derive(Debug)]
 pub struct Welcomed<P> {
-    /// What it holds as long as it lasts.
+    /// The value held as long as the connection lasts.
     pub pass: P,
-    /// The half that messages come from.
+    /// The reading half.
     pub receiving: Receiving,
-    /// The half that messages go to.
+    /// The writing half.
     pub sending: Sending,
 }
 
-/// Answers the one request of a connection, which becomes a WebSocket or ends.
+/// Serves the one request of a connection, which then becomes a WebSocket or ends.
 pub async fn welcome<E: Entry>(
     stream: TcpStream,
     door: &Door,
@@ -78,7 +78,7 @@ pub async fn welcome<E: Entry>(
             Ok((pass, grant)) => (Ok(pass), granted(&grant)),
             Err(refusal) => (Err(refusal), answer(refusal)),
         };
-        // There is one request.
+        // A connection has one request, so the cell is set once.
         let _ = verdict.set(decided);
         Ok::<_, Infallible>(response)
     });
@@ -133,7 +133,7 @@ fn answer(refusal: Refusal) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::from(format!("{refusal}\n")));
     *response.status_mut() = refusal.status();
     let headers = response.headers_mut();
-    // There is no second request on a connection.
+    // A connection serves no second request.
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -141,7 +141,8 @@ fn answer(refusal: Refusal) -> Response<Full<Bytes>> {
     response
 }
 
-/// Ends a connection so that its peer can read the answer: what it still sends is taken and thrown away.
+/// Closes a connection after a refusal. Unread data would reset it, so the peer's remaining bytes are read and
+/// discarded.
 async fn part(mut stream: TcpStream) {
     let read_out = async {
         let mut unread = vec![0; 4 * 1024];
@@ -149,13 +150,13 @@ async fn part(mut stream: TcpStream) {
         while stream.read(&mut unread).await? > 0 {}
         io::Result::Ok(())
     };
-    // Who takes longer has had its time.
+    // A slower peer has used up its time.
     let _ = timeout(LINGER, read_out).await;
 }
 
-/// How large a request's head may be, and how many headers it may have.
+/// The maximum size of a request head, and the maximum number of its headers.
 const HEAD_BYTES: usize = 16 * 1024;
 const HEADERS: usize = 64;
 
-/// How long a peer has to read why it was turned away.
+/// How long a peer has to read the refusal.
 const LINGER: Duration = Duration::from_secs(1);

@@ -15,7 +15,7 @@
 
 > run_recovered r1 {"found":"unknown"}
 > approval_required r1 {"approvalId":"g1","callId":"c1","kind":"unknown","choices":["run_again","skip","stop"]}
-< {"type":"extension_ui_request","requestId":"notify-5","method":"notify","message":"the daemon came back and goes on with the run","notifyType":"info"}
+< {"type":"extension_ui_request","requestId":"notify-5","method":"notify","message":"the daemon restarted and resumes the run","notifyType":"info"}
 < {"type":"extension_ui_request","requestId":"g1","method":"select","title":"Approve command","message":"ls","options":["run_again","skip","stop"],"kind":"unknown","details":{"risk":"low"},"timeout":60000}
 
 > approval_received r1 {"approvalId":"g1","choice":"run_again"}

@@ -14,7 +14,7 @@
 < {"type":"extension_ui_request","requestId":"g1","method":"confirm","title":"Approve command","message":"rm x","kind":"exec","details":{"command":"rm x","risk":"high"},"timeout":60000}
 
 > approval_vote r1 {"approvalId":"g1","by":"push"}
-< {"type":"extension_ui_request","requestId":"setStatus-g1-5","method":"setStatus","key":"g1","text":"approved by push, and more have to agree"}
+< {"type":"extension_ui_request","requestId":"setStatus-g1-5","method":"setStatus","key":"g1","text":"approved by push; more votes are required"}
 
 > approval_received r1 {"approvalId":"g1","by":"cli"}
 > status r1 {"phase":"started","detail":"sandbox_exec","callId":"c1"}

@@ -32,7 +32,7 @@
 > events_lost - {"afterSeq":1,"untilSeq":15,"cause":"retention"}
 < {"type":"extension_ui_request","requestId":"notify-12","method":"notify","message":"careful","notifyType":"warning"}
 < {"type":"extension_ui_request","requestId":"notify-13","method":"notify","message":"broken","notifyType":"error"}
-< {"type":"extension_ui_request","requestId":"notify-14","method":"notify","message":"the daemon came back and goes on with the run","notifyType":"info"}
+< {"type":"extension_ui_request","requestId":"notify-14","method":"notify","message":"the daemon restarted and resumes the run","notifyType":"info"}
 < {"type":"extension_ui_request","requestId":"notify-15","method":"notify","message":"the older part of this session was removed","notifyType":"warning"}
 
 > run_complete r1

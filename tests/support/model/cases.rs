@@ -1,22 +1,23 @@
-//! What servers do, case by case: written once, for the suite of providers and for that of whole runs.
+//! Server behaviour, case by case, shared by the provider tests and the tests of whole runs.
 //!
-//! A function that makes one reply stands for a question; one that makes several, for a question and those after it.
+//! A function that returns one reply scripts one request; a function that returns several scripts a request and the
+//! ones after it.
 
 use super::Speaks;
 use super::script::{Delivery, End, Fault, Reply, Spent, Step, call, fault, say, think};
 
-/// A tool that every case uses and that only looks.
+/// A read-only tool that every case uses.
 pub(crate) const LOOK: &str = "sandbox_list_dir";
-/// Arguments in which bytes, characters and values are told apart.
+/// Arguments with multi-byte characters and nested values.
 pub(crate) const ARGS: &str = r#"{"path":"café/😀.txt","lines":[1,2,3]}"#;
-/// A text that looks like the frames around it, and has every kind of character.
+/// A text that resembles the framing around it, and has every kind of character.
 pub(crate) const ANY_TEXT: &str =
     "tabs\tand\nlines\r\n\"quotes\" \\back\\ \u{0} \u{7f} é € 😀 \u{2028} data: [DONE]\n\ndata: {}\n";
-/// What a turn of the suite costs.
+/// The usage of a turn.
 pub(crate) const SPENT: Spent =
     Spent { fresh: 100, cache_read: 40, cache_write: 10, output: 7, dollars: 0.25 };
 
-/// Numbers, a token each.
+/// Numbers, one token each.
 pub(crate) fn numbers() -> Vec<String> {
     (0..200).map(|number| format!("{number} ")).collect()
 }
@@ -82,7 +83,7 @@ pub(crate) fn declines() -> Reply {
     Reply::says("I will not.").ends(End::Refused)
 }
 
-/// Everything that a turn may have, delivered in this way.
+/// Everything that a turn may contain, with the given delivery.
 pub(crate) fn everything(delivery: Delivery) -> Reply {
     let steps = [think("né"), say("l'été €"), call("c1", LOOK, r#"{"path":"é"}"#)];
     Reply::turn(steps).spends(SPENT).delivered(delivery)
@@ -92,7 +93,7 @@ pub(crate) fn says_until_it_hangs_up() -> Reply {
     Reply::says("Hello!").delivered(Delivery::UntilClose)
 }
 
-/// So many tokens as fast as they can be sent.
+/// This many tokens as fast as they can be sent.
 pub(crate) fn hurries(tokens: usize) -> Reply {
     Reply::turn((0..tokens).map(|_| say("token "))).delivered(Delivery::Fast)
 }
@@ -141,12 +142,12 @@ pub(crate) fn another_file() -> Reply {
     Reply::status(200, "%PDF-1.7 and so on\n").header("content-type", "application/octet-stream")
 }
 
-/// Says this, and then something goes wrong.
+/// Sends this text, and then fails.
 pub(crate) fn breaks_off(text: &str, wrong: Fault) -> Reply {
     Reply::turn([say(text), fault(wrong)])
 }
 
-/// Says nothing before something goes wrong.
+/// Fails before it sends anything.
 pub(crate) fn breaks(wrong: Fault) -> Reply {
     Reply::turn([fault(wrong)])
 }
@@ -159,7 +160,7 @@ pub(crate) fn says_too_long_a_line(bytes: usize) -> Reply {
     Reply::turn([say("one"), fault(Fault::HugeLine(bytes)), say("two")])
 }
 
-/// What a server says in the middle of an answer when it has too much to do.
+/// The error of an overloaded server in the middle of a response.
 pub(crate) fn overloaded_midway() -> Fault {
     Fault::Error { kind: "overloaded_error".to_owned(), message: "come back later".to_owned() }
 }

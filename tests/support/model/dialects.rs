@@ -1,18 +1,18 @@
-//! Turns in the words of each dialect.
+//! Encodes turns for each dialect.
 
 use serde_json::{Value, json};
 
 use super::Speaks;
 use super::script::{End, Fault, Spent, Step, Turn};
 
-/// What is sent next.
+/// The next thing to send.
 #[derive(Debug)]
 pub(super) enum Out {
     Event(Vec<u8>),
     Fault(Fault),
 }
 
-/// Which dialect a path belongs to.
+/// The dialect of a path.
 pub(super) fn spoken_at(path: &str) -> Option<Speaks> {
     match path {
         "/api/chat" => Some(Speaks::Ollama),
@@ -22,7 +22,7 @@ pub(super) fn spoken_at(path: &str) -> Option<Speaks> {
     }
 }
 
-/// What the body of an answer is said to be.
+/// The content type of a response.
 pub(super) fn content_type(speaks: Speaks) -> &'static str {
     match speaks {
         Speaks::Ollama => "application/x-ndjson",
@@ -30,7 +30,7 @@ pub(super) fn content_type(speaks: Speaks) -> &'static str {
     }
 }
 
-/// Puts a turn into words, the faults where they stand.
+/// Encodes a turn, with its faults in place.
 pub(super) fn encode(speaks: Speaks, turn: &Turn) -> Vec<Out> {
     let mut out = match speaks {
         Speaks::Ollama => Vec::new(),
@@ -54,12 +54,12 @@ pub(super) fn encode(speaks: Speaks, turn: &Turn) -> Vec<Out> {
     out
 }
 
-/// An event that says so many bytes of text.
+/// An event with this many bytes of text.
 pub(super) fn huge(speaks: Speaks, bytes: usize) -> Vec<u8> {
     said(speaks, &"x".repeat(bytes))
 }
 
-/// An event that says this.
+/// An event with this text.
 pub(super) fn said(speaks: Speaks, text: &str) -> Vec<u8> {
     let step = Step::Say(text.to_owned());
     let out = match speaks {
@@ -89,7 +89,7 @@ fn ollama(step: &Step) -> Out {
     )
 }
 
-/// A call with its arguments as they are, but for line feeds: they would end its line.
+/// A call with its arguments unchanged, except line feeds: they would end its line.
 fn ollama_call(id: &str, tool: &str, args: &str) -> Out {
     let arguments = match serde_json::from_str::<Value>(args) {
         Ok(_) => args.replace('\n', "\r"),
@@ -125,7 +125,7 @@ fn openai(index: usize, step: &Step) -> Vec<Out> {
     }
 }
 
-/// The blocks of an answer of messages: text and thinking go on in the block they are in.
+/// The content blocks of a Messages response: text and thinking continue in the current block.
 #[derive(Default)]
 struct Blocks {
     count: usize,
@@ -282,7 +282,7 @@ fn event(value: &Value) -> Out {
     Out::Event(format!("{}data: {value}\n\n", named.unwrap_or_default()).into_bytes())
 }
 
-/// Cuts a text into parts of so many bytes, and no character in two.
+/// Splits a text into parts of this many bytes, without splitting a character.
 fn fragments(text: &str, bytes: usize) -> Vec<String> {
     if text.len() <= bytes {
         return vec![text.to_owned()];

@@ -1,7 +1,7 @@
-//! A model's server for tests: speaks three dialects on a free port of this machine, says what it was told to say, and
-//! fails in whatever way it was told to.
+//! A scripted model server for tests: it speaks three dialects on a free local port, and fails in every way a test
+//! asks for.
 //!
-//! It runs in a thread of its own and ends with its handle. What it was asked is kept, to be looked at.
+//! It runs in its own thread and stops with its handle. It records its requests.
 #![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -22,7 +22,7 @@ use tokio::sync::{oneshot, watch};
 pub(crate) use script::{Delivery, End, Fault, Reply, Spent, Step, Turn, call, fault, say, think};
 pub(crate) use serve::spoken;
 
-/// A language that the server speaks, told apart by the path of the request.
+/// The dialect of the server, chosen by the path of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Speaks {
     Ollama,
@@ -30,7 +30,7 @@ pub(crate) enum Speaks {
     Anthropic,
 }
 
-/// A place where nobody listens, and where nobody else can begin to while this is held.
+/// An address at which nothing listens, reserved while this value lives.
 #[derive(Debug)]
 pub(crate) struct Nobody(TcpSocket);
 
@@ -46,14 +46,14 @@ impl Nobody {
     }
 }
 
-/// What the server was asked.
+/// A request that the server received.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub(crate) method: String,
     pub(crate) path: String,
-    /// By name in small letters.
+    /// By lower-case name.
     pub(crate) headers: BTreeMap<String, String>,
-    /// The JSON of the body; null if there was none.
+    /// The JSON body; null if there was none.
     pub(crate) body: Value,
 }
 
@@ -65,10 +65,10 @@ pub(crate) struct ModelServer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the connections of a server have in common.
+/// The state that the connections of a server share.
 pub(crate) struct Shared {
     script: Mutex<VecDeque<Reply>>,
-    /// What is said when the script is over.
+    /// The reply when the script is exhausted.
     usual: Mutex<Option<Reply>>,
     seen: Mutex<Vec<Seen>>,
     connections: watch::Sender<usize>,
@@ -78,7 +78,7 @@ pub(crate) struct Shared {
     refused: Mutex<usize>,
 }
 
-/// How much the server's models take.
+/// The context window of the models.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window {
     /// In tokens of four bytes.
@@ -86,21 +86,21 @@ pub(crate) struct Window {
     pub(crate) told: WindowTold,
 }
 
-/// Where the server says how much its models take.
+/// Where the server reports the context window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WindowTold {
     /// Nowhere.
     Nowhere,
-    /// When it refuses what is too long.
+    /// In the error for a prompt that is too long.
     InErrors,
-    /// In the list of its models, or what it shows of one.
+    /// In the list of models, or in the description of one.
     InTheList,
-    /// In its properties, as llama.cpp.
+    /// In its properties, like llama.cpp.
     InProperties,
 }
 
 impl ModelServer {
-    /// Starts a server with nothing to say.
+    /// Starts a server without a script.
     pub(crate) fn start() -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -121,32 +121,32 @@ impl ModelServer {
         Self { address, shared, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// Adds to what is said, one reply a question.
+    /// Appends to the script, one reply per request.
     pub(crate) fn script(&self, replies: impl IntoIterator<Item = Reply>) {
         self.shared.script.lock().unwrap().extend(replies);
     }
 
-    /// Says nothing of what is left of the script.
+    /// Drops the rest of the script.
     pub(crate) fn forget_script(&self) {
         self.shared.script.lock().unwrap().clear();
     }
 
-    /// Sets what is said when the script is over.
+    /// Sets the reply for when the script is exhausted.
     pub(crate) fn usually(&self, reply: Reply) {
         *self.shared.usual.lock().unwrap() = Some(reply);
     }
 
-    /// Sets which models the server has.
+    /// Sets the list of models.
     pub(crate) fn has_models(&self, names: &[&str]) {
         *self.shared.models.lock().unwrap() = names.iter().map(|name| (*name).to_owned()).collect();
     }
 
-    /// Sets how much the models take; what is longer is refused, and takes nothing of the script.
+    /// Sets the context window; longer prompts are refused, and use no reply of the script.
     pub(crate) fn has_window(&self, tokens: usize, told: WindowTold) {
         *self.shared.window.lock().unwrap() = Some(Window { tokens, told });
     }
 
-    /// How many questions were refused because they were too long.
+    /// How many requests were refused because they were too long.
     pub(crate) fn refused(&self) -> usize {
         *self.shared.refused.lock().unwrap()
     }
@@ -165,17 +165,17 @@ impl ModelServer {
         }
     }
 
-    /// What the server was asked so far, oldest first.
+    /// All requests so far, oldest first.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.shared.seen.lock().unwrap().clone()
     }
 
-    /// How many connections were made.
+    /// The number of connections so far.
     pub(crate) fn connections(&self) -> usize {
         *self.shared.connections.borrow()
     }
 
-    /// Waits until this many clients have closed their connection in the middle of an answer.
+    /// Waits until this many clients have closed their connection in the middle of a response.
     pub(crate) async fn hangups(&self, count: usize) {
         self.shared.hangups.subscribe().wait_for(|seen| *seen >= count).await.unwrap();
     }
@@ -184,7 +184,7 @@ impl ModelServer {
 impl Drop for ModelServer {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // A server that has ended hears nothing.
+            // A server that has ended has closed the channel.
             let _ = stop.send(());
         }
         if let Some(thread) = self.thread.take() {
@@ -207,7 +207,7 @@ impl Shared {
         }
     }
 
-    /// Refuses a question that is too long for the models.
+    /// Refuses a prompt that is too long for the models.
     fn refuse_too_long(&self, asked: &Value) -> Option<Reply> {
         let window = (*self.window.lock().unwrap())?;
         let asked_for = asked["max_tokens"].as_u64().unwrap_or_default();

@@ -1,23 +1,23 @@
-//! What the server is told to say, in no dialect's words.
+//! The script of the model server, independent of dialects.
 
 use std::time::Duration;
 
-/// The answer to one question.
+/// The reply to one request.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
     /// A model's turn.
     Turn(Turn),
-    /// Something else than success, or a body that is no turn.
+    /// Another status than success, or a body that is no turn.
     Plain { status: u16, headers: Vec<(String, String)>, body: Vec<u8> },
     /// Bytes that are no HTTP.
     NotHttp,
-    /// Nothing at all, for ever.
+    /// No response, for ever.
     Never,
-    /// The head of a success, and then nothing.
+    /// The head of a successful response, and then nothing.
     HeadOnly,
-    /// The connection is closed without an answer.
+    /// The connection is closed without a response.
     HangUp,
-    /// The connection is reset without an answer.
+    /// The connection is reset without a response.
     Reset,
 }
 
@@ -37,13 +37,13 @@ pub(crate) enum Step {
     Say(String),
     /// A token of thinking.
     Think(String),
-    /// A call, its arguments in fragments of so many bytes where the dialect has fragments.
+    /// A tool call, its arguments in fragments of this many bytes where the dialect has fragments.
     Call { id: String, tool: String, args: String, fragment: usize },
-    /// Something that goes wrong.
+    /// A fault.
     Fault(Fault),
 }
 
-/// What goes wrong in the middle of a turn.
+/// A fault in the middle of a turn.
 #[derive(Debug, Clone)]
 pub(crate) enum Fault {
     /// The connection is closed between two events.
@@ -52,15 +52,15 @@ pub(crate) enum Fault {
     CutInsideCharacter,
     /// The connection is reset.
     Reset,
-    /// The body ends as it should, but the turn does not.
+    /// The body ends correctly, but the turn does not.
     EndEarly,
-    /// Nothing more comes.
+    /// Nothing more is sent.
     Stall,
-    /// An event that cannot be read.
+    /// An event that cannot be parsed.
     Garbage,
-    /// A line of so many bytes.
+    /// A line of this many bytes.
     HugeLine(usize),
-    /// The server says that something is wrong.
+    /// The server reports an error.
     Error { kind: String, message: String },
 }
 
@@ -73,10 +73,10 @@ pub(crate) enum End {
     Refused,
 }
 
-/// What the turn cost.
+/// The usage and cost of a turn.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spent {
-    /// Without what came from the cache or went into it.
+    /// Input tokens, without those read from or written to the cache.
     pub(crate) fresh: u64,
     pub(crate) cache_read: u64,
     pub(crate) cache_write: u64,
@@ -87,13 +87,13 @@ pub(crate) struct Spent {
 /// How the bytes are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// An event a chunk and a write.
+    /// One event per chunk and per write.
     Events,
-    /// A byte a chunk.
+    /// One byte per chunk.
     Bytes,
-    /// An event a chunk, as many in a write as fit: as fast as the socket takes them.
+    /// One event per chunk, as many per write as fit: as fast as the socket accepts them.
     Fast,
-    /// An event a chunk, with a pause before each.
+    /// One event per chunk, with a pause before each.
     Paced(Duration),
     /// No chunks: the end of the connection is the end of the body.
     UntilClose,
@@ -105,7 +105,7 @@ impl Reply {
         Self::turn([Step::Say(text.to_owned())])
     }
 
-    /// A turn of steps that ends as such a turn does.
+    /// A turn of these steps, with the matching end.
     pub(crate) fn turn(steps: impl IntoIterator<Item = Step>) -> Self {
         let steps: Vec<Step> = steps.into_iter().collect();
         let calls = steps.iter().any(|step| matches!(step, Step::Call { .. }));
@@ -164,7 +164,7 @@ pub(crate) fn call(id: &str, tool: &str, args: &str) -> Step {
     Step::Call { id: id.to_owned(), tool: tool.to_owned(), args: args.to_owned(), fragment: usize::MAX }
 }
 
-/// Something that goes wrong.
+/// A fault.
 pub(crate) fn fault(fault: Fault) -> Step {
     Step::Fault(fault)
 }

@@ -1,4 +1,4 @@
-//! The server's HTTP: enough of it for a client that speaks it well.
+//! The HTTP side of the server: enough for a well-behaved client.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use super::dialects::{Out, content_type, encode, huge, said, spoken_at};
 use super::script::{Delivery, Fault, Reply, Turn};
 use super::{Seen, Shared, Speaks, WindowTold};
 
-/// What becomes of a connection after an answer.
+/// What happens to a connection after a response.
 #[derive(PartialEq, Eq)]
 enum After {
     Keep,
@@ -31,7 +31,7 @@ pub(super) async fn listen(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// The whole answer in parts, for whoever sends them itself: the head, an event each, and the end.
+/// The whole response in parts, for callers that send them themselves: the head, each event, and the end.
 pub(crate) fn spoken(speaks: Speaks, turn: &Turn) -> Vec<Vec<u8>> {
     let part = |out| {
         let Out::Event(bytes) = out else { panic!("{out:?} is not spoken") };
@@ -71,7 +71,7 @@ async fn connection(mut stream: TcpStream, shared: Arc<Shared>) {
     }
 }
 
-/// Answers what needs no model.
+/// Answers a request that needs no model.
 fn lookup(seen: &Seen, shared: &Shared) -> Reply {
     let models = shared.models.lock().unwrap().clone();
     let window = *shared.window.lock().unwrap();
@@ -126,7 +126,7 @@ async fn reply_to(stream: &mut TcpStream, speaks: Speaks, reply: Reply) -> std::
     }
 }
 
-/// The head of a success.
+/// The head of a successful response.
 fn head(speaks: Speaks, framing: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-type: {}\r\n{framing}\r\n\r\n", content_type(speaks))
 }
@@ -213,7 +213,7 @@ async fn fail(
     Ok(After::Close)
 }
 
-/// Waits until the client gives up.
+/// Waits until the client disconnects.
 async fn until_closed(stream: &mut TcpStream) -> std::io::Result<After> {
     let mut rest = [0; 64];
     while stream.read(&mut rest).await? > 0 {}
@@ -255,5 +255,5 @@ async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Se
     Some(Seen { method, path, headers, body })
 }
 
-/// How much is written at once when everything is to go fast.
+/// How much is written at once with [`Delivery::Fast`].
 const FAST_BYTES: usize = 32 * 1024;

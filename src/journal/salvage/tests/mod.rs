@@ -1,6 +1,7 @@
-//! Damage of every kind to a small database and its log: what is found was written, and one flipped bit costs one block.
+//! Damage of every kind to a small database and its log: only written data is recovered, and one flipped bit costs
+//! one block.
 //!
-//! `PUSH_LONG=1` tries every byte and every bit, `PUSH_SALVAGE_SEED` sets what the short form tries.
+//! `PUSH_LONG=1` tries every byte and every bit; `PUSH_SALVAGE_SEED` sets the seed of the short form.
 
 mod model;
 
@@ -81,7 +82,7 @@ async fn pages_that_are_zero_swapped_or_rubbish_cost_themselves() {
         let mut file = model.moved.clone();
         file[page * PAGE..(page + 1) * PAGE].fill(0);
         let found = model.found(&file, &[], Rows::Exact);
-        // A page that is not in use may hold anything.
+        // An unused page may hold anything.
         assert!(found.unreadable <= 1, "page {page} is zero");
         unreadable += found.unreadable;
         for byte in &mut file[page * PAGE..(page + 1) * PAGE] {
@@ -123,7 +124,7 @@ async fn a_history_is_found_by_a_name_known_outside() {
         replace(&mut file, written.id.as_str().as_bytes(), b"\0\0\0\0");
     }
     let nothing = model.found(&file, &[], Rows::Exact);
-    assert_eq!(nothing.sessions, 0, "nobody knows whose the blocks are");
+    assert_eq!(nothing.sessions, 0, "no source names the sessions of the blocks");
     let names = |key: i64| model.sessions.get(&key).map(|written| written.id.clone());
     let outside = Outside { names: &names, ..nothing_known() };
     let found = model.found_with(&file, &[], Rows::Exact, &outside);
@@ -172,7 +173,7 @@ async fn what_was_not_committed_is_not_found() {
     let model = Model::new().await;
     let frames = (model.log.len() - 32) / (PAGE + 24);
     let head = |frame: usize| &model.log[32 + frame * (PAGE + 24)..][..24];
-    // Behind the frames of the log there are those from before it began anew.
+    // After the current frames the log still holds frames from before its restart.
     let current = |frame: &usize| head(*frame)[8..16] == model.log[16..24];
     let commits: Vec<usize> =
         (0..frames).filter(current).filter(|frame| head(*frame)[4..8] != [0; 4]).collect();

@@ -1,4 +1,4 @@
-//! What the tests of salvage write, how they damage it, and how they hold what is found against it.
+//! A model for the salvage tests: writes a journal, damages its files, and compares what is recovered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,13 +10,13 @@ use crate::journal::{Batch, Block, Checkpoint, Create, Journal, Meta};
 use crate::kernel::id::{Fingerprint, Seq};
 use crate::kernel::time::Now;
 
-/// What was written, and the files in which it stands.
+/// What was written, and the files that hold it.
 pub(super) struct Model {
     pub(super) sessions: BTreeMap<i64, Written>,
-    /// The database and its log, both of which hold a part.
+    /// The database and its log, each of which holds a part.
     pub(super) database: Vec<u8>,
     pub(super) log: Vec<u8>,
-    /// The database after the log was moved into it.
+    /// The database after its log was checkpointed.
     pub(super) moved: Vec<u8>,
 }
 
@@ -24,12 +24,12 @@ pub(super) struct Model {
 pub(super) struct Written {
     pub(super) id: SessionId,
     pub(super) lines: BTreeMap<u64, Bytes>,
-    /// The rows, the last one last.
+    /// All versions of its row, the last one last.
     pub(super) rows: Vec<Vec<u8>>,
     pub(super) checkpoints: BTreeMap<u64, Vec<u8>>,
 }
 
-/// How far a row may be from what was written.
+/// How far a recovered row may differ from what was written.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Rows {
     Exact,
@@ -42,7 +42,7 @@ pub(super) struct Found {
     pub(super) sessions: usize,
     pub(super) rows: usize,
     pub(super) events: usize,
-    /// How many of the lines that a block would hold are missing, counted in blocks.
+    /// How many sessions lost events.
     pub(super) lost: usize,
     pub(super) checkpoints: usize,
     pub(super) starts: usize,
@@ -88,7 +88,7 @@ impl Model {
         for round in 11.. {
             model.sessions.get_mut(&3).expect("a session").round(&journal, round, 3).await;
             (model.database, model.log) = (read(DATABASE), read(LOG));
-            // The writer may just have moved the log; the last events are to stand in the log alone.
+            // The writer may just have checkpointed the log; the last events must be in the log alone.
             if model.found(&model.database, &[], Rows::Exact).events < model.events() {
                 break;
             }
@@ -106,7 +106,7 @@ impl Model {
         self.found_with(database, log, rows, &nothing_known())
     }
 
-    /// Searches two files and holds everything that is found against what was written.
+    /// Searches two files and compares everything recovered with what was written.
     pub(super) fn found_with(&self, database: &[u8], log: &[u8], rows: Rows, outside: &Outside<'_>) -> Found {
         let file = |bytes: &[u8]| Some(Box::new(Memory(bytes.to_vec())) as Box<dyn RawFile>);
         let images = Images::open(file(database), file(log)).expect("files in memory");
@@ -131,10 +131,10 @@ impl Model {
 }
 
 impl Written {
-    /// Writes something of each kind.
+    /// Writes one batch with parts of each kind.
     pub(super) async fn round(&mut self, journal: &Journal, round: u64, key: i64) {
         let next = self.lines.keys().last().map_or(1, |last| last + 1);
-        // The second session skips numbers, and each has one block now and then that fills several pages.
+        // The second session skips numbers, and each session sometimes has a block that fills several pages.
         let first = if key == 2 && round.is_multiple_of(4) { next + 10 } else { next };
         let length = if round % 5 == key as u64 { 4_500 } else { 90 };
         let lines = (first..first + 2).map(|seq| {
@@ -185,7 +185,7 @@ impl Written {
         ));
     }
 
-    /// Holds a history against what was written and returns how many events it has.
+    /// Compares a history with what was written, and returns how many events it has.
     pub(super) fn holds(&self, images: &Images, history: &[(Head, Place)]) -> usize {
         let (mut reached, mut events) = (0, 0);
         for (head, place) in history {
@@ -217,7 +217,7 @@ impl Written {
         true
     }
 
-    /// Holds a row against what was written; returns whether it is the last one.
+    /// Compares a row with what was written; returns whether it is the last version.
     pub(super) fn knows_row(&self, images: &Images, candidate: &Candidate, rows: Rows) -> bool {
         let Some(place) = candidate.row() else { return false };
         let (record, payload) = images.record(place, &mut Vec::new()).expect("it was there");
@@ -249,7 +249,7 @@ pub(super) fn nothing_known() -> Outside<'static> {
     Outside { names: &|_| None, deleted: &|_| false, summary: &|_| String::new(), last: &|_, _| Ok(()) }
 }
 
-/// Overwrites every occurrence of `text` with the beginning of it.
+/// Overwrites the beginning of every occurrence of `text`.
 pub(super) fn replace(file: &mut [u8], text: &[u8], with: &[u8]) {
     for at in 0..file.len() - text.len() {
         if file[at..].starts_with(text) {
@@ -285,7 +285,7 @@ impl RawFile for Memory {
     }
 }
 
-/// Numbers from a seed, which is printed.
+/// A seeded random number generator; the seed is printed.
 pub(super) struct Chance(u64);
 
 impl Chance {
@@ -308,7 +308,7 @@ impl Chance {
         (self.next() % bound as u64) as usize
     }
 
-    /// Some numbers below `bound`, or all of them in the long form.
+    /// Returns some numbers below `bound`, or all of them in the long form.
     pub(super) fn choose(&mut self, bound: usize, some: usize) -> Vec<usize> {
         if std::env::var_os("PUSH_LONG").is_some_and(|value| value == "1") {
             return (0..bound).collect();

@@ -1,9 +1,9 @@
-//! What a loss of power makes of a record: states of the disk that may be found afterwards.
+//! Simulates a power loss on a recording: produces states of the disk that may be found afterwards.
 //!
-//! What was synced before the cut is there. Of everything later any part may be missing, down to single sectors, in each
-//! file for itself; the order in which it reached the disk shows only in which of two writes to a place is on top, so that
-//! losing the later one is the same as its having come first. A name is what it was at the last sync of the directory or
-//! anything that it was since.
+//! Operations synced before the crash are there. Of all later ones any part may be missing, down to single
+//! sectors, for each file independently. Their order on the disk only shows in which of two writes to the same
+//! position is on top, so losing the later one is the same as reordering them. A name has its value at the last
+//! sync of the directory, or any later value.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,24 +12,24 @@ use std::path::Path;
 use super::super::random::Random;
 use super::{Op, Recording};
 
-/// What the disk may hold at one place of a record; it moves forward only.
+/// The possible disk contents at one position of a recording; it only moves forward.
 pub(in super::super) struct Player<'a> {
     recording: &'a Recording,
     at: usize,
     files: Vec<Image>,
-    /// The names that are durable, and what became of them since.
+    /// The durable names, and their changes since.
     names: BTreeMap<String, usize>,
     since: Vec<(&'a str, Option<usize>)>,
 }
 
-/// One file: what is certain, and what happened to it afterwards.
+/// One file: its durable content, and the later operations.
 #[derive(Default, Clone)]
 struct Image {
     durable: Vec<u8>,
     later: Vec<Later>,
 }
 
-/// A change, and what is known of it.
+/// An operation, and what is known about it.
 #[derive(Clone, Copy)]
 struct Later {
     op: usize,
@@ -40,20 +40,20 @@ struct Later {
 enum Fate {
     /// The next sync makes it durable.
     Waiting,
-    /// A sync failed; none that follows says anything about it.
+    /// A sync failed; later syncs say nothing about it.
     Doubtful,
-    /// It is durable, but stands on something doubtful.
+    /// It is durable, but follows an operation whose sync failed.
     Certain,
 }
 
-/// How much of what is not durable is there.
+/// How many of the operations that are not durable survive.
 #[derive(Clone, Copy)]
 enum Luck {
     All,
     None,
-    /// The first so many of a hundred.
+    /// The first so many percent.
     Until(u64),
-    /// Each with a chance of so many in a hundred.
+    /// Each with this probability in percent.
     Each(u64),
 }
 
@@ -65,7 +65,7 @@ impl<'a> Player<'a> {
         Self { recording, at: 0, files, names, since: Vec::new() }
     }
 
-    /// Moves to the moment when `cut` things have been done.
+    /// Moves to the moment after the first `cut` operations.
     pub(in super::super) fn advance(&mut self, cut: usize) {
         let recording = self.recording;
         for (index, op) in recording.ops.iter().enumerate().take(cut).skip(self.at) {
@@ -86,7 +86,7 @@ impl<'a> Player<'a> {
         self.at = self.at.max(cut);
     }
 
-    /// Writes one of the states that may be found into `dir`.
+    /// Writes one of the possible states into `dir`.
     pub(in super::super) fn lose_power(&self, random: &mut Random, dir: &Path) {
         let mut names = self.names.clone();
         let mut changed: Vec<&str> = self.since.iter().map(|(name, _)| *name).collect();
@@ -105,7 +105,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// The file of this name as whoever reads it sees it while there is power.
+    /// Returns the content of a file as a reader sees it before the power loss.
     pub(in super::super) fn read(&self, name: &str) -> Option<Vec<u8>> {
         let known = self.since.iter().rev().find(|(other, _)| *other == name).map(|(_, file)| *file);
         let file = known.unwrap_or_else(|| self.names.get(name).copied())?;
@@ -139,7 +139,7 @@ impl Image {
                 later.fate = Fate::Certain;
             }
         }
-        // Up to the first doubtful thing there is nothing to choose.
+        // Everything up to the first doubtful operation is durable.
         let certain = self.later.iter().take_while(|later| later.fate == Fate::Certain).count();
         for later in self.later.drain(..certain) {
             apply(&mut self.durable, &ops[later.op]);
@@ -154,7 +154,7 @@ impl Image {
         }
     }
 
-    /// One content that may be found.
+    /// Returns one possible content.
     fn survivor(&self, random: &mut Random, ops: &[Op]) -> Vec<u8> {
         let mut bytes = self.durable.clone();
         let luck = match random.below(8) {
@@ -175,7 +175,7 @@ impl Image {
                     Luck::Until(share) => (number as u64) * 100 < share * self.later.len() as u64,
                     Luck::Each(chance) => random.below(100) < chance,
                 };
-            // Around the point where it ends, and now and then elsewhere, a write is in pieces.
+            // Near the cut, and sometimes elsewhere, a write is torn.
             let torn = later.fate != Fate::Certain && !matches!(luck, Luck::All | Luck::None);
             if torn && random.one_in(6) {
                 tear(&mut bytes, &ops[later.op], random);
@@ -187,12 +187,12 @@ impl Image {
         if loose && !shrunk && bytes.len() > self.durable.len() {
             let (sectors, grown) = (bytes.len() / SECTOR, (bytes.len() - self.durable.len()) / SECTOR);
             match random.below(6) {
-                // The length is that of an earlier moment.
+                // The length is an earlier one.
                 0 => bytes.truncate((sectors * SECTOR).max(self.durable.len())),
                 1 => bytes.truncate(
                     self.durable.len().max((sectors - random.below(grown as u64 + 1) as usize) * SECTOR),
                 ),
-                // The length is that of a later moment, and nothing was written there.
+                // The length is a later one, and the new bytes were not written.
                 2 => bytes.resize(bytes.len() + random.below(3 * 4096) as usize, 0),
                 _ => {}
             }
@@ -201,7 +201,7 @@ impl Image {
     }
 }
 
-/// Does a change as a whole.
+/// Applies an operation completely.
 fn apply(bytes: &mut Vec<u8>, op: &Op) {
     match op {
         Op::Write { at, bytes: written, .. } => put(bytes, *at as usize, written),
@@ -210,7 +210,7 @@ fn apply(bytes: &mut Vec<u8>, op: &Op) {
     }
 }
 
-/// Does a write in part: some of the sectors which it touches.
+/// Applies a write partially: some of the sectors that it touches.
 fn tear(bytes: &mut Vec<u8>, op: &Op, random: &mut Random) {
     let Op::Write { at, bytes: written, .. } = op else { return };
     let at = *at as usize;
@@ -239,5 +239,5 @@ fn put(bytes: &mut Vec<u8>, at: usize, written: &[u8]) {
     bytes[at..end].copy_from_slice(written);
 }
 
-/// What a disk writes as a whole.
+/// The unit that a disk writes atomically.
 const SECTOR: usize = 512;

@@ -1,7 +1,7 @@
-//! What was asked of a journal and what it answered, with the place of each in the record of the disk.
+//! The batches of a journal and its replies, each with its position in the recording of the disk.
 //!
-//! Answers are looked at before every change on the disk, by the thread that makes the change: an answer that comes
-//! before its sync is seen there.
+//! Replies are collected before every change on the disk, by the thread that makes the change: a reply that
+//! arrives before its sync is detected.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -15,28 +15,28 @@ use tokio::sync::oneshot;
 use super::super::super::{Batch, CommitError, Durability, Journal, OpenError, Options};
 use super::{Disk, PATIENCE};
 
-/// A batch that was handed in.
+/// A submitted batch.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Entry {
     pub(in super::super) batch: Batch,
-    /// How much had been done on the disk before it was handed in.
+    /// The position in the recording when it was submitted.
     pub(in super::super) handed: usize,
-    /// How much had been done when it was answered, and the answer.
+    /// The position in the recording when it was answered, and the answer.
     pub(in super::super) answer: Option<(usize, Result<(), CommitError>)>,
 }
 
-/// Everything that was asked, in order.
+/// All submitted batches, in order.
 #[derive(Debug, Clone, Default)]
 pub(in super::super) struct Story {
     pub(in super::super) entries: Vec<Entry>,
-    /// How many of them were there before the record began.
+    /// How many of them existed before the recording began.
     pub(in super::super) before: usize,
-    /// From which place in the record on how many of them are durable, whatever their answers said.
+    /// Positions in the recording from which on a number of batches are durable, whatever their replies.
     pub(in super::super) floors: Vec<(usize, usize)>,
 }
 
 impl Story {
-    /// How many batches must be there, and how many may, when the power goes after `cut` changes.
+    /// Returns how many batches must be there, and how many may, after a power loss at `cut`.
     pub(in super::super) fn bounds(&self, cut: usize) -> (usize, usize) {
         let said = self.floors.iter().filter(|(at, _)| *at <= cut).map(|(_, count)| *count);
         let answered = self.entries.iter().enumerate().filter_map(|(index, entry)| {
@@ -47,12 +47,12 @@ impl Story {
         let least = said.chain(answered).max().unwrap_or(0).max(self.before);
         let later = self.entries.iter().skip(self.before);
         let most = self.before + later.take_while(|entry| entry.handed < cut).count();
-        // What is asked and answered without a change on the disk is durable as soon as it is asked.
+        // A batch that changes nothing on the disk is durable as soon as it is submitted.
         (least, most.max(least))
     }
 }
 
-/// A journal on a disk, and the story of what it is asked.
+/// A journal on a disk, and the log of its batches.
 pub(in super::super) struct Driver {
     pub(in super::super) disk: Disk,
     pub(in super::super) journal: Journal,
@@ -65,12 +65,12 @@ pub(in super::super) struct Driver {
 struct Told {
     story: Story,
     waiting: Vec<(usize, oneshot::Receiver<Result<(), CommitError>>)>,
-    /// Those who wait for nothing, as nobody is left who could answer.
+    /// The batches whose reply was dropped.
     forgotten: Vec<usize>,
 }
 
 impl Driver {
-    /// Opens a journal on `disk`, where the batches of `story` may be found.
+    /// Opens a journal on `disk`, which may hold the batches of `requests`.
     pub(in super::super) fn open(
         disk: Disk,
         options: Options,
@@ -89,7 +89,7 @@ impl Driver {
         }
     }
 
-    /// Says that the first `count` of what was asked were found, and nothing else; they are durable from here on.
+    /// Records that exactly the first `count` batches were found; they are durable from here on.
     pub(in super::super) fn found(&self, count: usize) {
         let position = self.disk.position();
         let mut told = self.told.lock().expect("not poisoned");
@@ -97,10 +97,10 @@ impl Driver {
         told.story.floors.push((position, count));
     }
 
-    /// Hands a batch in and returns its number.
+    /// Submits a batch and returns its number.
     pub(in super::super) fn hand(&self, batch: Batch) -> usize {
         let handed = self.disk.position();
-        // The lock is held so that the answer is not looked for before it is known whose it is.
+        // The lock is held so that the reply is not collected before its batch is registered.
         let mut told = self.told.lock().expect("not poisoned");
         let receiver = self.journal.commit(batch.clone());
         let number = told.story.entries.len();
@@ -109,7 +109,7 @@ impl Driver {
         number
     }
 
-    /// Waits until everything handed in is answered.
+    /// Waits until all batches are answered.
     pub(in super::super) fn settle(&self) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -125,7 +125,7 @@ impl Driver {
         }
     }
 
-    /// Hands a batch in and waits for its answer.
+    /// Submits a batch and waits for its reply.
     pub(in super::super) fn commit(&self, batch: Batch) -> Result<(), CommitError> {
         let number = self.hand(batch);
         self.settle();
@@ -144,11 +144,11 @@ impl Driver {
         Self { disk, journal, options, told, waker }
     }
 
-    /// Kills the journal, as far as the disk can tell; everything it answered was written.
+    /// Simulates a kill of the journal's process; everything acknowledged was written.
     pub(in super::super) fn die(self) -> (Disk, Story) {
         let Self { disk, journal, told, .. } = self;
         disk.kill();
-        // Whatever it says, it can do no more.
+        // Its result does not matter: it can change nothing.
         let _ = wait(journal.close());
         disk.revive();
         let story = told.lock().expect("not poisoned").story.clone();
@@ -165,13 +165,13 @@ impl Driver {
         driver
     }
 
-    /// Returns whether everything handed in is answered.
+    /// Returns whether all batches are answered.
     pub(in super::super) fn is_settled(&self) -> bool {
         self.disk.look();
         self.told.lock().expect("not poisoned").waiting.is_empty()
     }
 
-    /// Closes the journal; returns the disk, what was asked and what closing said.
+    /// Closes the journal; returns the disk, the log of batches and the result.
     pub(in super::super) fn close(self) -> (Disk, Story, Result<(), CommitError>) {
         let Self { disk, journal, told, .. } = self;
         let outcome = wait(journal.close());
@@ -183,14 +183,14 @@ impl Driver {
         (disk, story, outcome)
     }
 
-    /// The place in the record, and how much was asked up to there.
+    /// Returns the position in the recording and the number of batches.
     fn count(disk: &Disk, told: &Mutex<Told>) -> (usize, usize) {
         (disk.position(), told.lock().expect("not poisoned").story.entries.len())
     }
 }
 
 impl Told {
-    /// Notes every answer that has come.
+    /// Collects all replies that have arrived.
     fn look(&mut self, position: &dyn Fn() -> usize, waker: &Waker) {
         let Self { story, waiting, forgotten } = self;
         waiting.retain_mut(|(number, receiver)| {
@@ -209,7 +209,7 @@ impl Told {
     }
 }
 
-/// Wakes a thread.
+/// Unparks a thread when woken.
 struct Unpark(Thread);
 
 impl Wake for Unpark {

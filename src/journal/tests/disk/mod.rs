@@ -1,8 +1,8 @@
-//! A disk for tests: real files, a record of everything that is done to them, and calls that fail on demand.
+//! A disk for tests: real files, a recording of all operations on them, and injected faults.
 //!
-//! SQLite's file layer and the journal's own files stand on the same disk, so that both handles on the log are one file
-//! and the record has one order. Locks and shared memory are the operating system's and are not in the record: they
-//! do not outlive the power. What the record makes of a loss of power is the business of `crash`.
+//! SQLite's VFS and the journal's own files use the same disk, so both handles on the log refer to one file and
+//! the recording has one order. Locks and shared memory belong to the operating system and are not recorded: they
+//! do not survive a power loss. `crash` simulates the power loss.
 
 pub(super) mod crash;
 pub(super) mod ledger;
@@ -22,15 +22,15 @@ use tempfile::TempDir;
 
 use super::super::files::{Ground, RawFile};
 
-/// Something that was done to the files, in the order in which it was done.
+/// An operation on the files, in order.
 #[derive(Debug, Clone)]
 pub(super) enum Op {
-    /// A file came into being under a name.
+    /// A file was created.
     Made {
         name: String,
         file: usize,
     },
-    /// A name is no longer that of a file.
+    /// A name was removed.
     Gone {
         name: String,
     },
@@ -45,21 +45,21 @@ pub(super) enum Op {
         file: usize,
         len: u64,
     },
-    /// What stands before `begun` is durable.
+    /// Operations before `begun` are durable.
     Synced {
         file: usize,
         begun: usize,
     },
-    /// What stands before `begun` and was not durable may never be.
+    /// Unsynced operations before `begun` may never become durable.
     SyncFailed {
         file: usize,
         begun: usize,
-        /// Who asked for it.
+        /// The thread that requested the sync.
         thread: ThreadId,
     },
 }
 
-/// A kind of call, by whoever makes it.
+/// A kind of call. `Own` marks calls of the journal itself, the others are SQLite's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Open,
@@ -79,7 +79,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Returns whether such a call leaves something behind.
+    /// Returns whether the call changes the disk.
     const fn changes(self) -> bool {
         match self {
             Self::Write | Self::Length | Self::Sync | Self::Delete => true,
@@ -93,15 +93,15 @@ impl Kind {
 /// How a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// The device says no, and nothing is done.
+    /// The device reports an error, and nothing is written.
     Broken,
-    /// There is no room, and nothing is done.
+    /// The disk is full, and nothing is written.
     Full,
-    /// There is room for a part.
+    /// The disk is full after a part was written.
     HalfFull,
 }
 
-/// For how long it fails.
+/// How long a fault lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lasting {
     Once,
@@ -117,30 +117,30 @@ pub(super) struct Fault {
     pub(super) lasting: Lasting,
 }
 
-/// What was done on a disk since it began.
+/// All operations on a disk since its creation.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Recording {
-    /// The files that were there, durable, numbered in the order of their names.
+    /// The initial files, all durable, numbered in the order of their names.
     pub(super) found: BTreeMap<String, Vec<u8>>,
     pub(super) ops: Vec<Op>,
 }
 
-/// A directory whose files are watched.
+/// A directory whose files are recorded.
 pub(super) struct Disk {
     shared: Arc<Shared>,
     layer: vfs::Layer,
     dir: TempDir,
 }
 
-/// Looks at the world; it is given a way to ask for the length of the record.
+/// A callback that observes each change; its argument returns the length of the recording.
 type Watch = Box<dyn FnMut(&dyn Fn() -> usize) + Send>;
 
-/// What the handles share.
+/// The state shared by all handles.
 struct Shared {
     state: Mutex<State>,
     /// Called before each change.
     watch: Mutex<Option<Watch>>,
-    /// Held while something is done and recorded, so that it is either both or nothing.
+    /// Held during an operation and its recording, so that both happen or neither.
     doing: RwLock<()>,
     gate: Mutex<Gate>,
     turned: Condvar,
@@ -154,18 +154,18 @@ struct State {
     calls: BTreeMap<Kind, u64>,
     fault: Option<Fault>,
     struck: bool,
-    /// Whether the process is as good as dead: it changes nothing any more, and nothing of it is recorded.
+    /// Whether the process counts as killed: it changes nothing, and nothing is recorded.
     dead: bool,
 }
 
-/// A change that is under way.
+/// A change in progress.
 struct Turn<'a> {
-    /// How long the record was when it began.
+    /// The length of the recording when the change began.
     begun: usize,
     _doing: RwLockReadGuard<'a, ()>,
 }
 
-/// Whether a sync of the log waits.
+/// Whether a sync of the log is held back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Gate {
     Open,
@@ -174,12 +174,12 @@ enum Gate {
 }
 
 impl Disk {
-    /// An empty directory in memory, where there is such a place: what is durable is the record's business.
+    /// Creates an empty directory, in memory if possible: durability is simulated by the recording.
     pub(super) fn new() -> Self {
         Self::on(directory())
     }
 
-    /// A directory with files, all of them durable.
+    /// Uses a directory with files, all of them durable.
     pub(super) fn on(dir: TempDir) -> Self {
         let mut state = State::default();
         for entry in fs::read_dir(dir.path()).expect("a directory") {
@@ -203,7 +203,7 @@ impl Disk {
         Self { shared, layer, dir }
     }
 
-    /// The ground for a journal.
+    /// Returns the storage environment for a journal.
     pub(super) fn ground(&self) -> Ground {
         let shared = Arc::clone(&self.shared);
         let open = move |path: &Path| raw::open(&shared, path).map(|file| Box::new(file) as Box<dyn RawFile>);
@@ -219,37 +219,37 @@ impl Disk {
         self.dir.path()
     }
 
-    /// Says that the directory itself has been synced, which no file layer sees.
+    /// Records a sync of the directory, which no VFS call shows.
     pub(super) fn names_synced(&self) {
         self.shared.state().recording.ops.push(Op::NamesSynced);
     }
 
-    /// Calls `watch` before each change; what it sees there has come before the change.
+    /// Sets the callback that runs before each change; whatever it observes precedes the change.
     pub(super) fn watched_by(&self, watch: impl FnMut(&dyn Fn() -> usize) + Send + 'static) {
         *self.shared.watch.lock().expect("not poisoned") = Some(Box::new(watch));
     }
 
-    /// Calls the watch out of turn.
+    /// Runs the observer.
     pub(super) fn look(&self) {
         self.shared.look();
     }
 
-    /// How much has been done so far.
+    /// Returns the length of the recording.
     pub(super) fn position(&self) -> usize {
         self.shared.state().recording.ops.len()
     }
 
-    /// Takes the record out; the disk is not to be used any more.
+    /// Returns the recording; the disk must not be used afterwards.
     pub(super) fn into_recording(self) -> Recording {
         std::mem::take(&mut self.shared.state().recording)
     }
 
-    /// Does something with the record as it is.
+    /// Runs `look` on the recorded operations.
     pub(super) fn with_ops<T>(&self, look: impl FnOnce(&[Op]) -> T) -> T {
         look(&self.shared.state().recording.ops)
     }
 
-    /// The numbers of all files that ever had such a name.
+    /// Returns the numbers of all files that ever had such a name.
     pub(super) fn files_of(&self, is_meant: impl Fn(&str) -> bool) -> Vec<usize> {
         let state = self.shared.state();
         let found = state.recording.found.keys().enumerate().map(|(file, name)| (name.as_str(), file));
@@ -261,7 +261,7 @@ impl Disk {
         found.chain(made).filter(|(name, _)| is_meant(name)).map(|(_, file)| file).collect()
     }
 
-    /// Makes calls fail from here on, in place of those before.
+    /// Sets the fault and clears the previous one.
     pub(super) fn fail(&self, fault: Fault) {
         let mut state = self.shared.state();
         state.calls.clear();
@@ -269,35 +269,35 @@ impl Disk {
         state.fault = Some(fault);
     }
 
-    /// Lets everything succeed; returns whether anything has failed.
+    /// Clears the fault; returns whether it triggered.
     pub(super) fn heal(&self) -> bool {
         let mut state = self.shared.state();
         state.fault = None;
         state.struck
     }
 
-    /// Returns whether anything has failed.
+    /// Returns whether the fault triggered.
     pub(super) fn struck(&self) -> bool {
         self.shared.state().struck
     }
 
-    /// Keeps whatever is done from the disk, as if whoever does it had been killed.
+    /// Discards all further changes, as if the process had been killed.
     pub(super) fn kill(&self) {
         let _nothing_under_way = self.shared.doing.write().expect("not poisoned");
         self.shared.state().dead = true;
     }
 
-    /// Lets the next process have the disk.
+    /// Accepts changes again, for the next process.
     pub(super) fn revive(&self) {
         self.shared.state().dead = false;
     }
 
-    /// Lets the next sync of the journal's own wait until it is released.
+    /// Holds the journal's next sync until it is released.
     pub(super) fn hold(&self) {
         *self.shared.gate.lock().expect("not poisoned") = Gate::Closed;
     }
 
-    /// Waits until a sync waits, or until there is no reason to wait for one.
+    /// Waits until a sync is held, or until `in_vain` returns true.
     pub(super) fn wait_until_held(&self, mut in_vain: impl FnMut() -> bool) {
         let deadline = Instant::now() + PATIENCE;
         let mut gate = self.shared.gate.lock().expect("not poisoned");
@@ -323,17 +323,17 @@ impl Shared {
         self.state.lock().expect("not poisoned")
     }
 
-    /// Calls the watch.
+    /// Runs the observer.
     ///
-    /// Whoever changes something comes through here first, so that the record does not grow between what is seen and
-    /// the question how long it is.
+    /// Every change runs it first, so that the recording does not grow between an observation and the query of its
+    /// length.
     fn look(&self) {
         if let Some(watch) = self.watch.lock().expect("not poisoned").as_mut() {
             watch(&|| self.state().recording.ops.len());
         }
     }
 
-    /// Says that a change is about to happen, and returns where in the record it begins.
+    /// Begins a change, and returns its position in the recording.
     fn begin(&self) -> Turn<'_> {
         self.look();
         let doing = self.doing.read().expect("not poisoned");
@@ -351,7 +351,7 @@ impl Shared {
         }
     }
 
-    /// Counts a call and says how it is to fail.
+    /// Counts a call and returns how it fails.
     fn failure(&self, kind: Kind) -> Option<Failure> {
         let mut state = self.state();
         if state.dead {
@@ -369,7 +369,7 @@ impl Shared {
         strikes.then_some(fault.failure)
     }
 
-    /// Finds out which file stands at `path`, which exists.
+    /// Returns the number of the file at `path`, which exists.
     fn file(&self, path: &Path) -> usize {
         let name = name_of(path);
         let mut state = self.state();
@@ -380,7 +380,7 @@ impl Shared {
         state.files += 1;
         state.names.insert(name.clone(), file);
         state.recording.ops.push(Op::Made { name, file });
-        // Somebody may have made it without this layer; then it is not durable either.
+        // The file may have been created outside this layer; then it is not durable either.
         let bytes = fs::read(path).expect("a file");
         if !bytes.is_empty() {
             state.recording.ops.push(Op::Write { file, at: 0, bytes });
@@ -388,7 +388,7 @@ impl Shared {
         file
     }
 
-    /// Says that nothing has this name any more.
+    /// Records that a name was removed.
     fn gone(&self, path: &Path) {
         let name = name_of(path);
         let mut state = self.state();
@@ -412,7 +412,7 @@ impl Shared {
     }
 }
 
-/// A directory of its own, in memory if there is room for one.
+/// Creates a directory, in memory if possible.
 pub(super) fn directory() -> TempDir {
     let memory = Path::new("/dev/shm");
     let named = || {
@@ -427,5 +427,5 @@ fn name_of(path: &Path) -> String {
     path.file_name().expect("a name").to_string_lossy().into_owned()
 }
 
-/// How long anything is waited for.
+/// The timeout of every wait.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! What a journal should hold after so many batches, and what one does hold.
+//! A model of the contents of a journal after a number of batches, and the contents of a real one.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use super::ledger::wait;
 use crate::kernel::id::Seq;
 use crate::kernel::time::Now;
 
-/// Everything that can be seen of a journal.
+/// Everything that can be read from a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(in super::super) struct Seen {
     pub(in super::super) sessions: BTreeMap<String, Session>,
-    /// What the journal says it holds.
+    /// The session count that the journal reports.
     pub(in super::super) count: u64,
 }
 
-/// Everything that can be seen of a session.
+/// Everything that can be read from a session.
 #[derive(Clone, PartialEq, Eq)]
 pub(in super::super) struct Session {
     pub(in super::super) meta: Meta,
@@ -24,7 +24,7 @@ pub(in super::super) struct Session {
     pub(in super::super) checkpoint: Option<Checkpoint>,
     /// The first and last number of each block, and how many events and bytes it has.
     pub(in super::super) blocks: Vec<(u64, u64, u32, usize)>,
-    /// The first and last number of each place where events were lost.
+    /// The first and last number of each lost range.
     pub(in super::super) holes: Vec<(u64, u64)>,
     /// The events.
     pub(in super::super) text: Vec<u8>,
@@ -47,7 +47,7 @@ impl std::fmt::Debug for Session {
 }
 
 impl Seen {
-    /// Looks at everything, in pages of about `page` bytes.
+    /// Reads everything, in pages of about `page` bytes.
     pub(in super::super) fn of(journal: &Journal, page: usize) -> Result<Self, ReadError> {
         let all = ListQuery { limit: usize::MAX, after: None, prefix: None };
         let mut seen = Self { count: journal.stats().sessions, ..Self::default() };
@@ -90,14 +90,14 @@ impl Session {
         Ok(Self { meta, reserved, token_hash, checkpoint, blocks, holes, text })
     }
 
-    /// The last number in use.
+    /// Returns the last number in use.
     pub(in super::super) fn end(&self) -> u64 {
         let block = self.blocks.last().map_or(0, |block| block.1);
         block.max(self.holes.last().map_or(0, |hole| hole.1))
     }
 }
 
-/// What was asked, as the states which it makes of each session.
+/// The expected states of each session after the batches.
 pub(in super::super) struct Model {
     sessions: BTreeMap<String, History>,
 }
@@ -112,20 +112,20 @@ struct History {
 
 #[derive(Clone)]
 struct Step {
-    /// After how many batches of all.
+    /// The number of batches, of all sessions, after which this state holds.
     after: usize,
     /// How many events there are.
     events: usize,
     meta: Meta,
     reserved: Seq,
-    /// The highest number that was ever mentioned.
+    /// The highest number ever used or reserved.
     highest: Seq,
     token_hash: [u8; 32],
     checkpoint: Option<Checkpoint>,
 }
 
 impl Model {
-    /// The states after each of `batches`, all of which were taken.
+    /// Computes the states after each of `batches`, all of which were committed.
     pub(in super::super) fn of<'a>(batches: impl IntoIterator<Item = &'a Batch>) -> Self {
         let mut model = Self { sessions: BTreeMap::new() };
         for (index, batch) in batches.into_iter().enumerate() {
@@ -136,12 +136,12 @@ impl Model {
         model
     }
 
-    /// Finds after how many batches, of at least `least` and at most `most`, the journal would be as it was seen.
+    /// Finds after how many batches, from `least` to `most`, the journal would have the contents `seen`.
     pub(in super::super) fn find(&self, seen: &Seen, least: usize, most: usize) -> Option<usize> {
         (least..=most).rev().find(|count| self.is(seen, *count))
     }
 
-    /// Says what differs from the state after `count` batches.
+    /// Describes the differences from the state after `count` batches.
     pub(in super::super) fn differences(&self, seen: &Seen, count: usize) -> String {
         let mut text = String::new();
         for (name, history) in &self.sessions {
@@ -158,7 +158,7 @@ impl Model {
         text
     }
 
-    /// Names what was written by one of `batches` and is neither there nor in a hole.
+    /// Returns the events written by `batches` that are neither there nor in a hole.
     pub(in super::super) fn unexplained<'a>(
         seen: &Seen,
         batches: impl Iterator<Item = &'a Batch>,
@@ -228,13 +228,13 @@ impl Model {
 }
 
 impl History {
-    /// The state after `count` batches of all; none before the session is created.
+    /// Returns the state after `count` batches; `None` before the session is created.
     fn at(&self, count: usize) -> Option<&Step> {
         let steps = self.steps.partition_point(|step| step.after <= count);
         steps.checked_sub(1).map(|last| &self.steps[last])
     }
 
-    /// How high a reservation can be: a mark may remember a higher one, and a hole ends above it.
+    /// Returns the upper bound of a reservation: a mark may hold a higher one, and a hole ends above it.
     fn highest(&self, seen: &Session) -> u64 {
         let mentioned = self.steps.iter().map(|step| step.highest.number()).max().unwrap_or(0);
         mentioned.max(seen.end()) + 1

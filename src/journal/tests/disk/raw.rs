@@ -1,4 +1,4 @@
-//! The journal's own files on the disk of the tests.
+//! The journal's own files on the test disk.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +18,7 @@ pub(super) struct Own {
     is_log: bool,
 }
 
-/// Opens a file, and makes it when it is not there.
+/// Opens a file, and creates it if it does not exist.
 pub(super) fn open(shared: &Arc<Shared>, path: &Path) -> io::Result<Own> {
     let _turn = shared.begin();
     check(shared, Kind::OwnOpen)?;
@@ -84,7 +84,7 @@ fn check(shared: &Shared, kind: Kind) -> io::Result<()> {
 
 fn error(failure: Failure) -> io::Error {
     match failure {
-        // What a device that does not answer is reported as.
+        // The error code of a failing device (EIO).
         Failure::Broken => io::Error::from_raw_os_error(5),
         Failure::Full | Failure::HalfFull => io::ErrorKind::StorageFull.into(),
     }

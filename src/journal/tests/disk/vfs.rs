@@ -1,6 +1,6 @@
-//! SQLite's way to the disk of the tests: a layer over its default one.
+//! An SQLite VFS for the test disk, on top of the default one.
 //!
-//! It does nothing of its own to a file. Locks, shared memory and memory maps are handed through as they are.
+//! It only records calls and injects faults. Locks, shared memory and memory maps are passed through.
 #![allow(unsafe_code, reason = "SQLite takes a file layer as a table of C functions")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -14,25 +14,25 @@ use rusqlite::ffi;
 
 use super::{Failure, Kind, Op, Shared};
 
-/// A registered layer; it is taken from the list when it is dropped.
+/// A registered VFS; it is unregistered when dropped.
 pub(super) struct Layer {
     name: String,
     vfs: *mut ffi::sqlite3_vfs,
 }
 
-// SAFETY: the pointer is used under SQLite's own lock alone, by the calls that register and unregister.
+// SAFETY: only the register and unregister calls use the pointer, under SQLite's own lock.
 unsafe impl Send for Layer {}
-// SAFETY: as above; a shared reference gives nothing away but the name.
+// SAFETY: as above; a shared reference exposes only the name.
 unsafe impl Sync for Layer {}
 
 impl Layer {
-    /// Registers a layer for `shared` under a name of its own.
+    /// Registers a VFS for `shared` under a unique name.
     pub(super) fn over(shared: &Arc<Shared>) -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("pushd-disk-{}", COUNT.fetch_add(1, Ordering::Relaxed));
-        // Connections may outlive the layer's place in the list; these few bytes are therefore never given back.
+        // Connections may outlive the registration, so this memory is never freed.
         let c_name = CString::new(name.as_str()).expect("a name").into_raw();
-        // SAFETY: null asks for the default layer, which lives as long as the process.
+        // SAFETY: null asks for the default VFS, which lives as long as the process.
         let vfs = unsafe {
             assert_eq!(ffi::sqlite3_initialize(), ffi::SQLITE_OK);
             let real = ffi::sqlite3_vfs_find(ptr::null());
@@ -47,7 +47,7 @@ impl Layer {
                 xOpen: Some(open),
                 xDelete: Some(delete),
                 xAccess: Some(access),
-                // The others are asked through the real layer, which does not look at the argument.
+                // The other functions are those of the real VFS, which ignores this argument.
                 ..*real
             };
             let vfs = Box::into_raw(Box::new(vfs));
@@ -69,40 +69,40 @@ impl Drop for Layer {
     }
 }
 
-/// What the layer lies over.
+/// The application data of the VFS.
 struct Under {
     real: *mut ffi::sqlite3_vfs,
     shared: Weak<Shared>,
 }
 
-/// An open file: SQLite's head, ours, and behind it the file of the layer below.
+/// An open file: SQLite's header, our data, and behind it the file of the real VFS.
 #[repr(C)]
 struct Handle {
     head: ffi::sqlite3_file,
     open: *mut Open,
 }
 
-/// What is known of an open file.
+/// Our data of an open file.
 struct Open {
     shared: Arc<Shared>,
-    /// None for a temporary file, which nobody expects to find again.
+    /// `None` for a temporary file, which is never found again.
     file: Option<usize>,
-    /// The layer below syncs the directory with the first sync of a new log.
+    /// Whether the first sync also syncs the directory, as the real VFS does for a new log.
     names: bool,
 }
 
 /// # Safety
 /// `file` was opened by [`open`] and is not closed.
 unsafe fn parts<'a>(file: *mut ffi::sqlite3_file) -> (&'a mut Open, *mut ffi::sqlite3_file) {
-    // SAFETY: SQLite gave `szOsFile` bytes, so that the file below follows the handle; its size is a multiple of its
-    // alignment, which is that of a pointer. SQLite uses a file from one thread at a time.
+    // SAFETY: SQLite allocated `szOsFile` bytes, so the real file follows the handle; its size is a multiple of
+    // its alignment, which is that of a pointer. SQLite uses a file from one thread at a time.
     unsafe {
         let handle = file.cast::<Handle>();
         (&mut *(*handle).open, handle.add(1).cast())
     }
 }
 
-/// Calls a function of the file below.
+/// Calls a function of the real file.
 macro_rules! below {
     ($file:expr, $method:ident $(, $argument:expr)*) => {{
         let real: *mut ffi::sqlite3_file = $file;
@@ -120,8 +120,8 @@ unsafe extern "C" fn open(
     flags: c_int,
     out: *mut c_int,
 ) -> c_int {
-    // SAFETY: SQLite calls with its own arguments: `vfs` is the one registered, `file` has `szOsFile` bytes, and `name` is
-    // null or a path with what belongs to it in front of it, which is handed on as it is.
+    // SAFETY: SQLite calls with its own arguments: `vfs` is the one registered, `file` has `szOsFile` bytes, and
+    // `name` is null or a path with its parameters in front of it, which is passed on unchanged.
     unsafe {
         (*file).pMethods = ptr::null();
         let under = &*(*vfs).pAppData.cast::<Under>();
@@ -188,7 +188,7 @@ unsafe extern "C" fn access(
 }
 
 unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
-    // SAFETY: SQLite closes a file once; what `open` made of it is given back here.
+    // SAFETY: SQLite closes a file once; the data that `open` allocated is freed here.
     unsafe {
         let handle = file.cast::<Handle>();
         drop(Box::from_raw((*handle).open));
@@ -203,7 +203,7 @@ unsafe extern "C" fn read(
     amount: c_int,
     at: ffi::sqlite3_int64,
 ) -> c_int {
-    // SAFETY: the file is open; the buffer is SQLite's and is handed on as it is.
+    // SAFETY: the file is open; the buffer is SQLite's and is passed on unchanged.
     unsafe {
         let (open, real) = parts(file);
         if open.file.is_some() && open.shared.failure(Kind::Read).is_some() {
@@ -219,7 +219,7 @@ unsafe extern "C" fn write(
     amount: c_int,
     at: ffi::sqlite3_int64,
 ) -> c_int {
-    // SAFETY: the file is open; SQLite gives `amount` bytes at `from`, and no more than those are looked at.
+    // SAFETY: the file is open; SQLite provides `amount` bytes at `from`, and no more than those are read.
     unsafe {
         let (open, real) = parts(file);
         let Some(number) = open.file else { return below!(real, xWrite, from, amount, at) };
@@ -299,11 +299,11 @@ unsafe extern "C" fn size(file: *mut ffi::sqlite3_file, out: *mut ffi::sqlite3_i
     }
 }
 
-/// Makes functions which hand a call through.
+/// Defines functions that pass a call through.
 macro_rules! through {
     ($($name:ident = $method:ident($($argument:ident: $kind:ty),*);)*) => {$(
         unsafe extern "C" fn $name(file: *mut ffi::sqlite3_file $(, $argument: $kind)*) -> c_int {
-            // SAFETY: the file is open; the arguments are SQLite's own and belong to the layer below.
+            // SAFETY: the file is open; the arguments are SQLite's own and belong to the real VFS.
             unsafe { below!(parts(file).1, $method $(, $argument)*) }
         }
     )*};
@@ -336,7 +336,7 @@ unsafe extern "C" fn shm_barrier(file: *mut ffi::sqlite3_file) {
 /// # Safety
 /// `name` is a C string.
 unsafe fn path(name: *const c_char) -> PathBuf {
-    // SAFETY: said by the caller.
+    // SAFETY: the caller guarantees it.
     unsafe { CStr::from_ptr(name) }.to_str().expect("a readable path").into()
 }
 

@@ -1,4 +1,4 @@
-//! What lanes ask of a journal, as a seed has it.
+//! A random workload: the batches that lanes commit, generated from a seed.
 
 use bytes::Bytes;
 
@@ -10,20 +10,20 @@ use crate::kernel::id::{Fingerprint, Seq};
 use crate::kernel::time::Now;
 use std::time::Duration;
 
-/// Sessions and where each of them is.
+/// The sessions and their positions.
 pub(in super::super) struct Workload {
     pub(in super::super) random: Random,
     sessions: Vec<Lane>,
-    /// What makes every meta, and with it every batch that has one, different from all others.
+    /// Makes all metadata, and with it every batch that has some, unique.
     tick: u64,
 }
 
 /// A session as its lane knows it.
 struct Lane {
     name: String,
-    /// The last number given out.
+    /// The last issued number.
     last: u64,
-    /// The last number that may be given out.
+    /// The last number that may be issued.
     reserved: u64,
 }
 
@@ -32,7 +32,7 @@ impl Workload {
         Self { random: Random::new(seed), sessions: Vec::new(), tick: OPENED }
     }
 
-    /// Goes on with what was found.
+    /// Continues with the contents of an existing journal.
     pub(in super::super) fn after(seed: u64, seen: &Seen) -> Self {
         let lane = |(name, found): (&String, &Session)| {
             let reserved = found.reserved.number();
@@ -42,10 +42,10 @@ impl Workload {
         Self { random: Random::new(seed), sessions, tick: 1_000_000 }
     }
 
-    /// Bounds that make much happen in little time.
+    /// Limits that make much happen in little time.
     pub(in super::super) fn options(&mut self) -> Options {
         Options {
-            // A moment that never comes, or comes at once: the clock has no say in what happens.
+            // A delay that never passes, or has passed already: time must not influence the result.
             sync_within: Duration::from_secs(if self.random.one_in(4) { 0 } else { 3_600 }),
             checkpoint_pages: *self.random.pick(&[3, 12, 60]).expect("a bound"),
             group_bytes: *self.random.pick(&[2_000, 20_000, 1 << 22]).expect("a bound"),
@@ -58,7 +58,7 @@ impl Workload {
         }
     }
 
-    /// Does one thing; a thing that is not a batch is over when this returns.
+    /// Runs one step; a step that is not a batch is finished when this returns.
     pub(in super::super) fn step(&mut self, driver: Driver) -> Driver {
         match self.random.below(40) {
             0 => {
@@ -80,9 +80,9 @@ impl Workload {
         driver
     }
 
-    /// Goes on above every number that may have been given out, as a lane does that takes up its session.
+    /// Continues above every number that may have been issued, as a lane does when it restores its session.
     ///
-    /// The journal relies on it: the reservation that follows is what says durably that the session was in use.
+    /// The journal relies on it: the next reservation records durably that the session was in use.
     fn restore(&mut self) {
         for lane in &mut self.sessions {
             lane.last = lane.last.max(lane.reserved);
@@ -90,12 +90,12 @@ impl Workload {
         }
     }
 
-    /// A size for pages.
+    /// Chooses a page size.
     pub(in super::super) fn page(&mut self) -> usize {
         *self.random.pick(&[2_000, 20_000, usize::MAX]).expect("a size")
     }
 
-    /// Hands several batches in so that they are one group, and perhaps a merge between them.
+    /// Submits several batches so that they form one group, and sometimes a merge between them.
     fn burst(&mut self, driver: &Driver) {
         driver.disk.hold();
         let mut plug = self.batch();
@@ -134,12 +134,13 @@ impl Workload {
         driver.journal.merge(lane.name.as_str().into(), Seq::new(lane.last))
     }
 
-    /// Thinks up a batch.
+    /// Generates a batch.
     pub(in super::super) fn batch(&mut self) -> Batch {
         self.batch_beside(&[])
     }
 
-    /// Thinks up a batch of a session that has none in `flight`, as a lane waits for an answer before it goes on.
+    /// Generates a batch of a session that has none in `flight`, because a lane waits for a reply before it
+    /// continues.
     fn batch_beside(&mut self, flight: &[String]) -> Batch {
         let random = &mut self.random;
         self.tick += 1;
@@ -170,7 +171,8 @@ impl Workload {
             batch.block = Some(block);
         }
         if *last > *reserved || random.one_in(12) {
-            // As lanes do it: no number is shown before its reservation is on disk. Now and then it is given back.
+            // As lanes do: no number is published before its reservation is on disk. Sometimes a reservation is
+            // lowered.
             *reserved = *last + random.below(10) / 3 * 60;
             batch.reserve = Some(Seq::new(*reserved));
             batch.durability = Durability::Synced;
@@ -197,7 +199,7 @@ impl Workload {
     }
 }
 
-/// Thinks up a block that begins at `first`.
+/// Generates a block that begins at `first`.
 fn block(name: &str, first: u64, random: &mut Random) -> Block {
     let count = if random.one_in(3) { 1 + random.below(50) } else { 1 + random.below(4) };
     let width = if random.one_in(20) { 6_000 } else { random.below(120) as usize };
@@ -207,7 +209,7 @@ fn block(name: &str, first: u64, random: &mut Random) -> Block {
     Block { first: Seq::new(first), last: Seq::new(last), count, bytes: Bytes::from(text) }
 }
 
-/// How many sessions there are in the end.
+/// The maximum number of sessions.
 const SESSIONS: usize = 6;
-/// Which start of the machine it is, while there is power.
+/// The boot id before the power loss.
 pub(in super::super) const BOOT: u128 = 1;

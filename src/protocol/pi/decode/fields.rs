@@ -1,8 +1,8 @@
-//! The fields of a command, read one by one, so that a bad one is named in the answer.
+//! Typed access to the fields of a command, one at a time, so that an error names the bad field.
 
 use serde_json::{Map, Value};
 
-/// What is wrong with a field.
+/// An invalid field and why it is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) field: String,
@@ -18,7 +18,7 @@ impl Problem {
 /// The fields of one object.
 pub(super) struct Fields<'a> {
     map: &'a Map<String, Value>,
-    /// What the names of its fields are preceded by in an answer.
+    /// The prefix of its field names in error messages.
     at: &'static str,
 }
 
@@ -27,7 +27,7 @@ impl<'a> Fields<'a> {
         Self { map, at: "" }
     }
 
-    /// Reads the object in a field that must be there.
+    /// Reads a required object.
     pub(super) fn inner(&self, name: &'static str, at: &'static str) -> Result<Self, Problem> {
         match self.value(name) {
             Some(Value::Object(map)) => Ok(Self { map, at }),
@@ -35,17 +35,17 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns a field, if something is said in it.
+    /// Returns a field unless it is missing or `null`.
     pub(super) fn value(&self, name: &str) -> Option<&'a Value> {
         self.map.get(name).filter(|value| !value.is_null())
     }
 
-    /// Returns a text, if there is one.
+    /// Returns a field if it is a string.
     pub(super) fn text_of(&self, name: &str) -> Option<&'a str> {
         self.value(name).and_then(Value::as_str)
     }
 
-    /// Reads a text of any length.
+    /// Reads an optional string of any length.
     pub(super) fn any_text(&self, name: &str) -> Result<Option<&'a str>, Problem> {
         match self.value(name) {
             None => Ok(None),
@@ -54,14 +54,14 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reads a text of at most so many characters.
+    /// Reads an optional string of at most `most` characters.
     pub(super) fn text(&self, name: &str, most: usize) -> Result<Option<String>, Problem> {
         let Some(text) = self.any_text(name)? else { return Ok(None) };
         self.bounded(name, text, most)?;
         Ok(Some(text.to_owned()))
     }
 
-    /// Reads a text that must say something if it is there.
+    /// Reads an optional string that must not be blank.
     pub(super) fn key(&self, name: &str, most: usize) -> Result<Option<String>, Problem> {
         let text = self.text(name, most)?;
         if text.as_deref().is_some_and(|text| text.trim().is_empty()) {
@@ -70,17 +70,17 @@ impl<'a> Fields<'a> {
         Ok(text)
     }
 
-    /// Reads a text that must be there and say something.
+    /// Reads a required string that must not be blank.
     pub(super) fn needed(&self, name: &str, most: usize) -> Result<String, Problem> {
         self.key(name, most)?.ok_or_else(|| self.problem(name, "must be a string and is missing"))
     }
 
-    /// Reads a text that must be there and may be empty.
+    /// Reads a required string that may be empty.
     pub(super) fn any_needed(&self, name: &str, most: usize) -> Result<String, Problem> {
         self.text(name, most)?.ok_or_else(|| self.problem(name, "must be a string and is missing"))
     }
 
-    /// Reads a list of texts that say something.
+    /// Reads an optional list of command ids.
     pub(super) fn keys(&self, name: &str, most: usize, chars: usize) -> Result<Vec<String>, Problem> {
         let items = match self.value(name) {
             None => return Ok(Vec::new()),
@@ -101,14 +101,14 @@ impl<'a> Fields<'a> {
         items.iter().enumerate().map(key).collect()
     }
 
-    /// Reads a whole number that is not negative.
+    /// Reads an optional unsigned integer.
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
         let Some(value) = self.value(name) else { return Ok(None) };
         let number = value.as_u64();
         number.map(Some).ok_or_else(|| self.problem(name, "must be a whole number that is not negative"))
     }
 
-    /// Reads yes or no.
+    /// Reads an optional boolean.
     pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, Problem> {
         match self.value(name) {
             None => Ok(None),
@@ -117,12 +117,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reads yes or no that must be there.
+    /// Reads a required boolean.
     pub(super) fn needed_flag(&self, name: &str) -> Result<bool, Problem> {
         self.flag(name)?.ok_or_else(|| self.problem(name, "must be true or false"))
     }
 
-    /// Reads one of some words.
+    /// Reads an optional keyword.
     pub(super) fn word<T>(
         &self,
         name: &str,
@@ -134,7 +134,7 @@ impl<'a> Fields<'a> {
         found.map(Some).ok_or_else(|| self.problem(name, format!("must be one of {allowed}")))
     }
 
-    /// Reads a path: bounded, of one line of history, and without a way out of what it names.
+    /// Reads an optional path of bounded length, without `..` or NUL.
     pub(super) fn path(&self, name: &str, most: usize, ground: Ground) -> Result<Option<String>, Problem> {
         let Some(path) = self.key(name, most)? else { return Ok(None) };
         let steps_back = path.split(['/', '\\']).any(|part| part == "..");
@@ -152,7 +152,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn bounded(&self, name: &str, text: &str, most: usize) -> Result<(), Problem> {
-        // Few characters in few bytes need no counting.
+        // A string has at most as many characters as bytes, so short strings need no counting.
         let found = if text.len() > most { text.chars().count() } else { 0 };
         if found > most {
             return Err(self.problem(name, format!("must be at most {most} characters, not {found}")));
@@ -165,21 +165,21 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Where a path may begin.
+/// Which paths a field accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ground {
-    /// At the root.
+    /// Absolute paths.
     Absolute,
-    /// At the root, and in a directory of session files.
+    /// Absolute paths under a session directory.
     Session,
-    /// Anywhere.
+    /// Any path.
     Free,
 }
 
-/// What the path of a session file must be.
+/// The requirement on the path of a session file, for errors.
 const SESSION_PATH: &str = "an absolute path under an allowed session directory, without `..`";
 
-/// Tells whether a path begins at a root, as any of the systems writes it.
+/// Returns whether a path is absolute on Unix or on Windows.
 fn is_absolute(path: &str) -> bool {
     let drive = |path: &str| {
         let mut chars = path.chars();

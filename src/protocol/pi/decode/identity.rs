@@ -1,15 +1,16 @@
-//! What a message that cannot be read as a command calls itself, so that its refusal reaches whoever waits for it.
+//! Best-effort extraction of the id and type of a message that cannot be decoded, so that its refusal reaches the
+//! client that waits for it.
 //!
-//! Only fields of the outermost object count. Nothing here fails: what cannot be found is not there.
+//! Only fields of the outermost object count. Nothing here fails: a field that cannot be found counts as missing.
 
-/// The names that were found.
+/// The id and type that were found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) id: Option<String>,
     pub(super) command: Option<String>,
 }
 
-/// Looks through the beginning of an object, which may end or become malformed anywhere.
+/// Scans the head of an object, which may be truncated or malformed at any point.
 pub(super) fn from_head(text: &[u8]) -> Identity {
     let mut found = Identity::default();
     let mut scanner = Scanner { text, at: 0 };
@@ -27,7 +28,7 @@ pub(super) fn from_head(text: &[u8]) -> Identity {
     found
 }
 
-/// Finds the id that is the last field of an object, in the end of its text.
+/// Finds the id in the tail of an object whose last field it is.
 pub(super) fn id_from_tail(text: &[u8]) -> Option<String> {
     let text = text.trim_ascii_end().strip_suffix(b"}")?.trim_ascii_end();
     let before_quote = text.strip_suffix(b"\"")?;
@@ -46,7 +47,7 @@ struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    /// Reads one field of the outermost object: its name, and its value where that is a text.
+    /// Reads one field of the outermost object: its name, and its value if that is a string.
     fn field(&mut self) -> Option<(String, Option<String>)> {
         self.skip_spaces();
         let key = self.string()?;
@@ -58,7 +59,7 @@ impl Scanner<'_> {
         Some((key, value))
     }
 
-    /// Moves behind the comma that ends a value, or to the end of what can be read.
+    /// Skips to after the comma that ends a value, or to the end of the readable part.
     fn skip_value(&mut self) {
         let mut depth = 0_usize;
         while let Some(byte) = self.peek() {
@@ -78,7 +79,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Reads a text in quotation marks.
+    /// Reads a quoted string.
     fn string(&mut self) -> Option<String> {
         (self.peek() == Some(b'"')).then_some(())?;
         let from = self.at;

@@ -1,7 +1,7 @@
-//! Lines of clients into what they ask for.
+//! Decodes client lines into requests.
 //!
-//! Nothing is decided here, and nothing is looked up: a command is what it says or it is refused with a sentence. A
-//! field that is `null` counts as not said; a field that nobody asks for is ignored.
+//! The decoder decides nothing and looks nothing up: it returns the command or the error to answer. A `null` field
+//! counts as missing; unknown fields are ignored.
 
 mod fields;
 mod identity;
@@ -16,24 +16,24 @@ use super::text;
 use crate::kernel::id::SessionId;
 use fields::{Fields, Problem};
 
-/// How much a command may say.
+/// Size limits of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeLimits {
-    /// Characters of a message, and of what a summary is to look at.
+    /// Characters of a message or of compaction instructions.
     pub message: usize,
     /// Characters of a shell command.
     pub bash: usize,
-    /// Characters of a name: of a session, a model, a provider.
+    /// Characters of a name: of a session, a model or a provider.
     pub name: usize,
-    /// Characters of an id or a key.
+    /// Characters of an id or an idempotency key.
     pub id: usize,
-    /// How many commands one may wait for.
+    /// Number of dependencies.
     pub dependencies: usize,
     /// Characters of a path.
     pub path: usize,
-    /// How many images a message may have.
+    /// Number of images of a message.
     pub images: usize,
-    /// Bytes of the images of a message together, as they are sent.
+    /// Total bytes of the images of a message, in base64.
     pub image_bytes: usize,
 }
 
@@ -52,29 +52,29 @@ impl Default for DecodeLimits {
     }
 }
 
-/// A line that cannot be taken as a command, with as much of it as an answer repeats.
+/// A line that is not a valid command, with the parts of it that the response echoes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed {
-    /// What the client calls it.
+    /// The client's id for the command.
     pub id: Option<String>,
-    /// The command's type as it was sent; `unknown` where there is none.
+    /// The command's type as sent; `unknown` if there is none.
     pub command: String,
-    /// What is wrong with it, as it is answered.
+    /// The error text of the response.
     pub error: String,
 }
 
 impl Malformed {
-    /// A line of which nothing can be read.
+    /// Makes the refusal of a line without a readable id or type.
     pub fn unreadable(error: impl Into<String>) -> Self {
         Self { id: None, command: UNKNOWN.to_owned(), error: error.into() }
     }
 }
 
-/// Reads one line.
+/// Decodes one line.
 ///
 /// # Errors
 ///
-/// What is malformed is to be answered as it says, and is not admitted.
+/// Returns the response to a malformed line, which is not admitted as a command.
 pub fn decode(line: &[u8], limits: &DecodeLimits) -> Result<Asked, Box<Malformed>> {
     let mut map = match serde_json::from_slice::<Value>(line) {
         Ok(Value::Object(map)) => map,
@@ -91,7 +91,7 @@ pub fn decode(line: &[u8], limits: &DecodeLimits) -> Result<Asked, Box<Malformed
         Ok(mut asked) => {
             map.remove("id");
             map.remove("idempotencyKey");
-            // Its maps are sorted, so two spellings of one command come out alike.
+            // serde_json sorts the keys of a map, so equivalent commands get equal text.
             asked.canonical = Value::Object(map).to_string();
             Ok(asked)
         }
@@ -99,12 +99,12 @@ pub fn decode(line: &[u8], limits: &DecodeLimits) -> Result<Asked, Box<Malformed
     }
 }
 
-/// Tells whether the beginning of a message holds its id, so that it can be refused without its end.
+/// Returns whether the head of a message contains its id, so that the message can be refused before its end arrives.
 pub fn names_itself(head: &[u8]) -> bool {
     identity::from_head(head).id.is_some()
 }
 
-/// Says how to refuse a message that was too long to be kept, by its two ends.
+/// Builds the refusal of an oversized message from its first and last bytes.
 pub fn too_long(head: &[u8], tail: &[u8], bytes: u64, limit: usize, limits: &DecodeLimits) -> Malformed {
     let found = identity::from_head(head);
     let id = found.id.or_else(|| identity::id_from_tail(tail)).filter(|id| is_repeated(id, limits.id));
@@ -117,7 +117,7 @@ pub fn too_long(head: &[u8], tail: &[u8], bytes: u64, limit: usize, limits: &Dec
 }
 
 const UNKNOWN: &str = "unknown";
-/// What ids begin with that the server gives.
+/// Prefix of the ids that the server assigns.
 const RESERVED: &str = "anon:";
 
 fn understand(map: &Map<String, Value>, limits: &DecodeLimits) -> Result<Asked, Problem> {
@@ -156,7 +156,7 @@ fn session(fields: &Fields<'_>, kind: Kind, limits: &DecodeLimits) -> Result<Opt
     }
 }
 
-/// Says that there is no such command; a name that is too long is not repeated.
+/// Reports an unknown command type; an overlong name is not echoed.
 fn unknown(name: &str, limits: &DecodeLimits) -> Problem {
     let found = name.chars().count();
     if found > limits.name {
@@ -177,7 +177,7 @@ fn malformed(map: &Map<String, Value>, problem: &Problem, limits: &DecodeLimits)
     }
 }
 
-/// Tells whether an answer repeats a text of at most so many characters.
+/// Returns whether a response echoes a text: it is not empty and has at most `most` characters.
 fn is_repeated(text: &str, most: usize) -> bool {
     !text.is_empty() && text.chars().count() <= most
 }

@@ -1,4 +1,4 @@
-//! What each command says besides its envelope.
+//! The parameters of each command.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::kernel::id::Json;
 use crate::protocol::pi::ask::{Ask, Direction, Streaming, Telling, Thinking, UiResponse, Words};
 use crate::protocol::pi::kind::Kind;
 
-/// Reads what a command says.
+/// Decodes the parameters of a command.
 pub(super) fn read(kind: Kind, fields: &Fields<'_>, limits: &DecodeLimits) -> Result<Ask, Problem> {
     Ok(match kind {
         Kind::ListSessions => Ask::ListSessions,

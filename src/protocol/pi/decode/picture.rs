@@ -1,4 +1,4 @@
-//! The images of a message, in either of the two forms that clients send.
+//! Decodes the images of a message, in either of the two forms that clients send.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::DecodeLimits;
 use super::fields::{Fields, Problem};
 use crate::kernel::event::Image;
 
-/// Reads the images of a message.
+/// Decodes the images of a message.
 pub(super) fn read(fields: &Fields<'_>, limits: &DecodeLimits) -> Result<Vec<Image>, Problem> {
     let items = match fields.value("images") {
         None => return Ok(Vec::new()),
@@ -35,7 +35,7 @@ pub(super) fn read(fields: &Fields<'_>, limits: &DecodeLimits) -> Result<Vec<Ima
     Ok(images)
 }
 
-/// Reads one image; `source` holds what it is in the older form.
+/// Decodes one image; in the older form its fields are in `source`.
 fn one(item: &Map<String, Value>) -> Option<Image> {
     let source = item.get("source").and_then(Value::as_object).unwrap_or(item);
     let names = ["mimeType", "mediaType", "media_type"];

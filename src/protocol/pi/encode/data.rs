@@ -1,4 +1,4 @@
-//! What commands come to: the `data` of a response, as opaque JSON that can be kept and sent again.
+//! The `data` of responses, as opaque JSON that can be stored and sent again.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::protocol::json;
 use crate::protocol::pi::ask::Thinking;
 use crate::protocol::pi::story::{ForkMessage, Summary};
 
-/// What a command came to: JSON, or nothing.
+/// The result of a command: JSON, or empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Data(Arc<str>);
 
 impl Data {
-    /// Returns the JSON; empty where there is none.
+    /// Returns the JSON; empty if the command has no result.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -38,65 +38,65 @@ impl From<Data> for Arc<str> {
     }
 }
 
-/// Of commands that have nothing to say.
+/// The result of commands without data.
 pub fn nothing() -> Data {
     Data("".into())
 }
 
-/// Of `list_sessions`.
+/// The result of `list_sessions`.
 pub fn sessions(sessions: &[SessionInfo]) -> Data {
     Data::of(&json!({ "sessions": sessions.iter().map(info).collect::<Vec<_>>() }))
 }
 
-/// Of `create_session` and `load_session`.
+/// The result of `create_session` and `load_session`.
 pub fn created(session: &SessionId, of: &SessionInfo) -> Data {
     Data::of(&json!({ "sessionId": session.as_str(), "sessionInfo": info(of) }))
 }
 
-/// Of `delete_session`.
+/// The result of `delete_session`.
 pub fn deleted() -> Data {
     Data::of(&json!({ "deleted": true }))
 }
 
-/// Of `switch_session`.
+/// The result of `switch_session`.
 pub fn switched(of: &SessionInfo) -> Data {
     Data::of(&json!({ "sessionInfo": info(of) }))
 }
 
-/// Of `get_state`.
+/// The result of `get_state`.
 pub fn state(of: &SessionInfo) -> Data {
     Data::of(&info(of))
 }
 
-/// Of `list_stored_sessions`.
+/// The result of `list_stored_sessions`.
 pub fn stored_sessions(sessions: &[StoredSession]) -> Data {
     let rows: Vec<_> = sessions.iter().map(stored).collect();
     Data::of(&json!({ "sessions": rows }))
 }
 
-/// Of `get_available_models`.
+/// The result of `get_available_models`.
 pub fn models(models: &[ModelRow]) -> Data {
     Data::of(&json!({ "models": models.iter().map(Model::of).collect::<Vec<_>>() }))
 }
 
-/// Of `set_model`.
+/// The result of `set_model`.
 pub fn with_model(model: &ModelRow) -> Data {
     Data::of(&json!({ "model": Model::of(model) }))
 }
 
-/// Of `cycle_model`; there may be no other.
+/// The result of `cycle_model`; `null` if there is no other model.
 pub fn cycled_model(next: Option<(&ModelRow, Thinking)>) -> Data {
     Data::of(&next.map(|(model, thinking)| {
         json!({ "model": Model::of(model), "thinkingLevel": thinking.word(), "isScoped": false })
     }))
 }
 
-/// Of `cycle_thinking_level`; a model may have no levels.
+/// The result of `cycle_thinking_level`; `null` if the model has no levels.
 pub fn cycled_thinking(next: Option<Thinking>) -> Data {
     Data::of(&next.map(|level| json!({ "level": level.word() })))
 }
 
-/// Of `get_commands`.
+/// The result of `get_commands`.
 pub fn commands(commands: &[CommandRow]) -> Data {
     let rows: Vec<_> = commands
         .iter()
@@ -111,19 +111,19 @@ pub fn commands(commands: &[CommandRow]) -> Data {
     Data::of(&json!({ "commands": rows }))
 }
 
-/// Of `get_skills`.
+/// The result of `get_skills`.
 pub fn skills(skills: &[SkillRow]) -> Data {
     let row = |row: &SkillRow| json!({ "name": row.name, "description": row.description, "filePath": row.file, "source": row.source });
     Data::of(&json!({ "skills": skills.iter().map(row).collect::<Vec<_>>() }))
 }
 
-/// Of `get_tools`.
+/// The result of `get_tools`.
 pub fn tools(tools: &[ToolRow]) -> Data {
     let row = |row: &ToolRow| json!({ "name": row.name, "description": row.description });
     Data::of(&json!({ "tools": tools.iter().map(row).collect::<Vec<_>>() }))
 }
 
-/// Of `list_session_files`.
+/// The result of `list_session_files`.
 pub fn files(files: &[FileRow]) -> Data {
     let rows: Vec<_> = files
         .iter()
@@ -132,7 +132,7 @@ pub fn files(files: &[FileRow]) -> Data {
     Data::of(&json!({ "files": rows }))
 }
 
-/// Of `get_messages`; each is one `AgentMessage` in JSON.
+/// The result of `get_messages`; each item is one `AgentMessage` in JSON.
 pub fn messages<'a>(messages: impl Iterator<Item = &'a str>) -> Data {
     let mut out = String::from("{\"messages\":[");
     for (at, message) in messages.enumerate() {
@@ -145,18 +145,18 @@ pub fn messages<'a>(messages: impl Iterator<Item = &'a str>) -> Data {
     Data(out.into())
 }
 
-/// Of `bash`.
+/// The result of `bash`.
 pub fn bash(result: &BashResult) -> Data {
     let BashResult { exit_code, output, cancelled } = result;
     Data::of(&json!({ "exitCode": exit_code, "output": output, "cancelled": cancelled }))
 }
 
-/// Of `compact`.
+/// The result of `compact`.
 pub fn compaction(summary: &Summary) -> Data {
     Data::of(summary)
 }
 
-/// Of `get_session_stats`.
+/// The result of `get_session_stats`.
 pub fn session_stats(session: &SessionId, file: Option<&str>, stats: &Stats) -> Data {
     let Stats { input, output, cache_read, cache_write, .. } = *stats;
     let total = input.saturating_add(output).saturating_add(cache_read).saturating_add(cache_write);
@@ -179,41 +179,41 @@ pub fn session_stats(session: &SessionId, file: Option<&str>, stats: &Stats) -> 
     }))
 }
 
-/// Of `export_html`.
+/// The result of `export_html`.
 pub fn exported(path: &str) -> Data {
     Data::of(&json!({ "path": path }))
 }
 
-/// Of `new_session` and `switch_session_file`: nobody can be in the way.
+/// The result of `new_session` and `switch_session_file`, which no extension can cancel here.
 pub fn moved() -> Data {
     Data::of(&json!({ "cancelled": false }))
 }
 
-/// Of `fork`.
+/// The result of `fork`.
 pub fn forked(text: &str) -> Data {
     Data::of(&json!({ "text": text, "cancelled": false }))
 }
 
-/// Of `get_fork_messages`.
+/// The result of `get_fork_messages`.
 pub fn fork_messages(messages: &[ForkMessage]) -> Data {
     Data::of(&json!({ "messages": messages }))
 }
 
-/// Of `get_last_assistant_text`.
+/// The result of `get_last_assistant_text`.
 pub fn last_text(text: Option<&str>) -> Data {
     Data::of(&json!({ "text": text }))
 }
 
-/// Of `get_context_usage`; there is none where nobody has a window.
+/// The result of `get_context_usage`; `null` if the context window of the model is unknown.
 pub fn context_usage(usage: Option<ContextUsage>) -> Data {
     Data::of(&usage.map(|ContextUsage { tokens, window }| {
-        #[expect(clippy::cast_precision_loss, reason = "a share needs no more than a float holds")]
+        #[expect(clippy::cast_precision_loss, reason = "an f64 is precise enough for a percentage")]
         let share = |tokens: u64| tokens as f64 / window.max(1) as f64 * 100.0;
         json!({ "tokens": tokens, "contextWindow": window, "percent": tokens.map(share) })
     }))
 }
 
-/// Of `health_check`.
+/// The result of `health_check`.
 pub fn health(health: &Health) -> Data {
     Data::of(&json!({
         "healthy": health.issues.is_empty(),
@@ -223,7 +223,7 @@ pub fn health(health: &Health) -> Data {
     }))
 }
 
-/// Of `get_metrics`.
+/// The result of `get_metrics`.
 pub fn metrics(metrics: &Metrics) -> Data {
     let circuit = |circuit: &super::row::Circuit| {
         json!({
@@ -324,8 +324,8 @@ fn stored(row: &StoredSession) -> Info<'_> {
     }
 }
 
-/// Millionths of a dollar in dollars.
-#[expect(clippy::cast_precision_loss, reason = "nobody spends so much that a float would round it")]
+/// Converts millionths of a dollar to dollars.
+#[expect(clippy::cast_precision_loss, reason = "an f64 is exact for amounts below nine billion dollars")]
 pub(in crate::protocol::pi) fn dollars(millionths: u64) -> f64 {
     millionths as f64 / 1e6
 }

@@ -1,8 +1,8 @@
-//! Moments as the protocol writes them: ISO 8601, in UTC, to the millisecond.
+//! Timestamps of the protocol: RFC 3339 in UTC with milliseconds.
 
 use crate::kernel::time::Now;
 
-/// Writes a moment, such as `2026-02-28T10:00:00.000Z`.
+/// Formats a timestamp, such as `2026-02-28T10:00:00.000Z`.
 pub fn iso(at: Now) -> String {
     let (seconds, millis) = (at.0 / 1000, at.0 % 1000);
     let (days, second) = (seconds / 86_400, seconds % 86_400);

@@ -1,6 +1,6 @@
-//! Responses and events into lines: one compact JSON object each, without a newline.
+//! Encodes responses and events into lines: one compact JSON object each, without a newline.
 //!
-//! What is written here is valid under the schemas in `schemas/pi/`, as long as the kernel's JSON texts are JSON.
+//! The output is valid under the schemas in `schemas/pi/`, provided that the kernel's JSON texts are valid JSON.
 
 mod data;
 mod instant;
@@ -27,22 +27,22 @@ use super::story::SessionEvent;
 use crate::kernel::id::SessionId;
 use crate::protocol::json;
 
-/// What a command came to.
+/// The response to a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// The id that the request had.
+    /// The id of the request.
     pub id: Option<&'a str>,
     /// The command's type.
     pub command: &'a str,
-    /// Whether it did what was asked.
+    /// Whether the command succeeded.
     pub success: bool,
-    /// What came of it as JSON, or nothing; the sentence of a failure.
+    /// The result as JSON, or empty; the error text of a failed command.
     pub body: &'a str,
-    /// The session's version afterwards.
+    /// The session's version after the command.
     pub session_version: Option<u64>,
-    /// Whether it was answered before.
+    /// Whether this repeats an earlier response.
     pub replayed: bool,
-    /// Whether it was not done in time.
+    /// Whether the command timed out.
     pub timed_out: bool,
 }
 
@@ -79,12 +79,12 @@ pub fn response(response: &Response<'_>) -> Bytes {
     out.into()
 }
 
-/// Returns the answer to a line that was not taken as a command.
+/// Returns the response to a line that is not a valid command.
 pub fn malformed(malformed: &Malformed) -> Bytes {
     refused(malformed.id.as_deref(), &malformed.command, &malformed.error)
 }
 
-/// Returns the line of a failure that has no outcome of its own: the command was not admitted.
+/// Returns the response to a command that was not admitted.
 pub fn refused(id: Option<&str>, command: &str, error: &str) -> Bytes {
     response(&Response {
         id,
@@ -97,7 +97,7 @@ pub fn refused(id: Option<&str>, command: &str, error: &str) -> Bytes {
     })
 }
 
-/// Returns the first line of every connection; `transports` are those that are open.
+/// Returns the first line of every connection; `transports` are the open ones.
 pub fn server_ready(server_version: &str, transports: &[&str]) -> Bytes {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -109,7 +109,7 @@ pub fn server_ready(server_version: &str, transports: &[&str]) -> Bytes {
     announced("server_ready", &Ready { server_version, protocol_version: PROTOCOL, transports })
 }
 
-/// Returns the line that says that the server is about to end.
+/// Returns the `server_shutdown` line.
 pub fn server_shutdown(reason: &str, timeout_ms: Option<u64>) -> Bytes {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -121,12 +121,12 @@ pub fn server_shutdown(reason: &str, timeout_ms: Option<u64>) -> Bytes {
     announced("server_shutdown", &Shutdown { reason, timeout_ms })
 }
 
-/// Returns the line that tells everybody of a new session; `info` is what `created` holds of it.
+/// Returns the `session_created` line; `info` is as in the response of `create_session`.
 pub fn session_created(session: &SessionId, info: &SessionInfo) -> Bytes {
     announce("session_created", created(session, info).as_str())
 }
 
-/// Returns the line that tells everybody that a session was let go of.
+/// Returns the `session_deleted` line.
 pub fn session_deleted(session: &SessionId) -> Bytes {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -136,42 +136,42 @@ pub fn session_deleted(session: &SessionId) -> Bytes {
     announced("session_deleted", &Deleted { session_id: session.as_str() })
 }
 
-/// How far a command has come.
+/// The lifecycle stage of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step<'a> {
     /// It was admitted.
     Accepted,
-    /// It is being run.
+    /// It is running.
     Started,
-    /// It is over.
+    /// It has finished.
     Finished {
-        /// What went wrong, if anything did.
+        /// The error, if it failed.
         error: Option<&'a str>,
-        /// The session's version afterwards.
+        /// The session's version after the command.
         session_version: Option<u64>,
-        /// Whether the outcome is an older one.
+        /// Whether the outcome is that of an earlier command.
         replayed: bool,
     },
 }
 
-/// A command as everybody hears of it.
+/// A command as lifecycle events describe it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifecycle<'a> {
-    /// Its id, or the one it was given.
+    /// Its id, or the one the server assigned.
     pub command_id: &'a str,
     /// Its type.
     pub command: &'a str,
-    /// The session that it names.
+    /// The session it names.
     pub session: Option<&'a SessionId>,
-    /// What it waits for.
+    /// The ids of its dependencies.
     pub depends_on: &'a [String],
-    /// The version at which its session must be.
+    /// The session version it requires.
     pub if_session_version: Option<u64>,
-    /// Its key.
+    /// Its idempotency key.
     pub idempotency_key: Option<&'a str>,
 }
 
-/// Returns the line that tells everybody how far a command has come.
+/// Returns the line of a command's lifecycle event.
 pub fn lifecycle(command: &Lifecycle<'_>, step: Step<'_>) -> Bytes {
     let name = match step {
         Step::Accepted => "command_accepted",
@@ -199,7 +199,7 @@ pub fn lifecycle(command: &Lifecycle<'_>, step: Step<'_>) -> Bytes {
     announced(name, &told)
 }
 
-/// Returns the line of something that happened in a session.
+/// Returns the line of a session event.
 pub fn event(session: &SessionId, event: &SessionEvent) -> Bytes {
     let mut out = Vec::with_capacity(event.body().len() + 64);
     out.extend_from_slice(b"{\"type\":\"event\",\"sessionId\":");

@@ -1,102 +1,102 @@
-//! What results are made of: plain data that the daemon fills in.
+//! The rows of results: plain data that the daemon fills in.
 
 use crate::kernel::event::{Ending, Settlement};
 use crate::kernel::id::SessionId;
 use crate::kernel::time::Now;
 use crate::protocol::pi::ask::Thinking;
 
-/// A session, as everybody sees it.
+/// A session as clients see it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionInfo {
     /// Its id.
     pub session: SessionId,
-    /// Its name for people.
+    /// Its display name.
     pub name: Option<String>,
-    /// The file that it is written to.
+    /// The session file it is written to.
     pub file: Option<String>,
-    /// Who answers.
+    /// The model that answers.
     pub model: Option<ModelRow>,
-    /// How much the model is to think.
+    /// The thinking level.
     pub thinking: Thinking,
     /// Whether a run is active.
     pub streaming: bool,
     /// How many messages `get_messages` has.
     pub message_count: u64,
-    /// When it began.
+    /// When the session was created.
     pub created_at: Now,
 }
 
-/// A session in a file.
+/// A session stored in a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredSession {
     /// Its id.
     pub session: SessionId,
-    /// Its name for people.
+    /// Its display name.
     pub name: Option<String>,
     /// The file.
     pub file: String,
-    /// Where its tools worked.
+    /// The working directory of its tools.
     pub cwd: String,
-    /// When it began.
+    /// When the session was created.
     pub created_at: Now,
-    /// Whether the file is there.
+    /// Whether the file exists.
     pub file_exists: bool,
     /// How many messages it has.
     pub message_count: u64,
-    /// Who answered, where the file says it.
+    /// The model that answered, if the file names it.
     pub model: Option<ModelRow>,
-    /// How much the model was to think.
+    /// The thinking level.
     pub thinking: Thinking,
 }
 
 /// A model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelRow {
-    /// Its name at its provider.
+    /// Its id at the provider.
     pub id: String,
-    /// Its name for people.
+    /// Its display name.
     pub name: String,
-    /// Whose it is.
+    /// Its provider.
     pub provider: String,
-    /// What its server is spoken to in.
+    /// The API of its server.
     pub api: String,
-    /// Where its server is; empty where there is none.
+    /// The base URL of its server; empty if it has none.
     pub base_url: String,
-    /// Whether it can be told how much to think.
+    /// Whether it has thinking levels.
     pub reasoning: bool,
-    /// Whether it looks at images.
+    /// Whether it accepts images.
     pub sees_images: bool,
-    /// How many tokens it can be told.
+    /// The size of its context window in tokens.
     pub context_window: u64,
-    /// How many it writes at most.
+    /// The maximum number of output tokens.
     pub max_tokens: u64,
-    /// What a million tokens cost, in dollars.
+    /// Its prices.
     pub cost: ModelCost,
 }
 
-/// What a million tokens cost, in dollars.
+/// Prices in dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ModelCost {
-    /// Read.
+    /// Input tokens.
     pub input: f64,
-    /// Written.
+    /// Output tokens.
     pub output: f64,
-    /// Read from the cache.
+    /// Tokens read from the cache.
     pub cache_read: f64,
-    /// Put into it.
+    /// Tokens written to the cache.
     pub cache_write: f64,
 }
 
 /// A slash command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandRow {
-    /// What follows the slash.
+    /// Its name, without the slash.
     pub name: String,
-    /// What it does, for people.
+    /// Its description.
     pub description: Option<String>,
-    /// What kind it is, such as `template` or `skill`.
+    /// Its kind, such as `template` or `skill`.
     pub source: String,
-    /// Whose it is: `user` or `project`.
+    /// Where it is defined: `user` or `project`.
     pub location: Option<String>,
     /// Its file.
     pub path: Option<String>,
@@ -107,11 +107,11 @@ pub struct CommandRow {
 pub struct SkillRow {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Its description.
     pub description: String,
     /// Its file.
     pub file: String,
-    /// Whose it is: `user` or `project`.
+    /// Where it is defined: `user` or `project`.
     pub source: String,
 }
 
@@ -120,34 +120,34 @@ pub struct SkillRow {
 pub struct ToolRow {
     /// Its name.
     pub name: String,
-    /// What it does.
+    /// Its description.
     pub description: String,
 }
 
 /// A session file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileRow {
-    /// Where it is.
+    /// Its path.
     pub path: String,
-    /// Its last part.
+    /// Its file name.
     pub name: String,
-    /// When it was last written.
+    /// When it was last modified.
     pub modified_at: Option<Now>,
 }
 
-/// What came of a shell command.
+/// The result of a shell command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BashResult {
-    /// The exit code of one that ended by itself.
+    /// The exit code, if the command exited by itself.
     pub exit_code: Option<i32>,
-    /// What it printed.
+    /// Its output.
     pub output: String,
-    /// Whether it was ended before its end.
+    /// Whether it was stopped.
     pub cancelled: bool,
 }
 
 impl BashResult {
-    /// Takes what came of a shell command; one that did not run has what was wrong in the place of its output.
+    /// Builds the result of a shell command; without output, the error message takes its place.
     pub fn of(settlement: &Settlement) -> Self {
         let output = match &settlement.fault {
             Some(fault) if settlement.text.is_empty() => fault.message.clone(),
@@ -161,75 +161,75 @@ impl BashResult {
     }
 }
 
-/// A session in numbers.
+/// Statistics of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Stats {
-    /// Messages of users.
+    /// User messages.
     pub user_messages: u64,
-    /// Messages of the model.
+    /// Assistant messages.
     pub assistant_messages: u64,
-    /// Uses of tools that the model wanted.
+    /// Tool calls that the model requested.
     pub tool_calls: u64,
-    /// What came of them.
+    /// Results of these calls.
     pub tool_results: u64,
     /// All messages.
     pub total_messages: u64,
-    /// Tokens read, without those of the cache.
+    /// Input tokens, without cached ones.
     pub input: u64,
-    /// Tokens written.
+    /// Output tokens.
     pub output: u64,
     /// Tokens read from the cache.
     pub cache_read: u64,
-    /// Tokens put into it.
+    /// Tokens written to the cache.
     pub cache_write: u64,
-    /// Money, in millionths of a US dollar, as far as it is known.
+    /// Cost in millionths of a US dollar, as far as it is known.
     pub cost: u64,
 }
 
-/// How full a model's window is.
+/// The usage of a model's context window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContextUsage {
-    /// How many tokens the conversation has; not known until the model was told it.
+    /// The tokens of the conversation; unknown until the model has processed it.
     pub tokens: Option<u64>,
-    /// How many it may have.
+    /// The size of the context window in tokens.
     pub window: u64,
 }
 
-/// Whether the server is well.
+/// The health of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Health {
-    /// What is wrong, for people.
+    /// Descriptions of the problems.
     pub issues: Vec<String>,
-    /// Whether a provider is not asked because it fails.
+    /// Whether the circuit breaker of a provider is open.
     pub open_circuit: bool,
-    /// Whether no shell command is run because they take too long.
+    /// Whether the circuit breaker of shell commands is open.
     pub open_bash_circuit: bool,
 }
 
-/// How the server is, in numbers.
+/// Metrics of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Metrics {
     /// How many sessions are active.
     pub session_count: u64,
     /// How many clients are connected.
     pub connection_count: u64,
-    /// How many are about to be.
+    /// How many are connecting.
     pub pending_connection_count: u64,
-    /// How many commands were run.
+    /// How many commands were executed.
     pub total_commands_executed: u64,
-    /// How many were turned away, by reason.
+    /// How many commands were rejected, by reason.
     pub rejected: Rejected,
-    /// Sessions found that nobody owned.
+    /// Orphaned sessions that were found.
     pub zombies_detected: u64,
-    /// How many of them were let go of.
+    /// How many of them were unloaded.
     pub zombies_cleaned: u64,
-    /// Sessions that were let go of twice.
+    /// Sessions that were unloaded twice.
     pub double_unregister_errors: u64,
     /// Commands in the last minute.
     pub global_count: u64,
-    /// How many there may be.
+    /// The limit on commands per minute.
     pub global_limit: u64,
-    /// What is held in memory.
+    /// Sizes of the in-memory stores.
     pub stores: Stores,
     /// The circuit breakers of providers.
     pub circuits: Vec<Circuit>,
@@ -237,55 +237,55 @@ pub struct Metrics {
     pub bash_circuit: BashCircuit,
 }
 
-/// How many commands were turned away, by reason.
+/// How many commands were rejected, by reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rejected {
     /// Too many sessions.
     pub session_limit: u64,
-    /// Too long.
+    /// The message was too large.
     pub message_size: u64,
-    /// Too many for a session.
+    /// The rate limit of a session was exceeded.
     pub rate_limit: u64,
-    /// Too many for the server.
+    /// The rate limit of the server was exceeded.
     pub global_rate_limit: u64,
     /// Too many connections.
     pub connection_limit: u64,
-    /// Too many answers to questions.
+    /// Too many responses to UI requests.
     pub extension_ui_response_rate_limit: u64,
 }
 
-/// What is held in memory.
+/// Sizes of the in-memory stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stores {
-    /// Commands under way.
+    /// Commands in flight.
     pub in_flight_count: u64,
-    /// Outcomes that are remembered.
+    /// Cached outcomes.
     pub outcome_count: u64,
-    /// Keys that are remembered.
+    /// Cached idempotency keys.
     pub idempotency_cache_size: u64,
-    /// How many commands may be under way.
+    /// The limit on commands in flight.
     pub max_in_flight_commands: u64,
-    /// How many outcomes are remembered at most.
+    /// The capacity of the outcome cache.
     pub max_command_outcomes: u64,
-    /// How many commands were turned away because too many were under way.
+    /// Commands rejected because too many were in flight.
     pub in_flight_rejections: u64,
     /// Sessions with a version.
     pub versioned_sessions: u64,
-    /// Lanes in which something waits or runs.
+    /// Lanes with a queued or running command.
     pub lane_count: u64,
     /// Locks that are held.
     pub active_locks: u64,
-    /// Locks that were waited for in vain.
+    /// Lock acquisitions that timed out.
     pub lock_timeouts: u64,
-    /// Who waits for a lock.
+    /// Waiters for a lock.
     pub lock_waiting: u64,
-    /// Questions that wait for an answer.
+    /// Pending UI requests.
     pub pending_requests: u64,
-    /// How many may.
+    /// The limit on pending UI requests.
     pub max_pending_requests: u64,
-    /// How many were not asked because too many waited.
+    /// UI requests rejected because too many were pending.
     pub rejected_requests: u64,
-    /// How often what is known of session files was begun anew.
+    /// How often the session file index was rebuilt.
     pub metadata_resets: u64,
 }
 
@@ -296,29 +296,29 @@ pub struct Circuit {
     pub provider: String,
     /// `closed`, `open` or `half_open`.
     pub state: String,
-    /// How often its server has failed since it last answered.
+    /// Consecutive failures of its server.
     pub failures: u64,
     /// How often the circuit was opened.
     pub opened: u64,
-    /// How many questions were not asked while it was open.
+    /// Requests rejected while it was open.
     pub rejected: u64,
 }
 
 /// The circuit breaker of shell commands.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BashCircuit {
-    /// Whether there is one.
+    /// Whether it is enabled.
     pub enabled: bool,
     /// `closed`, `open` or `half_open`.
     pub global_state: String,
-    /// In how many sessions commands were run.
+    /// Sessions in which commands were run.
     pub session_count: u64,
-    /// In how many of them none is run.
+    /// Sessions whose circuit is open.
     pub open_session_count: u64,
-    /// How many commands were run.
+    /// How many commands were executed.
     pub total_calls: u64,
-    /// How many took too long.
+    /// How many commands timed out.
     pub total_timeouts: u64,
-    /// How many were turned away.
+    /// How many commands were rejected.
     pub total_rejected: u64,
 }

@@ -1,24 +1,24 @@
-//! The branch of a file that counts: from its root to the entry that was written last, and what a model is told of it.
+//! The active branch of a file, from the root to the last entry, and the conversation on it.
 
 use std::collections::BTreeMap;
 
 use super::entry::{Change, Entry, Stored};
 use super::message::{BranchSummary, CompactionSummary, Custom, Message};
 
-/// A conversation, ready to be gone on with.
+/// A conversation that can be continued.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Conversation {
-    /// What is told, in order; after a compaction its summary is the first.
+    /// The visible messages in order; after a compaction its summary is the first.
     pub told: Vec<Told>,
-    /// Whose model answered last, or was chosen since, and which.
+    /// The provider and model that answered last or were selected since.
     pub model: Option<(String, String)>,
-    /// How much it was to think, in the protocol's word.
+    /// The thinking level, by the protocol's name.
     pub thinking: Option<String>,
-    /// The compaction that shortened it, if any.
+    /// The last compaction, if any.
     pub compacted: Option<Compacted>,
 }
 
-/// A message with the entry that it stands in.
+/// A message with the id of its entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Told {
     /// The entry's id.
@@ -32,20 +32,20 @@ pub struct Told {
 pub struct Compacted {
     /// The entry's id.
     pub entry: String,
-    /// The first entry that is still told word by word; may be none of the branch.
+    /// The id of the first entry that stays visible; it may not be on the branch.
     pub first_kept: String,
-    /// How many tokens the conversation had before, about.
+    /// The approximate tokens of the conversation before the compaction.
     pub tokens_before: u64,
 }
 
 impl Stored {
-    /// Returns the entries from the root to the one that was written last.
+    /// Returns the entries from the root to the last one.
     pub fn branch(&self) -> Vec<&Entry> {
         let by_id: BTreeMap<&str, &Entry> =
             self.entries.iter().map(|entry| (entry.id.as_str(), entry)).collect();
         let mut branch = Vec::new();
         let mut next = self.entries.last();
-        // Parents stand before their children, so that this ends; the bound is for entries that were made by hand.
+        // Parsed parents precede their children, so the walk ends; the bound covers entries that a caller built.
         while let Some(entry) = next.filter(|_| branch.len() < self.entries.len()) {
             branch.push(entry);
             next = entry.parent.as_deref().and_then(|parent| by_id.get(parent).copied());
@@ -54,9 +54,10 @@ impl Stored {
         branch
     }
 
-    /// Returns the last compaction of the branch with what it kept, and everything after it; the whole branch without one.
+    /// Returns the last compaction of the branch, the entries it kept and everything after it; the whole branch without
+    /// a compaction.
     ///
-    /// The summary comes first, so that it stands for nothing of the rest.
+    /// The compaction comes first, so that it replaces none of the entries that follow.
     pub fn since_compaction(&self) -> Vec<&Entry> {
         let branch = self.branch();
         let Some(at) = branch.iter().rposition(|entry| matches!(entry.change, Change::Compaction { .. }))
@@ -69,7 +70,7 @@ impl Stored {
         std::iter::once(&branch[at]).chain(rest).copied().collect()
     }
 
-    /// Returns what is told of the branch: its messages, from the last compaction on.
+    /// Returns the conversation of the branch: its messages from the last compaction on.
     pub fn conversation(&self) -> Conversation {
         let branch = self.branch();
         let mut conversation = Conversation::default();
@@ -85,7 +86,7 @@ impl Stored {
 }
 
 impl Conversation {
-    /// Takes from an entry what it says about the model.
+    /// Updates the model, thinking level and compaction from an entry.
     fn note(&mut self, entry: &Entry) {
         match &entry.change {
             Change::Model { provider, model } => self.model = Some((provider.clone(), model.clone())),
@@ -109,7 +110,7 @@ impl Conversation {
     }
 }
 
-/// The summary, what was kept before it, and all after it.
+/// Returns the summary, the messages it kept and all later ones.
 fn since(branch: &[&Entry], compacted: &Compacted) -> Vec<Told> {
     let at = branch.iter().position(|entry| entry.id == compacted.entry).unwrap_or(0);
     let (before, after) = branch.split_at(at);
@@ -135,7 +136,7 @@ fn since(branch: &[&Entry], compacted: &Compacted) -> Vec<Told> {
     summary.chain(before[kept..].iter().chain(after).filter_map(|entry| told(entry))).collect()
 }
 
-/// What an entry adds to the conversation.
+/// Returns the message that an entry adds to the conversation.
 fn told(entry: &Entry) -> Option<Told> {
     let message = match &entry.change {
         Change::Message(message) => message.clone(),
@@ -150,7 +151,7 @@ fn told(entry: &Entry) -> Option<Told> {
             display: *display,
             at: entry.at,
         }),
-        // An earlier compaction is part of what the last one sums up.
+        // The last compaction includes the earlier ones.
         Change::Compaction { .. }
         | Change::Model { .. }
         | Change::Thinking { .. }

@@ -1,29 +1,29 @@
-//! A session file as a value: its header, and its entries, which form a tree.
+//! A session file as a value: its header and its entries, which form a tree.
 
 use crate::kernel::time::Now;
 
 use super::message::{Content, Message};
 
-/// The version that is written; older ones are read, newer ones refused.
+/// The format version that is written; older ones are read, newer ones refused.
 pub(super) const VERSION: u32 = 3;
 
-/// The first line of a file. All of it is the file's claim and nobody else's.
+/// The first line of a file. All of it is the unverified claim of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    /// The version of the format that the file was written in.
+    /// The format version of the file.
     pub version: u32,
     /// The session's id.
     pub id: String,
     /// When the session began.
     pub created: Now,
-    /// The directory of its tools; may be empty, relative or gone.
+    /// The working directory of its tools; it may be empty, relative or missing.
     pub cwd: String,
-    /// The session or file that it was made from.
+    /// The session or file that it was forked from.
     pub parent: Option<String>,
 }
 
 impl Header {
-    /// Makes the header of a new file.
+    /// Creates the header of a new file.
     pub fn new(id: impl Into<String>, cwd: impl Into<String>, created: Now) -> Self {
         Self { version: VERSION, id: id.into(), created, cwd: cwd.into(), parent: None }
     }
@@ -32,89 +32,88 @@ impl Header {
 /// One line after the header.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// Its name within the file.
+    /// Its id, unique within the file.
     pub id: String,
-    /// The entry before it on its branch; it stands earlier in the file.
+    /// The previous entry on its branch, which is an earlier line of the file.
     pub parent: Option<String>,
     /// When it was written.
     pub at: Now,
-    /// What it says.
+    /// Its content.
     pub change: Change,
 }
 
-/// What an entry says.
+/// The content of an entry.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// Something was said.
+    /// A message.
     Message(Message),
-    /// From here on another model answers.
+    /// Another model answers from here on.
     Model {
-        /// Whose.
+        /// Its provider.
         provider: String,
-        /// Which.
+        /// Its id.
         model: String,
     },
-    /// From here on it thinks more or less.
+    /// The thinking level changes.
     Thinking {
-        /// How much, in the protocol's word.
+        /// The level, by the protocol's name.
         level: String,
     },
-    /// From here on a summary stands for what was before.
+    /// A summary replaces the earlier entries.
     Compaction {
-        /// In words.
+        /// The text of the summary.
         summary: String,
-        /// The first entry that is still told word by word.
+        /// The id of the first entry that stays visible.
         first_kept: String,
-        /// How many tokens the conversation had, about.
+        /// The approximate tokens of the conversation before the compaction.
         tokens_before: u64,
     },
-    /// Another branch was left; this is what it was about.
+    /// The user left another branch, which this summarizes.
     BranchSummary {
-        /// In words.
+        /// The text of the summary.
         summary: String,
-        /// Where it was left.
+        /// The id of that branch's last entry.
         from: String,
     },
-    /// An extension said something to the model.
+    /// A message of an extension to the model.
     CustomMessage {
-        /// Whose it is.
+        /// The type of the message, chosen by the extension.
         kind: String,
-        /// What it says.
+        /// Its content.
         content: Vec<Content>,
-        /// Whether people are shown it.
+        /// Whether clients display it.
         display: bool,
     },
-    /// The session has a name, or none any more.
+    /// The session is renamed, or loses its name.
     Name(Option<String>),
-    /// Something else, which changes nothing of the conversation.
+    /// An unknown entry, which does not affect the conversation.
     Other {
         /// Its type.
         kind: String,
     },
 }
 
-/// A file that was read.
+/// A parsed session file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stored {
-    /// Its first line.
+    /// Its header.
     pub header: Header,
-    /// The others, in their order; parents stand before their children, and no id occurs twice.
+    /// The entries in file order; parents precede their children, and ids are unique.
     pub entries: Vec<Entry>,
-    /// The name that the header gave; entries may give another.
+    /// The session name in the header; entries may override it.
     pub(super) header_name: Option<String>,
-    /// Whether the last line was only half written, and is not counted.
+    /// Whether the last line was torn, and is ignored.
     pub torn: bool,
-    /// How many entries, messages and blocks were passed over because nobody here knows their kind, or because they were cut
-    /// short.
+    /// How many entries, messages and blocks were skipped because their kind is unknown or they are truncated.
     pub unknown: u64,
-    /// How many bytes the file had.
+    /// The size of the file in bytes.
     pub bytes: u64,
-    /// How many of them are whole lines.
+    /// The number of bytes in complete lines.
     pub(crate) whole: u64,
 }
 
 impl Stored {
-    /// Returns the session's name: the one that was given last.
+    /// Returns the session's name: the last one set.
     pub fn name(&self) -> Option<&str> {
         let given = self.entries.iter().rev().find_map(|entry| match &entry.change {
             Change::Name(name) => Some(name.as_deref()),
@@ -129,7 +128,7 @@ impl Stored {
         given.unwrap_or(self.header_name.as_deref())
     }
 
-    /// Returns the id of the entry that the next one would follow.
+    /// Returns the id of the last entry, the parent of the next one.
     pub fn leaf(&self) -> Option<&str> {
         self.entries.last().map(|entry| entry.id.as_str())
     }

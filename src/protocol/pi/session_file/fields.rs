@@ -1,4 +1,4 @@
-//! How fields are read that others wrote: what has another type than it should counts as missing.
+//! Lenient deserialization of fields that other programs wrote: a value of the wrong type counts as missing.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::kernel::time::Now;
 
 use super::moment::moment;
 
-/// Reads a value of the type that is wanted, or takes its default.
+/// Deserializes a value, or returns the default if it has the wrong type.
 pub(super) fn loose<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -20,7 +20,7 @@ where
     Ok(serde_json::from_str(raw.get()).unwrap_or_default())
 }
 
-/// Reads an object; an array of its fields in order is none.
+/// Deserializes an object; the array form that serde accepts for structs is refused.
 pub(super) fn object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
     if !raw.get().starts_with('{') {
         return None;
@@ -28,7 +28,7 @@ pub(super) fn object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
     serde_json::from_str(raw.get()).ok()
 }
 
-/// A moment in either spelling: a text, or milliseconds since 1970.
+/// A timestamp in either form: RFC 3339 text, or milliseconds since 1970.
 #[derive(Default, Clone, Copy)]
 pub(super) struct Moment(pub(super) Option<Now>);
 
@@ -42,13 +42,13 @@ impl<'de> Deserialize<'de> for Moment {
         if let Ok(millis) = serde_json::from_str::<u64>(raw) {
             return Ok(Self(Some(Now(millis))));
         }
-        // A conversion to a whole number stays within its bounds.
+        // A float-to-integer cast saturates.
         let millis = serde_json::from_str::<f64>(raw).ok().filter(|millis| *millis >= 0.0);
         Ok(Self(millis.map(|millis| Now(millis as u64))))
     }
 }
 
-/// The elements of an array, as long as there is room for them.
+/// The elements of an array, limited by a budget shared with other arrays.
 pub(super) struct Elements<'r>(pub(super) &'r mut usize);
 
 impl<'de> DeserializeSeed<'de> for Elements<'_> {

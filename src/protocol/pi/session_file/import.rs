@@ -1,9 +1,9 @@
-//! A conversation of a file as what a session takes in: runs that are over, turn by turn.
+//! Converts a conversation of a file into a kernel import: finished runs, turn by turn.
 //!
-//! Every message of the user begins a run; what the model said and had done until the next one belongs to it. What stands
-//! where no run is open (the rest of one that a compaction cut in two) gets a run of its own. Everything keeps its time and the
-//! name of its entry. Texts are cut to a size that
-//! every client can be shown. Nothing is redacted here: the session does that with whatever it takes in.
+//! Every user message starts a run; the assistant messages and results up to the next user message belong to it.
+//! Messages without an open run (the rest of a run that a compaction split) get a run of their own. Everything keeps
+//! its time and the id of its entry. Long texts are truncated to a size that every client can handle. Nothing is
+//! redacted here: the session redacts whatever it imports.
 
 use crate::kernel::event::{Ending, Image, Taken, Used};
 use crate::kernel::id::{CallId, Json, MessageId, RunId, Seq};
@@ -13,40 +13,40 @@ use crate::kernel::time::Now;
 use super::entry::{Change, Entry};
 use super::message::{Assistant, Bash, Block, Content, Message, ToolResult, Usage, text_of};
 
-/// Bytes of a text that is taken in.
+/// Maximum bytes of an imported text.
 const TEXT_MAX: usize = 256 << 10;
-/// Pictures of a message, and their bytes in base64 together.
+/// Maximum images of a message, and their total bytes in base64.
 const IMAGES_MAX: usize = 20;
 const IMAGE_BYTES_MAX: usize = 8 << 20;
-/// What stands for the message of a run whose beginning is not told.
+/// The message of a run whose user message is not part of the import.
 const GOES_ON: &str = "(the conversation goes on)";
-/// The tool that runs a command of the user's.
+/// The tool that runs user commands.
 const COMMAND: &str = "sandbox_exec";
 
-/// Makes fresh names: whoever takes a conversation in mints them.
+/// Generates the ids of an import.
 pub trait Names {
-    /// Names a run.
+    /// Generates a run id.
     fn run(&mut self) -> RunId;
-    /// Names a message of the user.
+    /// Generates the id of a user message.
     fn message(&mut self) -> MessageId;
-    /// Names a message of the model.
+    /// Generates the id of an assistant message.
     fn said(&mut self) -> MessageId;
-    /// Names a use of a tool.
+    /// Generates a call id.
     fn call(&mut self) -> CallId;
 }
 
-/// A conversation, ready to be taken in.
+/// A conversation converted for import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakenIn {
-    /// What is taken in.
+    /// The import.
     pub import: Import,
-    /// How much is not: results that belong to no call, pictures that are none or too many, texts that were cut.
+    /// How many items were omitted or shortened: results without a call, invalid or excess images, truncated texts.
     pub left_out: u64,
 }
 
-/// Turns entries of one branch into what a session takes in.
+/// Converts the entries of one branch into an import.
 ///
-/// `known` finds the first event of an entry that the session holds already.
+/// `known` returns the first event of an entry that the session already holds.
 pub fn import<'e>(
     entries: impl IntoIterator<Item = &'e Entry>,
     known: &dyn Fn(&str) -> Option<Seq>,
@@ -69,11 +69,11 @@ pub fn import<'e>(
     TakenIn { import, left_out: taking.left_out }
 }
 
-/// A call without a result.
+/// A call whose result has not been found yet.
 struct Waiting {
-    /// Its name in the file.
+    /// Its id in the file.
     id: String,
-    /// The part of the import, the turn of the run and the call of the turn.
+    /// The indexes of the import part, the turn and the call.
     at: (usize, usize, usize),
 }
 
@@ -81,9 +81,9 @@ struct Taking<'n> {
     names: &'n mut dyn Names,
     known: &'n dyn Fn(&str) -> Option<Seq>,
     parts: Vec<Imported>,
-    /// A run that may get more turns; it becomes the next part.
+    /// The run that may get more turns; it becomes the next part.
     open: Option<ImportedRun>,
-    /// Commands of the user that ran meanwhile: they come behind it.
+    /// User commands during the open run; they are added after it.
     asides: Vec<Imported>,
     waiting: Vec<Waiting>,
     left_out: u64,
@@ -132,7 +132,7 @@ impl Taking<'_> {
         self.begin(vec![Content::Text(format!("(of another branch)\n{summary}"))], source);
     }
 
-    /// Begins a run with a message.
+    /// Starts a run with a user message.
     fn begin(&mut self, content: Vec<Content>, source: Provenance) {
         self.close();
         let text = self.cut(text_of(&content));
@@ -146,9 +146,9 @@ impl Taking<'_> {
         self.parts.append(&mut self.asides);
     }
 
-    /// Adds a turn to the run that is open, or begins one for it.
+    /// Adds a turn to the open run, or starts a run for it.
     fn turn(&mut self, said: Assistant, source: Provenance) {
-        // What is made up here stands in no file.
+        // Synthesized parts have no entry in the file.
         let made_up = Provenance { at: source.at, entry: Some(String::new()) };
         let (mut thought, mut text) = (String::new(), String::new());
         let (mut calls, mut waiting) = (Vec::new(), Vec::new());
@@ -164,7 +164,7 @@ impl Taking<'_> {
             }
         }
         if thought.is_empty() && text.is_empty() && calls.is_empty() {
-            // It failed before it said anything.
+            // The turn failed before any output.
             return;
         }
         if self.open.is_none() {
@@ -181,7 +181,7 @@ impl Taking<'_> {
         }
     }
 
-    /// Gives a call its result; the one that was made last, if several have its name.
+    /// Assigns a result to its call; the latest one if several have the same id.
     fn result(&mut self, result: ToolResult, source: Provenance) {
         let mut text = result.text();
         let pictures = result.content.iter().filter(|piece| matches!(piece, Content::Image { .. })).count();
@@ -197,7 +197,7 @@ impl Taking<'_> {
         }
     }
 
-    /// Finds the call that waits for a result, also in a run that is over.
+    /// Removes and returns the unresolved call of an id, also from a finished run.
     fn waiting_call(&mut self, id: &str) -> Option<&mut ImportedCall> {
         let at = self.waiting.iter().rposition(|waiting| waiting.id == id)?;
         let (part, turn, call) = self.waiting.remove(at).at;
@@ -226,7 +226,7 @@ impl Taking<'_> {
         if self.open.is_some() { self.asides.push(aside) } else { self.parts.push(aside) }
     }
 
-    /// Takes the pictures that are ones, as many as a message may have.
+    /// Returns the valid images, up to the limits of a message.
     fn images(&mut self, content: Vec<Content>) -> Vec<Image> {
         let mut images = Vec::new();
         let mut room = IMAGE_BYTES_MAX;
@@ -245,8 +245,8 @@ impl Taking<'_> {
         images
     }
 
-    /// Cuts a text that is too long. Only its beginning is kept, and that up to a space: half of a secret, or a key without its
-    /// first line, would not be recognised.
+    /// Truncates a long text at a whitespace. Only its start is kept: redaction would not recognize half of a secret,
+    /// or a key without its first line.
     fn cut(&mut self, mut text: String) -> String {
         if text.len() <= TEXT_MAX {
             return text;
@@ -273,7 +273,7 @@ impl Taking<'_> {
     }
 }
 
-/// A call of which no more is known than that it was wanted.
+/// A call without a result.
 const fn cut_short(call: CallId, tool: String, args: Json, source: Provenance) -> ImportedCall {
     ImportedCall {
         call,
@@ -290,7 +290,7 @@ const fn cut_short(call: CallId, tool: String, args: Json, source: Provenance) -
 
 fn used(usage: &Usage) -> Used {
     Used {
-        // Here those of the cache count as read.
+        // The kernel counts cached tokens as input.
         input: sum([usage.input, usage.cache_read, usage.cache_write]),
         output: usage.output,
         cache_read: usage.cache_read,
@@ -311,14 +311,14 @@ fn sum(numbers: [u64; 3]) -> u64 {
     numbers.into_iter().fold(0, u64::saturating_add)
 }
 
-/// Dollars as millionths; a price of nothing is none that is known.
+/// Converts dollars to millionths; zero means that the price is unknown.
 fn millionths(dollars: f64) -> Option<u64> {
     let millionths = (dollars * 1e6).round();
-    // A conversion to a whole number stays within its bounds.
+    // A float-to-integer cast saturates.
     if millionths >= 1.0 { Some(millionths as u64) } else { None }
 }
 
-/// Tells whether this is spelled like a picture.
+/// Returns whether the type and data have the form of a base64 image.
 fn is_picture(mime: &str, data: &str) -> bool {
     let kind = mime.strip_prefix("image/").unwrap_or_default();
     let named = !kind.is_empty()

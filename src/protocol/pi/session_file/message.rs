@@ -1,6 +1,6 @@
-//! The messages of a conversation, as a session file keeps them.
+//! The messages of a conversation, as a session file stores them.
 //!
-//! They are plain values: whoever tells a session's story in another way turns it into these and back.
+//! They are plain values; other representations of a conversation convert to them and back.
 
 use crate::kernel::id::Json;
 use crate::kernel::time::Now;
@@ -8,24 +8,24 @@ use crate::kernel::time::Now;
 /// A message of a conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
-    /// The user's.
+    /// A user message.
     User(User),
-    /// The model's.
+    /// An assistant message.
     Assistant(Box<Assistant>),
-    /// What a tool gave back to the model.
+    /// The result of a tool call.
     ToolResult(Box<ToolResult>),
-    /// A command that the user ran beside the conversation.
+    /// A shell command that the user ran outside any run.
     Bash(Box<Bash>),
-    /// What an extension put into the conversation.
+    /// A message of an extension.
     Custom(Custom),
-    /// What a branch that was left behind was about.
+    /// The summary of an abandoned branch.
     BranchSummary(BranchSummary),
-    /// What the conversation before it was about.
+    /// The summary of the earlier conversation.
     CompactionSummary(CompactionSummary),
 }
 
 impl Message {
-    /// When it was said.
+    /// Returns the time of the message.
     pub const fn at(&self) -> Now {
         match self {
             Self::User(message) => message.at,
@@ -39,21 +39,21 @@ impl Message {
     }
 }
 
-/// A piece of what a user or a tool said.
+/// A content block of a user message or a tool result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// Words.
+    /// A text.
     Text(String),
-    /// A picture.
+    /// An image.
     Image {
-        /// What kind of picture, such as `image/png`.
+        /// Its media type, such as `image/png`.
         mime: String,
-        /// The picture in base64, as it was received: nobody has looked whether it is one.
+        /// The image in base64 as received; it is not validated.
         data: String,
     },
 }
 
-/// Joins the words of some pieces, each on lines of its own.
+/// Joins the texts of content blocks with newlines.
 pub(super) fn text_of(content: &[Content]) -> String {
     let mut text = String::new();
     for piece in content {
@@ -73,75 +73,75 @@ pub(super) fn text_of(content: &[Content]) -> String {
 /// A user's message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
-    /// What was said.
+    /// Its content.
     pub content: Vec<Content>,
-    /// When.
+    /// The time of the message.
     pub at: Now,
 }
 
 impl User {
-    /// Returns its words without its pictures.
+    /// Returns its text without its images.
     pub fn text(&self) -> String {
         text_of(&self.content)
     }
 }
 
-/// A model's message: one turn.
+/// An assistant message: one turn of the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Assistant {
-    /// What it said, thought and wanted done, in order.
+    /// Its text, thinking and tool calls, in order.
     pub blocks: Vec<Block>,
-    /// The dialect of its server; may be empty.
+    /// The API of the model's server; may be empty.
     pub api: String,
-    /// Whose model it was.
+    /// The provider.
     pub provider: String,
-    /// Which model.
+    /// The model.
     pub model: String,
-    /// What it used.
+    /// Its token usage.
     pub usage: Usage,
     /// Why it stopped.
     pub stop: Stop,
-    /// What went wrong, if something did.
+    /// The error, if the turn failed.
     pub error: Option<String>,
-    /// When it began.
+    /// When the turn started.
     pub at: Now,
 }
 
-/// A part of a model's message.
+/// A content block of an assistant message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Block {
-    /// Words.
+    /// Text.
     Text(String),
     /// Reasoning.
     Thinking(String),
-    /// A tool to be used.
+    /// A tool call.
     ToolCall {
-        /// This use.
+        /// The id of the call.
         id: String,
-        /// The tool.
+        /// The name of the tool.
         name: String,
         /// Its arguments, a JSON object.
         args: Json,
     },
 }
 
-/// Why a model's message ended.
+/// Why an assistant message ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// It was done.
+    /// The model finished.
     Stop,
-    /// It had no more room.
+    /// The output limit was reached.
     Length,
-    /// It waits for tools.
+    /// It waits for tool results.
     ToolUse,
-    /// Something went wrong.
+    /// The turn failed.
     Error,
-    /// Somebody stopped it.
+    /// The turn was aborted.
     Aborted,
 }
 
 impl Stop {
-    /// Every reason with its word.
+    /// Every reason with its name in a file.
     const WORDS: [(Self, &'static str); 5] = [
         (Self::Stop, "stop"),
         (Self::Length, "length"),
@@ -150,7 +150,7 @@ impl Stop {
         (Self::Aborted, "aborted"),
     ];
 
-    /// Returns the word of a file for it.
+    /// Returns its name in a file.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Stop => "stop",
@@ -161,84 +161,84 @@ impl Stop {
         }
     }
 
-    /// Reads a word; one that is unknown is taken for a plain end.
+    /// Parses a name; an unknown one counts as [`Stop`](Self::Stop).
     pub(super) fn read(word: &str) -> Self {
         Self::WORDS.iter().find(|(_, known)| *known == word).map_or(Self::Stop, |(stop, _)| *stop)
     }
 }
 
-/// What a turn used, in tokens and money.
+/// The token usage and cost of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Usage {
-    /// Tokens read, without those of the cache.
+    /// Input tokens, without cached ones.
     pub input: u64,
-    /// Tokens written.
+    /// Output tokens.
     pub output: u64,
-    /// Tokens read from the provider's cache.
+    /// Tokens read from the cache.
     pub cache_read: u64,
-    /// Tokens read that went into it.
+    /// Tokens written to the cache.
     pub cache_write: u64,
-    /// All of them.
+    /// The total number of tokens.
     pub total: u64,
-    /// What they cost.
+    /// The cost.
     pub cost: Cost,
 }
 
-/// What tokens cost, in US dollars.
+/// The cost of a turn in US dollars.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Cost {
-    /// Those read.
+    /// Cost of input tokens.
     pub input: f64,
-    /// Those written.
+    /// Cost of output tokens.
     pub output: f64,
-    /// Those from the cache.
+    /// Cost of tokens read from the cache.
     pub cache_read: f64,
-    /// Those into the cache.
+    /// Cost of tokens written to the cache.
     pub cache_write: f64,
-    /// All of them.
+    /// The total cost.
     pub total: f64,
 }
 
-/// What a tool gave back.
+/// The result of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolResult {
-    /// The use of the tool.
+    /// The id of the call.
     pub call: String,
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
-    /// What it printed or returned.
+    /// Its output.
     pub content: Vec<Content>,
-    /// The tool's own particulars.
+    /// Tool-specific details.
     pub details: Option<Json>,
     /// Whether it failed.
     pub is_error: bool,
-    /// When it was done.
+    /// When the call finished.
     pub at: Now,
 }
 
 impl ToolResult {
-    /// Returns its words without its pictures.
+    /// Returns its text without its images.
     pub fn text(&self) -> String {
         text_of(&self.content)
     }
 }
 
-/// A command of the user's own.
+/// A shell command of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bash {
     /// The command.
     pub command: String,
-    /// What it printed.
+    /// Its output.
     pub output: String,
-    /// How it ended, unless it was cut.
+    /// Its exit code, unless it was stopped.
     pub exit_code: Option<i64>,
-    /// Whether somebody stopped it.
+    /// Whether the user stopped it.
     pub cancelled: bool,
-    /// Whether some of its output was left out.
+    /// Whether its output is truncated.
     pub truncated: bool,
-    /// Where all of it is.
+    /// The file with the full output.
     pub full_output: Option<String>,
-    /// Whether the model is not told of it.
+    /// Whether it is excluded from the model's context.
     pub excluded: bool,
     /// When it ran.
     pub at: Now,
@@ -247,34 +247,34 @@ pub struct Bash {
 /// A message of an extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Custom {
-    /// Whose it is.
+    /// Its type, chosen by the extension.
     pub kind: String,
-    /// What it says.
+    /// Its content.
     pub content: Vec<Content>,
-    /// Whether people are shown it.
+    /// Whether clients display it.
     pub display: bool,
-    /// When.
+    /// The time of the message.
     pub at: Now,
 }
 
-/// What a branch that was left was about.
+/// The summary of an abandoned branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BranchSummary {
-    /// In words.
+    /// The text of the summary.
     pub summary: String,
-    /// The entry at which it was left.
+    /// The id of that branch's last entry.
     pub from: String,
-    /// When.
+    /// The time of the summary.
     pub at: Now,
 }
 
-/// What the conversation so far was about.
+/// The summary of the earlier conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompactionSummary {
-    /// In words.
+    /// The text of the summary.
     pub summary: String,
-    /// How many tokens it stands for, about.
+    /// The approximate tokens of the conversation it replaces.
     pub tokens_before: u64,
-    /// When.
+    /// The time of the summary.
     pub at: Now,
 }

@@ -1,8 +1,9 @@
-//! Sessions as files: JSON Lines that other programs write and read too, described in `docs/session-files.md`.
+//! The Pi session file format: JSON Lines that other programs read and write too, documented in
+//! `docs/session-files.md`.
 //!
-//! Everything here is pure; `runtime::session_files` reads and writes the files. A file is untrusted: its size,
-//! lines, depth and number of entries are bounded, and what cannot be believed is refused with a sentence that says why.
-//! What is merely unknown (kinds of entries, fields, blocks) is passed over and counted.
+//! Everything here is pure; `runtime::session_files` does the I/O. A file is untrusted input: its size, lines, nesting
+//! depth and number of entries are bounded, and an invalid file is refused with an error that says why. Unknown entry
+//! kinds, fields and blocks are skipped and counted.
 
 mod branch;
 mod entry;

@@ -1,12 +1,12 @@
-//! Moments as files spell them: `2026-02-28T10:00:00.000Z`.
+//! RFC 3339 timestamps of session files, such as `2026-02-28T10:00:00.000Z`.
 
 use crate::kernel::time::Now;
 
 const DAY: u64 = 86_400_000;
 
-/// Spells a moment, to the millisecond and in universal time.
+/// Formats a timestamp in UTC with milliseconds.
 pub fn spelled(at: Now) -> String {
-    // Years have four digits; nobody means a later one.
+    // The format has four-digit years; later timestamps are clamped.
     let at = at.0.min(LAST);
     let (days, rest) = (at / DAY, at % DAY);
     let (year, month, day) = date(days);
@@ -18,7 +18,7 @@ pub fn spelled(at: Now) -> String {
 /// 9999-12-31T23:59:59.999Z.
 const LAST: u64 = 253_402_300_799_999;
 
-/// Reads a moment that is spelled as above; the fraction may have any length, and an offset may stand for the `Z`.
+/// Parses a timestamp; the fraction may have any length, and an offset may replace the `Z`.
 pub fn moment(text: &str) -> Option<Now> {
     let bytes = text.as_bytes();
     let separators = [(4, b'-'), (7, b'-'), (13, b':'), (16, b':')];
@@ -46,7 +46,7 @@ pub fn moment(text: &str) -> Option<Now> {
     shifted(at, zone).map(Now)
 }
 
-/// Takes the offset off a local time.
+/// Converts a local time to UTC by its zone offset.
 fn shifted(at: u64, zone: &str) -> Option<u64> {
     if matches!(zone, "Z" | "z" | "") {
         return Some(at);
@@ -66,7 +66,7 @@ fn shifted(at: u64, zone: &str) -> Option<u64> {
     }
 }
 
-/// Reads digits and nothing else.
+/// Parses a string of digits only.
 fn number(digits: &str) -> Option<u64> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -78,7 +78,7 @@ const fn leaps(year: u64) -> bool {
     (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400)
 }
 
-/// Returns how many days a month has.
+/// Returns the number of days of a month.
 const fn length(year: u64, month: u64) -> Option<u64> {
     match month {
         1 | 3 | 5 | 7 | 8 | 10 | 12 => Some(31),
@@ -89,17 +89,17 @@ const fn length(year: u64, month: u64) -> Option<u64> {
     }
 }
 
-/// Returns how many days have passed from 1970 to the first of a month.
+/// Returns the number of days from 1970 to the first of a month.
 fn days_before(year: u64, month: u64) -> u64 {
     let years = year - 1970;
-    // Leap days since the first of January 1970; 1972 had the first.
+    // Leap days since 1970; the first is in 1972.
     let past = year - 1;
     let leap_days = (past / 4 - past / 100 + past / 400) - (1969 / 4 - 1969 / 100 + 1969 / 400);
     let months: u64 = (1..month).filter_map(|month| length(year, month)).sum();
     years * 365 + leap_days + months
 }
 
-/// Returns the date so many days after the first of January 1970.
+/// Returns the date `days` days after 1970-01-01.
 fn date(days: u64) -> (u64, u64, u64) {
     let mut year = 1970 + days / 366;
     while days_before(year + 1, 1) <= days {

@@ -1,9 +1,9 @@
-//! Reading a session file, line by line, as the untrusted text it is.
+//! Parses a session file, line by line, as untrusted input.
 //!
-//! Every line passes the door that a client's lines pass: UTF-8, JSON, one object, bounded in depth, no key twice. A line
-//! that does not is refused and with it the file, because what hangs from it in the tree could not be told from what
-//! does not. Only a line that was cut short is passed over, for that is what a crash leaves behind: the last one, or one
-//! that was closed later so that others could follow. Whatever hangs from it is refused.
+//! Every line passes the same canonicalization as the lines of a client: UTF-8, JSON, one object, bounded depth, no
+//! duplicate key. A line that fails refuses the whole file, because its descendants in the tree could not be
+//! distinguished from other entries. Only a truncated line is skipped, since a crash leaves one behind: it is the last
+//! line, or one that was terminated later so that others could follow. Its descendants are refused.
 
 use std::collections::BTreeSet;
 
@@ -13,18 +13,18 @@ use super::entry::{Entry, Header, Stored, VERSION};
 use super::says::Says;
 use super::wire::{Glance, Line};
 
-/// How large a file may be.
+/// Size limits of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of the file.
     pub bytes: u64,
     /// Bytes of a line.
     pub line: usize,
-    /// Objects and arrays that are open at once.
+    /// Nesting depth of objects and arrays.
     pub depth: usize,
-    /// Lines after the header.
+    /// Number of entries after the header.
     pub entries: usize,
-    /// Blocks of all messages together.
+    /// Total number of content blocks.
     pub blocks: usize,
 }
 
@@ -34,88 +34,88 @@ impl Default for Limits {
     }
 }
 
-/// Bytes of an id, of the header or of an entry.
+/// Maximum bytes of an id, of the header or of an entry.
 const ID_MAX: usize = 256;
 
-/// Why a file was not believed; its text is fit for whoever asked.
+/// Why a file is invalid; the text is meant for the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// The file is too large.
     #[error("it has more than {limit} bytes")]
     TooLarge {
-        /// How many it may have.
+        /// The limit in bytes.
         limit: u64,
     },
     /// A line is too long.
     #[error("line {line} has more than {limit} bytes")]
     LongLine {
-        /// Which line, from one on.
+        /// The line number, from one.
         line: usize,
-        /// How many bytes it may have.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// A line is no JSON object that could be read in one way only.
+    /// A line is not a valid, unambiguous JSON object.
     #[error("line {line}: {problem}")]
     Line {
-        /// Which line.
+        /// The line number.
         line: usize,
-        /// What is wrong with it.
+        /// The reason.
         problem: Problem,
     },
-    /// The file does not begin like a session.
+    /// The file has no session header.
     #[error("it does not begin with a session header")]
     NoHeader,
-    /// The header cannot be used.
+    /// The header is invalid.
     #[error("its header {why}")]
     BadHeader {
-        /// What is wrong with it.
+        /// The reason.
         why: &'static str,
     },
-    /// The file is of a later version than any that is known here.
-    #[error("it has version {found} of the format, and {VERSION} is the newest that is known here")]
+    /// The format version of the file is not supported.
+    #[error("it has format version {found}, and the newest supported version is {VERSION}")]
     NewerVersion {
         /// Its version.
         found: u64,
     },
-    /// There are too many lines.
+    /// There are too many entries.
     #[error("it has more than {limit} entries")]
     TooManyEntries {
-        /// How many there may be.
+        /// The limit.
         limit: usize,
     },
-    /// There are too many blocks.
+    /// There are too many content blocks.
     #[error("its messages have more than {limit} blocks")]
     TooManyBlocks {
-        /// How many there may be.
+        /// The limit.
         limit: usize,
     },
-    /// An entry is of a known kind and is not built like one.
+    /// An entry of a known kind is malformed.
     #[error("line {line}: {why}")]
     Malformed {
-        /// Which line.
+        /// The line number.
         line: usize,
-        /// What is wrong with it.
+        /// The reason.
         why: &'static str,
     },
-    /// An entry follows one that is not there.
-    #[error("line {line}: it follows the entry {parent:?}, which does not stand before it")]
+    /// The parent of an entry is not an earlier entry.
+    #[error("line {line}: its parent {parent:?} is not an earlier entry")]
     UnknownParent {
-        /// Which line.
+        /// The line number.
         line: usize,
-        /// What it names.
+        /// The parent it names.
         parent: String,
     },
     /// Two entries have the same id.
     #[error("line {line}: another entry has the id {id:?}")]
     DuplicateId {
-        /// The second of them.
+        /// The line of the second one.
         line: usize,
-        /// Their id.
+        /// The id.
         id: String,
     },
 }
 
-/// Reads a file.
+/// Parses a file.
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Stored, ParseError> {
     if bytes.len() as u64 > limits.bytes {
         return Err(ParseError::TooLarge { limit: limits.bytes });
@@ -147,22 +147,22 @@ pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Stored, ParseError> {
     Ok(Stored { header, header_name, entries, torn, unknown, bytes: bytes.len() as u64, whole })
 }
 
-/// What a list of files says of one.
+/// The summary of a file, for listings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// The first line.
+    /// The header.
     pub header: Header,
-    /// The name that was given last.
+    /// The last name set.
     pub name: Option<String>,
-    /// How many messages the file has, on all of its branches.
+    /// The number of messages on all branches.
     pub messages: u64,
-    /// Who answered last, or was to: a provider and a model.
+    /// The provider and model that answered last or were selected since.
     pub model: Option<(String, String)>,
-    /// How much the model is to think, as it was set last.
+    /// The last thinking level set.
     pub thinking: Option<String>,
 }
 
-/// Looks through a file without reading its messages; what it has beyond its header is not checked.
+/// Scans a file without parsing its messages; only the header is validated.
 pub fn summary(bytes: &[u8], limits: &Limits) -> Result<Summary, ParseError> {
     let mut lines = lines_of(bytes);
     let (number, first, _) = lines.next().ok_or(ParseError::NoHeader)?;
@@ -173,7 +173,7 @@ pub fn summary(bytes: &[u8], limits: &Limits) -> Result<Summary, ParseError> {
     let (header, mut name) = header(&read_line(number, &first)?)?;
     let (mut messages, mut model, mut thinking) = (0, None, None);
     for (_, line, _) in lines {
-        // One that cannot be read says nothing here.
+        // An unreadable line adds nothing to the summary.
         let Ok(glance) = serde_json::from_slice::<Glance>(line) else { continue };
         match glance.r#type.as_str() {
             "message" => {
@@ -189,7 +189,7 @@ pub fn summary(bytes: &[u8], limits: &Limits) -> Result<Summary, ParseError> {
     Ok(Summary { header, name: cleaned(name), messages, model, thinking })
 }
 
-/// Returns the lines of a file that have an id, and their ids; a line without is passed over.
+/// Returns the lines that have an id, with their ids; other lines are skipped.
 pub(crate) fn identified(bytes: &[u8]) -> impl Iterator<Item = (&[u8], String)> {
     lines_of(bytes).skip(1).filter_map(|(_, line, _)| {
         let id = serde_json::from_slice::<Line<'_>>(line).ok()?.id?;
@@ -197,7 +197,7 @@ pub(crate) fn identified(bytes: &[u8]) -> impl Iterator<Item = (&[u8], String)> 
     })
 }
 
-/// Cuts a file into lines, with their numbers and whether they have an end; empty ones are left out.
+/// Splits a file into non-empty lines, with their numbers and whether each ends in a newline.
 fn lines_of(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8], bool)> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     bytes.split_inclusive(|byte| *byte == b'\n').enumerate().filter_map(|(index, line)| {
@@ -207,7 +207,7 @@ fn lines_of(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8], bool)> {
     })
 }
 
-/// A file of something else altogether is not told about its bytes.
+/// Maps an error of the first line: a file that is not JSON has no header, and byte positions would not help.
 fn begins_wrongly(problem: Problem) -> ParseError {
     match problem {
         Problem::NotJson { .. } | Problem::NotAnObject | Problem::NotUtf8 { .. } => ParseError::NoHeader,
@@ -219,7 +219,7 @@ fn begins_wrongly(problem: Problem) -> ParseError {
     }
 }
 
-/// Tells whether the beginning of a good line can have this problem.
+/// Returns whether a prefix of a valid line can have this error.
 const fn may_be_torn(problem: &Problem) -> bool {
     match problem {
         Problem::NotUtf8 { .. } | Problem::NotJson { .. } | Problem::LoneSurrogate { .. } => true,
@@ -231,19 +231,19 @@ const fn may_be_torn(problem: &Problem) -> bool {
     }
 }
 
-/// Tells whether a line is the beginning of an entry that was never written to its end.
+/// Returns whether a line is the prefix of an entry that was not written completely.
 fn is_cut_short(line: &[u8], problem: &Problem) -> bool {
     let is_open = !line.ends_with(b"}") || *problem == Problem::NotJson { at: line.len() };
-    // Some file systems fill what was never written with zeros.
+    // Some file systems fill unwritten ranges with zeros.
     (line.starts_with(b"{") || line.starts_with(b"\0")) && is_open && may_be_torn(problem)
 }
 
 fn read_line(number: usize, line: &[u8]) -> Result<Line<'_>, ParseError> {
     serde_json::from_slice(line)
-        .map_err(|_| ParseError::Malformed { line: number, why: "it is not built like an entry" })
+        .map_err(|_| ParseError::Malformed { line: number, why: "it is not a valid entry" })
 }
 
-/// What has been found so far.
+/// The part of the file parsed so far.
 struct Found {
     header: Header,
     header_name: Option<String>,
@@ -291,14 +291,14 @@ impl Reader<'_> {
     }
 }
 
-/// Returns an entry's own id and its parent's; `None` for one of an unknown kind that has no place in the tree.
+/// Returns the id and the parent id of an entry; `None` for an entry of unknown kind without an id.
 fn place(
     line: &Line<'_>,
     found: &Found,
     number: usize,
 ) -> Result<Option<(String, Option<String>)>, ParseError> {
     if found.header.version == 1 {
-        // The first version was a plain sequence.
+        // Version 1 is a plain sequence without ids.
         let previous = found.entries.last().map(|entry| entry.id.clone());
         return Ok(Some((format!("{:08x}", number - 1), previous)));
     }
@@ -312,7 +312,7 @@ fn place(
     }
 }
 
-/// Reads the header, and the name that it may hold.
+/// Parses the header, and the name it may contain.
 fn header(line: &Line<'_>) -> Result<(Header, Option<String>), ParseError> {
     if line.r#type != "session" {
         return Err(ParseError::NoHeader);
@@ -344,13 +344,13 @@ fn header(line: &Line<'_>) -> Result<(Header, Option<String>), ParseError> {
     Ok((header, cleaned(line.name.clone())))
 }
 
-/// Bytes of a path.
+/// Maximum bytes of a path.
 const PATH_MAX: usize = 4096;
 
-/// Characters of a name.
+/// Maximum characters of a name.
 const NAME_MAX: usize = 256;
 
-/// A name on one line, of a length that can be shown; an empty one is none.
+/// Removes control characters from a name and truncates it; an empty name becomes `None`.
 pub(super) fn cleaned(name: Option<String>) -> Option<String> {
     let name = name?;
     let name: String = name.chars().filter(|letter| !letter.is_control()).take(NAME_MAX).collect();
@@ -358,7 +358,7 @@ pub(super) fn cleaned(name: Option<String>) -> Option<String> {
     if name.is_empty() { None } else { Some(name.to_owned()) }
 }
 
-/// The beginning of a text, for an error.
+/// Returns the start of a text, for error messages.
 fn beginning(text: &str) -> String {
     text.chars().take(40).collect()
 }

@@ -1,4 +1,4 @@
-//! What the entries of a file say: messages with their blocks, and changes of everything else.
+//! Parses entries: messages with their blocks, and changes of settings.
 
 use serde::de::DeserializeSeed;
 use serde_json::value::RawValue;
@@ -15,11 +15,11 @@ use super::message::{
 use super::read::{ParseError, cleaned};
 use super::wire::{Costs, Line, Piece, Said, Used};
 
-/// What is wrong with an entry.
+/// Why an entry is invalid.
 pub(super) enum Wrong {
-    /// It is not built like one of its kind.
+    /// It is malformed, for this reason.
     Built(&'static str),
-    /// The messages have too many blocks together.
+    /// The file has too many content blocks.
     Blocks,
 }
 
@@ -32,16 +32,16 @@ impl Wrong {
     }
 }
 
-/// Reads entries, and counts what it does not know.
+/// Parses entries and counts the parts it skips.
 pub(super) struct Says {
-    /// How many blocks there may still be.
+    /// The remaining budget of content blocks.
     pub(super) blocks: usize,
-    /// How many things were passed over.
+    /// How many entries, messages and blocks were skipped.
     pub(super) unknown: u64,
 }
 
 impl Says {
-    /// Tells whether entries of this type mean something here.
+    /// Returns whether the entry type is known.
     pub(super) fn knows(kind: &str) -> bool {
         matches!(
             kind,
@@ -55,7 +55,7 @@ impl Says {
         )
     }
 
-    /// Reads what an entry says; `before` are the entries in front of it.
+    /// Parses the content of an entry; `before` are the preceding entries.
     pub(super) fn change(&mut self, line: &Line<'_>, at: Now, before: &[Entry]) -> Result<Change, Wrong> {
         Ok(match line.r#type.as_str() {
             "message" => {
@@ -91,7 +91,7 @@ impl Says {
         Change::Other { kind: kind.chars().take(64).collect() }
     }
 
-    /// Reads a message; `None` for a role that nobody here knows.
+    /// Parses a message; `None` for an unknown role.
     fn message(&mut self, said: &Said<'_>, entry: Now) -> Result<Option<Message>, Wrong> {
         let at = said.timestamp.0.unwrap_or(entry);
         Ok(Some(match said.role.as_str() {
@@ -124,7 +124,7 @@ impl Says {
                 excluded: said.exclude_from_context,
                 at,
             })),
-            // The second word is that of the versions before the third.
+            // Versions 1 and 2 name the role `hookMessage`.
             "custom" | "hookMessage" => Message::Custom(Custom {
                 kind: said.custom_type.clone(),
                 content: self.content(said.content)?,
@@ -145,7 +145,7 @@ impl Says {
         }))
     }
 
-    /// Reads words and pictures: a text, or an array of blocks.
+    /// Parses texts and images: a string, or an array of blocks.
     fn content(&mut self, raw: Option<&RawValue>) -> Result<Vec<Content>, Wrong> {
         let pieces = match self.pieces(raw)? {
             Pieces::Text(text) => return Ok(vec![Content::Text(text)]),
@@ -166,7 +166,7 @@ impl Says {
         Ok(content)
     }
 
-    /// Reads the blocks of a model's message.
+    /// Parses the blocks of an assistant message.
     fn blocks(&mut self, raw: Option<&RawValue>) -> Result<Vec<Block>, Wrong> {
         let pieces = match self.pieces(raw)? {
             Pieces::Text(text) => return Ok(vec![Block::Text(text)]),
@@ -196,25 +196,25 @@ impl Says {
         let Some(raw) = raw.map(RawValue::get) else { return Ok(Pieces::List(Vec::new())) };
         if raw.starts_with('"') {
             let text = serde_json::from_str(raw);
-            return text.map(Pieces::Text).map_err(|_| Wrong::Built("its content is not a text"));
+            return text.map(Pieces::Text).map_err(|_| Wrong::Built("its content is not a valid string"));
         }
         if !raw.starts_with('[') {
-            return Err(Wrong::Built("its content is neither a text nor an array"));
+            return Err(Wrong::Built("its content is neither a string nor an array"));
         }
-        // What was checked as JSON fails only for want of room.
+        // The text is valid JSON, so only the block budget can fail.
         let mut from = serde_json::Deserializer::from_str(raw);
         let pieces = Elements(&mut self.blocks).deserialize(&mut from);
         pieces.map(Pieces::List).map_err(|_| Wrong::Blocks)
     }
 }
 
-/// What a message is made of.
+/// The two forms of message content.
 enum Pieces<'a> {
     Text(String),
     List(Vec<&'a RawValue>),
 }
 
-/// The entry that a compaction keeps first. The first version counted lines, the header's included.
+/// Returns the first entry that a compaction keeps. Version 1 stores a line index that counts the header.
 fn first_kept(line: &Line<'_>, before: &[Entry]) -> String {
     if let Some(id) = &line.first_kept_entry_id {
         return id.clone();

@@ -1,4 +1,4 @@
-//! What a line of a file looks like when it is read: every field of every kind, and all of them may be missing.
+//! The lines of a file as they are deserialized: the fields of all kinds, every one optional.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -129,7 +129,7 @@ pub(super) struct Piece<'a> {
     pub(super) arguments: Option<&'a RawValue>,
 }
 
-/// What a turn used.
+/// The usage of a turn.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Used<'a> {
@@ -147,7 +147,7 @@ pub(super) struct Used<'a> {
     pub(super) cost: Option<&'a RawValue>,
 }
 
-/// What it cost.
+/// The cost of a turn.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Costs {
@@ -163,7 +163,7 @@ pub(super) struct Costs {
     pub(super) total: f64,
 }
 
-/// What a list of files needs of a line.
+/// The fields of a line that a file listing needs.
 #[derive(Deserialize)]
 pub(super) struct Glance {
     #[serde(default, deserialize_with = "loose")]
@@ -180,7 +180,7 @@ pub(super) struct Glance {
     pub(super) message: GlanceMessage,
 }
 
-/// What a list of files needs of a message: who wrote it, where that was a model.
+/// The fields of a message that a file listing needs: the model of an assistant message.
 #[derive(Deserialize, Default)]
 pub(super) struct GlanceMessage {
     #[serde(default, deserialize_with = "loose")]

@@ -1,4 +1,4 @@
-//! Writing a session file: the newest version, one line an entry, and nothing that this program could not read again.
+//! Writes session files: the newest version, one line per entry, and nothing that the parser would refuse.
 
 use std::collections::BTreeSet;
 
@@ -11,38 +11,38 @@ use super::entry::{Change, Entry, Header, VERSION};
 use super::message::{Block, Content, Cost, Message, Usage};
 use super::moment::spelled;
 
-/// Why something cannot be written as a session file.
+/// Why entries cannot be written as a session file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// An entry's id is empty or another's.
-    #[error("the entry {id:?} has no id of its own")]
+    /// The id of an entry is empty or not unique.
+    #[error("the entry id {id:?} is empty or not unique")]
     Id {
         /// The id.
         id: String,
     },
-    /// An entry follows one that does not stand before it.
-    #[error("the entry {id:?} follows {parent:?}, which does not stand before it")]
+    /// The parent of an entry is not an earlier entry.
+    #[error("the parent {parent:?} of the entry {id:?} is not an earlier entry")]
     Parent {
         /// The entry.
         id: String,
-        /// What it names.
+        /// The parent it names.
         parent: String,
     },
-    /// Arguments or particulars of a tool are not JSON.
-    #[error("the entry {id:?} holds something that is not JSON")]
+    /// The arguments or details of a tool call are not JSON.
+    #[error("the entry {id:?} contains a value that is not JSON")]
     NotJson {
         /// The entry.
         id: String,
     },
-    /// An entry of an unknown kind has nothing that could be written.
-    #[error("the entry {id:?} is of a kind that is not written")]
+    /// An entry of an unknown kind cannot be written.
+    #[error("the entry {id:?} has a kind that cannot be written")]
     Unknown {
         /// The entry.
         id: String,
     },
 }
 
-/// Writes a whole file.
+/// Renders a whole file.
 pub fn render(header: &Header, entries: &[Entry]) -> Result<Vec<u8>, WriteError> {
     let mut out = Vec::new();
     let line = HeaderLine {
@@ -58,7 +58,7 @@ pub fn render(header: &Header, entries: &[Entry]) -> Result<Vec<u8>, WriteError>
     Ok(out)
 }
 
-/// Writes entries that follow those whose ids are `known`.
+/// Renders entries that follow those whose ids are `known`.
 pub fn lines<'a>(entries: &'a [Entry], mut known: BTreeSet<&'a str>) -> Result<Vec<u8>, WriteError> {
     let mut out = Vec::new();
     for entry in entries {
@@ -211,7 +211,7 @@ fn blocks(blocks: &[Block]) -> serde_json::Result<Vec<PieceLine<'_>>> {
     Ok(lines)
 }
 
-/// Only what is JSON, and on one line, is written as it is.
+/// Returns a JSON text verbatim if it is valid and on one line.
 fn raw(json: &Json) -> serde_json::Result<&RawValue> {
     if json.as_str().contains(['\n', '\r']) {
         return Err(serde::ser::Error::custom("not on one line"));
@@ -248,7 +248,7 @@ struct HeaderLine<'a> {
 struct EntryLine<'a> {
     r#type: &'static str,
     id: &'a str,
-    /// Always there, and null at a root.
+    /// Always present; null for a root.
     parent_id: Option<&'a str>,
     timestamp: String,
     #[serde(skip_serializing_if = "Option::is_none")]

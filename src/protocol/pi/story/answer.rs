@@ -1,4 +1,4 @@
-//! The answer to a question into the vote that it stands for.
+//! Converts the response to a UI request into a vote.
 
 use serde_json::Value;
 
@@ -8,14 +8,14 @@ use crate::kernel::id::Json;
 use crate::protocol::pi::ask::UiResponse;
 use crate::protocol::pi::text::invalid;
 
-/// What an answer stands for.
+/// A vote on a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vote {
-    /// Yes or no.
+    /// The decision.
     pub decision: Decision,
-    /// Which of the question's choices.
+    /// The chosen one of the question's choices.
     pub choice: Option<String>,
-    /// What was filled in.
+    /// The answer to the form.
     pub answer: Option<Json>,
 }
 
@@ -29,11 +29,11 @@ impl Vote {
     }
 }
 
-/// Turns an answer into a vote.
+/// Converts a response into a vote.
 ///
 /// # Errors
 ///
-/// The sentence that refuses an answer of another kind than the question, or one that it does not offer.
+/// Returns the error text if the response has another method than the question, or a value that it does not offer.
 pub fn vote(question: &Question, response: &UiResponse) -> Result<Vote, String> {
     if *response == UiResponse::Cancelled {
         return Ok(Vote::plain(Decision::Deny));
@@ -81,7 +81,7 @@ fn filled_in(method: &str, options: Option<&Value>, response: &UiResponse) -> Re
     Ok(Vote::filled_in(&answer))
 }
 
-/// Only the last choice is a no.
+/// Maps a choice to a vote; only the last choice denies.
 fn chosen(choices: &[String], value: &str) -> Result<Vote, String> {
     if !choices.iter().any(|choice| choice == value) {
         return Err(not_offered());
@@ -91,13 +91,13 @@ fn chosen(choices: &[String], value: &str) -> Result<Vote, String> {
     Ok(Vote { decision, choice: Some(value.to_owned()), answer: None })
 }
 
-/// An option is a text, or an object with its text as `value` or `label`.
+/// Returns the value of an option: a string, or an object with a `value` or a `label`.
 fn option_value(option: &Value) -> Option<&str> {
     option.as_str().or_else(|| option.get("value")?.as_str()).or_else(|| option.get("label")?.as_str())
 }
 
 fn other_method(asked: &str) -> String {
-    invalid("response.method", format_args!("must be '{asked}' or 'cancelled', as was asked"))
+    invalid("response.method", format_args!("must be '{asked}' or 'cancelled' to match the request"))
 }
 
 fn not_offered() -> String {

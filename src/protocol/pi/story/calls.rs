@@ -1,4 +1,4 @@
-//! Uses of tools: those that the model wants, checks of a run, and what is used for the user beside any run.
+//! Tool calls: those that the model requested, the acceptance checks of a run, and user commands outside any run.
 
 use serde::Deserialize;
 
@@ -12,39 +12,39 @@ use crate::kernel::event::{Ending, Event, Fault, Intention, Purpose, Settlement}
 use crate::kernel::id::{CallId, Json, Seq};
 use crate::protocol::pi::encode::BashResult;
 
-/// A use of a tool that is not settled.
+/// The state of a tool call that has no result yet.
 #[derive(Debug)]
 pub(super) struct Use {
-    /// What it is called on the wire.
+    /// Its id on the wire.
     id: String,
     tool: String,
     args: Json,
     part: Part,
     started: bool,
-    /// The end of what it has printed.
+    /// The last part of its output.
     tail: String,
 }
 
-/// What a use of a tool has to do with the conversation.
+/// The role of a tool call in the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// The model wants it, in the message of that entry.
+    /// The model requested it, in the message of that entry.
     Wanted(Option<(Seq, u32)>),
-    /// It checks a run, and nobody is told what came of it.
+    /// It is an acceptance check, whose result is not part of the conversation.
     Check,
-    /// It is the user's.
+    /// It is a user command.
     Aside { told: bool },
-    /// It stands for a question of the daemon's own.
+    /// It represents a question of the daemon, not a tool.
     Question,
 }
 
 impl Use {
-    /// Tells whether the turn is not over before it is settled.
+    /// Returns whether the turn waits for its result.
     pub(super) const fn is_of_turn(&self) -> bool {
         matches!(self.part, Part::Wanted(_))
     }
 
-    /// Tells what it has printed.
+    /// Emits its recent output.
     pub(super) fn tell_output(&self, out: &mut Out) {
         out.tell("tool_execution_update", |event| {
             self.named(event)
@@ -74,7 +74,7 @@ impl Use {
 
     fn print(&mut self, text: &str) {
         self.tail.push_str(text);
-        // Cut seldom, so that many small pieces cost no more than one large.
+        // Truncating only at twice the limit keeps the cost of many small writes linear.
         if self.tail.len() > 2 * TAIL {
             let from = self.tail.len() - TAIL;
             let from = (from..).find(|at| self.tail.is_char_boundary(*at)).unwrap_or(self.tail.len());
@@ -82,7 +82,7 @@ impl Use {
         }
     }
 
-    /// Stands for a use whose beginning is not known.
+    /// Makes the state of a call whose start event is missing.
     fn unknown(settlement: &Settlement) -> Self {
         let part = match settlement.purpose {
             Purpose::Work if settlement.tool == RAISE_BUDGET => Part::Question,
@@ -99,7 +99,7 @@ impl Use {
 }
 
 impl Story {
-    /// Takes the intention to use a tool.
+    /// Handles the request of a tool call.
     pub(super) fn intend(&mut self, event: &Event, intention: &Intention, out: &mut Out) {
         let Intention { call, tool, args, purpose } = intention;
         let mut id = call.as_str().to_owned();
@@ -128,10 +128,10 @@ impl Story {
         self.calls.insert(call.clone(), Use::new(&id, tool, args.clone(), part));
     }
 
-    /// Takes the start of a tool.
+    /// Handles the start of a tool call.
     pub(super) fn start_call(&mut self, call: &CallId, out: &mut Out) {
         let Some(used) = self.calls.get(call) else { return };
-        // What the user has done beside the run does not end what the model is saying.
+        // A user command runs outside the run and does not end the open message.
         if !matches!(used.part, Part::Aside { .. }) {
             self.close(out);
         }
@@ -140,7 +140,7 @@ impl Story {
         }
     }
 
-    /// Takes a piece of what a tool prints.
+    /// Handles an output chunk of a tool call.
     pub(super) fn print(&mut self, call: &CallId, text: &str, out: &mut Out) {
         let Some(used) = self.calls.get_mut(call) else { return };
         used.print(text);
@@ -149,7 +149,7 @@ impl Story {
         }
     }
 
-    /// Takes the end of a tool.
+    /// Handles the result of a tool call.
     pub(super) fn settle(&mut self, event: &Event, settlement: &Settlement, out: &mut Out) {
         let aside = matches!(settlement.purpose, Purpose::Aside { .. });
         if !aside {
@@ -180,14 +180,14 @@ impl Story {
     }
 }
 
-/// Says what came of a call, and what went wrong with it.
+/// Returns the text of a result, with its error.
 fn told(settlement: &Settlement) -> String {
     let wrong = match (&settlement.fault, settlement.ending) {
         (Some(Fault { kind, message, detail: Some(detail), .. }), _) => {
             format!("{kind}: {message}\n{detail}")
         }
         (Some(Fault { kind, message, detail: None, .. }), _) => format!("{kind}: {message}"),
-        // What it printed says what went wrong.
+        // The output describes the failure.
         (None, Ending::Failed) if !settlement.text.is_empty() => return settlement.text.clone(),
         (None, Ending::Failed) => "it failed".to_owned(),
         (None, Ending::Skipped) => "the user chose to go on without it".to_owned(),
@@ -236,7 +236,7 @@ fn bash_execution(event: &Event, used: &Use, settlement: &Settlement, told: bool
     Entry { seq, part: 0, till: seq, at, role: Role::BashExecution, json, origin }
 }
 
-/// Returns the command among the arguments of a shell.
+/// Returns the command from the arguments of a shell call.
 fn command(args: &str) -> String {
     #[derive(Deserialize)]
     struct Args {
@@ -245,9 +245,9 @@ fn command(args: &str) -> String {
     serde_json::from_str(args).map_or_else(|_| args.to_owned(), |args: Args| args.command)
 }
 
-/// The tool whose use stands for the question whether a run may use more than was said.
+/// The pseudo tool whose call represents the question whether a run may exceed its budget.
 const RAISE_BUDGET: &str = "raise_budget";
-/// How the line ends that stands where output was left out.
+/// The end of the marker line that replaces omitted output.
 const LEFT_OUT: &str = " left out ...]\n";
-/// How much of what a tool prints is told while it runs; at its end everything is.
+/// Bytes of recent output that updates carry; the final result carries all of it.
 const TAIL: usize = 16 * 1024;

@@ -1,6 +1,7 @@
-//! The conversation: messages in order, each as the JSON that it is, with what was summarised and where it forked.
+//! The conversation: an ordered list of messages in their JSON form, with summaries and branch points.
 //!
-//! A summary hides what is before it and removes nothing: a fork may begin there. A fork removes what came after.
+//! A summary hides the entries before it but removes none, because a fork may start from one of them. A fork removes
+//! the entries after its branch point.
 
 use std::sync::Arc;
 
@@ -16,53 +17,53 @@ use crate::protocol::pi::encode::Stats;
 /// A message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The event with which it began.
+    /// The position of its first event.
     pub seq: Seq,
-    /// Which of several that one event made, counted from zero.
+    /// Its index among the entries of that event, from zero.
     pub part: u32,
-    /// The last event that added to it.
+    /// The position of the last event that changed it.
     pub till: Seq,
-    /// When it began.
+    /// The time of its first event.
     pub at: Now,
-    /// Whose it is.
+    /// The role of its author.
     pub role: Role,
-    /// The whole message, as JSON.
+    /// The message as JSON.
     pub json: Arc<str>,
-    /// The entry of a session file that it was imported from; empty for what an import added that stands in no file.
+    /// The session file entry it was imported from; empty for an entry that the import made up.
     pub origin: Option<Arc<str>>,
 }
 
-/// Whose a message is.
+/// The role of a message's author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// A user's.
+    /// The user.
     User,
-    /// The model's.
+    /// The model.
     Assistant {
-        /// How many tools it wanted used.
+        /// The number of tool calls it requested.
         calls: u64,
     },
-    /// A tool's, that the model wanted used.
+    /// The result of a tool call that the model requested.
     ToolResult,
-    /// A shell command of the user's.
+    /// A shell command of the user.
     BashExecution,
-    /// It stands for what was said before an event.
+    /// A summary that replaces the entries before an event.
     CompactionSummary {
-        /// The first event that is still told word by word.
+        /// The first event that stays visible.
         kept_from: Seq,
-        /// How many tokens the conversation had before, about.
+        /// The approximate tokens of the conversation before the compaction.
         tokens_before: u64,
     },
 }
 
 impl Entry {
-    /// Returns the name under which a client can come back to it.
+    /// Returns the entry id that clients use.
     pub fn id(&self) -> String {
         entry_id(self.seq, self.part)
     }
 }
 
-/// Returns the entry of a file that an event was imported from.
+/// Returns the session file entry that an event was imported from.
 pub(super) fn origin(event: &Event) -> Option<Arc<str>> {
     event.origin.as_deref().map(Arc::from)
 }
@@ -78,19 +79,19 @@ fn entry_id(seq: Seq, part: u32) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Conversation {
     entries: Vec<Entry>,
-    /// The first event of it, where another conversation was left behind.
+    /// The first event of the conversation; an earlier conversation may precede it in the session.
     base: Seq,
 }
 
 impl Conversation {
-    /// Adds a message at the end.
+    /// Appends an entry.
     pub(super) fn push(&mut self, entry: Entry) {
         self.entries.push(entry);
     }
 
-    /// Adds what came of a call, behind the message that wanted it and what came of others of its calls.
+    /// Inserts a tool result after the message that requested the call and after that message's other results.
     ///
-    /// A user may have said something meanwhile; a model must hear what came of a call before anything else.
+    /// A user message may have arrived meanwhile, but models require the results directly after the calls.
     pub(super) fn push_result(&mut self, wanted_by: Option<(Seq, u32)>, entry: Entry) {
         let found = wanted_by.and_then(|(seq, part)| {
             self.entries.iter().rposition(|entry| entry.seq == seq && entry.part == part)
@@ -101,7 +102,7 @@ impl Conversation {
         self.entries.insert(wanted_at + 1 + results, entry);
     }
 
-    /// Puts a summary in the place of what is before an event, and returns it.
+    /// Appends a compaction summary and returns it.
     pub(super) fn compact(&mut self, event: &Event, compaction: &Compaction) -> Summary {
         let (seq, at) = (event.seq, event.at);
         let json = object(|message| {
@@ -118,37 +119,37 @@ impl Conversation {
         self.summarised(kept_from, tokens_before, compaction.summary.clone())
     }
 
-    /// Learns of the first event that there is; nothing before it can be told.
+    /// Sets the first event of the session; nothing before it exists.
     pub(super) fn begin(&mut self, first: Seq) {
         self.base = self.base.max(first);
     }
 
-    /// Goes back to how it was after an event.
+    /// Rewinds the conversation to its state after an event.
     pub(super) fn branch(&mut self, until: Seq, from: Seq) {
-        // What was not whole by then was not said.
+        // An entry that was incomplete at that point was not part of the conversation.
         self.entries.retain(|entry| entry.till <= until);
         if self.entries.is_empty() {
             self.base = from;
         }
     }
 
-    /// Returns how many messages there are, summarised or not.
+    /// Returns the number of entries, including hidden ones.
     pub(super) const fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Returns what was said from a position on.
+    /// Returns the entries from a position on, without summaries.
     pub(super) fn since(&self, position: usize) -> impl Iterator<Item = &Entry> {
         let said = self.entries.iter().skip(position);
         said.filter(|entry| !matches!(entry.role, Role::CompactionSummary { .. }))
     }
 
-    /// Returns every message, also those for which a summary stands.
+    /// Returns every entry, including those that a summary replaces.
     pub(super) fn all(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter()
     }
 
-    /// Returns the messages as they are told: the latest summary, and what it does not stand for.
+    /// Returns the visible entries: the latest summary and the entries it does not replace.
     pub(super) fn told(&self) -> impl Iterator<Item = &Entry> {
         let (summary, kept_from) = match self.latest_summary(Seq::new(u64::MAX)) {
             Some((summary, kept_from)) => (Some(summary), kept_from),
@@ -172,33 +173,33 @@ impl Conversation {
         Some(self.summarised(kept_from, tokens_before, message.summary))
     }
 
-    /// Returns the messages from which a fork may begin.
+    /// Returns the messages that a fork can start from.
     pub(super) fn fork_messages(&self) -> Vec<ForkMessage> {
         let users = self.entries.iter().filter(|entry| entry.role == Role::User);
         users.map(|entry| ForkMessage { entry_id: entry.id(), text: text_of(&entry.json) }).collect()
     }
 
-    /// Finds where the fork begins that leaves a message of a user's out.
+    /// Finds the fork point that excludes a user message.
     pub(super) fn fork_point(&self, id: &str) -> Option<ForkPoint> {
         let entry = self.entries.iter().find(|entry| entry.role == Role::User && entry.id() == id)?;
         let Branch { until, from } = self.branch_before(entry.seq);
         Some(ForkPoint { text: text_of(&entry.json), until, from })
     }
 
-    /// Returns the point just before an event, as a branch begins there.
+    /// Returns the branch point just before an event.
     pub(super) fn branch_before(&self, seq: Seq) -> Branch {
         let until = Seq::new(seq.number().saturating_sub(1));
         let from = self.latest_summary(until).map_or(self.base, |(_, kept_from)| kept_from);
         Branch { until, from }
     }
 
-    /// Returns what the model said last.
+    /// Returns the text of the last assistant message that has one.
     pub(super) fn last_text(&self) -> Option<String> {
         let said = self.entries.iter().rev().filter(|entry| matches!(entry.role, Role::Assistant { .. }));
         said.map(|entry| text_of(&entry.json)).find(|text| !text.trim().is_empty())
     }
 
-    /// Counts the messages as they are told.
+    /// Adds the counts of the visible entries.
     pub(super) fn count(&self, stats: &mut Stats) {
         for entry in self.told() {
             stats.total_messages += 1;
@@ -231,12 +232,12 @@ impl Conversation {
     }
 }
 
-/// Returns the words of a message: its texts, one after the other.
+/// Returns the concatenated text blocks of a message.
 pub(super) fn text_of(json: &str) -> String {
     blocks_of(json).into_iter().filter(|block| block.r#type == "text").map(|block| block.text).collect()
 }
 
-/// A block of a message's content, as far as it is words.
+/// A content block of a message, reduced to its text.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Words {

@@ -1,4 +1,4 @@
-//! A conversation as a page of its own: nothing is fetched, nothing runs, and every word in it is only a word.
+//! Exports a conversation as a self-contained HTML page: it loads nothing, runs no script, and escapes all content.
 
 use std::fmt::Write as _;
 
@@ -10,20 +10,20 @@ use crate::kernel::id::SessionId;
 use crate::kernel::time::Now;
 use crate::protocol::pi::encode::iso;
 
-/// What stands above the conversation.
+/// The header of the page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heading {
     /// The session.
     pub session: SessionId,
-    /// Its name for people.
+    /// Its display name.
     pub name: Option<String>,
-    /// Where its tools work.
+    /// The working directory of its tools.
     pub cwd: String,
-    /// When the page is written.
+    /// When the page was exported.
     pub at: Now,
 }
 
-/// Writes the whole conversation, also what a summary stands for, as a page.
+/// Exports the whole conversation, including messages that a summary replaces.
 pub fn export_html(story: &Story, heading: &Heading) -> String {
     let title = heading.name.as_deref().unwrap_or(heading.session.as_str());
     let mut page = String::new();
@@ -63,14 +63,14 @@ fn message(page: &mut String, entry: &Entry) {
     escape(page, &entry.id());
     page.push_str("\">\n");
     let label = match role.as_str() {
-        // Who has no models answers under the provider's name.
+        // A provider without models is shown by its own name.
         "assistant" => {
             let model = Some(text("model")).filter(|model| !model.is_empty());
             format!("{} · {}", model.unwrap_or_else(|| text("provider")), iso(entry.at))
         }
         "toolResult" => format!("{} · {}", text("toolName"), iso(entry.at)),
         "bashExecution" => format!("shell · {}", iso(entry.at)),
-        "compactionSummary" => format!("summary of what is above · {}", iso(entry.at)),
+        "compactionSummary" => format!("summary of the messages above · {}", iso(entry.at)),
         _ => format!("user · {}", iso(entry.at)),
     };
     put(page, "h2", "", &label);
@@ -108,7 +108,7 @@ fn content(page: &mut String, block: &Value) {
     }
 }
 
-/// Shows an image, if it is one of the kinds that are nothing but pictures.
+/// Embeds an image of a raster type; any other is named only.
 fn image(page: &mut String, mime: &str, data: &str) {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
     if PICTURES.contains(&mime) && data.bytes().all(plain) {
@@ -122,7 +122,7 @@ fn image(page: &mut String, mime: &str, data: &str) {
     }
 }
 
-/// Puts a text between two tags.
+/// Writes an element with escaped text.
 fn put(page: &mut String, tag: &str, class: &str, text: &str) {
     let _ =
         if class.is_empty() { write!(page, "<{tag}>") } else { write!(page, "<{tag} class=\"{class}\">") };
@@ -130,7 +130,7 @@ fn put(page: &mut String, tag: &str, class: &str, text: &str) {
     let _ = writeln!(page, "</{tag}>");
 }
 
-/// Writes a text so that nothing in it means anything.
+/// Writes a text with HTML markup and control characters escaped.
 fn escape(page: &mut String, text: &str) {
     for letter in text.chars() {
         match letter {
@@ -139,7 +139,7 @@ fn escape(page: &mut String, text: &str) {
             '>' => page.push_str("&gt;"),
             '"' => page.push_str("&quot;"),
             '\'' => page.push_str("&#39;"),
-            // A page may contain no other control characters; and nothing may turn the direction of what follows.
+            // Other control characters are invalid in HTML, and bidi controls could reorder the text that follows.
             '\n' | '\t' => page.push(letter),
             '\r' => {}
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => page.push('\u{fffd}'),

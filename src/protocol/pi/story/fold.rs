@@ -1,4 +1,4 @@
-//! What each event adds to a story.
+//! The fold: how each session event changes the projection.
 
 use super::open::Block;
 use super::out::{Held, Out};
@@ -11,7 +11,7 @@ use crate::kernel::event::{
 use crate::kernel::id::{MessageId, Seq};
 
 impl Story {
-    /// Adds one event.
+    /// Folds one event.
     pub(super) fn fold(&mut self, event: &Event, out: &mut Out) {
         if self.last_seq == Seq::ZERO {
             self.conversation.begin(event.seq);
@@ -70,7 +70,7 @@ impl Story {
         }
     }
 
-    /// Tells what was held back, because something else comes.
+    /// Emits the pending delta before another event.
     pub(super) fn release(&mut self, out: &mut Out) {
         match out.held.take() {
             None => {}
@@ -87,7 +87,7 @@ impl Story {
         }
     }
 
-    /// Tells whether an event only adds to what is held back.
+    /// Returns whether an event extends the pending delta.
     fn goes_on(&self, event: &Event, out: &Out) -> bool {
         match (&event.kind, &out.held) {
             (EventKind::Said { .. } | EventKind::Thought { .. }, Some(Held::Said(_))) => true,
@@ -150,7 +150,7 @@ impl Story {
         self.show_queue(seq, out);
     }
 
-    /// Shows what waits behind the run.
+    /// Displays the queue.
     pub(super) fn show_queue(&self, seq: Seq, out: &mut Out) {
         let lines: Vec<&str> = self.queue.iter().map(|queued| queued.line.as_str()).collect();
         ui::widget("queue", &lines, seq, out);
@@ -206,6 +206,6 @@ const fn lost(cause: LossCause) -> &'static str {
     }
 }
 
-const RECOVERED: &str = "the daemon came back and goes on with the run";
-/// How much of a message is shown while it waits.
+const RECOVERED: &str = "the daemon restarted and resumes the run";
+/// Characters of a queued message that the queue widget shows.
 const QUEUED_CHARS: usize = 200;

@@ -1,8 +1,9 @@
-//! A session as this protocol tells it: the sum of its events, and what each of them adds.
+//! The Pi projection of a session: the state folded from the session's events, and the protocol events that each of
+//! them produces.
 //!
-//! One fold keeps the conversation and tells what happens. Remembering alone ([`Story::absorb`]) writes nothing down but
-//! the messages themselves; telling ([`Story::tell`]) is the same with somebody listening, so a story that was read
-//! from the journal and one that was lived through cannot differ.
+//! A single fold maintains the state and emits events. [`Projection::apply`] folds without output;
+//! [`Projection::project`] folds and returns the events. Because both use the same fold, a projection rebuilt from the
+//! journal cannot differ from one that followed the session live.
 
 mod answer;
 mod calls;
@@ -34,59 +35,60 @@ use entry::Conversation;
 use open::Open;
 use out::Out;
 
-/// A session, told.
+/// The Pi view of one session.
 #[derive(Debug, Default)]
 pub struct Story {
     conversation: Conversation,
-    /// What the model is making.
+    /// The message that the model is writing.
     open: Option<Open>,
-    /// What was said by others while the model was speaking: it comes behind.
+    /// Entries that arrived while the model was writing; they are added after its message.
     deferred: Vec<Entry>,
     turn: Turn,
-    /// The uses of tools that are not settled.
+    /// The tool calls that have no result yet.
     calls: BTreeMap<CallId, Use>,
-    /// What the calls are named that the model wants and that were not begun.
+    /// The calls that the model requested and that have not started.
     waiting: VecDeque<Waiting>,
-    /// Where the active run's messages begin.
+    /// The position of the active run's first entry.
     run: Option<usize>,
-    /// What waits behind the run.
+    /// The messages queued behind the run.
     queue: Vec<Queued>,
     questions: BTreeMap<GateId, Question>,
     provider: String,
     model: String,
     used: Stats,
-    /// How many tokens the conversation had when the model was last told it.
+    /// The tokens of the conversation when the model last processed it.
     context: Option<u64>,
     compacting: Option<CompactionReason>,
-    /// Whether something stands where it is said what the run is busy with.
+    /// Whether a working message is displayed.
     busy: bool,
     changed: Changed,
     last_branch: Option<Seq>,
     last_seq: Seq,
 }
 
-/// When settings that a session file holds were changed last; never where they are as the session began.
+/// When the settings that a session file records last changed; `None` if a setting is unchanged since the session
+/// began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Changed {
     /// The session's name.
     pub name: Option<Now>,
-    /// Who answers.
+    /// The model.
     pub model: Option<Now>,
-    /// How much it thinks.
+    /// The thinking level.
     pub thinking: Option<Now>,
 }
 
-/// A turn of the model: what it said, and what came of what it wanted.
+/// The current turn of the model: its message and its tool results.
 #[derive(Debug, Default)]
 struct Turn {
     open: bool,
     message: Option<Arc<str>>,
     results: Vec<Arc<str>>,
-    /// The entry of its message.
+    /// The entry of the turn's message.
     entry: Option<(Seq, u32)>,
 }
 
-/// A call that the model wants and that was not begun.
+/// A call that the model requested and that has not started.
 #[derive(Debug)]
 struct Waiting {
     id: String,
@@ -94,7 +96,7 @@ struct Waiting {
     args: Json,
 }
 
-/// A message that waits behind the run.
+/// The preview of a message that is queued behind the run.
 #[derive(Debug)]
 struct Queued {
     message: MessageId,
@@ -103,15 +105,15 @@ struct Queued {
 }
 
 impl Story {
-    /// Remembers an event.
+    /// Folds an event without producing output.
     pub fn absorb(&mut self, event: &Event) {
         self.fold(event, &mut Out::silent());
     }
 
-    /// Remembers some events and tells what they add.
+    /// Folds events and returns the protocol events they produce.
     ///
-    /// Pieces of one text, or of what one tool prints, that follow each other in a batch are told as one.
-    #[must_use = "what is told is to be sent"]
+    /// Consecutive deltas of one text, or of the output of one tool, are coalesced into one update per batch.
+    #[must_use = "the returned events must be sent"]
     pub fn tell<'a>(&mut self, events: impl IntoIterator<Item = &'a Event>) -> Vec<SessionEvent> {
         let mut out = Out::live();
         for event in events {
@@ -121,89 +123,89 @@ impl Story {
         out.finish()
     }
 
-    /// Returns the last event that it knows.
+    /// Returns the position of the last folded event.
     pub const fn last_seq(&self) -> Seq {
         self.last_seq
     }
 
-    /// Returns the last event that left a part of the conversation behind.
+    /// Returns the position of the last branch event.
     pub const fn last_branch(&self) -> Option<Seq> {
         self.last_branch
     }
 
-    /// Returns the conversation: each message as JSON.
+    /// Returns the visible messages, each as JSON.
     pub fn messages(&self) -> impl Iterator<Item = &str> {
         self.conversation.told().map(|entry| &*entry.json)
     }
 
-    /// Returns how many messages the conversation has.
+    /// Returns the number of visible messages.
     pub fn message_count(&self) -> u64 {
         self.conversation.told().count() as u64
     }
 
-    /// Returns every message of this line of the conversation, also those for which a summary stands.
+    /// Returns every message of the current branch, including those that a summary replaces.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.conversation.all()
     }
 
-    /// Returns the session in numbers: messages as they are told, tokens and money of everything.
+    /// Returns the statistics of the session: visible messages; tokens and cost of the whole session.
     pub fn stats(&self) -> Stats {
         let mut stats = self.used;
         self.conversation.count(&mut stats);
         stats
     }
 
-    /// Returns what the model said last.
+    /// Returns the text of the last assistant message that has one.
     pub fn last_text(&self) -> Option<String> {
         self.conversation.last_text()
     }
 
-    /// Returns the messages from which a fork may begin.
+    /// Returns the messages that a fork can start from.
     pub fn fork_messages(&self) -> Vec<ForkMessage> {
         self.conversation.fork_messages()
     }
 
-    /// Finds where the fork begins that leaves a message out, and everything after it.
+    /// Finds the fork point that excludes a message and everything after it.
     pub fn fork_point(&self, entry: &str) -> Option<ForkPoint> {
         self.conversation.fork_point(entry)
     }
 
-    /// Returns the point just before an event, as a branch begins there.
+    /// Returns the branch point just before an event.
     pub fn branch_before(&self, seq: Seq) -> Branch {
         self.conversation.branch_before(seq)
     }
 
-    /// Returns when the settings were changed that a session file holds.
+    /// Returns when the settings that a session file records last changed.
     pub const fn changed(&self) -> Changed {
         self.changed
     }
 
-    /// Returns the summary that stands for the older part of the conversation.
+    /// Returns the summary that replaces the older part of the conversation.
     pub fn summary(&self) -> Option<Summary> {
         self.conversation.summary()
     }
 
-    /// Returns how many tokens the conversation had when the model was last told it; not known after a summary.
+    /// Returns the tokens of the conversation when the model last processed it; unknown after a compaction.
     pub const fn context_tokens(&self) -> Option<u64> {
         self.context
     }
 
-    /// Tells whether a run is active.
+    /// Returns whether a run is active.
     pub const fn is_streaming(&self) -> bool {
         self.run.is_some()
     }
 
-    /// Returns a question that waits for an answer.
+    /// Returns an open question.
     pub fn question(&self, gate: &GateId) -> Option<&Question> {
         self.questions.get(gate)
     }
 
-    /// Returns how many questions wait for an answer.
+    /// Returns the number of open questions.
     pub fn open_questions(&self) -> u64 {
         self.questions.len() as u64
     }
 
-    /// Tells the questions that wait for an answer, for somebody who begins to listen.
+    /// Returns the UI requests of the open questions, for a new subscriber.
     pub fn requests(&self, now: Now) -> Vec<SessionEvent> {
         let mut out = Out::live();
         self.questions.values().for_each(|question| ui::ask(question, now, &mut out));

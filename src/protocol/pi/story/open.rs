@@ -1,7 +1,7 @@
-//! A message that the model is making: it grows, and is written down as it does.
+//! The assistant message under construction, serialized incrementally.
 //!
-//! What has been said is kept as the JSON that it will be. A piece is therefore escaped once, and an update copies
-//! what is there; nothing is gone over again.
+//! The content so far is stored as its final JSON. Each delta is escaped once, and an update copies the serialized
+//! content.
 
 use std::sync::Arc;
 
@@ -14,36 +14,36 @@ use crate::protocol::json;
 use crate::protocol::pi::encode::dollars;
 use crate::protocol::pi::interface;
 
-/// A message under way.
+/// An assistant message under construction.
 #[derive(Debug)]
 pub(super) struct Open {
-    /// The first event of it.
+    /// The position of its first event.
     pub(super) since: Seq,
-    /// The last event that added to it.
+    /// The position of the last event that changed it.
     pub(super) till: Seq,
     pub(super) at: Now,
     provider: String,
     model: String,
-    /// The blocks of its content, the last of them perhaps not ended.
+    /// Its serialized content blocks; the last one may be unterminated.
     content: Vec<u8>,
     blocks: usize,
-    /// The block that is being written, and where its text begins.
+    /// The open block and the offset of its text.
     writing: Option<(Block, usize)>,
-    /// How many tools it wants used.
+    /// The number of tool calls it requests.
     pub(super) calls: u64,
     used: Option<Used>,
-    /// Whether its words are whole.
+    /// Whether its text is complete.
     pub(super) whole: bool,
-    /// Whether anybody was told of it.
+    /// Whether `message_start` was emitted.
     pub(super) shown: bool,
-    /// The entry of a session file that it was imported from.
+    /// The session file entry it was imported from.
     pub(super) origin: Option<Arc<str>>,
 }
 
-/// What a block holds.
+/// The kind of a content block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Block {
-    /// Words for the user.
+    /// Text for the user.
     Text,
     /// Reasoning.
     Thinking,
@@ -65,19 +65,19 @@ impl Block {
     }
 }
 
-/// Why a message ends.
+/// Why a message ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop<'a> {
-    /// Everything is said.
+    /// It is complete.
     Said,
-    /// The run was ended, for this reason.
+    /// The run was stopped, for this reason.
     Aborted(&'a str),
-    /// Something went wrong.
+    /// The turn failed, with this error.
     Failed(&'a str),
 }
 
 impl Open {
-    /// Begins a message of a model.
+    /// Opens an assistant message.
     pub(super) fn new(since: Seq, at: Now, provider: &str, model: &str) -> Self {
         Self {
             since,
@@ -96,22 +96,22 @@ impl Open {
         }
     }
 
-    /// Tells whether nothing is in it.
+    /// Returns whether it has no content blocks.
     pub(super) const fn is_empty(&self) -> bool {
         self.blocks == 0
     }
 
-    /// Tells whether what the turn used is known.
+    /// Returns whether the usage of the turn is known.
     pub(super) const fn is_taken(&self) -> bool {
         self.used.is_some()
     }
 
-    /// Tells whether a piece of this kind goes on with the block that is being written.
+    /// Returns whether the open block is of this kind.
     pub(super) fn is_writing(&self, block: Block) -> bool {
         self.writing.is_some_and(|(writing, _)| writing == block)
     }
 
-    /// Learns what the turn used, and of which model it was.
+    /// Sets the usage and the model of the turn.
     pub(super) fn take(&mut self, model: &str, used: Used) {
         if !model.is_empty() {
             model.clone_into(&mut self.model);
@@ -119,7 +119,7 @@ impl Open {
         self.used = Some(used);
     }
 
-    /// Begins a block.
+    /// Opens a content block.
     pub(super) fn begin(&mut self, block: Block, out: &mut Out) {
         self.end_block(out);
         self.next_block();
@@ -133,34 +133,34 @@ impl Open {
         self.update(out, block.updates()[0], |event| event);
     }
 
-    /// Adds a piece to the block that is being written; telling it is for [`Self::tell_piece`].
+    /// Appends a delta to the open block; [`Self::emit_delta`] emits it.
     pub(super) fn add(&mut self, piece: &str) {
         let before = self.content.len();
         json::string(&mut self.content, piece);
-        // Between its quotes a piece is what it is within the whole text.
+        // A string is escaped character by character, so the escaped delta without its quotes continues the text.
         self.content.remove(before);
         self.content.pop();
     }
 
-    /// Tells a piece, or several, that were added.
+    /// Emits one delta or several coalesced ones that were appended.
     pub(super) fn tell_piece(&self, piece: &str, out: &mut Out) {
         if let Some((block, _)) = self.writing {
             self.update(out, block.updates()[1], |event| event.text("delta", piece));
         }
     }
 
-    /// Ends the block that is being written.
+    /// Closes the open block.
     pub(super) fn end_block(&mut self, out: &mut Out) {
         let Some((block, from)) = self.writing.take() else { return };
         self.content.extend_from_slice(b"\"}");
         if out.listens() {
-            // The text with its quotes is JSON as it stands.
+            // The stored text with its quotes is a valid JSON string.
             let text = &self.content[from - 1..self.content.len() - 1];
             self.update(out, block.updates()[2], |event| event.raw("content", text));
         }
     }
 
-    /// Adds a tool that the model wants used.
+    /// Adds a tool call.
     pub(super) fn call(&mut self, id: &str, tool: &str, args: &str, out: &mut Out) {
         self.end_block(out);
         self.next_block();
@@ -177,7 +177,7 @@ impl Open {
         self.update(out, "toolcall_end", |event| event.raw("toolCall", &self.content[from..]));
     }
 
-    /// Ends the message and returns it.
+    /// Completes the message and returns its JSON.
     pub(super) fn end(&mut self, stop: Stop<'_>, out: &mut Out) -> Arc<str> {
         self.end_block(out);
         let mut whole = Vec::with_capacity(self.content.len() + 320);
@@ -197,7 +197,7 @@ impl Open {
 
     fn show(&mut self, out: &mut Out) {
         if !self.shown {
-            // A message begins with nothing in it.
+            // `message_start` carries a message without content.
             let nothing = Self::new(self.since, self.at, &self.provider, &self.model);
             out.tell("message_start", |event| {
                 event.with("message", |body| nothing.write(Stop::Said, body)).end();
@@ -243,7 +243,7 @@ impl Open {
     }
 }
 
-/// Writes the arguments of a call: an object, whatever the model wrote.
+/// Writes the arguments of a call as an object; any other value is wrapped in one.
 pub(super) fn arguments(out: &mut Vec<u8>, args: &str) {
     if args.starts_with('{') {
         out.extend_from_slice(args.as_bytes());
@@ -262,7 +262,7 @@ fn usage(out: &mut Vec<u8>, used: &Used) {
         .number("cacheWrite", used.cache_write)
         .number("totalTokens", used.input.saturating_add(used.output))
         .with("cost", |out| {
-            // What each part cost is not known, the sum is.
+            // Only the total cost is known, not its parts.
             let mut total = Vec::new();
             json::value(&mut total, &dollars(used.cost.unwrap_or(0)));
             Object::new(out)

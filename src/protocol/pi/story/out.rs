@@ -1,46 +1,46 @@
-//! Where a story is told to: nowhere while it is only remembered, into a list of events while somebody listens.
+//! The sink of the fold: it discards events during replay and records them while the session has subscribers.
 //!
-//! Pieces of one text that come in one batch are told as one update. Every update repeats the whole message, so what
-//! has gathered while a client was busy would otherwise cost it the message once a word.
+//! Deltas of one text within a batch are coalesced into one update. Every update repeats the whole message, so one
+//! update per delta would cost a slow client the message once per word.
 
 use super::parts::SessionEvent;
 use super::write::Object;
 use crate::kernel::id::CallId;
 
-/// What is told.
+/// Records or discards the events of a fold.
 #[derive(Debug, Default)]
 pub(super) struct Out {
-    /// None while nobody listens.
+    /// The recorded events; `None` while discarding.
     told: Option<Vec<SessionEvent>>,
     pub(super) held: Option<Held>,
 }
 
-/// What is told once nothing more of it comes.
+/// A delta that is held back because the next event may extend it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Held {
-    /// More of the text that the model is saying.
+    /// More text of the open message.
     Said(String),
-    /// More of what a tool prints.
+    /// More output of a tool call.
     Printed(CallId),
 }
 
 impl Out {
-    /// Somebody listens.
+    /// Creates a sink that records events.
     pub(super) const fn live() -> Self {
         Self { told: Some(Vec::new()), held: None }
     }
 
-    /// Nobody does.
+    /// Creates a sink that discards events.
     pub(super) const fn silent() -> Self {
         Self { told: None, held: None }
     }
 
-    /// Tells whether somebody listens.
+    /// Returns whether events are recorded.
     pub(super) const fn listens(&self) -> bool {
         self.told.is_some()
     }
 
-    /// Tells an event; its type is written, the rest is for `write`.
+    /// Emits an event; `write` adds the fields after its type.
     pub(super) fn tell(&mut self, name: &'static str, write: impl FnOnce(Object<'_>)) {
         if let Some(told) = &mut self.told {
             let mut body = Vec::new();
@@ -49,19 +49,19 @@ impl Out {
         }
     }
 
-    /// Tells an event that has nothing but its type.
+    /// Emits an event without further fields.
     pub(super) fn tell_plain(&mut self, name: &'static str) {
         self.tell(name, |event| event.end());
     }
 
-    /// Tells of a message that is whole.
+    /// Emits the start and the end of a complete message.
     pub(super) fn tell_message(&mut self, message: &str) {
         for name in ["message_start", "message_end"] {
             self.tell(name, |object| object.raw("message", message.as_bytes()).end());
         }
     }
 
-    /// Returns everything that was told.
+    /// Returns the recorded events.
     pub(super) fn finish(self) -> Vec<SessionEvent> {
         self.told.unwrap_or_default()
     }

@@ -1,11 +1,11 @@
-//! What a story hands out.
+//! The values that a projection returns.
 
 use bytes::Bytes;
 use serde::Serialize;
 
 use crate::kernel::id::Seq;
 
-/// Something that happened in a session, as its subscribers are told.
+/// A session event as sent to subscribers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionEvent {
     name: &'static str,
@@ -13,7 +13,7 @@ pub struct SessionEvent {
 }
 
 impl SessionEvent {
-    /// Takes an event that was written down; `body` is one JSON object whose `type` is `name`.
+    /// Wraps a serialized event; `body` is one JSON object whose `type` is `name`.
     pub(super) const fn new(name: &'static str, body: Bytes) -> Self {
         Self { name, body }
     }
@@ -29,35 +29,35 @@ impl SessionEvent {
     }
 }
 
-/// A summary that stands for the older part of a conversation.
+/// A summary that replaces the older part of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
-    /// The summary.
+    /// The text of the summary.
     pub summary: String,
-    /// The first entry that is still told word by word.
+    /// The first entry that stays visible.
     pub first_kept_entry_id: String,
-    /// How many tokens the conversation had before, about.
+    /// The approximate tokens of the conversation before the compaction.
     pub tokens_before: u64,
 }
 
-/// A message from which a fork may begin.
+/// A message that a fork can start from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForkMessage {
-    /// Its entry.
+    /// Its entry id.
     pub entry_id: String,
-    /// What it says.
+    /// Its text.
     pub text: String,
 }
 
-/// Where a fork begins.
+/// The branch point of a fork.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForkPoint {
-    /// What the message says, for the user to say it otherwise.
+    /// The text of the message, for the user to edit.
     pub text: String,
-    /// The last event that still counts.
+    /// The last event of the kept history.
     pub until: Seq,
-    /// The first event that was told word by word at that point.
+    /// The first event that was visible at that point.
     pub from: Seq,
 }

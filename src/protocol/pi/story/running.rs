@@ -1,4 +1,4 @@
-//! Runs and turns: what users say, what the model makes of it, and how it ends.
+//! Runs and turns: user messages, assistant messages and how runs end.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::kernel::id::{Json, Seq};
 use crate::kernel::time::Now;
 
 impl Story {
-    /// Begins a run.
+    /// Starts a run.
     pub(super) fn begin_run(&mut self, event: &Event, message: &Message, out: &mut Out) {
         if self.run.is_some() {
-            self.finish_run(event, Stop::Failed("how the run ended is lost"), out);
+            self.finish_run(event, Stop::Failed("the end of the run is lost"), out);
         }
         self.close(out);
         let waiting = self.queue.len();
@@ -31,17 +31,17 @@ impl Story {
         self.hear(event, &message.text, &message.images, out);
     }
 
-    /// Takes what was said into the run: what the model wanted before and was not begun does not count.
+    /// Handles a steering message: calls that have not started are skipped.
     pub(super) fn steer(&mut self, event: &Event, steering: &Steering, out: &mut Out) {
-        // A turn that was taken has nothing more used for it.
+        // A turn whose usage is recorded gets no further calls.
         if self.open.as_ref().is_some_and(Open::is_taken) {
             self.close(out);
         }
-        self.skip_waiting(event, "a message of the user came first", out);
+        self.skip_waiting(event, "a user message arrived first", out);
         self.hear(event, &steering.text, &steering.images, out);
     }
 
-    /// Takes the end of the model's words.
+    /// Handles the end of the model's text.
     pub(super) fn end_text(&mut self, out: &mut Out) {
         if let Some(open) = &mut self.open {
             open.end_block(out);
@@ -49,12 +49,12 @@ impl Story {
         }
     }
 
-    /// Ends the message that the model is making, if it is making one.
+    /// Closes the open message, if there is one.
     pub(super) fn close(&mut self, out: &mut Out) {
         self.close_as(Stop::Said, out);
     }
 
-    /// Forgets what the model is making: it does not count.
+    /// Discards the open message.
     pub(super) fn unsay(&mut self, why: &str, out: &mut Out) {
         let Some(mut open) = self.open.take() else { return };
         if open.shown {
@@ -65,7 +65,7 @@ impl Story {
         self.deliver_deferred(out);
     }
 
-    /// Ends the turn, if nothing of it is to come.
+    /// Ends the turn unless it has an open message or unfinished calls.
     pub(super) fn end_turn(&mut self, out: &mut Out) {
         let under_way = self.calls.values().any(|used| used.is_of_turn());
         if !self.turn.open || self.open.is_some() || under_way || !self.waiting.is_empty() {
@@ -82,7 +82,7 @@ impl Story {
         self.turn = Turn::default();
     }
 
-    /// Begins a message of the model, if it is making none.
+    /// Opens an assistant message unless one is open.
     pub(super) fn begin_message(&mut self, event: &Event, out: &mut Out) -> &mut Open {
         self.begin_turn(out);
         let (provider, model) = (&self.provider, &self.model);
@@ -92,7 +92,7 @@ impl Story {
         open
     }
 
-    /// Adds a message that is whole.
+    /// Adds a complete entry; it is deferred while an announced message is open.
     pub(super) fn add(&mut self, entry: Entry, out: &mut Out) {
         if self.open.as_ref().is_some_and(|open| open.shown) {
             return self.deferred.push(entry);
@@ -104,7 +104,7 @@ impl Story {
         self.conversation.push(entry);
     }
 
-    /// Adds a piece of what the model says or thinks.
+    /// Appends a text or thinking delta of the model.
     pub(super) fn piece(&mut self, event: &Event, block: Block, text: &str, out: &mut Out) {
         let over = |open: &Open| open.whole || open.is_taken() || open.calls > 0;
         if self.open.as_ref().is_some_and(over) {
@@ -127,7 +127,7 @@ impl Story {
         }
     }
 
-    /// Takes the end of a turn: what it used, and what is to be used for it.
+    /// Handles the usage of a turn and the calls that it requests.
     pub(super) fn take(&mut self, event: &Event, taken: &Taken, out: &mut Out) {
         self.count(&taken.used);
         let over = |open: &Open| open.is_taken() || open.calls > 0;
@@ -136,7 +136,7 @@ impl Story {
         }
         self.waiting.clear();
         let (provider, model) = (&self.provider, &self.model);
-        // A turn of which nothing came is not told; a tool that it wants used may follow.
+        // An empty turn is not emitted; a tool call of it may follow.
         let open = self.open.get_or_insert_with(|| Open::new(event.seq, event.at, provider, model));
         open.take(&taken.model, taken.used);
         open.till = event.seq;
@@ -145,7 +145,7 @@ impl Story {
             self.model.clone_from(&taken.model);
         }
         if taken.pending.is_empty() {
-            // Whoever was interrupted has nothing more used: the message is whole.
+            // A user message interrupted the turn, so no calls follow and the message is complete.
             if self.deferred.iter().any(|entry| entry.role == Role::User) {
                 self.close(out);
             }
@@ -163,7 +163,7 @@ impl Story {
         self.close(out);
     }
 
-    /// Takes the end of a run.
+    /// Handles the end of a run.
     pub(super) fn end_run(&mut self, event: &Event, report: &RunReport, out: &mut Out) {
         let stop = match report.outcome {
             Outcome::Success => Stop::Said,
@@ -176,13 +176,13 @@ impl Story {
     fn finish_run(&mut self, event: &Event, stop: Stop<'_>, out: &mut Out) {
         let half_said = self.open.as_ref().is_some_and(|open| !open.is_taken() && !open.whole);
         self.close_as(if half_said { stop } else { Stop::Said }, out);
-        self.skip_waiting(event, "the run ended before", out);
-        // Events that were lost may have settled them.
+        self.skip_waiting(event, "the run ended first", out);
+        // Their results may be among lost events.
         self.calls.retain(|_, used| !used.is_of_turn());
         self.questions.clear();
         self.end_turn(out);
         let unsaid = stop != Stop::Said && !half_said;
-        // What was imported had the answers that it had.
+        // An imported run keeps exactly the messages of its file.
         let is_imported = event.origin.is_some();
         if self.run.is_some() && !is_imported && (unsaid || self.turn.open) {
             self.begin_message(event, out);
@@ -206,7 +206,7 @@ impl Story {
         self.end_message(stop, out);
     }
 
-    /// Ends a message, also one in which nothing is.
+    /// Closes the open message, even an empty one.
     fn end_message(&mut self, stop: Stop<'_>, out: &mut Out) {
         let Some(mut open) = self.open.take() else { return };
         let json = open.end(stop, out);
@@ -244,11 +244,11 @@ impl Story {
         self.add(Entry { seq, part: 0, till: seq, at, role: Role::User, json, origin }, out);
     }
 
-    /// Says of the calls that were not begun that they will not be.
+    /// Emits results for the calls that have not started and now never will.
     fn skip_waiting(&mut self, event: &Event, why: &str, out: &mut Out) {
         let waiting = std::mem::take(&mut self.waiting);
         for (part, Waiting { id, tool, args }) in (1..).zip(waiting) {
-            let text = format!("it was not used: {why}");
+            let text = format!("not executed: {why}");
             let result = ToolResult { id: &id, tool: &tool, text: &text, failed: true, details: NOTHING };
             result.tell_unused(&args, out);
             self.add_result(result.entry(event, part), self.turn.entry, out);
@@ -256,7 +256,7 @@ impl Story {
         self.end_turn(out);
     }
 
-    /// Adds what came of a call that the model wanted.
+    /// Adds the result of a call that the model requested.
     pub(super) fn add_result(&mut self, entry: Entry, wanted_by: Option<(Seq, u32)>, out: &mut Out) {
         out.tell_message(&entry.json);
         self.turn.results.push(entry.json.clone());
@@ -281,21 +281,21 @@ impl Story {
     }
 }
 
-/// What came of a call, as the model is told.
+/// The result of a call as the model receives it.
 pub(super) struct ToolResult<'a> {
     pub(super) id: &'a str,
     pub(super) tool: &'a str,
     pub(super) text: &'a str,
     pub(super) failed: bool,
-    /// The particulars, as JSON.
+    /// The details as JSON.
     pub(super) details: &'a [u8],
 }
 
-/// The particulars of what never happened.
+/// The details of a call that was not executed.
 const NOTHING: &[u8] = b"{\"durationMs\":0}";
 
 impl ToolResult<'_> {
-    /// Tells that the tool is done.
+    /// Emits the end of the tool execution.
     pub(super) fn tell_end(&self, out: &mut Out) {
         out.tell("tool_execution_end", |event| {
             event
@@ -312,7 +312,7 @@ impl ToolResult<'_> {
         });
     }
 
-    /// Tells the beginning and the end of a tool that was never used.
+    /// Emits the start and the end of a call that was not executed.
     fn tell_unused(&self, args: &Json, out: &mut Out) {
         out.tell("tool_execution_start", |event| {
             event
@@ -324,7 +324,7 @@ impl ToolResult<'_> {
         self.tell_end(out);
     }
 
-    /// Makes a message of it.
+    /// Builds the conversation entry of the result.
     pub(super) fn entry(&self, event: &Event, part: u32) -> Entry {
         let (seq, at, origin) = (event.seq, event.at, origin(event));
         let json = object(|message| {

@@ -1,4 +1,4 @@
-//! Conversations that become too long, and models that do not answer.
+//! Compactions and retries.
 
 use super::Story;
 use super::out::Out;
@@ -8,7 +8,8 @@ use crate::kernel::id::Seq;
 use crate::protocol::json;
 
 impl Story {
-    /// Takes the beginning of a summary; one that somebody asked for is told to those who asked, and shown to the others.
+    /// Handles the start of a compaction. A manual one is answered to the client that requested it, and shown as a
+    /// status to the others.
     pub(super) fn begin_compaction(&mut self, seq: Seq, reason: CompactionReason, out: &mut Out) {
         self.compacting = Some(reason);
         let word = match reason {
@@ -19,10 +20,10 @@ impl Story {
         out.tell("auto_compaction_start", |told| told.text("reason", word).end());
     }
 
-    /// Takes a summary.
+    /// Handles a completed compaction.
     pub(super) fn compact(&mut self, event: &Event, compaction: &Compaction, out: &mut Out) {
         if self.compacting.is_none() {
-            // One that nobody announced was made because the conversation was long.
+            // Without a start event, the compaction was an automatic one.
             self.begin_compaction(event.seq, CompactionReason::Threshold, out);
         }
         let reason = self.compacting.take();
@@ -39,7 +40,7 @@ impl Story {
         });
     }
 
-    /// Takes the end of one of which no summary came.
+    /// Handles the end of a compaction without a summary.
     pub(super) fn end_compaction(
         &mut self,
         seq: Seq,
@@ -59,7 +60,7 @@ impl Story {
     }
 }
 
-/// Tells that a model is asked again after a pause.
+/// Emits the start of a retry pause.
 pub(super) fn begin_retry(retry: &Retry, out: &mut Out) {
     out.tell("auto_retry_start", |told| {
         told.number("attempt", u64::from(retry.attempt))
@@ -70,7 +71,7 @@ pub(super) fn begin_retry(retry: &Retry, out: &mut Out) {
     });
 }
 
-/// Tells that it has answered, or is asked no more.
+/// Emits the end of the retries: the model answered, or the attempts are used up.
 pub(super) fn end_retry(succeeded: bool, attempt: u32, message: Option<&str>, out: &mut Out) {
     let why = message.filter(|_| !succeeded);
     out.tell("auto_retry_end", |told| {

@@ -1,4 +1,4 @@
-//! What is asked of a user, and what is shown beside the conversation: the requests of an extension to the user's screen.
+//! UI requests: questions to the user, and notifications, statuses and widgets outside the conversation.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ use crate::kernel::id::{GateId, Seq};
 use crate::kernel::time::Now;
 use crate::protocol::json;
 
-/// How urgent a note is.
+/// The severity of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Loudness {
     Info,
@@ -17,10 +17,10 @@ pub(super) enum Loudness {
     Error,
 }
 
-/// What a question with a form asks for.
+/// The methods that a form may use.
 pub(super) const FORMS: [&str; 5] = ["select", "confirm", "input", "editor", "interview"];
 
-/// Asks a question: one with a form as that says, one with choices as a selection, any other as a plain yes or no.
+/// Emits a question: as its form says, as a selection if it has choices, otherwise as a confirmation.
 pub(super) fn ask(question: &Question, now: Now, out: &mut Out) {
     let timeout = question.expires.since(now);
     let form = question.form.as_ref().and_then(|form| form_of(form.as_str()));
@@ -45,7 +45,7 @@ pub(super) fn ask(question: &Question, now: Now, out: &mut Out) {
     });
 }
 
-/// Reads a form: its method and its other fields.
+/// Parses a form into its method and its other fields.
 pub(super) fn form_of(form: &str) -> Option<(&'static str, Map<String, Value>)> {
     let mut fields: Map<String, Value> = serde_json::from_str(form).ok()?;
     let method = fields.remove("method")?;
@@ -60,7 +60,7 @@ fn ask_form<'a>(
     title: &str,
 ) -> Object<'a> {
     event = event.text("method", method);
-    // What the tool of models calls fields are questions here.
+    // The inquiry tool names them `fields`, the protocol `questions`.
     if method == "interview"
         && !fields.contains_key("questions")
         && let Some(asked) = fields.remove("fields")
@@ -74,7 +74,7 @@ fn ask_form<'a>(
             event = event.with(name, |out| json::value(out, value));
         }
     }
-    // A selection without options could not be answered, a form without questions neither.
+    // Clients require these lists.
     for (form, name) in [("select", "options"), ("interview", "questions")] {
         if method == form && !fields.get(name).is_some_and(Value::is_array) {
             event = event.raw(name, b"[]");
@@ -83,19 +83,19 @@ fn ask_form<'a>(
     event
 }
 
-/// Says that somebody voted, and that more have to.
+/// Emits the status of a vote that does not settle the question yet.
 pub(super) fn voted(gate: &GateId, decision: Decision, by: &str, seq: Seq, out: &mut Out) {
-    let text = format!("{} by {by}, and more have to agree", word(decision));
+    let text = format!("{} by {by}; more votes are required", word(decision));
     status(gate.as_str(), &text, seq, out);
 }
 
-/// Says that a question was answered, for those who still show it.
+/// Emits the decision, for clients that still display the question.
 pub(super) fn settled(verdict: &Verdict, seq: Seq, out: &mut Out) {
     let text = format!("{} by {}", word(verdict.decision), verdict.by);
     status(verdict.gate.as_str(), &text, seq, out);
 }
 
-/// Shows a note.
+/// Emits a notification.
 pub(super) fn notify(loudness: Loudness, message: &str, seq: Seq, out: &mut Out) {
     let word = match loudness {
         Loudness::Info => "info",
@@ -105,29 +105,29 @@ pub(super) fn notify(loudness: Loudness, message: &str, seq: Seq, out: &mut Out)
     show("notify", seq, out, |event| event.text("message", message).text("notifyType", word));
 }
 
-/// Shows a state under a name.
+/// Emits a status under a key.
 pub(super) fn status(key: &str, text: &str, seq: Seq, out: &mut Out) {
     show_at("setStatus", key, seq, out, |event| event.text("text", text));
 }
 
-/// Shows what the run is busy with; nothing takes it away.
+/// Emits the working message; an empty one clears it.
 pub(super) fn working(message: &str, seq: Seq, out: &mut Out) {
     show("setWorkingMessage", seq, out, |event| event.text("message", message));
 }
 
-/// Shows the session's name.
+/// Emits the session's title.
 pub(super) fn title(title: &str, seq: Seq, out: &mut Out) {
     show("setTitle", seq, out, |event| event.text("title", title));
 }
 
-/// Shows some lines below where the user writes.
+/// Emits a widget of lines below the editor.
 pub(super) fn widget(key: &str, lines: &[&str], seq: Seq, out: &mut Out) {
     show_at("setWidget", key, seq, out, |event| {
         event.with("content", |out| json::value(out, &lines)).text("placement", "belowEditor")
     });
 }
 
-/// Shows something under a name; one event may do so under several.
+/// Emits a request under a key; the key is part of the request id because one event may set several keys.
 fn show_at(
     method: &'static str,
     key: &str,
@@ -159,5 +159,5 @@ const fn word(decision: Decision) -> &'static str {
     }
 }
 
-/// The fields of a request that a form cannot say.
+/// The fields of a request that a form cannot set.
 const OURS: [&str; 7] = ["type", "requestId", "method", "title", "kind", "details", "timeout"];

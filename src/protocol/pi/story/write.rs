@@ -1,28 +1,28 @@
-//! Objects of the wire, written field by field: most of what is written is already JSON.
+//! A writer for JSON objects, field by field: most values are serialized already.
 
 use crate::protocol::json;
 
-/// An object that is being written.
+/// A JSON object under construction.
 pub(super) struct Object<'a> {
     out: &'a mut Vec<u8>,
     first: bool,
 }
 
 impl<'a> Object<'a> {
-    /// Begins an object.
+    /// Opens an object.
     pub(super) fn new(out: &'a mut Vec<u8>) -> Self {
         out.push(b'{');
         Self { out, first: true }
     }
 
-    /// Writes a text.
+    /// Writes a string field.
     pub(super) fn text(mut self, name: &str, text: &str) -> Self {
         self.name(name);
         json::string(self.out, text);
         self
     }
 
-    /// Writes a text, if there is one.
+    /// Writes a string field unless it is `None`.
     pub(super) fn maybe(self, name: &str, text: Option<&str>) -> Self {
         match text {
             Some(text) => self.text(name, text),
@@ -30,26 +30,26 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Writes a whole number.
+    /// Writes an integer field.
     pub(super) fn number(mut self, name: &str, number: u64) -> Self {
         self.name(name);
         json::number(self.out, number);
         self
     }
 
-    /// Writes yes or no.
+    /// Writes a boolean field.
     pub(super) fn flag(self, name: &str, flag: bool) -> Self {
         self.raw(name, if flag { b"true" } else { b"false" })
     }
 
-    /// Writes what is JSON already.
+    /// Writes a field whose value is serialized already.
     pub(super) fn raw(mut self, name: &str, json: &[u8]) -> Self {
         self.name(name);
         self.out.extend_from_slice(json);
         self
     }
 
-    /// Writes a value that is JSON already in a list.
+    /// Writes an array field of serialized values.
     pub(super) fn list<'t>(mut self, name: &str, items: impl Iterator<Item = &'t str>) -> Self {
         self.name(name);
         self.out.push(b'[');
@@ -63,14 +63,14 @@ impl<'a> Object<'a> {
         self
     }
 
-    /// Writes whatever `value` writes.
+    /// Writes a field whose value `value` serializes.
     pub(super) fn with(mut self, name: &str, value: impl FnOnce(&mut Vec<u8>)) -> Self {
         self.name(name);
         value(self.out);
         self
     }
 
-    /// Ends the object.
+    /// Closes the object.
     pub(super) fn end(self) {
         self.out.push(b'}');
     }
@@ -84,15 +84,15 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Makes a text of what an object writes.
+/// Serializes one object into a string.
 pub(super) fn object(write: impl FnOnce(Object<'_>)) -> std::sync::Arc<str> {
     let mut out = Vec::new();
     write(Object::new(&mut out));
-    // What is written is made of texts.
+    // The writer only receives UTF-8.
     String::from_utf8_lossy(&out).into()
 }
 
-/// Writes the blocks of a content that is one text.
+/// Writes a content array of one text block.
 pub(super) fn text_content(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(b"[");
     Object::new(out).text("type", "text").text("text", text).end();

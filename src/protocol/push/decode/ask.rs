@@ -1,4 +1,4 @@
-//! What a request asks for, as plain data: the daemon mints ids, makes texts safe and builds the command.
+//! The parameters of requests as plain data. The daemon mints ids, sanitizes texts and builds the kernel command.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,307 +6,307 @@ use std::fmt;
 use crate::kernel::event::{Budget, Criterion, Decision, Image, Lasting};
 use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq, SessionId};
 
-/// What is asked of the daemon.
+/// The parameters of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ask {
-    /// Introduce oneself.
+    /// Introduce the client.
     Hello {
-        /// Who speaks.
+        /// The client's name.
         client_name: Option<String>,
-        /// Which version of it.
+        /// The client's version.
         client_version: Option<String>,
-        /// What it can do.
+        /// The client's capabilities.
         capabilities: Vec<String>,
     },
-    /// Is anybody there?
+    /// Test the connection.
     Ping,
-    /// Capture the environment of the login shell anew.
+    /// Capture the environment of the login shell again.
     Reload,
-    /// Begin a session.
+    /// Start a session.
     StartSession(Box<StartSession>),
-    /// Which sessions are there?
+    /// List sessions.
     ListSessions(ListSessions),
-    /// Which approvals are pending?
+    /// List pending approvals.
     ListApprovals {
-        /// In this session alone.
+        /// Only of this session.
         session: Option<SessionId>,
     },
-    /// What may go ahead unasked, in every repository?
+    /// List the grants of all repositories.
     ListGrants,
-    /// Ask about it again.
+    /// Revoke a grant.
     RevokeGrant {
-        /// Which one.
+        /// The grant's id.
         id: String,
     },
-    /// Which providers are there?
+    /// List the providers.
     ListProviders,
-    /// How is the daemon?
+    /// Return the daemon's metrics.
     Metrics {
-        /// Whether it is to find out what holds a model's commands back.
+        /// Whether to probe the confinement that is available.
         sandbox: bool,
     },
-    /// Is everything there that was ever kept?
+    /// Check the journal.
     CheckJournal {
-        /// Whether every event is to be looked at.
+        /// Whether to verify every event.
         full: bool,
     },
-    /// Take no new runs, and exit when the running ones are over.
+    /// Accept no new runs, and exit when the active ones have ended.
     Drain {
-        /// How long they may take, in milliseconds.
+        /// The grace period in milliseconds.
         grace_ms: Option<u64>,
     },
-    /// Speak another protocol on this connection from now on.
+    /// Switch this connection to another protocol.
     Speak(Box<Speak>),
-    /// Something of one session.
+    /// A request to one session.
     Session {
-        /// Which one.
+        /// The session.
         id: SessionId,
-        /// What.
+        /// The session request.
         ask: SessionAsk,
     },
 }
 
-/// How a connection goes on.
+/// The parameters of a protocol switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Speak {
-    /// What is spoken.
+    /// The new protocol.
     pub protocol: Protocol,
-    /// The directory in which the user is.
+    /// The user's working directory.
     pub cwd: Option<String>,
-    /// The environment of the user.
+    /// The user's environment.
     pub environment: Option<Environment>,
 }
 
-/// A protocol that the runtime speaks beside this one.
+/// A protocol that the daemon supports besides this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// Pi.
     Pi,
 }
 
-/// What is asked of a session.
+/// The parameters of a session request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionAsk {
-    /// Listen, from a position on.
+    /// Subscribe from a position on.
     Attach(Box<Attach>),
-    /// Stop listening.
+    /// Unsubscribe.
     Detach,
-    /// Begin a run.
+    /// Start a run.
     Prompt(Box<Prompt>),
-    /// Begin a run when the active one is over.
+    /// Queue a message behind the active run.
     Queue(Box<Prompt>),
-    /// Speak into the active run.
+    /// Send a message into the active run.
     Steer {
-        /// The client's id of the message.
+        /// The client's id for the message.
         message: Option<MessageId>,
-        /// The text as it was sent.
+        /// The text as sent.
         text: String,
-        /// The pictures that go with it.
+        /// The attached images.
         images: Vec<Image>,
     },
-    /// Tell what waits.
+    /// List the queued messages.
     ListQueue,
-    /// Take a waiting message back.
+    /// Remove a queued message.
     Unqueue {
-        /// Which one.
+        /// The message.
         message: MessageId,
     },
-    /// Settle an approval.
+    /// Vote on an approval.
     Decide(Box<Decide>),
     /// Stop a run.
     Cancel {
-        /// Which one; the active one when not said.
+        /// The run, by default the active one.
         run: Option<RunId>,
-        /// A word for why.
+        /// The reason.
         reason: String,
     },
-    /// Tell what a client needs to draw the session.
+    /// Return the snapshot of the session.
     Snapshot,
-    /// Tell what was said.
+    /// Return the messages of the session.
     Messages {
-        /// The position after which to begin.
+        /// The position after which the page starts.
         after: Seq,
-        /// How many messages at most.
+        /// The maximum number of messages.
         limit: u32,
     },
-    /// Give the session another name.
+    /// Rename the session.
     Rename {
         /// The new name.
         name: String,
     },
-    /// Take no more messages.
+    /// End the session: it accepts no more messages.
     End,
-    /// Summarise the older part of the conversation.
+    /// Compact the older part of the conversation into a summary.
     Compact {
-        /// What the summary should heed.
+        /// Instructions for the summary.
         instructions: Option<String>,
-        /// The environment of whoever asks.
+        /// The user's environment.
         environment: Option<Environment>,
     },
-    /// Remove the session with everything of it.
+    /// Delete the session with all of its data.
     Delete {
-        /// Whether it is only to be said what would be removed.
+        /// Whether to report only what would be deleted.
         dry_run: bool,
-        /// Whether Pi session files that were imported are removed too.
+        /// Whether imported Pi session files are deleted too.
         with_pi_files: bool,
     },
 }
 
-/// How a session is to begin.
+/// The parameters of a new session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartSession {
-    /// How its user works with it.
+    /// The mode: `interactive` or `headless`.
     pub mode: String,
-    /// Who answers.
+    /// The provider.
     pub provider: Option<String>,
-    /// Where tools run.
+    /// The sandbox provider.
     pub sandbox_provider: Option<String>,
-    /// The directory of its tools, an absolute path.
+    /// The working directory of its tools, an absolute path.
     pub cwd: String,
-    /// Which model of the provider.
+    /// The model of the provider.
     pub model: Option<String>,
-    /// A name for people.
+    /// The display name.
     pub name: Option<String>,
-    /// What the client says of the repository: an object.
+    /// The client's description of the repository: an object.
     pub repo: Option<Json>,
-    /// What the client wants remembered: an object.
+    /// Client metadata: an object.
     pub metadata: Option<Json>,
-    /// The environment of the user.
+    /// The user's environment.
     pub environment: Option<Environment>,
-    /// What tells a repetition from another session.
+    /// The idempotency key.
     pub idempotency_key: Option<String>,
 }
 
-/// Which sessions a client wants listed.
+/// The parameters of a session listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListSessions {
-    /// How many at most.
+    /// The maximum number of sessions.
     pub limit: u32,
-    /// Where the page before ended.
+    /// The cursor where the previous page ended.
     pub cursor: Option<String>,
-    /// How their ids begin.
+    /// The prefix of their ids.
     pub prefix: Option<String>,
-    /// Whether those that take no more messages are listed too.
+    /// Whether ended sessions are included.
     pub include_ended: bool,
 }
 
-/// When a client that listens is shown the state of the session.
+/// When an attaching client receives a snapshot of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Summary {
-    /// Only where events are missing.
+    /// Only after a gap.
     AfterGap,
-    /// Always, after what it missed.
+    /// Always, after the replay.
     Always,
 }
 
-/// How a client wants to listen.
+/// The parameters of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attach {
-    /// The last event that it has seen.
+    /// The last event that the client has seen.
     pub seen: Seq,
-    /// When it is shown the state of the session.
+    /// When the client receives a snapshot.
     pub summary: Summary,
-    /// What entitles it, where its connection does not.
+    /// The attach token, for a connection that has no permission of its own.
     pub token: Option<Token>,
-    /// Whether it wants to watch alone.
+    /// Whether to attach read-only.
     pub read_only: bool,
-    /// The environment of the user.
+    /// The user's environment.
     pub environment: Option<Environment>,
 }
 
-/// A message that begins a run.
+/// A message that starts a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
-    /// The client's id of the message.
+    /// The client's id for the message.
     pub message: Option<MessageId>,
-    /// The text as it was sent.
+    /// The text as sent.
     pub text: String,
-    /// The pictures that go with it.
+    /// The attached images.
     pub images: Vec<Image>,
-    /// What must hold after the run.
+    /// The acceptance criteria of the run.
     pub criteria: Vec<Criterion>,
-    /// How long the run may take, in milliseconds.
+    /// The time limit of the run in milliseconds.
     pub time_limit: Option<u64>,
-    /// What the run may use before somebody is asked.
+    /// The budget of the run; exceeding it asks the user.
     pub budget: Budget,
-    /// Rules for its calls, as they were sent.
+    /// Rules for its tool calls, as sent.
     pub rules: Vec<String>,
-    /// The environment of the user.
+    /// The user's environment.
     pub environment: Option<Environment>,
 }
 
-/// A vote at an approval.
+/// A vote on an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decide {
-    /// Which approval.
+    /// The approval.
     pub gate: GateId,
-    /// The run it should belong to.
+    /// The run the approval must belong to.
     pub run: Option<RunId>,
-    /// Yes or no.
+    /// The decision.
     pub decision: Decision,
-    /// Which of its choices.
+    /// The chosen one of its choices.
     pub choice: Option<String>,
-    /// A comment as it was sent.
+    /// A comment, as sent.
     pub comment: Option<String>,
-    /// How long a yes holds.
+    /// The scope of an approval.
     pub lasting: Lasting,
-    /// What was filled in, as it was sent.
+    /// The answer to a form, as sent.
     pub answer: Option<Json>,
-    /// The environment of the user.
+    /// The user's environment.
     pub environment: Option<Environment>,
 }
 
-/// The environment of a user: names and values, of which none is shown in a log.
+/// A user's environment variables. Their names and values never appear in a log.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Environment {
     variables: BTreeMap<String, String>,
     source: Source,
 }
 
-/// Who an environment comes from.
+/// The source of an environment.
 #[derive(Clone, PartialEq, Eq, Default)]
 enum Source {
-    /// A client, which sent it.
+    /// A client sent it.
     #[default]
     Client,
-    /// The login shell of the daemon's owner.
+    /// The login shell of the daemon's user.
     Login,
-    /// The daemon itself, because the login shell could not be asked, with the reason.
+    /// The daemon's own environment, with the reason why the login shell could not be captured.
     Daemon(String),
 }
 
 impl Environment {
-    /// Takes names with their values, as a client sent them.
+    /// Wraps the variables that a client sent.
     pub const fn new(variables: BTreeMap<String, String>) -> Self {
         Self { variables, source: Source::Client }
     }
 
-    /// Takes what the owner's login shell has.
+    /// Wraps the variables of the user's login shell.
     pub const fn of_login(variables: BTreeMap<String, String>) -> Self {
         Self { variables, source: Source::Login }
     }
 
-    /// Takes what the daemon itself has, and why that is used.
+    /// Wraps the daemon's own variables, with the reason for the fallback.
     pub const fn of_daemon(variables: BTreeMap<String, String>, why: String) -> Self {
         Self { variables, source: Source::Daemon(why) }
     }
 
-    /// Returns the names with their values.
+    /// Returns the variables.
     pub const fn variables(&self) -> &BTreeMap<String, String> {
         &self.variables
     }
 
-    /// Hands the names with their values over.
+    /// Returns the variables by value.
     pub fn into_variables(self) -> BTreeMap<String, String> {
         self.variables
     }
 
-    /// Returns whether a client sent it; any other stands in for one.
+    /// Returns whether a client sent it; otherwise it is a fallback.
     pub const fn is_of_client(&self) -> bool {
         matches!(self.source, Source::Client)
     }
 
-    /// Returns why it is not what it should be, if so.
+    /// Returns the reason for a fallback to the daemon's environment.
     pub fn warning(&self) -> Option<&str> {
         match &self.source {
             Source::Client | Source::Login => None,
@@ -321,17 +321,17 @@ impl fmt::Debug for Environment {
     }
 }
 
-/// What entitles a client to attach; not shown in a log.
+/// A token that permits attaching; it never appears in a log.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
 impl Token {
-    /// Takes a token as it was sent.
+    /// Wraps a token as sent.
     pub const fn new(text: String) -> Self {
         Self(text)
     }
 
-    /// Returns the token, to be compared in constant time.
+    /// Returns the token; compare it in constant time.
     pub fn reveal(&self) -> &str {
         &self.0
     }

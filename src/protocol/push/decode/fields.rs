@@ -1,6 +1,6 @@
-//! The fields of a payload, read one by one, so that a bad one is named in the answer.
+//! Typed access to the fields of a payload, one at a time, so that an error names the bad field.
 //!
-//! A field that is `null` counts as not said; a field that nobody asks for is ignored.
+//! A `null` field counts as missing; unknown fields are ignored.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Reads the object that stands at `at`; none at all has no fields.
+    /// Reads the object at the path `at`; a missing object has no fields.
     pub(super) fn read(at: &str, object: Option<&'a RawValue>) -> Result<Self, Problem> {
         let map = match object {
             None => BTreeMap::new(),
@@ -29,12 +29,12 @@ impl<'a> Fields<'a> {
         Ok(Self { at: at.to_owned(), map })
     }
 
-    /// Reads a text that must be there and say something.
+    /// Reads a required string that must not be empty.
     pub(super) fn text(&self, name: &str, bound: Bound) -> Result<String, Problem> {
         self.key(name, bound)?.ok_or_else(|| self.fault(name, Fault::Missing))
     }
 
-    /// Reads a text that must say something if it is there.
+    /// Reads an optional string that must not be empty.
     pub(super) fn key(&self, name: &str, bound: Bound) -> Result<Option<String>, Problem> {
         let text = self.any_text(name, bound)?;
         if text.as_deref() == Some("") {
@@ -43,17 +43,17 @@ impl<'a> Fields<'a> {
         Ok(text)
     }
 
-    /// Reads a text of which an empty one counts as not said.
+    /// Reads an optional string; an empty one counts as missing.
     pub(super) fn hint(&self, name: &str, bound: Bound) -> Result<Option<String>, Problem> {
         Ok(self.any_text(name, bound)?.filter(|text| !text.is_empty()))
     }
 
-    /// Reads a whole number that is not negative.
+    /// Reads an optional unsigned integer.
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
         self.value(name, "a whole number that is not negative")
     }
 
-    /// Reads a whole number that is at least one.
+    /// Reads an optional positive integer.
     pub(super) fn positive(&self, name: &str) -> Result<Option<u64>, Problem> {
         match self.value(name, "a whole number above zero")? {
             Some(0) => Err(self.fault(name, Fault::Type { expected: "a whole number above zero" })),
@@ -61,7 +61,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reads an amount above zero, in millionths.
+    /// Reads an optional positive amount, in millionths.
     pub(super) fn millionths(&self, name: &str) -> Result<Option<u64>, Problem> {
         const EXPECTED: &str = "an amount above zero";
         let Some(amount) = self.value::<f64>(name, EXPECTED)? else { return Ok(None) };
@@ -73,23 +73,23 @@ impl<'a> Fields<'a> {
         Ok(Some(millionths as u64))
     }
 
-    /// Reads how many entries a page may have; more than `most` are never given.
+    /// Reads a page size, capped at `most`.
     pub(super) fn page(&self, name: &str, default: u32, most: u32) -> Result<u32, Problem> {
         let asked = self.positive(name)?.unwrap_or(u64::from(default));
         Ok(u32::try_from(asked).unwrap_or(most).min(most))
     }
 
-    /// Reads an exit code.
+    /// Reads an optional exit code.
     pub(super) fn exit_code(&self, name: &str) -> Result<Option<i32>, Problem> {
         self.value(name, "an exit code")
     }
 
-    /// Reads yes or no.
+    /// Reads an optional boolean.
     pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, Problem> {
         self.value(name, "true or false")
     }
 
-    /// Reads an object that is passed on to the letter.
+    /// Reads an optional object, passed on verbatim.
     pub(super) fn object(&self, name: &str, bound: Bound) -> Result<Option<Json>, Problem> {
         let Some(raw) = self.raw(name) else { return Ok(None) };
         if !raw.get().starts_with('{') {
@@ -101,7 +101,7 @@ impl<'a> Fields<'a> {
         Ok(Some(Json::new(raw.get())))
     }
 
-    /// Reads any value that is passed on to the letter.
+    /// Reads an optional value, passed on verbatim.
     pub(super) fn json(&self, name: &str, bound: Bound) -> Result<Option<Json>, Problem> {
         let Some(raw) = self.raw(name) else { return Ok(None) };
         if !bound.holds(raw.get()) {
@@ -110,12 +110,12 @@ impl<'a> Fields<'a> {
         Ok(Some(Json::new(raw.get())))
     }
 
-    /// Reads the fields of an object within this one.
+    /// Reads a nested object.
     pub(super) fn inner(&self, name: &str) -> Result<Self, Problem> {
         Self::read(&self.path(name), self.raw(name))
     }
 
-    /// Reads a list of texts.
+    /// Reads an optional list of strings.
     pub(super) fn texts(&self, name: &str, most: usize, bound: Bound) -> Result<Vec<String>, Problem> {
         let texts: Vec<String> = self.value(name, "a list of strings")?.unwrap_or_default();
         if texts.len() > most {
@@ -127,7 +127,7 @@ impl<'a> Fields<'a> {
         Ok(texts)
     }
 
-    /// Reads a list of objects.
+    /// Reads an optional list of objects.
     pub(super) fn objects(&self, name: &str, most: usize) -> Result<Vec<Self>, Problem> {
         let items: Vec<&'a RawValue> = self.value(name, "a list of objects")?.unwrap_or_default();
         if items.len() > most {
@@ -141,7 +141,7 @@ impl<'a> Fields<'a> {
             .collect()
     }
 
-    /// Reads the environment of a user.
+    /// Reads the user's environment.
     pub(super) fn environment(&self, limits: &DecodeLimits) -> Result<Option<Environment>, Problem> {
         const NAME: &str = "environment";
         let Some(variables) =
@@ -165,7 +165,7 @@ impl<'a> Fields<'a> {
         Ok(Some(Environment::new(variables)))
     }
 
-    /// Names what is wrong with a field.
+    /// Makes the error of a field.
     pub(super) fn fault(&self, name: &str, fault: Fault) -> Problem {
         problem(self.path(name), fault)
     }
@@ -189,10 +189,10 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A thousand million whole ones: beyond, a float does not count them one by one.
+/// One billion units; above that an f64 may not be exact to a millionth.
 const MOST_MILLIONTHS: f64 = 1e15;
 
-/// Reads a text of at most `bound`.
+/// Reads an optional string of bounded length.
 pub(super) fn read_text(raw: Option<&RawValue>, bound: Bound) -> Result<Option<String>, Fault> {
     let Some(raw) = raw else { return Ok(None) };
     if !raw.get().starts_with('"') {
@@ -205,7 +205,7 @@ pub(super) fn read_text(raw: Option<&RawValue>, bound: Bound) -> Result<Option<S
     Ok(Some(text))
 }
 
-/// Names what is wrong at a place.
+/// Makes the error of a field path.
 pub(super) const fn problem(field: String, fault: Fault) -> Problem {
     Problem::Field { field, fault }
 }

@@ -1,6 +1,6 @@
-//! Lines of clients into what they ask for: the envelope first, then the payload.
+//! Decodes client lines into requests: the envelope first, then the payload.
 //!
-//! Nothing is decided here. A line is expected to be one compact JSON object without duplicate keys.
+//! The decoder makes no decisions. A line is expected to be canonical: one compact JSON object without duplicate keys.
 
 mod ask;
 mod fields;
@@ -23,20 +23,20 @@ use super::wire::request::{RequestEnvelope, RequestType};
 use crate::kernel::id::SessionId;
 use fields::{Fields, problem as named, read_text};
 
-/// A request that was understood.
+/// A decoded request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// The id to answer under; a fresh one is to be made when there is none.
+    /// The id to answer under; the daemon generates one if it is missing.
     pub request_id: Option<String>,
-    /// The type as it was sent.
+    /// The type as sent.
     pub kind_name: String,
-    /// The session it names, in the envelope or in the payload.
+    /// The session named in the envelope or the payload.
     pub session: Option<SessionId>,
-    /// What is asked.
+    /// The request's parameters.
     pub ask: Ask,
 }
 
-/// How much a request may say.
+/// Size limits of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeLimits {
     /// Bytes of a message.
@@ -47,29 +47,29 @@ pub struct DecodeLimits {
     pub id: usize,
     /// Bytes of a comment.
     pub comment: usize,
-    /// Bytes of what is filled in where something is asked.
+    /// Bytes of the answer to a form.
     pub answer: usize,
-    /// How many pictures a message may have.
+    /// Number of images of a message.
     pub images: usize,
-    /// Bytes of all of them, in base64.
+    /// Total bytes of the images, in base64.
     pub image_bytes: usize,
     /// Bytes of a path.
     pub path: usize,
-    /// Bytes of what is said of a repository, and of metadata.
+    /// Bytes of the repository description, and of the metadata.
     pub object: usize,
-    /// How many acceptance criteria a message may have.
+    /// Number of acceptance criteria of a message.
     pub criteria: usize,
-    /// Rules of one message.
+    /// Number of rules of a message.
     pub rules: usize,
-    /// Bytes of the command of a criterion.
+    /// Bytes of the check command of a criterion.
     pub check: usize,
-    /// How many capabilities a client may name.
+    /// Number of capabilities of a client.
     pub capabilities: usize,
-    /// How many variables an environment may have.
+    /// Number of environment variables.
     pub variables: usize,
-    /// Bytes of the names and values of an environment together.
+    /// Total bytes of the names and values of an environment.
     pub environment: usize,
-    /// How many entries a page has at most.
+    /// Maximum entries of a page.
     pub page: u32,
 }
 
@@ -96,11 +96,11 @@ impl Default for DecodeLimits {
     }
 }
 
-/// Reads one line.
+/// Decodes one line.
 ///
 /// # Errors
 ///
-/// What is malformed carries as much of its envelope as could be read, so that it can be answered.
+/// Returns the readable parts of the envelope with the error, so that the request can be answered.
 pub fn decode(line: &[u8], limits: &DecodeLimits) -> Result<Request, Malformed> {
     let Ok(envelope) = serde_json::from_slice::<RequestEnvelope<'_>>(line) else {
         return Err(Malformed::unreadable(Problem::NotAnEnvelope));
@@ -114,10 +114,10 @@ pub fn decode(line: &[u8], limits: &DecodeLimits) -> Result<Request, Malformed> 
     }
 }
 
-/// Longer than every word that an envelope may contain.
+/// Exceeds every keyword of an envelope.
 const WORD: Bound = Bound::Bytes(64);
 
-/// The parts of an envelope that an answer repeats, each readable or not.
+/// The parts of an envelope that a response echoes, each valid or not.
 struct Head {
     request_id: Result<Option<String>, Problem>,
     type_name: Result<String, Problem>,
@@ -128,7 +128,7 @@ impl Head {
     fn read(envelope: &RequestEnvelope<'_>, limits: &DecodeLimits) -> Self {
         let bound = Bound::Chars(limits.id);
         Self {
-            // An empty id tells a client nothing: it gets a fresh one, as if it had sent none.
+            // An empty id identifies nothing: it counts as missing, and the daemon generates one.
             request_id: part("requestId", envelope.request_id, bound)
                 .map(|id| id.filter(|id| !id.is_empty())),
             type_name: needed("type", envelope.r#type, bound),

@@ -1,4 +1,4 @@
-//! The payload of each request.
+//! Decodes the payload of each request.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::kernel::event::{Budget, Criterion, Decision, Image, Lasting};
 use crate::kernel::id::{GateId, MessageId, RunId, Seq, SessionId};
 use crate::protocol::push::wire::request::{PlainRequest, RequestType, SessionRequest};
 
-/// Reads what a request asks for, with the session that it names.
+/// Decodes the parameters of a request and the session it names.
 pub(super) fn read(
     request: RequestType,
     envelope_session: Option<String>,
@@ -48,7 +48,7 @@ pub(super) fn read(
             return Ok((session.clone(), Ask::ListApprovals { session }));
         }
     };
-    // A payload of these names no session of its own; what the envelope says is repeated in the answer.
+    // These payloads have no session id; the response echoes that of the envelope.
     Ok((envelope_session.map(SessionId::from), ask))
 }
 
@@ -258,7 +258,7 @@ impl Reader<'_, '_> {
         })
     }
 
-    /// Reads pictures: each says what kind it is, and together they keep to a size.
+    /// Reads the images of a message: each has a media type, and their total size is bounded.
     fn images(&self) -> Result<Vec<Image>, Problem> {
         let bound = Bound::Bytes(self.limits.image_bytes);
         let mut images = Vec::new();
@@ -303,10 +303,10 @@ impl Reader<'_, '_> {
     }
 }
 
-/// The pictures that models are shown.
+/// The image types that models accept.
 const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/// Tells whether a text could be base64, with its padding.
+/// Returns whether a text has the form of padded base64.
 fn is_base64(text: &str) -> bool {
     let digits = text.trim_end_matches('=');
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';

@@ -1,84 +1,84 @@
-//! What is wrong with a line, and how the client is told.
+//! Errors of request decoding, and how they are answered.
 
 use crate::protocol::push::error::{Code, ErrorBody};
 
-/// A line that asks for nothing the daemon can do, with as much of its envelope as could be read.
+/// A line that is not a valid request, with the readable parts of its envelope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed {
-    /// The id to answer under; a fresh one is to be made when there is none.
+    /// The id to answer under; the daemon generates one if it is missing.
     pub request_id: Option<String>,
-    /// The type as it was sent; `unknown` is answered when there is none.
+    /// The type as sent; the response says `unknown` if it is missing.
     pub type_name: Option<String>,
-    /// The session as it was sent.
+    /// The session id as sent.
     pub session: Option<String>,
-    /// What is wrong.
+    /// The error.
     pub problem: Box<Problem>,
 }
 
 impl Malformed {
-    /// Says what is wrong with something that is no envelope at all.
+    /// Makes the error of a line without a readable envelope.
     pub fn unreadable(problem: Problem) -> Self {
         Self { request_id: None, type_name: None, session: None, problem: Box::new(problem) }
     }
 
-    /// Returns the type to answer under.
+    /// Returns the request type of the response.
     pub fn answered_type(&self) -> &str {
         self.type_name.as_deref().unwrap_or("unknown")
     }
 
-    /// Returns the error to answer.
+    /// Returns the error of the response.
     pub fn error(&self) -> ErrorBody {
         ErrorBody::lasting(self.problem.code(), self.problem.to_string())
     }
 }
 
-/// What is wrong with a request.
+/// Why a request cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// The line is no object of the right shape.
+    /// The line is not a request envelope.
     #[error("the line is not a request envelope")]
     NotAnEnvelope,
-    /// The line is longer than this daemon reads.
-    #[error("the line is {bytes} bytes long, and at most {limit} are read")]
+    /// The line exceeds the size limit.
+    #[error("the line is {bytes} bytes long, and the limit is {limit} bytes")]
     TooLong {
-        /// How long it was.
+        /// The length of the line in bytes.
         bytes: u64,
-        /// How long it may be.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The line is no JSON object that may pass.
-    #[error("the line cannot be read: {why}")]
+    /// The line is not a canonical JSON object.
+    #[error("the line is not valid: {why}")]
     Unreadable {
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// The version is another.
+    /// The protocol version is not supported.
     #[error("v: must be \"push.runtime.v1\"")]
     Version,
-    /// The type is not known.
-    #[error("type: this runtime knows no request {name:?}")]
+    /// The request type is unknown.
+    #[error("type: unknown request type {name:?}")]
     UnknownType {
-        /// The type as it was sent.
+        /// The type as sent.
         name: String,
     },
-    /// One field is not what it must be.
+    /// A field is invalid.
     #[error("{field}: {fault}")]
     Field {
-        /// Where it stands.
+        /// The path of the field.
         field: String,
-        /// What is wrong with it.
+        /// The reason.
         fault: Fault,
     },
-    /// The envelope and the payload disagree.
+    /// The envelope and the payload name different sessions.
     #[error("sessionId: the envelope and the payload name different sessions")]
     TwoSessions,
-    /// A session needs a directory.
+    /// A new session needs a directory.
     #[error("payload: needs cwd or repo.rootPath")]
     NoDirectory,
 }
 
 impl Problem {
-    /// Returns the code of the protocol for it.
+    /// Returns the protocol's error code.
     pub const fn code(&self) -> Code {
         match self {
             Self::NotAnEnvelope => Code::InvalidRequest,
@@ -93,57 +93,57 @@ impl Problem {
     }
 }
 
-/// What is wrong with a field.
+/// Why a field is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// It has to be said.
+    /// It is required.
     #[error("is missing")]
     Missing,
-    /// It is something else.
+    /// It has the wrong type.
     #[error("must be {expected}")]
     Type {
-        /// What it must be.
+        /// The expected type.
         expected: &'static str,
     },
-    /// It says nothing.
+    /// It is empty.
     #[error("must not be empty")]
     Empty,
     /// It is too long.
     #[error("must not be longer than {bound}")]
     Long {
-        /// How long it may be.
+        /// The limit.
         bound: Bound,
     },
     /// It has too many entries.
     #[error("must not have more than {limit} entries")]
     Many {
-        /// How many it may have.
+        /// The limit.
         limit: usize,
     },
-    /// The word is not one of those known.
+    /// It is not an allowed keyword.
     #[error("must be {allowed}")]
     Word {
-        /// The words.
+        /// The allowed keywords.
         allowed: &'static str,
     },
-    /// It is half a character.
+    /// It contains a lone surrogate.
     #[error("must be well-formed Unicode")]
     NotUnicode,
-    /// It is no picture that could be shown.
-    #[error("must be base64 of a picture")]
+    /// It is not base64 image data.
+    #[error("must be base64-encoded image data")]
     NotBase64,
-    /// A path leads nowhere certain.
+    /// The path is relative.
     #[error("must be an absolute path")]
     Relative,
-    /// No program could be given that.
+    /// It contains NUL, which cannot be passed to a program.
     #[error("must not contain a NUL character")]
     Nul,
-    /// No environment has such a name.
+    /// It is not a valid variable name.
     #[error("has a name that is empty or contains '=' or NUL")]
     VariableName,
 }
 
-/// How long a text may be.
+/// A length limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
     /// In bytes of UTF-8.
@@ -153,11 +153,11 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// Tells whether a text keeps to it.
+    /// Returns whether a text is within the limit.
     pub fn holds(self, text: &str) -> bool {
         match self {
             Self::Bytes(limit) => text.len() <= limit,
-            // A text of few bytes has few characters: most are not counted.
+            // A string has at most as many characters as bytes, so short strings need no counting.
             Self::Chars(limit) => text.len() <= limit || text.chars().count() <= limit,
         }
     }

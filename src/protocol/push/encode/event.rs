@@ -1,4 +1,4 @@
-//! The payload of each event.
+//! Encodes the payload of each event.
 
 use std::borrow::Cow;
 
@@ -22,8 +22,8 @@ use crate::protocol::push::wire::event::{
 use crate::protocol::push::wire::word::{DecisionWord, IdleWord};
 use crate::protocol::push::wire::{Raw, raw, some_text, text, whole_line};
 
-/// Adds the line of an event.
-#[rustfmt::skip] // An arm a line is a table; the other way it is twice as long as a screen.
+/// Appends the line of an event.
+#[rustfmt::skip] // One arm per line reads as a table; rustfmt would double its length.
 pub(super) fn write(head: &Head<'_>, kind: &EventKind, out: &mut Vec<u8>) {
     match kind {
         EventKind::Said { text } => head.line("assistant_token", out, |out| token(out, text)),
@@ -84,7 +84,7 @@ pub(super) fn write(head: &Head<'_>, kind: &EventKind, out: &mut Vec<u8>) {
     }
 }
 
-/// Adds the line of a change: of who answers, of what is told, or of what is waited for.
+/// Appends the line of an event of settings, branches, compactions or retries.
 fn write_change(head: &Head<'_>, kind: &EventKind, out: &mut Vec<u8>) {
     match kind {
         EventKind::Touched { what, by } => {
@@ -166,7 +166,7 @@ fn retry_started(retry: &Retry) -> RetryStarted<'_> {
     }
 }
 
-/// Spells what a gate asks.
+/// Encodes the question of a gate.
 pub(super) fn approval(question: &Question) -> ApprovalRequired<'_> {
     ApprovalRequired {
         approval_id: text(question.gate.as_str()),
@@ -185,9 +185,9 @@ pub(super) fn approval(question: &Question) -> ApprovalRequired<'_> {
     }
 }
 
-/// Spells the particulars of a gate, with its choices or the scopes of a yes as their last field.
+/// Encodes the details of a gate, with its choices or the approval scopes as the last field.
 ///
-/// They come last so that a reader of the journal can cut them off and hold the particulars to the letter.
+/// They come last so that decoding can cut them off and restore the details verbatim.
 pub(super) fn details(question: &Question) -> Raw<'_> {
     let (name, words) = match (&question.remember, question.choices.is_empty()) {
         (_, false) => ("choices", question.choices.clone()),
@@ -212,10 +212,10 @@ pub(super) fn details(question: &Question) -> Raw<'_> {
     }
 }
 
-/// How long a yes may hold where it can be remembered.
+/// The scopes of an approval that can become a grant.
 const SCOPES: [&str; 4] = ["once", "run", "session", "always"];
 
-/// The two plain answers to an approval.
+/// The two decisions of an approval.
 pub(super) const OPTIONS: [DecisionWord; 2] = [DecisionWord::Approve, DecisionWord::Deny];
 
 impl Head<'_> {
@@ -241,7 +241,7 @@ fn output(out: &mut Vec<u8>, call: &str, stream: OutputStream, text: &str) {
     out.push(b'}');
 }
 
-/// Spells how a session is used: one that was opened through another protocol is interactive.
+/// Returns the mode of a session: one opened through another protocol counts as interactive.
 pub(super) fn mode(opening: &Opening) -> &str {
     match opening.mode.as_str() {
         word @ ("interactive" | "headless") => word,

@@ -1,4 +1,4 @@
-//! Messages of users, as events carry them.
+//! Encodes user messages of events.
 
 use crate::kernel::event::{Budget, Criterion, Image, Message, Steering};
 use crate::kernel::id::{Fingerprint, RunId};
@@ -6,7 +6,7 @@ use crate::protocol::push::wire::event::{BudgetItem, CriterionItem, ImageItem, U
 use crate::protocol::push::wire::word::DeliveryWord;
 use crate::protocol::push::wire::{some_text, text};
 
-/// Spells a message that begins a run, now or later.
+/// Encodes a message that starts a run, immediately or from the queue.
 pub(super) fn user_message<'a>(message: &'a Message, queued: Option<&'a RunId>) -> UserMessage<'a> {
     UserMessage {
         message_id: text(message.message.as_str()),
@@ -26,7 +26,7 @@ pub(super) fn user_message<'a>(message: &'a Message, queued: Option<&'a RunId>) 
     }
 }
 
-/// Spells a message into a run.
+/// Encodes a steering message.
 pub(super) fn steered(steering: &Steering) -> UserMessage<'_> {
     UserMessage {
         message_id: text(steering.message.as_str()),
@@ -46,7 +46,7 @@ pub(super) fn steered(steering: &Steering) -> UserMessage<'_> {
     }
 }
 
-/// How many characters of a message a preview has at most.
+/// Maximum characters of a preview.
 const PREVIEW_CHARS: usize = 280;
 
 fn chars(text: &str) -> u64 {

@@ -1,6 +1,6 @@
-//! Events, snapshots and responses into lines: one compact JSON object and a newline.
+//! Encodes events, snapshots and responses into lines: one compact JSON object and a newline.
 //!
-//! What is written here is valid under the schemas in `schemas/`, as long as the kernel's JSON texts are JSON.
+//! The output is valid under the schemas in `schemas/`, provided that the kernel's JSON texts are valid JSON.
 
 mod event;
 mod message;
@@ -33,7 +33,7 @@ use crate::kernel::id::{RunId, Seq, SessionId};
 use crate::kernel::time::Now;
 use crate::protocol::json;
 
-/// Adds the line of an event.
+/// Appends the line of an event.
 pub fn event_line(session: &SessionId, event: &Event, out: &mut Vec<u8>) {
     let of_user = run_of_user_command(event);
     let (run, version) = (event.run.as_ref().or(of_user.as_ref()), event.version);
@@ -42,7 +42,7 @@ pub fn event_line(session: &SessionId, event: &Event, out: &mut Vec<u8>) {
     event::write(&head, &event.kind, out);
 }
 
-/// Returns the word for what a session is doing.
+/// Returns the protocol's name of a session phase.
 pub fn phase_word(phase: Phase) -> &'static str {
     match phase {
         Phase::Idle => "idle",
@@ -54,7 +54,7 @@ pub fn phase_word(phase: Phase) -> &'static str {
     }
 }
 
-/// Adds the line of something that is shown to one client alone.
+/// Appends the line of an event for one client only.
 pub fn private_line(session: &SessionId, private: &Private, out: &mut Vec<u8>) {
     match private {
         Private::Gap { seq, at, seen, gap } => gap_line(session, *seq, *at, *seen, *gap, out),
@@ -68,7 +68,7 @@ pub fn private_line(session: &SessionId, private: &Private, out: &mut Vec<u8>) {
     }
 }
 
-/// Adds the line that tells a client that its history has a hole.
+/// Appends the warning of a replay gap.
 fn gap_line(session: &SessionId, seq: Seq, at: Now, seen: Seq, gap: Gap, out: &mut Vec<u8>) {
     let detail = match gap {
         Gap::None => None,
@@ -86,14 +86,14 @@ fn gap_line(session: &SessionId, seq: Seq, at: Now, seen: Seq, gap: Gap, out: &m
     head.line("warning", out, |out| json::value(out, &warning));
 }
 
-/// Adds the line of the baseline after a gap.
+/// Appends a snapshot line.
 fn snapshot_line(session: &SessionId, seq: Seq, at: Now, snapshot: &Snapshot, out: &mut Vec<u8>) {
     let payload = snapshot_payload(snapshot);
     let head = Head { session, run: None, seq, at, version: None, origin: None };
     head.line("session_snapshot", out, |out| out.extend_from_slice(payload.as_str().as_bytes()));
 }
 
-/// Returns the line that grants a request.
+/// Returns the line of a successful response.
 pub fn response_ok(request_id: &str, type_name: &str, session: Option<&str>, payload: &Payload) -> Vec<u8> {
     let payload = payload.as_str().as_bytes();
     let mut out = Vec::with_capacity(160 + request_id.len() + payload.len());
@@ -104,7 +104,7 @@ pub fn response_ok(request_id: &str, type_name: &str, session: Option<&str>, pay
     out
 }
 
-/// Returns the line that refuses a request.
+/// Returns the line of an error response.
 pub fn response_error(
     request_id: &str,
     type_name: &str,
@@ -136,7 +136,7 @@ fn response_head(out: &mut Vec<u8>, request_id: &str, type_name: &str, session: 
     }
 }
 
-/// What the envelope of an event says besides its type.
+/// The envelope fields of an event, without its type.
 struct Head<'a> {
     session: &'a SessionId,
     run: Option<&'a RunId>,
@@ -147,7 +147,7 @@ struct Head<'a> {
 }
 
 impl Head<'_> {
-    /// Adds the line of an event whose payload is written by `payload`.
+    /// Appends the line of an event whose payload `payload` writes.
     #[inline]
     fn line(&self, type_name: &str, out: &mut Vec<u8>, payload: impl FnOnce(&mut Vec<u8>)) {
         out.extend_from_slice(b"{\"v\":\"push.runtime.v1\",\"kind\":\"event\",\"sessionId\":");

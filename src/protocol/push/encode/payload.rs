@@ -1,4 +1,4 @@
-//! The payload of each response, from answers of the kernel and from what the daemon knows.
+//! Encodes the payload of each response, from kernel answers and daemon state.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -30,7 +30,7 @@ impl Payload {
     fn of<T: Serialize>(value: &T) -> Self {
         let mut out = Vec::new();
         json::value(&mut out, value);
-        // serde_json writes UTF-8 and nothing else.
+        // serde_json writes only UTF-8.
         Self(String::from_utf8(out).unwrap_or_default())
     }
 
@@ -132,12 +132,12 @@ pub fn ended() -> Payload {
     Payload::yes("ended")
 }
 
-/// Answers `compact_session`: the event with this number says that it has begun.
+/// Answers `compact_session` with the position of the start event.
 pub fn compacting(began: Seq) -> Payload {
     Payload::of(&wire::Compacting { compacting: true, seq: began.number() })
 }
 
-/// Answers `delete_session`; without a deletion, with what there is to delete.
+/// Answers `delete_session`; for a dry run, with what would be deleted.
 pub fn deleted(deleted: bool, bytes: u64, pi_files: &[PiFileRow]) -> Payload {
     Payload::of(&wire::Deleted { deleted, bytes, pi_files: pi_files.iter().map(pi_file).collect() })
 }
@@ -148,7 +148,7 @@ fn pi_file(row: &PiFileRow) -> wire::PiFileItem<'_> {
     wire::PiFileItem { path, bytes, created, removed, problem: problem.as_deref() }
 }
 
-/// Answers `speak`; the connection goes on in the other protocol.
+/// Answers `speak`; afterwards the connection uses the other protocol.
 pub fn speaking() -> Payload {
     Payload::yes("speaking")
 }
@@ -158,7 +158,7 @@ pub fn draining() -> Payload {
     Payload::yes("draining")
 }
 
-/// Answers `reload`: how many variables the environment of the login shell has, or why it is the daemon's.
+/// Answers `reload` with the number of variables of the login shell, or a warning why the daemon's environment is used.
 pub fn reloaded(variables: usize, warning: Option<&str>) -> Payload {
     Payload::of(&wire::Reloaded { reloaded: true, variables, warning })
 }
@@ -218,7 +218,7 @@ pub fn messages(page: &MessagePage) -> Payload {
     })
 }
 
-/// Writes a session as lists show it.
+/// Encodes the listing item of a session.
 pub fn session_item(row: &SessionRow) -> Json {
     let repo = repo_at(row.repo.as_ref(), &row.cwd);
     let item = Payload::of(&wire::SessionItem {
@@ -242,7 +242,7 @@ pub fn session_item(row: &SessionRow) -> Json {
     Json::new(item.0)
 }
 
-/// Tells whether what [`session_item`] wrote is of a session that takes no more messages.
+/// Returns whether an item written by [`session_item`] is of an ended session.
 pub fn has_ended(item: &str) -> bool {
     #[derive(Deserialize)]
     struct Item {
@@ -252,7 +252,7 @@ pub fn has_ended(item: &str) -> bool {
     serde_json::from_str(item).is_ok_and(|item: Item| item.ended)
 }
 
-/// Returns what a client said of its repository, with the session's directory as its root.
+/// Returns the client's description of the repository, with the session's directory as its root.
 fn repo_at(repo: Option<&Json>, cwd: &str) -> Json {
     let mut fields: serde_json::Map<String, Value> =
         repo.and_then(|repo| serde_json::from_str(repo.as_str()).ok()).unwrap_or_default();
@@ -262,7 +262,7 @@ fn repo_at(repo: Option<&Json>, cwd: &str) -> Json {
     Json::new(Value::from(fields).to_string())
 }
 
-/// Answers `list_sessions` with what [`session_item`] wrote.
+/// Answers `list_sessions` with items written by [`session_item`].
 pub fn sessions(items: &[Json], next_cursor: Option<&str>) -> Payload {
     Payload::of(&wire::Sessions { sessions: items.iter().map(raw).collect(), next_cursor })
 }

@@ -1,4 +1,4 @@
-//! What lists and pages are made of: plain data that the daemon fills in.
+//! The rows of lists and pages: plain data that the daemon fills in.
 
 use super::event::mode;
 use crate::kernel::command::{Openness, Phase, Snapshot};
@@ -6,7 +6,7 @@ use crate::kernel::event::Question;
 use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq, SessionId};
 use crate::kernel::time::Now;
 
-/// Who said something.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// A user.
@@ -15,20 +15,20 @@ pub enum Role {
     Assistant,
 }
 
-/// A message that was said.
+/// A message of the conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageRow {
-    /// Where it became whole.
+    /// The position of the event that completed it.
     pub seq: Seq,
-    /// When it became whole.
+    /// When it was completed.
     pub at: Now,
-    /// Who said it.
+    /// Its author.
     pub role: Role,
     /// Its id.
     pub message: MessageId,
-    /// In which run.
+    /// Its run.
     pub run: Option<RunId>,
-    /// What was said.
+    /// Its text.
     pub text: String,
 }
 
@@ -37,30 +37,30 @@ pub struct MessageRow {
 pub struct MessagePage {
     /// The messages.
     pub messages: Vec<MessageRow>,
-    /// Where the next page begins.
+    /// The position after which the next page starts.
     pub next_after: Seq,
     /// Whether there is no next page.
     pub done: bool,
 }
 
-/// A session among others.
+/// A session in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRow {
     /// Its id.
     pub session: SessionId,
-    /// What it is doing.
+    /// Its phase.
     pub phase: Phase,
-    /// When something last happened.
+    /// When its last event occurred.
     pub updated_at: Now,
-    /// What its client said of the repository.
+    /// The client's description of the repository.
     pub repo: Option<Json>,
-    /// The directory of its tools.
+    /// The working directory of its tools.
     pub cwd: String,
-    /// Who answers.
+    /// The provider.
     pub provider: String,
-    /// Which model of the provider.
+    /// The model of the provider.
     pub model: Option<String>,
-    /// Its name for people.
+    /// Its display name.
     pub name: Option<String>,
     /// The end of the last user message.
     pub last_message: Option<String>,
@@ -68,20 +68,20 @@ pub struct SessionRow {
     pub run: Option<RunId>,
     /// The oldest open gate.
     pub gate: Option<GateId>,
-    /// Through which other protocol it was opened.
+    /// The other protocol that opened it, if any.
     pub protocol: Option<String>,
-    /// How much its model is to think, where that was said in it.
+    /// The thinking level, if the session sets one.
     pub thinking: Option<String>,
     /// When it was opened.
     pub opened_at: Now,
-    /// Whether it takes more messages.
+    /// Whether it accepts more messages.
     pub open: Openness,
     /// Whether a client of another protocol has unloaded it.
     pub unloaded: bool,
 }
 
 impl SessionRow {
-    /// Takes from a snapshot what a list shows.
+    /// Builds the row from a snapshot.
     pub fn of(session: &SessionId, snapshot: &Snapshot) -> Self {
         let opening = &snapshot.opening;
         Self {
@@ -105,150 +105,150 @@ impl SessionRow {
     }
 }
 
-/// An approval that somebody is to settle.
+/// A pending approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingApproval {
-    /// In which session.
+    /// Its session.
     pub session: SessionId,
-    /// In which run.
+    /// Its run.
     pub run: RunId,
-    /// What is asked.
+    /// The question.
     pub question: Question,
 }
 
-/// A rule that holds in a repository until it is revoked.
+/// A grant: a rule that applies in a repository until it is revoked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantRow {
-    /// Its name.
+    /// Its id.
     pub id: String,
-    /// In which repository.
+    /// Its repository.
     pub repository: String,
-    /// What may go ahead unasked.
+    /// The rule: which calls need no approval.
     pub rule: String,
     /// Who granted it.
     pub by: String,
-    /// When.
+    /// When it was granted.
     pub at: Now,
 }
 
-/// Somebody who answers messages.
+/// A model provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderRow {
-    /// Its name, as `start_session` takes it.
+    /// Its name, as `start_session` expects it.
     pub name: String,
     /// Its models.
     pub models: Vec<String>,
-    /// Whether it can be asked with what the daemon has; the environment of a client may bring what is missing.
+    /// Whether the daemon has everything it needs; a client's environment may provide what is missing.
     pub configured: bool,
-    /// Whether it is the one that is used when none is named.
+    /// Whether it is the default provider.
     pub default: bool,
 }
 
-/// What is known of the journal as a whole.
+/// The state of the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct JournalCheck {
     /// The schema of the database.
     pub schema: i64,
     /// How many sessions are stored.
     pub sessions: u64,
-    /// How many bytes of the database hold something.
+    /// Bytes in use in the database.
     pub used_bytes: u64,
-    /// What the database takes.
+    /// Size of the database file.
     pub database_bytes: u64,
-    /// What its log takes.
+    /// Size of its write-ahead log.
     pub log_bytes: u64,
-    /// What the marks outside of it take.
+    /// Size of the external mark files.
     pub marks_bytes: u64,
-    /// How many files were set aside because they could not be read.
+    /// Number of unreadable files that were set aside.
     pub set_aside_files: u64,
-    /// What those take.
+    /// Size of those files.
     pub set_aside_bytes: u64,
-    /// How many blocks were taken out of histories because they could not be proven.
+    /// Number of blocks that were set aside because their checksum did not match.
     pub set_aside_blocks: u64,
-    /// Whether the life before ended in good order.
+    /// Whether the previous shutdown was clean.
     pub left_in_order: bool,
-    /// Whether marks are kept outside the database.
+    /// Whether marks are written outside the database.
     pub marks_kept: bool,
     /// Whether the disk is full.
     pub disk_full: bool,
-    /// Whether a sync has failed, so that nothing is taken any more.
+    /// Whether a sync has failed, so that the journal accepts no more writes.
     pub sync_failed: bool,
-    /// How many losses are written down.
+    /// Number of recorded losses.
     pub losses_total: u64,
-    /// The newest of them, newest first.
+    /// The most recent losses, newest first.
     pub losses: Vec<LossRow>,
-    /// What came of looking at every event, if that was asked for.
+    /// The result of a full verification, if requested.
     pub proof: Option<Proof>,
 }
 
-/// Events that are gone.
+/// A range of lost events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LossRow {
-    /// When that was found.
+    /// When the loss was detected.
     pub at: Now,
-    /// Of which session, where that is known.
+    /// Its session, if known.
     pub session: Option<SessionId>,
-    /// The last position before them.
+    /// The last position before the range.
     pub after: Seq,
     /// The last position that may be lost.
     pub until: Seq,
-    /// A word for what happened.
+    /// The cause.
     pub cause: String,
-    /// The particulars, where there are any.
+    /// Details, if any.
     pub detail: Option<String>,
 }
 
-/// What came of looking at every event.
+/// The result of a full verification.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Proof {
-    /// How many sessions were looked at.
+    /// Number of verified sessions.
     pub sessions: u64,
-    /// How many bytes of events.
+    /// Bytes of verified events.
     pub bytes: u64,
-    /// What was found to be gone, newest first.
+    /// The losses it found, newest first.
     pub found: Vec<LossRow>,
-    /// How many sessions could not be looked at, or not mended.
+    /// Number of sessions that could not be verified or repaired.
     pub problems_total: u64,
     /// The first of them.
     pub problems: Vec<ProblemRow>,
 }
 
-/// A session that could not be looked at, or not mended.
+/// A session that could not be verified or repaired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProblemRow {
-    /// Which one.
+    /// The session.
     pub session: SessionId,
-    /// What is wrong, for people.
+    /// The problem, for people.
     pub what: String,
 }
 
 /// A Pi session file of a session that is deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PiFileRow {
-    /// Where it lies.
+    /// Its path.
     pub path: String,
-    /// How large it is, or was.
+    /// Its size before deletion.
     pub bytes: u64,
-    /// Whether the daemon created it; it was imported otherwise.
+    /// Whether the daemon created it; otherwise it was imported.
     pub created: bool,
-    /// Whether it was removed.
+    /// Whether it was deleted.
     pub removed: bool,
-    /// Why it could not be.
+    /// Why it could not be deleted.
     pub problem: Option<String>,
 }
 
-/// How the daemon is.
+/// Metrics of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Metrics {
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
     /// Its version.
     pub version: String,
-    /// For how long it has run.
+    /// Its uptime in seconds.
     pub uptime_seconds: u64,
-    /// Where it listens.
+    /// The path of its socket.
     pub socket: String,
-    /// Where Pi is spoken; none where it is not.
+    /// The address of the Pi endpoint, if enabled.
     pub pi: Option<String>,
     /// How many sessions are stored.
     pub sessions: u64,
@@ -260,33 +260,33 @@ pub struct Metrics {
     pub connections: u64,
     /// How many events it has recorded.
     pub events: u64,
-    /// How large its journal is.
+    /// The size of its journal.
     pub journal_bytes: u64,
-    /// How much memory it uses.
+    /// Its memory usage.
     pub memory_bytes: u64,
-    /// Whether it takes no new runs.
+    /// Whether it is draining and accepts no new runs.
     pub draining: bool,
-    /// How long active runs may go on after a `drain` that names no grace, in milliseconds.
+    /// The default grace period of `drain` in milliseconds.
     pub grace_ms: u64,
-    /// The circuit breakers of the models' servers that were asked.
+    /// The circuit breakers of the provider servers used so far.
     pub circuits: Vec<CircuitRow>,
-    /// What holds a model's commands back, where that was asked: a JSON object.
+    /// The available confinement, if requested: a JSON object.
     pub sandbox: Option<Json>,
 }
 
-/// What is known of a server's circuit breaker.
+/// The circuit breaker of a provider server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CircuitRow {
     /// The provider.
     pub provider: String,
-    /// Where its server is.
+    /// The base URL of its server.
     pub base_url: String,
     /// `closed`, `open` or `half_open`.
     pub state: String,
-    /// How often the server has failed since it last answered.
+    /// Consecutive failures of the server.
     pub failures_in_a_row: u32,
     /// How often the circuit was opened.
     pub opened: u64,
-    /// How many questions were not asked while it was open.
+    /// Requests rejected while it was open.
     pub refused: u64,
 }

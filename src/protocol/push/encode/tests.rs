@@ -1,4 +1,4 @@
-//! The exact spelling of lines, where a client might depend on it.
+//! The exact encoding of lines that clients may depend on.
 
 use super::*;
 use crate::kernel::command::{Openness, Phase, Repetition, Replay};

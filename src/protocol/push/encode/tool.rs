@@ -1,4 +1,4 @@
-//! Tool calls and their results, in the words that existing clients know; this daemon's own words stand beside them.
+//! Encodes tool calls and their results with the names that existing clients know, next to the daemon's own.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use crate::protocol::push::wire::event::{StructuredError, ToolCall, ToolResult};
 use crate::protocol::push::wire::word::{PurposeWord, SourceWord};
 use crate::protocol::push::wire::{raw, text};
 
-/// Spells a call that is to be made.
+/// Encodes a requested call.
 pub(super) fn tool_call(intention: &Intention) -> ToolCall<'_> {
     let (purpose, check, exclude_from_context) = purpose(intention.purpose);
     ToolCall {
@@ -22,7 +22,7 @@ pub(super) fn tool_call(intention: &Intention) -> ToolCall<'_> {
     }
 }
 
-/// Spells how a call ended.
+/// Encodes the result of a call.
 pub(super) fn tool_result(settlement: &Settlement) -> ToolResult<'_> {
     let (purpose, check, exclude_from_context) = purpose(settlement.purpose);
     let spoken = failure_text(settlement);
@@ -56,7 +56,8 @@ fn structured_error<'a>(tool: &str, fault: &'a Fault) -> StructuredError<'a> {
     }
 }
 
-/// Spells what a tool is used for: which check it is, and whether the provider is not told of it.
+/// Encodes the purpose of a call: its source, the index of its check, and whether it is excluded from the model's
+/// context.
 const fn purpose(purpose: Purpose) -> (Option<PurposeWord>, Option<u32>, bool) {
     match purpose {
         Purpose::Work => (None, None, false),

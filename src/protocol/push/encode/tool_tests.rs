@@ -1,4 +1,4 @@
-//! How existing clients are told of tools and messages, and that nothing of it changes what is read back.
+//! The compatibility encoding of tools and messages, and that decoding reverses it.
 
 use super::*;
 use crate::kernel::event::{
@@ -45,7 +45,7 @@ fn a_failed_result_always_has_a_text() {
     for (ending, fault, text) in [
         (Ending::Failed, Some(fault("exit code 3")), "exit code 3"),
         (Ending::Failed, Some(fault("")), "the tool failed"),
-        (Ending::Cut, None, "the tool was ended early"),
+        (Ending::Cut, None, "the tool was stopped before it finished"),
     ] {
         let settlement = settlement("sandbox_exec", ending, "", fault);
         let line = line(EventKind::CallSettled(Box::new(settlement.clone())));

@@ -1,30 +1,31 @@
-//! What a list says of a session, read back from how [`session_item`](super::super::encode::session_item) wrote it.
+//! The listing item of a session, decoded from the JSON that [`session_item`](super::super::encode::session_item)
+//! wrote.
 
 use serde::Deserialize;
 
 use crate::kernel::time::Now;
 
-/// What a list says of a session.
+/// The listing item of a session.
 ///
 /// What earlier versions wrote lacks some of it: such a session belongs to no other protocol and is neither ended nor unloaded.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListedSession {
-    /// The directory of its tools.
+    /// The working directory of its tools.
     pub cwd: String,
-    /// Who answers.
+    /// The provider.
     pub provider: String,
-    /// Which model of the provider.
+    /// The model of the provider.
     pub model: Option<String>,
-    /// Its name for people.
+    /// Its display name.
     pub name: Option<String>,
-    /// Through which other protocol it was opened.
+    /// The other protocol that opened it, if any.
     pub protocol: Option<String>,
-    /// How much its model is to think, where that was said in it.
+    /// The thinking level, if the session sets one.
     pub thinking: Option<String>,
     /// When it was opened, in milliseconds.
     opened_at: Option<u64>,
-    /// Whether it takes no more messages.
+    /// Whether it accepts no more messages.
     #[serde(default)]
     pub ended: bool,
     /// Whether a client of another protocol has unloaded it.
@@ -33,12 +34,12 @@ pub struct ListedSession {
 }
 
 impl ListedSession {
-    /// Reads what a list says of a session; nothing where nobody knows more than its name.
+    /// Parses a listing item; `None` if only the id of the session is known.
     pub fn parse(summary: &str) -> Option<Self> {
         serde_json::from_str(summary).ok()
     }
 
-    /// Returns when it was opened, where that is said.
+    /// Returns when it was opened, if recorded.
     pub fn opened_at(&self) -> Option<Now> {
         self.opened_at.map(Now)
     }

@@ -1,4 +1,4 @@
-//! The parts of events, from the wire's types to the kernel's.
+//! Converts the parts of events from wire types to kernel types.
 
 use std::borrow::Cow;
 

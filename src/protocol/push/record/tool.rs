@@ -1,4 +1,4 @@
-//! Tool calls and their results, read back from lines of this version and of older ones.
+//! Decodes tool calls and their results, from lines of this version and of older ones.
 
 use super::parts::{name, owned};
 use super::{Line, RecordError};
@@ -59,7 +59,7 @@ fn fault(error: StructuredError<'_>) -> Fault {
             let detail = detail.and_then(|detail| plain_detail(&code, &detail));
             (code.into_owned(), detail)
         }
-        // Older journals.
+        // Older journals have no `code`.
         None => (r#type.into_owned(), owned(detail)),
     };
     Fault { kind, retryable, message: message.into_owned(), detail }

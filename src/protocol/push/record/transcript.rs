@@ -1,24 +1,24 @@
-//! What was said in a session, gathered from its events.
+//! The messages of a session, assembled from its events.
 
 use crate::kernel::event::{Event, EventKind, TURN_CUT};
 use crate::protocol::push::encode::{MessageRow, Role};
 
-/// Gathers what was said from the events of a session, fed in order.
+/// Assembles messages from the events of a session, applied in order.
 ///
-/// A text of the assistant is a message once it is whole. One that was cut is said again, and what a run leaves unfinished
-/// is dropped with the run.
+/// An assistant text becomes a message once it is complete. A truncated text is discarded, because the model repeats
+/// it; so is the incomplete text of a run that ends.
 #[derive(Debug, Clone, Default)]
 pub struct Transcript {
     saying: String,
 }
 
 impl Transcript {
-    /// Tells whether a text of the assistant has begun and is not whole.
+    /// Returns whether an assistant text is incomplete.
     pub const fn is_saying(&self) -> bool {
         !self.saying.is_empty()
     }
 
-    /// Takes an event, and returns the message that it completes.
+    /// Applies an event and returns the message that it completes.
     pub fn take(&mut self, event: &Event) -> Option<MessageRow> {
         let (role, message, text) = match &event.kind {
             EventKind::RunStarted(message) => (Role::User, &message.message, message.text.clone()),

@@ -1,6 +1,6 @@
 //! The payloads of events.
 //!
-//! Each type is written and read: what is shown to clients is what the journal keeps, so nothing may be lost here.
+//! Each type is encoded and decoded: the journal stores what clients receive, so the mapping must be lossless.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -11,7 +11,7 @@ use super::word::{
 };
 use super::{Raw, Text};
 
-/// The envelope of an event, read from a line; what it carries is read in a second step.
+/// The envelope of an event as decoded from a line; its payload is decoded in a second step.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::protocol::push) struct EventEnvelope<'a> {
@@ -43,7 +43,7 @@ payloads! {
         session_id: Text<'a>,
         state: IdleWord,
         mode: Text<'a>,
-        /// Through which other protocol it was opened.
+        /// The other protocol that opened it, if any.
         #[serde(skip_serializing_if = "Option::is_none")]
         protocol: Option<Text<'a>>,
         provider: Text<'a>,
@@ -100,7 +100,7 @@ payloads! {
         by: Text<'a>,
     }
 
-    /// Which directory a session works in.
+    /// The identity of a session's workspace directory.
     struct WorkspaceItem<'a> {
         path: Text<'a>,
         file_id: Text<'a>,
@@ -146,7 +146,7 @@ payloads! {
         message: Option<Text<'a>>,
     }
 
-    /// A picture that goes with a message.
+    /// An image of a message.
     struct ImageItem<'a> {
         mime_type: Text<'a>,
         data: Text<'a>,
@@ -199,7 +199,7 @@ payloads! {
         pending: Vec<WantedItem<'a>>,
     }
 
-    /// A tool that a provider wants used later.
+    /// A tool call that the model requested and that has not started.
     struct WantedItem<'a> {
         tool_name: Text<'a>,
         args: Raw<'a>,
@@ -212,7 +212,7 @@ payloads! {
         tokens_before: u64,
     }
 
-    /// A check that must pass after the run.
+    /// An acceptance check of a run.
     struct CriterionItem<'a> {
         id: Text<'a>,
         check: Text<'a>,
@@ -227,7 +227,8 @@ payloads! {
         by: Text<'a>,
     }
 
-    /// `status`: what a run is busy with, the start of a tool when it has a call, the stop of a run when it says so.
+    /// `status`: the current activity of a run; the start of a tool call if it has a call id; the stop of a run if it
+    /// has `stopping`.
     struct Status<'a> {
         source: Text<'a>,
         phase: Text<'a>,
@@ -239,7 +240,7 @@ payloads! {
         stopping: Option<StoppingItem<'a>>,
     }
 
-    /// How a run that is being stopped will end.
+    /// The outcome of a run that is being stopped.
     struct StoppingItem<'a> {
         outcome: OutcomeWord,
         by: Text<'a>,
@@ -283,7 +284,7 @@ payloads! {
         duration_ms: u64,
         is_error: bool,
         text: Text<'a>,
-        /// Whether the tool returned no text, so that `text` only says what went wrong.
+        /// Whether the tool returned no output, so that `text` holds only the error.
         #[serde(default, skip_serializing_if = "is_false")]
         no_output: bool,
         structured_error: Option<StructuredError<'a>>,
@@ -299,14 +300,14 @@ payloads! {
         exclude_from_context: bool,
     }
 
-    /// What went wrong with a tool.
+    /// The error of a tool call.
     struct StructuredError<'a> {
         r#type: Text<'a>,
         retryable: bool,
         message: Text<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
         detail: Option<Text<'a>>,
-        /// This daemon's own word; older journals have it in `type`.
+        /// The daemon's own error code; older journals have it in `type`.
         #[serde(skip_serializing_if = "Option::is_none")]
         code: Option<Text<'a>>,
     }
@@ -384,14 +385,14 @@ payloads! {
         headless: Headless,
     }
 
-    /// What became of the acceptance criteria.
+    /// The results of the acceptance criteria.
     struct Acceptance<'a> {
         total: u32,
         passed: u32,
         results: Vec<AcceptanceResult<'a>>,
     }
 
-    /// What became of one criterion.
+    /// The result of one criterion.
     struct AcceptanceResult<'a> {
         id: Text<'a>,
         passed: bool,
@@ -400,7 +401,7 @@ payloads! {
     }
 }
 
-/// What a run may use before somebody is asked.
+/// The budget of a run; exceeding it asks the user.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::protocol::push) struct BudgetItem {
@@ -427,7 +428,7 @@ pub(in crate::protocol::push) struct EventsLost {
     pub(in crate::protocol::push) cause: CauseWord,
 }
 
-/// What a script needs of a finished run.
+/// The fields of a finished run for scripts.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::protocol::push) struct Headless {
@@ -442,7 +443,7 @@ const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "that is how it is asked")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_false(word: &bool) -> bool {
     !*word
 }

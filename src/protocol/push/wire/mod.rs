@@ -1,4 +1,4 @@
-//! The types of the protocol as they are spelled on the wire; nothing outside the adapter names one.
+//! The wire types of the protocol; only this adapter uses them.
 
 pub(super) mod event;
 pub(super) mod request;
@@ -11,42 +11,43 @@ use serde_json::value::RawValue;
 
 use crate::kernel::id::Json;
 
-/// A text, borrowed while it is written and owned once it was read.
+/// A string, borrowed when encoding and owned after decoding.
 pub(super) type Text<'a> = Cow<'a, str>;
 
-/// A JSON value that is passed on to the letter.
+/// A JSON value, passed on verbatim.
 pub(super) type Raw<'a> = Cow<'a, RawValue>;
 
-/// Borrows a text of the kernel.
+/// Borrows a string of the kernel.
 pub(super) const fn text(text: &str) -> Text<'_> {
     Cow::Borrowed(text)
 }
 
-/// Borrows an optional text of the kernel.
+/// Borrows an optional string of the kernel.
 pub(super) fn some_text(text: Option<&String>) -> Option<Text<'_>> {
     text.map(|text| Cow::Borrowed(text.as_str()))
 }
 
 /// Borrows a JSON value of the kernel.
 ///
-/// What is no JSON value would tear the line that it is put into, and is written as `null`. So would a line feed between
-/// two tokens, which is written as a blank.
+/// A text that is not one JSON value would break the line it is inserted into, and is written as `null`. A line feed
+/// between two tokens would do the same, and is written as a space.
 pub(super) fn raw(json: &Json) -> Raw<'_> {
     whole_line(json.as_str()).unwrap_or(Cow::Borrowed(RawValue::NULL))
 }
 
-/// Reads a JSON value and takes out of it whatever could end the line that it is put into; none if it is no value.
+/// Returns a JSON value without characters that could end the line it is inserted into; `None` if the text is not one
+/// JSON value.
 pub(super) fn whole_line(text: &str) -> Option<Raw<'_>> {
     let value = serde_json::from_str::<&RawValue>(text).ok()?;
     if !value.get().bytes().any(|byte| byte < b' ') {
         return Some(Cow::Borrowed(value));
     }
-    // Inside its strings JSON holds no such characters, so that these are white space and mean nothing.
+    // JSON strings contain no control characters, so these are insignificant whitespace.
     let plain = |letter: char| if letter < ' ' { ' ' } else { letter };
     RawValue::from_string(value.get().chars().map(plain).collect()).ok().map(Cow::Owned)
 }
 
-/// Takes a JSON value as the kernel carries it.
+/// Converts a JSON value to the kernel's type.
 pub(super) fn json(raw: &RawValue) -> Json {
     Json::new(raw.get())
 }

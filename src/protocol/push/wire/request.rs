@@ -1,11 +1,11 @@
-//! The envelope of a request and the names of the requests.
+//! The envelope of a request, and the request types.
 //!
-//! Every part is taken as it stands, so that one bad part does not hide the request id from the answer.
+//! Every part is kept raw, so that one invalid part does not hide the request id from the response.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// The envelope of a request; a part that is `null` counts as not said.
+/// The envelope of a request; a `null` part counts as missing.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::protocol::push) struct RequestEnvelope<'a> {
@@ -61,7 +61,7 @@ request_types!(
     }
 );
 request_types!(
-    /// A request of one session.
+    /// A request to one session.
     SessionRequest {
         AttachSession = "attach_session",
         ResumeSession = "resume_session",
@@ -82,17 +82,17 @@ request_types!(
     }
 );
 
-/// The name of a request.
+/// A request type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::protocol::push) enum RequestType {
     /// It needs no session.
     Plain(PlainRequest),
-    /// It needs one.
+    /// It needs a session.
     OfSession(SessionRequest),
 }
 
 impl RequestType {
-    /// Reads a name as it is spelled on the wire.
+    /// Parses a request type.
     pub(in crate::protocol::push) fn parse(word: &str) -> Option<Self> {
         PlainRequest::parse(word)
             .map(Self::Plain)

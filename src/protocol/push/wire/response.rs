@@ -1,4 +1,4 @@
-//! The payloads of responses, and of the snapshot that is shown to one client alone.
+//! The payloads of responses, and of the snapshot event for one client.
 
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ macro_rules! payloads {
 }
 
 payloads! {
-    /// Why a request was not carried out.
+    /// The error of a response.
     struct ProtocolError<'a> {
         code: &'static str,
         message: &'a str,
@@ -59,7 +59,7 @@ payloads! {
         replay: ReplayItem,
     }
 
-    /// What is sent again.
+    /// The range of replayed events.
     struct ReplayItem {
         from_seq: u64,
         to_seq: u64,
@@ -87,7 +87,7 @@ payloads! {
         messages: Vec<QueueItem<'a>>,
     }
 
-    /// A message that waits.
+    /// A queued message.
     struct QueueItem<'a> {
         message_id: &'a str,
         run_id: &'a str,
@@ -101,7 +101,7 @@ payloads! {
         done: bool,
     }
 
-    /// A message that was said.
+    /// A message of the conversation.
     struct MessageItem<'a> {
         seq: u64,
         ts: u64,
@@ -119,7 +119,7 @@ payloads! {
         next_cursor: Option<&'a str>,
     }
 
-    /// A session among others.
+    /// A session in a listing.
     struct SessionItem<'a> {
         session_id: &'a str,
         state: StateWord,
@@ -153,7 +153,7 @@ payloads! {
         approvals: Vec<ApprovalItem<'a>>,
     }
 
-    /// A pending approval with its place: the fields of `approval_required` after those of the place.
+    /// A pending approval: its session and run, then the fields of `approval_required`.
     struct ApprovalItem<'a> {
         session_id: &'a str,
         run_id: &'a str,
@@ -182,7 +182,7 @@ payloads! {
         grants: Vec<GrantItem<'a>>,
     }
 
-    /// What may go ahead unasked in a repository.
+    /// A grant of a repository.
     struct GrantItem<'a> {
         grant_id: &'a str,
         repository: &'a str,
@@ -201,7 +201,7 @@ payloads! {
         providers: Vec<ProviderItem<'a>>,
     }
 
-    /// Somebody who answers messages.
+    /// A model provider.
     struct ProviderItem<'a> {
         name: &'a str,
         models: &'a [String],
@@ -262,7 +262,7 @@ payloads! {
         proof: Option<ProofItem<'a>>,
     }
 
-    /// Events that are gone, as far as is known.
+    /// A range of lost events, as far as known.
     struct LossItem<'a> {
         found_at: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -274,7 +274,7 @@ payloads! {
         detail: Option<&'a str>,
     }
 
-    /// What came of looking at every event.
+    /// The result of a full verification.
     struct ProofItem<'a> {
         sessions: u64,
         bytes: u64,
@@ -283,7 +283,7 @@ payloads! {
         problems: Vec<ProblemItem<'a>>,
     }
 
-    /// A session that could not be looked at, or not mended.
+    /// A session that could not be verified or repaired.
     struct ProblemItem<'a> {
         session_id: &'a str,
         what: &'a str,
@@ -312,7 +312,7 @@ payloads! {
         sandbox: Option<Raw<'a>>,
     }
 
-    /// The circuit breaker of a model's server.
+    /// The circuit breaker of a provider server.
     struct CircuitItem<'a> {
         provider: &'a str,
         base_url: &'a str,
@@ -342,7 +342,7 @@ payloads! {
         session_version: u64,
     }
 
-    /// Who works on a session, where, and for whom.
+    /// The settings of a session.
     struct Meta<'a> {
         provider: &'a str,
         sandbox_provider: &'a str,

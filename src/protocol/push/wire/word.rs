@@ -1,4 +1,4 @@
-//! The closed vocabularies: each word of the wire beside the word of the kernel.
+//! The closed enumerations of the wire, each mapped to the kernel's enum.
 
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,7 @@ macro_rules! words {
 }
 
 words!(
-    /// What a session is doing.
+    /// The phase of a session.
     StateWord is Phase {
         Idle = "idle",
         Running = "running",
@@ -50,31 +50,31 @@ words!(
     OutcomeWord is Outcome { Success = "success", Failed = "failed", Cancelled = "cancelled", Denied = "denied" }
 );
 words!(
-    /// Yes or no.
+    /// The decision of an approval.
     DecisionWord is Decision { Approve = "approve", Deny = "deny" }
 );
 words!(
-    /// What a no with a comment means.
+    /// The effect of a denial with a comment.
     DenialWord is Denial { Ends = "end", Told = "continue", Dismissed = "dismiss" }
 );
 words!(
-    /// How long a yes holds.
+    /// The scope of an approval.
     ScopeWord is Lasting { Once = "once", Run = "run", Session = "session", Always = "always" }
 );
 words!(
-    /// Where a tool printed something.
+    /// The output stream of a tool.
     StreamWord is OutputStream { Out = "stdout", Err = "stderr" }
 );
 words!(
-    /// Why events are gone.
+    /// The cause of a loss of events.
     CauseWord is LossCause { Damage = "damage", Power = "power", Retention = "retention" }
 );
 words!(
-    /// How a use of a tool ended.
+    /// The outcome of a tool call.
     EndingWord is Ending { Done = "done", Failed = "failed", Skipped = "skipped", Cut = "cut" }
 );
 words!(
-    /// Why a summary is made.
+    /// The reason of a compaction.
     CompactionReasonWord is CompactionReason {
         Manual = "manual",
         Threshold = "threshold",
@@ -82,23 +82,23 @@ words!(
     }
 );
 words!(
-    /// How the making of a summary ended that there is none of.
+    /// How a compaction failed.
     CompactionEndingWord is CompactionEnding { Failed = "failed", Aborted = "aborted" }
 );
 words!(
-    /// What a returning daemon found a run doing.
+    /// The phase in which a restarted daemon found a run.
     FoundWord is Found { Working = "working", Waiting = "waiting", Unknown = "unknown", Stopping = "stopping" }
 );
 
-/// The only state that a session begins in.
+/// The only state in which a session starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::protocol::push) enum IdleWord {
-    /// Nothing was asked yet.
+    /// No run has started.
     #[serde(rename = "idle")]
     Idle,
 }
 
-/// How a message came into a run that was active already.
+/// How a message was delivered to an active run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::protocol::push) enum DeliveryWord {
     /// It steers the run.
@@ -106,27 +106,27 @@ pub(in crate::protocol::push) enum DeliveryWord {
     Steer,
 }
 
-/// Where a tool is used. Every tool of this daemon is used in the sandbox; the other words are those of older journals.
+/// Where a tool runs. Every tool of this daemon runs in the sandbox; the other values occur in older journals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::protocol::push) enum SourceWord {
     /// In the sandbox.
     #[serde(rename = "sandbox")]
     Sandbox,
-    /// Formerly of acceptance checks.
+    /// Formerly used for acceptance checks.
     #[serde(rename = "acceptance")]
     Acceptance,
-    /// Formerly of the user's own commands.
+    /// Formerly used for user commands.
     #[serde(rename = "user")]
     User,
 }
 
-/// What a tool is used for, where the provider did not ask for it.
+/// The purpose of a tool call that the model did not request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::protocol::push) enum PurposeWord {
-    /// It checks the run.
+    /// An acceptance check.
     #[serde(rename = "acceptance")]
     Acceptance,
-    /// The user did, beside any run.
+    /// A user command, outside any run.
     #[serde(rename = "user")]
     User,
 }

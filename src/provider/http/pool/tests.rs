@@ -1,4 +1,4 @@
-//! What becomes of connections to a real server on this machine: used again, closed, replaced, given back.
+//! Connections to a real server on this machine: reused, closed, replaced, returned to the pool.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use super::super::{Call, Client, read_body};
 use super::*;
 use crate::provider::error::{Kind, ModelError};
 
-/// Long enough for whatever is to happen at all.
+/// A timeout that is long enough for every step.
 const PATIENCE: Duration = Duration::from_secs(20);
 const WHOLE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 const BEGUN: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n";
@@ -59,7 +59,7 @@ impl World {
         Peer(timeout(PATIENCE, self.listener.accept()).await.unwrap().unwrap().0)
     }
 
-    /// Asks over a new connection, and is answered with this.
+    /// Sends a request on a new connection, and answers it with `said`.
     async fn asked_anew(&self, said: &str) -> (Response<Stream>, Peer) {
         let (answer, peer) = tokio::join!(self.ask(), async {
             let mut peer = self.accept().await;
@@ -70,7 +70,7 @@ impl World {
         (answer.unwrap(), peer)
     }
 
-    /// Asks over the connection to this peer, and reads a whole answer.
+    /// Sends a request on the connection to this peer, and reads a complete response.
     async fn asked_again(&self, peer: &mut Peer) {
         let (answer, ()) = tokio::join!(self.ask(), async {
             peer.hears().await;
@@ -83,19 +83,19 @@ impl World {
         lock(&self.client.pool.idle).values().map(Vec::len).sum()
     }
 
-    /// Lets everything else happen until this many connections are idle.
+    /// Yields until this many connections are idle.
     async fn until_idle(&self, count: usize) {
         until(|| self.idle() == count).await;
     }
 
-    /// Leaves idle connections to themselves.
+    /// Stops the watchers of idle connections.
     fn unwatch(&self) {
         lock(&self.client.pool.idle).values().flatten().for_each(|idle| idle.watcher.abort());
     }
 }
 
 impl Peer {
-    /// Reads one question.
+    /// Reads one request.
     async fn hears(&mut self) {
         let mut heard = Vec::new();
         while !heard.ends_with(b"\r\n\r\n") {
@@ -109,7 +109,7 @@ impl Peer {
         self.0.write_all(said.as_bytes()).await.unwrap();
     }
 
-    /// Waits until the other side has closed the connection.
+    /// Waits until the client has closed the connection.
     async fn closed(&mut self) {
         let read = timeout(PATIENCE, self.0.read(&mut [0; 64])).await.unwrap();
         assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
@@ -169,9 +169,9 @@ async fn what_is_closed_just_as_the_next_question_comes_is_replaced() {
     world.unwatch();
     drop(peer);
     until(|| matches!(eye.peek(&mut [0]), Ok(0))).await;
-    // Whoever waits for anything lets the runtime see what has happened to all sockets.
+    // Any I/O wait lets the runtime process the events of all sockets.
     let (_other, _) = tokio::join!(TcpStream::connect(world.address()), world.accept());
-    assert_eq!(world.idle(), 1, "nobody has noticed");
+    assert_eq!(world.idle(), 1, "the closed connection is still pooled");
     let (answer, _peer) = world.asked_anew(WHOLE).await;
     assert_eq!(whole(answer).await, "ok");
 }
@@ -295,7 +295,7 @@ async fn a_server_without_tls_is_not_reached_by_https() {
         let mut peer = world.accept().await;
         let mut hello = [0; 3];
         peer.0.read_exact(&mut hello).await.unwrap();
-        assert_eq!(hello[..2], [22, 3], "the hello of TLS");
+        assert_eq!(hello[..2], [22, 3], "a TLS ClientHello");
         peer.says(WHOLE).await;
         peer
     });
@@ -352,7 +352,7 @@ async fn a_flood_leaves_others_their_share() {
         data(&mut stream).await;
     }
     other.abort();
-    // A task is to take at most 128 things in a row.
+    // A task may consume at most 128 budget units in a row.
     let turns = turns.load(Ordering::Relaxed);
     assert!(turns >= FRAMES / 128, "{turns} turns");
 }

@@ -1,4 +1,4 @@
-//! What a playbook is read as, case by case.
+//! Tables of playbooks and the items they parse to.
 
 use super::*;
 
@@ -221,7 +221,7 @@ fn any_text_is_read_and_what_was_read_reads_the_same_again() {
         };
         let text: String = (0..below(30)).map(|_| PIECES[below(30)]).collect();
         let mut items = parse(&text);
-        // A command that begins like a prompt can be typed after `$ ` and not be put into a fence.
+        // A command that begins like a prompt is valid after `$ ` but not in a fence.
         let is_prompt = |command: &str| command.lines().any(|line| line.starts_with("$ "));
         items.retain(|item| match item {
             Item::Problem { .. } => false,
@@ -238,9 +238,9 @@ const MISPLACED: &str = "a step must stand at the beginning of its line; remove 
 const UNMARKED: &str = "a fence without a mark holds a line that begins with `$ `; mark it console to run it, or text if it is \
                         not to be run";
 
-/// Writes items as a playbook.
+/// Formats items as a playbook.
 fn written(items: &[Item]) -> String {
-    // A first line keeps a byte order mark in the prose from being taken for one of the text.
+    // The first empty line keeps a byte order mark in the prose from being read as that of the text.
     let mut text = String::from("\n");
     for item in items {
         let block = |info: String, body: &str| {
@@ -264,7 +264,7 @@ fn written(items: &[Item]) -> String {
     text
 }
 
-/// Joins prose that stands side by side because a problem between was left out.
+/// Joins adjacent prose, which results from removed problems.
 fn joined(items: &[Item]) -> Vec<Item> {
     let mut joined: Vec<Item> = Vec::new();
     for item in items {

@@ -1,12 +1,12 @@
-//! The secrets of a session: whatever it keeps or shows hides them.
+//! The secrets of a session, which are redacted in everything it stores or publishes.
 //!
-//! Some come with a client's environment, some are found when a turn looks for its key. What was one once stays one.
+//! Some come with a client's environment, some with the key of a turn. A secret stays in the set.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::redact::{self, Redactor};
 
-/// What a session hides; clones share it.
+/// The secrets of a session; clones share them.
 #[derive(Clone, Default)]
 pub(in crate::runtime::lane) struct Hidden(Arc<Mutex<Known>>);
 
@@ -18,7 +18,7 @@ struct Known {
 }
 
 impl Hidden {
-    /// Hides these from now on.
+    /// Adds secrets.
     pub(in crate::runtime::lane) fn learn(&self, brought: Vec<String>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.secrets.retain(|secret| !brought.contains(secret));
@@ -28,16 +28,16 @@ impl Hidden {
         known.redactor = Redactor::new(known.secrets.iter().map(String::as_str));
     }
 
-    /// Tells whether a secret is hidden already.
+    /// Returns whether a value is redacted already.
     pub(in crate::runtime::lane) fn hides(&self, secret: &str) -> bool {
         self.redactor().text(secret) == redact::MARKER
     }
 
-    /// Returns what makes text safe.
+    /// Returns the redactor.
     pub(in crate::runtime::lane) fn redactor(&self) -> Redactor {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).redactor.clone()
     }
 }
 
-/// How many secret values are known at once; an environment has a handful.
+/// The maximum number of secrets; an environment has a handful.
 const SECRETS: usize = 1_000;

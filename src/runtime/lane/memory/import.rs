@@ -1,11 +1,11 @@
-//! What was said elsewhere, made safe to keep: it may hold what this session hides.
+//! Redaction of an imported conversation, which may contain secrets of this session.
 
 use crate::kernel::event::Fault;
 use crate::kernel::id::Json;
 use crate::kernel::import::{Import, Imported, ImportedCall, ImportedRun, ImportedTurn};
 use crate::redact::Redactor;
 
-/// Makes every text of a conversation safe to keep.
+/// Redacts every text of a conversation.
 pub(super) fn make_safe(import: Import, redactor: &Redactor) -> Import {
     let safe = |text: &str| redactor.text(text).into_owned();
     let call = |call: ImportedCall| ImportedCall {

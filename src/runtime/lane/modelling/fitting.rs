@@ -1,9 +1,8 @@
-//! A conversation and the window of its model: how it is told so that it fits, and what is done when the server says that it
-//! does not.
+//! Fitting a conversation into the context window of its model, and handling a server that reports an overflow.
 //!
-//! Too long is never the end of a session. Older results are told in part, the older part is summarised, what does not fit into
-//! the request for the summary is left out, and the newest results are told in part. Only what cannot be made shorter ends the
-//! run: the newest message with what is told every time.
+//! An overflow never ends a session. First older results are trimmed, then the older part is summarised, then the
+//! part that does not fit into the summary request is omitted, then the newest results are trimmed. A run ends only
+//! if its newest message does not fit together with the system prompt and the tools.
 
 use super::hearing::Heard;
 use super::summary::{Fallback, Summarised, Wish};
@@ -19,16 +18,16 @@ use crate::provider::error::{Kind, ModelError};
 use crate::provider::registry::Ready;
 use crate::runtime::lane::conversation;
 
-/// How the next question is told.
+/// How the conversation is encoded in the next request.
 struct Telling {
-    /// What is told every time, in tokens.
+    /// The tokens that every request contains.
     fixed: u64,
     results: Results,
     reason: CompactionReason,
 }
 
 impl Table {
-    /// Asks for a turn until it is whole.
+    /// Requests a turn until it is complete.
     pub(super) async fn converse(&mut self, turn: &Turn, ready: &Ready) -> Result<(), Gone> {
         let whole = conversation::whole_texts(turn);
         let mut taking = if self.asking.voice.auto_retry { Taking::default() } else { Taking::once() };
@@ -66,7 +65,7 @@ impl Table {
         }
     }
 
-    /// Makes the conversation shorter; what is returned ends the run.
+    /// Shortens the conversation; a returned report ends the run.
     async fn shorten(
         &mut self,
         ready: &Ready,
@@ -83,7 +82,7 @@ impl Table {
                 telling.results = Results::Within(bytes);
                 return Ok(None);
             }
-            // Nobody wants one: it is told as it is, as long as the server takes it.
+            // Automatic compaction is off: the results are trimmed, and the server decides whether the rest fits.
             Measure::Summarise { .. } if !self.asking.voice.auto_compaction => {
                 telling.results = Results::Trimmed;
                 return Ok(None);
@@ -102,15 +101,16 @@ impl Table {
         if !enough {
             return Ok(Some(gave_up(error)));
         }
-        let message = format!("{}; older results are told in part instead", error.message);
+        let message = format!("{}; older results are trimmed instead", error.message);
         self.reports.warn("SUMMARY_FAILED", &message, error.detail.as_deref()).await?;
         telling.results = Results::Trimmed;
         Ok(None)
     }
 
-    /// Learns from a refusal how much the model takes.
+    /// Learns the size of the context window from a refused request.
     ///
-    /// Where the server names no number, or one that should have been enough, less is told than was refused.
+    /// If the server names no size, or one that should have sufficed, the next request is smaller than the refused
+    /// one.
     pub(super) async fn learn_window(&mut self, ready: &Ready, error: &ModelError) {
         if !ready.learn_window(error) {
             ready.look_up_window().await;
@@ -133,10 +133,10 @@ impl Table {
 }
 
 fn not_summarised() -> ModelError {
-    let message = "the conversation is too long for the model, and it is not to be summarised unasked; \
+    let message = "the conversation is too long for the model, and automatic compaction is off; \
                    `push compact SESSION` summarises it";
     ModelError::new(Kind::ContextTooLong, message)
 }
 
-/// From which part of the assumed window on the server is asked how large it is.
+/// The part of the assumed window, as a divisor, from which on the server is asked for its window.
 const ASK_FROM: u64 = 4;

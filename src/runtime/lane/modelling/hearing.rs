@@ -1,4 +1,4 @@
-//! What a model says in one turn, as it comes, and what follows from it.
+//! The response of a model in one turn, as it streams in, and the actions that follow from it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,18 +19,18 @@ use crate::runtime::lane::memory::Whole;
 use crate::tools;
 use crate::transport::compact::{self, compact};
 
-/// How an answer went.
+/// How a response ended.
 pub(super) enum Heard {
-    /// The turn is over.
+    /// The turn is complete.
     Over,
-    /// It was cut, and is asked for again.
+    /// The stream broke, and the request is sent again.
     Cut,
-    /// The conversation is too long for the server, which says so.
+    /// The server reports that the conversation is too long.
     TooLong(ModelError),
 }
 
 impl Table {
-    /// Listens to one answer and does what follows from it.
+    /// Receives one response and performs its actions.
     pub(super) async fn listen(
         &mut self,
         ready: &Ready,
@@ -57,7 +57,7 @@ impl Table {
                 Ok(Step::Pieces(pieces)) => {
                     self.answered(None).await?;
                     self.pass_on(pieces, taking).await?;
-                    // What was said is shown before anybody looks for more of it.
+                    // Deltas are published before the next ones are read.
                     tokio::task::yield_now().await;
                 }
                 Ok(Step::End) => {
@@ -77,27 +77,26 @@ impl Table {
         }
     }
 
-    /// Ends a turn early, because a message was said into the run: what the model has said is kept, and the calls that it
-    /// wanted are not made.
+    /// Ends a turn early because of a steering message: keeps the text of the model and drops the calls it requested.
     async fn cut_short(&mut self, ready: &Ready, end: TurnEnd, taking: &Taking) -> Result<Heard, Gone> {
         if let Some(attempt) = self.retrying.take() {
             self.reports.retried(attempt, Some(STEERED)).await?;
         }
         self.reports.done_speaking().await?;
         if taking.has_said() {
-            // What the dialect wants back belongs to a whole turn.
+            // Provider state belongs to complete turns only.
             self.taken(&TurnEnd { carry: None, ..end }, ready, taking.written(), Vec::new()).await?;
         }
         self.reports.turn_done().await?;
         Ok(Heard::Over)
     }
 
-    /// Asks, and asks again where the session wants that.
+    /// Sends a request, with automatic retries if the session enables them.
     pub(super) fn ask(&self, ready: &Ready, request: &Request) -> Answering {
         if self.asking.voice.auto_retry { ready.ask(request) } else { ready.ask_once(request) }
     }
 
-    /// Keeps what a turn used in which the model wrote so many bytes, and what it wants used later.
+    /// Reports the usage of a turn in which the model wrote `written` bytes, and its pending calls.
     pub(super) async fn taken(
         &self,
         end: &TurnEnd,
@@ -131,7 +130,7 @@ impl Table {
                 self.reports.done_speaking().await?;
                 let calls: Vec<Wanted> = calls.into_iter().map(wanted).collect();
                 let now = grouping::together(calls.iter());
-                // If one has to wait, all of them are kept: a restart in between must not begin with a later one.
+                // If one call has to wait, all are stored: after a restart the first one must still come first.
                 let pending = if now < calls.len() { calls.clone() } else { Vec::new() };
                 self.taken(&end, ready, written, pending).await?;
                 for call in calls.iter().take(now) {
@@ -148,7 +147,7 @@ impl Table {
             }
             Act::AskAgain(error, end, pause) => {
                 self.reports.cut_text().await?;
-                let message = format!("{}; it is asked again", error.message);
+                let message = format!("{}; the request is sent again", error.message);
                 self.reports.warn(TURN_CUT, &message, error.detail.as_deref()).await?;
                 if let Some(end) = end {
                     self.taken(&end, ready, written, Vec::new()).await?;
@@ -160,7 +159,7 @@ impl Table {
         Ok(Heard::Over)
     }
 
-    /// Returns how a run ends whose model is done: as denied where it could not go on after what the policy of the run denied.
+    /// Returns how a completed run ends: as denied if the model stopped after denials by the policy.
     fn without_denied_calls(&self, finish: Finish) -> Finish {
         match finish.outcome {
             Outcome::Success if self.context.policy_denials() > 0 => taking::denied(finish.summary),
@@ -168,7 +167,7 @@ impl Table {
         }
     }
 
-    /// Waits before a turn that was cut is asked for again, unless somebody does not want to.
+    /// Waits before a broken turn is requested again, unless the retry is cancelled.
     async fn pause(&mut self, error: ModelError, pause: Duration, taking: &Taking) -> Result<Heard, Gone> {
         let (attempt, most) = taking.tries();
         self.wait(&Wait { attempt, most, pause, error: error.clone() }).await?;
@@ -184,23 +183,23 @@ impl Table {
         Ok(Heard::Over)
     }
 
-    /// Says that the server is asked again after a pause.
+    /// Reports that the request is sent again after a pause.
     async fn wait(&mut self, wait: &Wait) -> Result<(), Gone> {
         if self.retrying.replace(wait.attempt).is_none() {
-            // Who stopped an earlier one has not stopped this.
+            // Discards a cancellation of an earlier retry.
             let _ = timeout(Duration::ZERO, self.asking.halts.retry.notified()).await;
         }
         self.reports.retry(wait).await
     }
 
-    /// Says that the server loads its model, and for how long it has been waited for.
+    /// Reports that the server is loading its model, and for how long.
     pub(super) async fn tell_loading(&self, ready: &Ready, waited: Duration) -> Result<(), Gone> {
         let (source, phase) = ("provider".to_owned(), format!("{} is loading the model", ready.provider()));
         let detail = Some(format!("{}, {} s", ready.model(), waited.as_secs()));
         self.reports.send(Report::Status { source, phase, detail }).await
     }
 
-    /// Says what came of asking again, where that was done.
+    /// Reports the result of a retry, if there was one.
     async fn answered(&mut self, failed: Option<&ModelError>) -> Result<(), Gone> {
         match self.retrying.take() {
             Some(attempt) => self.reports.retried(attempt, failed.map(|error| error.message.as_str())).await,
@@ -209,12 +208,12 @@ impl Table {
     }
 }
 
-/// Why a server is not waited for any longer.
-const STEERED: &str = "a message was said into the run";
+/// Why a retry was given up.
+const STEERED: &str = "a steering message arrived";
 
-/// Takes a call as a model wrote it: its arguments on one line, as whatever comes from outside.
+/// Converts a call of a model: its arguments become canonical JSON, like all external input.
 ///
-/// What is no object is passed on as one, so that the tool can say what is wrong.
+/// Arguments that are not an object are passed on as one, so that the tool can report the error.
 fn wanted(call: model::Wanted) -> Wanted {
     let compacted = compact(call.args.as_bytes(), compact::Limits::default()).ok();
     let is_object = |text: &String| text.starts_with('{');

@@ -1,4 +1,4 @@
-//! What a project wants agents to know, from its own file.
+//! The instructions for agents in a project's own file.
 
 use std::io::Read;
 use std::path::Path;
@@ -7,11 +7,11 @@ use crate::bounded_io::FileTasks;
 use crate::redact::Redactor;
 use crate::sandbox::ground::Ground;
 
-/// Reads the project's file, safe to tell; of a long one its beginning, with a word about the rest.
+/// Reads the project's file, redacted; a long one is truncated with a note.
 pub(super) async fn read(files: &FileTasks, ground: &Ground, redactor: &Redactor) -> Option<String> {
     let opened = ground.clone();
     let bytes = files.run_in(ground.path(), move || beginning(&opened)).await.ok().flatten()?;
-    // What is told is safe before it is cut: half a secret would be known by nobody.
+    // Redacted before the truncation: half a secret would not be recognised.
     let text = redactor.text(&String::from_utf8_lossy(&bytes)).into_owned();
     Some(if bytes.len() > LIMIT { cut(text) } else { text })
 }
@@ -32,13 +32,13 @@ fn cut(mut text: String) -> String {
     if let Some(line) = text.rfind('\n') {
         text.truncate(line);
     }
-    text.push_str(&format!("\n[{FILE} goes on; what follows its first {LIMIT} bytes is not told]"));
+    text.push_str(&format!("\n[{FILE} is longer; only its first {LIMIT} bytes are shown]"));
     text
 }
 
-/// Where it is.
+/// The name of the file.
 const FILE: &str = "AGENTS.md";
-/// How much of it is told.
+/// The maximum size of the instructions.
 const LIMIT: usize = 32 * 1024;
-/// How much more is read, so that a secret at the edge is seen whole.
+/// How much more is read, so that a secret at the limit is recognised.
 const EDGE: usize = 4 * 1024;

@@ -1,4 +1,4 @@
-//! A summary that somebody asked for, outside of any run.
+//! A compaction that a client requested, outside of runs.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::provider::error::ModelError;
 use crate::provider::registry::Ready;
 use crate::provider::{Gone, Reports};
 
-/// Makes the summary, or says why there is none.
+/// Makes the summary, or reports why it failed.
 pub(in crate::runtime::lane) async fn compact(
     asking: Asking,
     compact: Compact,
@@ -38,7 +38,7 @@ impl Table {
         self.hide_key(&ready);
         let fixed = fixed_tokens(&self.request(&ready).await);
         let tokens = self.context.tokens(fixed, Results::Whole);
-        // Of a short conversation less stays than of one that fills the window.
+        // A short conversation keeps less than one that fills the window.
         let keep = self.window(&ready).kept().min(tokens / SHARE);
         let Some(kept_from) = self.context.cut(keep) else {
             return Ok(Err("there is nothing to summarise yet".to_owned()));
@@ -47,11 +47,11 @@ impl Table {
         Ok(self.summarise(&ready, &wish).await?.map_err(|error| error.message))
     }
 
-    /// Finds who is to be asked; nobody waits for an environment that would say so.
+    /// Resolves the model without waiting for a client's environment.
     async fn ready_now(&self) -> Result<Ready, ModelError> {
         let models = self.asking.world.house.models(&self.rules.settings);
         let nothing = std::collections::BTreeMap::new();
-        let environment = self.asking.place.environment.as_ref();
+        let environment = self.asking.environment.as_ref();
         let variables = environment.map_or(&nothing, |environment| environment.variables());
         let Voice { provider, model, .. } = &self.asking.voice;
         let ready = models.resolve(provider, model.as_deref(), variables).await?;
@@ -64,7 +64,7 @@ async fn fail(reports: &Reports, message: &str) -> Result<(), Gone> {
     reports.send(Report::CompactionFailed { message, again: false }).await
 }
 
-/// What a turn would be told: the conversation, and nothing that only a run has.
+/// Returns a turn request with the conversation, and without anything that only a run has.
 fn as_turn(compact: &Compact) -> Turn {
     Turn {
         run: RunId::from(""),
@@ -85,5 +85,5 @@ fn as_turn(compact: &Compact) -> Turn {
     }
 }
 
-/// Which part of a conversation stays word by word, at most.
+/// The maximum part of a conversation that is not summarised, as a divisor.
 const SHARE: u64 = 4;

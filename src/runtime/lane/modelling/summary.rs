@@ -1,6 +1,6 @@
-//! The summary that takes the place of the older part of a conversation.
+//! The summary that replaces the older part of a conversation.
 //!
-//! Only a whole one does: what was cut, refused or left empty would make the model forget.
+//! Only a complete summary replaces it: a truncated, refused or empty one would lose context.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,35 +17,35 @@ use crate::provider::model::{Piece, Request, Stop, TurnEnd};
 use crate::provider::registry::Ready;
 use crate::provider::{Gone, Step};
 
-/// The summary that is wanted.
+/// A request for a summary.
 pub(super) struct Wish {
-    /// The first event that is still told word by word.
+    /// The first event that is not summarised.
     pub(super) kept_from: Seq,
-    /// How many tokens the conversation has, about.
+    /// The estimated tokens of the conversation.
     pub(super) tokens: u64,
-    /// What it should heed.
+    /// Instructions of the user.
     pub(super) instructions: Option<String>,
 }
 
-/// What is done where no summary can be had.
+/// What happens if no summary can be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fallback {
-    /// Nothing.
+    /// The compaction fails.
     None,
-    /// The older part is left out without one.
+    /// The older part is omitted without a summary.
     LeaveOut,
 }
 
-/// What came of a summary that a run needs.
+/// The result of a compaction within a run.
 pub(super) enum Summarised {
-    /// It stands for the older part.
+    /// The summary replaces the older part.
     Done,
-    /// There is none: it was stopped, or the server does not answer.
+    /// There is no summary: the compaction was stopped, or the server failed.
     Failed(ModelError),
 }
 
 impl Table {
-    /// Has the model summarise what has become too long for a run, unless somebody stops it.
+    /// Has the model summarise the conversation of a run, unless the compaction is stopped.
     pub(super) async fn summarise_for_run(
         &mut self,
         ready: &Ready,
@@ -54,7 +54,7 @@ impl Table {
         fallback: Fallback,
     ) -> Result<Summarised, Gone> {
         let halts = Arc::clone(&self.asking.halts);
-        // What was stopped before is not this one.
+        // Discards a cancellation of an earlier compaction.
         let _ = timeout(Duration::ZERO, halts.compaction.notified()).await;
         self.reports.send(Report::Compacting(reason)).await?;
         let (source, phase) = ("orchestrator".to_owned(), "Compacting context...".to_owned());
@@ -62,14 +62,15 @@ impl Table {
         self.reports.send(Report::Status { source, phase, detail }).await?;
         let outcome = tokio::select! {
             outcome = self.summarise(ready, wish) => outcome?,
-            // The session has said so already.
+            // The session has reported the cancellation already.
             () = halts.compaction.notified() => return Ok(Summarised::Failed(stopped())),
         };
         let error = match outcome {
             Ok(()) => return Ok(Summarised::Done),
             Err(error) => error,
         };
-        // The model is there and gives no summary; a server that is not would not take the conversation either.
+        // The model responds without a summary. A server that does not respond would not accept the conversation
+        // either.
         if fallback == Fallback::LeaveOut && matches!(error.kind, Kind::Garbage | Kind::Refused) {
             self.leave_out(wish, &error).await?;
             return Ok(Summarised::Done);
@@ -79,10 +80,10 @@ impl Table {
         Ok(Summarised::Failed(error))
     }
 
-    /// Has the model summarise the older part of the conversation, and goes on from there.
+    /// Has the model summarise the older part of the conversation, and replaces that part.
     ///
-    /// A summary that is not whole is asked for once more, and its length is then left to the server. Where the request for it does
-    /// not fit, the oldest part is left out of it, and in the end all of it.
+    /// An incomplete summary is requested once more, without a length limit. If the request does not fit, the oldest
+    /// part is omitted from it, and finally all of it.
     pub(super) async fn summarise(
         &mut self,
         ready: &Ready,
@@ -101,7 +102,7 @@ impl Table {
                 return Ok(Ok(()));
             };
             let (max_tokens, thinking) = (Some(window.summary_tokens()), self.thinking(ready));
-            // A conversation with calls is refused where their tools are not told.
+            // Servers refuse a conversation with calls if their tools are not declared.
             let request = Request { tools: tools.clone(), max_tokens, thinking, ..request };
             self.told = room.min(self.context.tokens_before(from)).saturating_add(fixed);
             let summary = match self.ask_for_whole_summary(ready, request).await? {
@@ -118,9 +119,9 @@ impl Table {
         }
     }
 
-    /// Goes on without the older part: beginnings of messages stand for it.
+    /// Replaces the older part by the beginnings of its messages.
     async fn leave_out(&mut self, wish: &Wish, why: &ModelError) -> Result<(), Gone> {
-        let message = format!("{}; the older part of the conversation is left out instead", why.message);
+        let message = format!("{}; the older part of the conversation is omitted instead", why.message);
         self.reports.warn("SUMMARY_FAILED", &message, why.detail.as_deref()).await?;
         let summary = self.context.left_out(wish.kept_from);
         self.compacted(wish, self.reports.redactor().text(&summary).into_owned()).await
@@ -132,7 +133,7 @@ impl Table {
         self.reports.send(Report::Compacted(Box::new(compaction))).await
     }
 
-    /// Asks for a summary, and once more where it is not whole.
+    /// Requests a summary, and once more if it is incomplete.
     async fn ask_for_whole_summary(
         &self,
         ready: &Ready,
@@ -146,7 +147,7 @@ impl Table {
         self.ask_for_summary(ready, &request).await
     }
 
-    /// Asks once; what it used counts whatever came of it.
+    /// Requests a summary once; reports its usage in any case.
     async fn ask_for_summary(
         &self,
         ready: &Ready,
@@ -160,7 +161,7 @@ impl Table {
                 Ok(Step::Waits(_)) => {}
                 Ok(Step::Loading(waited)) => self.tell_loading(ready, waited).await?,
                 Ok(Step::End) => break None,
-                // Before anything has come, asking again was tried already.
+                // Before the first delta the stream has retried already.
                 Err(error) => {
                     let retryable = error.retryable && !summary.is_empty();
                     break Some(ModelError { retryable, ..error });
@@ -181,12 +182,12 @@ impl Table {
 
 fn not_whole(stop: &Stop) -> ModelError {
     let why = match stop {
-        Stop::Done | Stop::Calls => "it is empty".to_owned(),
-        Stop::Length => "it became too long".to_owned(),
-        Stop::Refused => "it was declined".to_owned(),
-        Stop::Other(word) => format!("it stopped: {word}"),
+        Stop::Done | Stop::Calls => "the response is empty".to_owned(),
+        Stop::Length => "the length limit was reached".to_owned(),
+        Stop::Refused => "the model refused".to_owned(),
+        Stop::Other(word) => format!("the response stopped: {word}"),
     };
-    let message = format!("the model gave no whole summary of the conversation: {why}");
+    let message = format!("the model returned no complete summary of the conversation: {why}");
     ModelError { retryable: true, ..ModelError::new(Kind::Garbage, message) }
 }
 

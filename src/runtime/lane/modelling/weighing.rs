@@ -1,4 +1,4 @@
-//! What a model's answers cost, and how much it can be told.
+//! The price of a model's tokens, and the size of its context window.
 
 use super::Table;
 use crate::agent::compaction::Window;
@@ -22,7 +22,7 @@ impl Table {
         set.or_else(|| ProviderKind::parse(ready.provider())).unwrap_or(ProviderKind::OpenAi)
     }
 
-    /// Returns what a model costs: a local one nothing, any other what is configured.
+    /// Returns the price of a model: zero for a local one, else the configured price.
     pub(super) fn price(&self, ready: &Ready) -> Option<Price> {
         if self.kind(ready) == ProviderKind::Ollama {
             return Some(Price::default());

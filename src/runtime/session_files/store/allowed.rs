@@ -1,23 +1,23 @@
-//! Which paths may be session files, by their words alone.
+//! The lexical check of session file paths.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
 
 use super::OWN;
 
-/// Bytes of a path.
+/// The maximum length of a path in bytes.
 const PATH_MAX: usize = 4096;
 
-/// The way to a file or a directory: from a directory that is trusted, one name after the other.
+/// A checked path: a trusted root directory, and components that are opened one by one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Way {
-    /// Where it begins: the home, or the root of the file system.
+    /// The trusted directory: the home, or the root of the file system.
     pub(super) root: PathBuf,
-    /// The names from there on.
+    /// The components below the root.
     pub(super) names: Vec<OsString>,
-    /// How many of them stand before `.pi`, and may be anybody's.
+    /// The number of components before `.pi`, which other users may own.
     pub(super) shared: usize,
-    /// Whether it leads into the directory of our own files.
+    /// Whether it is in the daemon's own directory.
     pub(super) ours: bool,
 }
 
@@ -27,14 +27,13 @@ impl Way {
         Self { root: root.to_owned(), names, shared, ours }
     }
 
-    /// Finds the way to a file, if it may be one: an absolute path without `.` and `..` that lies in a directory of
-    /// sessions.
+    /// Checks a path: it must be absolute, without `.` and `..`, and inside a session directory.
     pub(super) fn to<'h>(path: &Path, homes: impl Iterator<Item = &'h PathBuf>) -> Option<Self> {
         if !is_plain(path) {
             return None;
         }
         for home in homes {
-            // An empty home would be everybody's.
+            // An empty home would match every path.
             if let Ok(rest) = path.strip_prefix(home)
                 && home.is_absolute()
                 && let Some(way) = Self::below(home, rest)
@@ -60,27 +59,27 @@ impl Way {
         Some(Self { root: root.to_owned(), names, shared: at, ours: false })
     }
 
-    /// Takes the last name off.
+    /// Removes and returns the last component.
     pub(super) fn last(&mut self) -> Option<OsString> {
         self.names.pop()
     }
 }
 
-/// The directory of sessions of a project.
+/// The session directory of a project.
 pub(super) const PROJECT: [&str; 2] = [".pi", "sessions"];
 
 fn begins(names: &[OsString], with: &[&str]) -> bool {
     names.len() >= with.len() && names.iter().zip(with).all(|(name, with)| name == with)
 }
 
-/// Tells whether a path is absolute and means what it says, to whoever reads it.
+/// Returns whether a path is absolute and has no ambiguous components.
 fn is_plain(path: &Path) -> bool {
     let bytes = path.as_os_str().as_encoded_bytes();
     let spelled = path.to_string_lossy();
     path.is_absolute()
         && bytes.len() <= PATH_MAX
         && !bytes.contains(&0)
-        // Components leave `.` out and `..` in; a name that ends the path like a directory is none of a file.
+        // `Path::components` drops `.` and keeps `..`. A trailing separator denotes a directory.
         && !spelled.split(std::path::is_separator).any(|name| name == "." || name == "..")
         && !spelled.ends_with(std::path::is_separator)
 }

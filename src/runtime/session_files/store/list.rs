@@ -1,4 +1,4 @@
-//! Which session files there are, and what each says of itself; the newest first, and never more than can be answered.
+//! Listing of session files: the newest first, within limits.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use super::{Missing, OWN, Owner, Store, StoreError, name, os};
 use crate::protocol::pi::session_file::Header;
 use crate::protocol::pi::session_file::{Summary, summary};
 
-/// How much is listed.
+/// The limits of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Names that are looked at, in all directories together.
+    /// The number of directory entries that are inspected, in all directories together.
     pub names: usize,
-    /// Files that are listed.
+    /// The number of files that are listed.
     pub files: usize,
-    /// Bytes that are read for it.
+    /// The number of bytes that are read.
     pub bytes: u64,
 }
 
@@ -28,58 +28,58 @@ impl Default for Bounds {
     }
 }
 
-/// A session that lies in a file.
+/// A session in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredSession {
-    /// Where it lies.
+    /// The path of the file.
     pub path: PathBuf,
-    /// What the file says of itself.
+    /// The header of the file.
     pub header: Header,
     /// Its name.
     pub name: Option<String>,
-    /// How many messages it has.
+    /// The number of messages.
     pub messages: u64,
-    /// Who answered last, or was to: a provider and a model.
+    /// The last provider and model.
     pub model: Option<(String, String)>,
-    /// How much the model is to think, as it was set last.
+    /// The last thinking level.
     pub thinking: Option<String>,
-    /// When it was changed.
+    /// When it was modified.
     pub modified: SystemTime,
 }
 
-/// A file that may hold a session; nobody has looked into it.
+/// A file that may contain a session; it has not been read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionFile {
-    /// Where it lies.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Its name, for people.
+    /// The display name.
     pub name: String,
-    /// When it was changed.
+    /// When it was modified.
     pub modified: SystemTime,
 }
 
 /// A file that is not listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
-    /// Where it lies.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Why, in a sentence.
+    /// The reason.
     pub reason: String,
 }
 
 /// The sessions that were found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Listing {
-    /// The newest first.
+    /// The sessions, the newest first.
     pub sessions: Vec<StoredSession>,
-    /// What lies there and cannot be loaded.
+    /// The files that cannot be loaded.
     pub skipped: Vec<Skipped>,
-    /// Whether there are older ones that are not listed.
+    /// Whether older ones are not listed.
     pub more: bool,
 }
 
 impl Store {
-    /// Finds the file of a session in our directory by its name, whatever its working directory was.
+    /// Finds the file of a session in the daemon's own directory by its name, whatever its working directory was.
     pub fn find(&self, id: &str, created: Now) -> Option<PathBuf> {
         let way = Way::new(&self.home, OWN.iter().map(OsString::from).collect(), 0);
         let own = self.walk(&way, Missing::Refused).ok()?;
@@ -91,7 +91,7 @@ impl Store {
         folders.iter().find(|folder| holds(folder)).map(|folder| self.directory().join(folder).join(&file))
     }
 
-    /// Lists the sessions in our own directory, and those of the projects at these directories.
+    /// Lists the sessions in the daemon's own directory, and in the projects at these directories.
     pub fn list(&self, cwds: &[PathBuf]) -> Listing {
         let mut gathered = Gathered::new(self.bounds);
         self.own(&mut gathered);
@@ -101,7 +101,7 @@ impl Store {
         self.summed_up(gathered)
     }
 
-    /// Lists the files of the sessions of one working directory, the newest first.
+    /// Lists the session files of one working directory, the newest first.
     pub fn files(&self, cwd: &Path) -> Vec<SessionFile> {
         let mut gathered = Gathered::new(self.bounds);
         let folder = name::folder(cwd);
@@ -115,14 +115,14 @@ impl Store {
         gathered.files
     }
 
-    /// Gathers the files of our own directory, and of the directories in it.
+    /// Adds the files in the daemon's own directory and in its subdirectories.
     fn own(&self, gathered: &mut Gathered) {
         let names: Vec<OsString> = OWN.iter().map(OsString::from).collect();
         let way = Way::new(&self.home, names.clone(), 0);
         let Some(folder) = self.directory_of(&way, gathered) else { return };
         let Some(found) = gathered.names(&folder) else { return };
         for name in found {
-            // What is a file was gathered already, and what is a link is not followed.
+            // Files were added already, and links are not followed.
             if let Ok(folder) = folder.folder(&name, super::Owner::User) {
                 let path = self.directory().join(&name);
                 gathered.take(&folder, &path);
@@ -130,13 +130,13 @@ impl Store {
         }
     }
 
-    /// Gathers the files of a project.
+    /// Adds the files of a project.
     fn project(&self, cwd: &Path, gathered: &mut Gathered) {
         let inner = PROJECT.iter().map(OsString::from).collect();
         self.directory_of(&Way::new(cwd, inner, 0), gathered);
     }
 
-    /// Gathers the files of one directory; one that is not there has none.
+    /// Adds the files of one directory; a missing one has none.
     fn directory_of(&self, way: &Way, gathered: &mut Gathered) -> Option<os::Folder> {
         let path = way.names.iter().fold(way.root.clone(), |path, name| path.join(name));
         match self.walk(way, Missing::Refused) {
@@ -152,7 +152,7 @@ impl Store {
         }
     }
 
-    /// Looks into the files that were gathered.
+    /// Reads the files and builds the listing.
     fn summed_up(&self, mut gathered: Gathered) -> Listing {
         gathered.sorted();
         let Gathered { files, skipped, more, bounds, .. } = gathered;
@@ -190,11 +190,11 @@ impl Store {
     }
 }
 
-/// The directories without links, each once.
+/// Returns the directories without symbolic links, each once.
 fn projects(cwds: &[PathBuf]) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     for cwd in cwds {
-        // One that is gone has no files.
+        // A missing directory has no files.
         if let Ok(real) = cwd.canonicalize()
             && !found.contains(&real)
         {
@@ -210,7 +210,7 @@ struct Gathered {
     skipped: Vec<Skipped>,
     more: bool,
     bounds: Bounds,
-    /// How many names may still be looked at.
+    /// The number of entries that may still be inspected.
     names: usize,
 }
 
@@ -226,7 +226,7 @@ impl Gathered {
         Some(names)
     }
 
-    /// Takes the session files of a directory.
+    /// Adds the session files of a directory.
     fn take(&mut self, folder: &os::Folder, path: &Path) {
         let Some(names) = self.names(folder) else { return };
         for name in names.iter().filter(|name| is_session(name)) {
@@ -236,7 +236,7 @@ impl Gathered {
                     let name = name.to_string_lossy().into_owned();
                     self.files.push(SessionFile { path, name, modified });
                 }
-                // What went away meanwhile is not there.
+                // The file was removed meanwhile.
                 Err(super::Denied::NotFound) => {}
                 Err(denied) => {
                     let reason = denied.named("read", &path).to_string();
@@ -248,14 +248,14 @@ impl Gathered {
         }
     }
 
-    /// Puts the newest first; files that were changed at once stand in the order of their paths.
+    /// Sorts by modification time, the newest first, then by path.
     fn sorted(&mut self) {
         self.files.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| a.path.cmp(&b.path)));
         self.files.dedup_by(|a, b| a.path == b.path);
     }
 }
 
-/// Tells whether a name is that of a session file.
+/// Returns whether a name is that of a session file.
 fn is_session(name: &OsStr) -> bool {
     let name = Path::new(name);
     let known = name.extension().is_some_and(|ending| ending == "jsonl" || ending == "json");

@@ -1,9 +1,10 @@
-//! Where session files lie, and the only way to them.
+//! The store of session files, and the only access to them.
 //!
-//! Two kinds of directories hold session files: `~/.pi/agent/sessions`, where ours are written, and `.pi/sessions` of any
-//! project. A path is first judged by its words, then walked one name at a time without following a link, and what was
-//! opened is what is used: nothing that is exchanged meanwhile leads anywhere else. Directories from `.pi` on and the file
-//! itself must be the user's own, and a file has one name only. Everything blocks; callers keep it off their loop.
+//! Session files are in `~/.pi/agent/sessions`, where the daemon writes its own, and in `.pi/sessions` of any
+//! project. A path is first checked lexically, then opened component by component without following links, and only
+//! open handles are used: replacing a component meanwhile has no effect. Directories from `.pi` on and the file
+//! itself must belong to the user, and a file must have a single hard link. All functions block; callers run them
+//! outside the event loop.
 
 mod allowed;
 mod list;
@@ -30,88 +31,88 @@ use crate::protocol::pi::session_file::{
 use allowed::Way;
 pub use list::{Bounds, Listing, SessionFile, Skipped, StoredSession};
 
-/// Why a session file was not read or written; the text is fit for a client.
+/// Why a session file was not read or written. Clients see the text.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The path lies in no directory of sessions, or is spelled as if it wanted out of one.
+    /// The path is in no session directory, or contains `.` or `..`.
     #[error("sessionPath must be under an allowed session directory")]
     NotAllowed {
-        /// As it was asked for.
+        /// The requested path.
         path: PathBuf,
     },
-    /// The path goes through a link.
+    /// A component of the path is a symbolic link.
     #[error("sessionPath must be under an allowed session directory: {} is a link", .path.display())]
     Link {
         /// The link.
         path: PathBuf,
     },
-    /// A directory or the file is somebody else's.
+    /// A directory or the file belongs to another user.
     #[error("sessionPath must be under an allowed session directory: {} belongs to another user", .path.display())]
     NotOurs {
-        /// What it is.
+        /// The directory or file.
         path: PathBuf,
     },
-    /// The file has other names, which may lie anywhere.
+    /// The file has other hard links, which may be anywhere.
     #[error("sessionPath must be under an allowed session directory: {} has more than one name", .path.display())]
     ManyNames {
         /// The file.
         path: PathBuf,
     },
-    /// Nothing is there.
+    /// A component does not exist.
     #[error("{} does not exist", .path.display())]
     NotFound {
-        /// What is missing.
+        /// The missing component.
         path: PathBuf,
     },
-    /// Something else than a regular file is there.
+    /// It is not a regular file.
     #[error("{} is not a regular file", .path.display())]
     NotAFile {
-        /// What it is.
+        /// The path.
         path: PathBuf,
     },
-    /// The path goes through something that is no directory.
+    /// A component of the path is not a directory.
     #[error("{} is not a directory", .path.display())]
     NotADirectory {
-        /// What it is.
+        /// The component.
         path: PathBuf,
     },
-    /// The file is there and is not a session.
+    /// The file is not a session file.
     #[error("{} is not a session file: {source}", .path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The parse error.
         source: ParseError,
     },
-    /// What was to be written is no session.
+    /// The entries cannot be encoded.
     #[error("cannot write {}: {source}", .path.display())]
     Unwritable {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The encoding error.
         source: WriteError,
     },
-    /// Somebody else has written to the file since it was read.
+    /// Another process has changed the file since it was read.
     #[error("{} has changed since it was read", .path.display())]
     Changed {
         /// The file.
         path: PathBuf,
     },
-    /// The system refused.
+    /// A system call failed.
     #[error("cannot {action} {}: {source}", .path.display())]
     Io {
-        /// What was attempted.
+        /// The action that failed.
         action: &'static str,
-        /// With what.
+        /// The object of the action.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// What stands in the way of opening something.
+/// Why a file or directory could not be opened.
 #[derive(Debug)]
-#[cfg_attr(windows, expect(dead_code, reason = "owners and second names are not looked at there"))]
+#[cfg_attr(windows, expect(dead_code, reason = "owners and hard links are not checked there"))]
 enum Denied {
     Link,
     NotOurs,
@@ -147,14 +148,14 @@ impl From<io::Error> for Denied {
 #[derive(Debug, Clone)]
 pub struct Store {
     home: PathBuf,
-    /// The home without links, where that is another path.
+    /// The home without symbolic links, if that is another path.
     real_home: Option<PathBuf>,
     limits: Limits,
     bounds: Bounds,
 }
 
 impl Store {
-    /// Makes the store of the user whose home this is; nothing is touched yet.
+    /// Creates the store in a home directory; accesses nothing yet.
     pub fn new(home: impl Into<PathBuf>) -> Self {
         let home = home.into();
         let real_home = home.canonicalize().ok().filter(|real| *real != home);
@@ -168,22 +169,22 @@ impl Store {
         self
     }
 
-    /// Returns the directory that our files are written to.
+    /// Returns the directory of the daemon's own files.
     pub fn directory(&self) -> PathBuf {
         OWN.iter().fold(self.home.clone(), |path, name| path.join(name))
     }
 
-    /// Returns the path of the file of a session, which need not exist.
+    /// Returns the path of a session's file, which need not exist.
     pub fn path_for(&self, cwd: &Path, id: &str, created: Now) -> PathBuf {
         self.directory().join(name::folder(cwd)).join(name::file(id, created))
     }
 
-    /// Judges a path by its words.
+    /// Checks a path lexically.
     pub fn check(&self, path: &Path) -> Result<(), StoreError> {
         self.way(path).map(drop)
     }
 
-    /// Makes the directory of our files, closed to everybody else, where it is missing.
+    /// Creates the directory of the daemon's own files with mode 0700, if it does not exist.
     pub fn prepare(&self) -> Result<(), StoreError> {
         let way = Way::new(&self.home, OWN.iter().map(OsString::from).collect(), 0);
         self.walk(&way, Missing::Made).map(drop)
@@ -195,19 +196,19 @@ impl Store {
         parse(&bytes, &self.limits).map_err(|source| StoreError::Malformed { path: path.to_owned(), source })
     }
 
-    /// Writes a file, whole or not at all; readers see the old one or the new.
+    /// Writes a file atomically: readers see the old content or the new one.
     ///
-    /// Directories that are missing are made beneath our own directory and nowhere else.
+    /// Missing directories are created beneath the daemon's own directory and nowhere else.
     pub fn write(&self, path: &Path, header: &Header, entries: &[Entry]) -> Result<(), StoreError> {
         let bytes = render(header, entries)
             .map_err(|source| StoreError::Unwritable { path: path.to_owned(), source })?;
         self.put(path, &bytes)
     }
 
-    /// Appends entries to a file as it was when `stored` was read from it; one that has changed since is refused.
+    /// Appends entries to a file, if its size is unchanged since `stored` was read from it.
     ///
-    /// What it held stays to the letter. A last line that is only half there counts as a change, for somebody may be writing
-    /// it, until it is to be closed: then it gets its end, and is passed over by whoever reads the file.
+    /// The existing content is unchanged. An incomplete last line counts as a change, because another process may be
+    /// writing it. With [`TornLine::Terminate`] it gets its line feed instead, and readers skip it.
     pub fn extend(
         &self,
         path: &Path,
@@ -231,10 +232,10 @@ impl Store {
         if file.metadata().map_err(failed)?.len() != stored.bytes {
             return Err(StoreError::Changed { path: path.to_owned() });
         }
-        // One write, so that lines of others come before or after and not between.
+        // A single write, so that it does not interleave with writes of other processes.
         if let Err(error) = file.write_all(&added) {
             if let Ok(found) = folder.file(&name) {
-                // Where that fails too, the line is closed later like anybody's.
+                // If that fails too, the incomplete line is terminated later.
                 let _left = take_back(&file, found, stored.bytes, &added);
             }
             return Err(failed(error));
@@ -242,7 +243,7 @@ impl Store {
         file.sync_all().map_err(failed)
     }
 
-    /// Writes a file with a header of its own and some entries of another file, to the letter.
+    /// Writes a file with a new header and some entries of another file, byte for byte.
     pub fn copy(
         &self,
         from: &Path,
@@ -262,7 +263,7 @@ impl Store {
         self.put(to, &copied)
     }
 
-    /// Removes a file and returns how many bytes it had; nothing where there is none.
+    /// Removes a file and returns its size; `None` if it does not exist.
     pub fn remove(&self, path: &Path) -> Result<Option<u64>, StoreError> {
         let removed = self.parent(path, Missing::Refused).and_then(|(folder, name)| {
             let named = |denied: Denied| denied.named("remove", path);
@@ -277,11 +278,11 @@ impl Store {
         }
     }
 
-    /// Returns how many bytes a file has; nothing where there is none.
+    /// Returns the size of a file; `None` if it does not exist.
     pub fn size(&self, path: &Path) -> Result<Option<u64>, StoreError> {
         let opened = self
             .parent(path, Missing::Refused)
-            .and_then(|(folder, name)| folder.file(&name).map_err(|denied| denied.named("look at", path)));
+            .and_then(|(folder, name)| folder.file(&name).map_err(|denied| denied.named("inspect", path)));
         match opened {
             Ok(file) => Ok(Some(file.metadata().map_or(0, |found| found.len()))),
             Err(StoreError::NotFound { .. }) => Ok(None),
@@ -289,7 +290,7 @@ impl Store {
         }
     }
 
-    /// Reads the bytes of a file, as many as it may have.
+    /// Reads a file, up to the size limit.
     fn bytes(&self, path: &Path) -> Result<Vec<u8>, StoreError> {
         let (folder, name) = self.parent(path, Missing::Refused)?;
         let file = folder.file(&name).map_err(|denied| denied.named("read", path))?;
@@ -307,7 +308,7 @@ impl Store {
             return too_large();
         }
         let mut bytes = Vec::new();
-        // It may grow meanwhile; one byte more tells that there is more.
+        // The file may grow meanwhile: one byte more shows that it exceeds the limit.
         file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
         if bytes.len() as u64 > limit {
             return too_large();
@@ -334,7 +335,7 @@ impl Store {
         Err(StoreError::Malformed { path: path.to_owned(), source })
     }
 
-    /// Opens the directory that a path lies in, and returns the name of its last part.
+    /// Opens the parent directory of a path, and returns the last component.
     fn parent(&self, path: &Path, missing: Missing) -> Result<(os::Folder, OsString), StoreError> {
         let mut way = self.way(path)?;
         let name = way.last().ok_or_else(|| StoreError::NotAllowed { path: path.to_owned() })?;
@@ -342,7 +343,7 @@ impl Store {
         Ok((self.walk(&way, missing)?, name))
     }
 
-    /// Walks to a directory, one name at a time.
+    /// Opens a directory, component by component.
     fn walk(&self, way: &Way, missing: Missing) -> Result<os::Folder, StoreError> {
         let mut path = way.root.clone();
         let mut folder = os::Folder::root(&path).map_err(|denied| denied.named("open", &path))?;
@@ -364,19 +365,19 @@ impl Store {
     }
 }
 
-/// The names that lead from the home to our directory.
+/// The path from the home to the daemon's own directory.
 const OWN: [&str; 3] = [".pi", "agent", "sessions"];
 
-/// What is done about a last line that is only half there.
+/// What an append does about an incomplete last line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TornLine {
-    /// Nothing is added, for somebody may be writing it.
+    /// It fails, because another process may be writing the line.
     Awaited,
-    /// It gets its end.
+    /// It adds the missing line feed.
     Closed,
 }
 
-/// Cuts off what an append of ours left that failed; a file that ends otherwise is left as it is.
+/// Truncates what a failed append has left; a file with another ending is unchanged.
 fn take_back(file: &File, mut found: File, before: u64, added: &[u8]) -> io::Result<()> {
     found.seek(SeekFrom::Start(before))?;
     let mut tail = Vec::new();
@@ -384,21 +385,21 @@ fn take_back(file: &File, mut found: File, before: u64, added: &[u8]) -> io::Res
     if added.starts_with(&tail) { file.set_len(before) } else { Ok(()) }
 }
 
-/// What is done about a directory that is missing.
+/// What happens if a directory does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Missing {
     Made,
     Refused,
 }
 
-/// Whose a directory may be.
+/// Who must own a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Anybody,
     User,
 }
 
-/// Puts a file of ours in the place of another, for its owner alone.
+/// Replaces a file of the daemon atomically, with mode 0600.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -413,7 +414,7 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     put_in(&folder, name, bytes)
 }
 
-/// Writes a draft and lets it take its place.
+/// Writes a draft and renames it to its final name.
 fn put_in(folder: &os::Folder, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
     let draft = draft();
     let written =
@@ -423,14 +424,14 @@ fn put_in(folder: &os::Folder, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Writes the draft and has it on disk before it takes its place.
+/// Writes and syncs the draft.
 fn fill(folder: &os::Folder, draft: &OsStr, bytes: &[u8]) -> io::Result<()> {
     let mut file = folder.create(draft)?;
     file.write_all(bytes)?;
     file.sync_all()
 }
 
-/// A name that nobody else uses.
+/// Returns a unique draft name.
 fn draft() -> OsString {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);

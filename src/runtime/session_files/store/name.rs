@@ -1,4 +1,4 @@
-//! The names of directories and files that are written: short, harmless, and the same every time.
+//! The names of session files and their directories: short, safe and deterministic.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,10 +9,10 @@ use crate::kernel::time::Now;
 
 use crate::protocol::pi::session_file::spelled;
 
-/// Bytes of a name, with room for a beginning and an end; file systems take 255.
+/// The maximum length of a name in bytes, without prefix and suffix; file systems allow 255.
 const LONGEST: usize = 180;
 
-/// Names the directory of the sessions of a working directory: `/home/ann/project` is `--home-ann-project--`.
+/// Returns the directory name of a working directory: `/home/ann/project` is `--home-ann-project--`.
 pub(super) fn folder(cwd: &Path) -> String {
     let cwd = cwd.to_string_lossy();
     let cwd = cwd.strip_prefix(['/', '\\']).unwrap_or(&cwd);
@@ -23,7 +23,7 @@ pub(super) fn folder(cwd: &Path) -> String {
     format!("--{}--", shortened(slug, cwd))
 }
 
-/// Names the file of a session: when it began, and its id.
+/// Returns the file name of a session: its creation time and its id.
 pub(super) fn file(id: &str, created: Now) -> String {
     let when = spelled(created).replace([':', '.'], "-");
     let mut safe = String::new();
@@ -31,14 +31,14 @@ pub(super) fn file(id: &str, created: Now) -> String {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') {
             safe.push(char::from(byte));
         } else {
-            // Writing to a text does not fail.
+            // Writing to a string does not fail.
             let _ = write!(safe, "%{byte:02x}");
         }
     }
     format!("{when}_{}.jsonl", shortened(safe, id))
 }
 
-/// Keeps the beginning of a name that is too long, and a digest of all that it stands for.
+/// Truncates a long name, and appends a digest of the whole.
 fn shortened(name: String, whole: &str) -> String {
     if name.len() <= LONGEST {
         return name;

@@ -1,4 +1,4 @@
-//! Directories as descriptors, on Unix: what was opened cannot be exchanged for something else.
+//! Directories as file descriptors, on Unix: an open directory cannot be replaced.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -16,16 +16,16 @@ use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::{Denied, Owner};
 
-/// How a directory is opened.
+/// The open flags of a directory.
 const FOLDER: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
-/// How a file is opened: to open a pipe must not wait for a writer, nor a terminal become ours.
+/// The open flags of a file: opening a pipe must not block, and a terminal must not become the controlling one.
 const FILE: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_NONBLOCK)
     .union(OFlag::O_NOCTTY)
     .union(OFlag::O_CLOEXEC);
 
-/// How a file is opened for adding to its end.
+/// The open flags for an append.
 const APPEND: OFlag = OFlag::O_WRONLY
     .union(OFlag::O_APPEND)
     .union(OFlag::O_NOFOLLOW)
@@ -33,11 +33,11 @@ const APPEND: OFlag = OFlag::O_WRONLY
     .union(OFlag::O_NOCTTY)
     .union(OFlag::O_CLOEXEC);
 
-/// A directory that was opened.
+/// An open directory.
 pub(super) struct Folder(OwnedFd);
 
 impl Folder {
-    /// Opens a directory that is trusted; links on the way to it are the user's or the system's own arrangement.
+    /// Opens a trusted directory; links in its path are followed.
     pub(super) fn root(path: &Path) -> Result<Self, Denied> {
         match open(path, FOLDER, Mode::empty()) {
             Ok(folder) => Ok(Self(folder)),
@@ -46,7 +46,7 @@ impl Folder {
         }
     }
 
-    /// Opens a directory in this one; a link is not followed.
+    /// Opens a subdirectory; a link is not followed.
     pub(super) fn folder(&self, name: &OsStr, owner: Owner) -> Result<Self, Denied> {
         let opened = match openat(&self.0, name, FOLDER | OFlag::O_NOFOLLOW, Mode::empty()) {
             Ok(opened) => opened,
@@ -60,7 +60,7 @@ impl Folder {
         }
     }
 
-    /// Makes a directory that is closed to others, unless somebody else just did, and opens it.
+    /// Creates a subdirectory with mode 0700 if it does not exist, and opens it.
     pub(super) fn make(&self, name: &OsStr, owner: Owner) -> Result<Self, Denied> {
         match mkdirat(&self.0, name, Mode::S_IRWXU) {
             Ok(()) | Err(Errno::EEXIST) => self.folder(name, owner),
@@ -68,9 +68,9 @@ impl Folder {
         }
     }
 
-    /// Opens a file of ours for reading, and nothing else.
+    /// Opens a regular file of the user for reading.
     pub(super) fn file(&self, name: &OsStr) -> Result<File, Denied> {
-        // To open a device may do something already, so it is looked at first; what was opened is looked at again.
+        // Opening a device may have side effects, so the file is checked before and after it is opened.
         self.look(name)?;
         let opened = match openat(&self.0, name, FILE, Mode::empty()) {
             Ok(opened) => opened,
@@ -82,7 +82,7 @@ impl Folder {
         Ok(File::from(opened))
     }
 
-    /// Opens a file of ours for adding to its end.
+    /// Opens a regular file of the user for appending.
     pub(super) fn append(&self, name: &OsStr) -> Result<File, Denied> {
         self.look(name)?;
         let opened = match openat(&self.0, name, APPEND, Mode::empty()) {
@@ -95,12 +95,12 @@ impl Folder {
         Ok(File::from(opened))
     }
 
-    /// Makes sure that what stands under a name is a file of ours.
+    /// Checks that an entry is a regular file of the user.
     pub(super) fn look(&self, name: &OsStr) -> Result<(), Denied> {
         judge(&self.stat(name)?)
     }
 
-    /// Returns when a file of ours was changed.
+    /// Returns when a file of the user was modified.
     pub(super) fn modified(&self, name: &OsStr) -> Result<SystemTime, Denied> {
         let stat = self.stat(name)?;
         judge(&stat)?;
@@ -109,9 +109,9 @@ impl Folder {
         Ok(SystemTime::UNIX_EPOCH + seconds + nanos)
     }
 
-    /// Returns at most `most` names, in no order, and whether there are more.
+    /// Returns at most `most` entries, unordered, and whether there are more.
     pub(super) fn names(&self, most: usize) -> io::Result<(Vec<OsString>, bool)> {
-        // A descriptor of its own: to read a directory moves its position.
+        // A separate descriptor, because reading a directory moves its offset.
         let mut dir = Dir::openat(&self.0, ".", FOLDER, Mode::empty())?;
         let mut names = Vec::new();
         for entry in dir.iter() {
@@ -127,12 +127,12 @@ impl Folder {
         Ok((names, false))
     }
 
-    /// Creates a file that must not exist yet, for its owner alone.
+    /// Creates a new file with mode 0600; fails if it exists.
     pub(super) fn create(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let own = Mode::S_IRUSR | Mode::S_IWUSR;
         let file = openat(&self.0, name, flags, own)?;
-        // Whatever the umask says, its owner can read it again.
+        // Independent of the umask.
         fchmod(file.as_fd(), own)?;
         Ok(File::from(file))
     }
@@ -145,10 +145,10 @@ impl Folder {
         Ok(unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir)?)
     }
 
-    /// Has the names of the directory on disk.
+    /// Syncs the entries of the directory.
     pub(super) fn sync(&self) -> io::Result<()> {
         match nix::unistd::fsync(&self.0) {
-            // Some file systems have nothing to do for a directory and say so.
+            // Some file systems cannot sync a directory and report that.
             Ok(()) | Err(Errno::EINVAL | Errno::EROFS) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
@@ -159,10 +159,10 @@ impl Folder {
         stat.map_err(|errno| io::Error::from(errno).into())
     }
 
-    /// Says why a name is no directory.
+    /// Returns why an entry could not be opened as a directory.
     fn no_folder(&self, name: &OsStr) -> Denied {
         match self.stat(name) {
-            // One that is a directory after all was a link when it was to be opened.
+            // An entry that is a directory now was a link when it was opened.
             Ok(stat) if !matches!(kind(&stat), SFlag::S_IFLNK | SFlag::S_IFDIR) => Denied::NotADirectory,
             Ok(_) | Err(_) => Denied::Link,
         }
@@ -173,7 +173,7 @@ fn kind(stat: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits())
 }
 
-/// Refuses all but regular files of our own with one name.
+/// Accepts only regular files of the user with a single hard link.
 fn judge(stat: &FileStat) -> Result<(), Denied> {
     let kind = kind(stat);
     if kind == SFlag::S_IFLNK {

@@ -1,7 +1,7 @@
 //! Directories as paths, on Windows.
 //!
-//! Each name is looked at before it is used, and links are refused. It is weaker than on Unix: something could be exchanged
-//! between the look and the use, owners are not compared, and a file may have other names.
+//! Each component is checked before it is used, and links are refused. This is weaker than on Unix: a component could
+//! be replaced between check and use, owners are not compared, and hard links are not counted.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -11,16 +11,16 @@ use std::time::SystemTime;
 
 use super::{Denied, Owner};
 
-/// A directory that was found.
+/// A directory.
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    /// Opens a directory that is trusted.
+    /// Opens a trusted directory.
     pub(super) fn root(path: &Path) -> Result<Self, Denied> {
         if fs::metadata(path)?.is_dir() { Ok(Self(path.to_owned())) } else { Err(Denied::NotADirectory) }
     }
 
-    /// Opens a directory in this one; a link is not followed.
+    /// Opens a subdirectory; a link is not followed.
     pub(super) fn folder(&self, name: &OsStr, owner: Owner) -> Result<Self, Denied> {
         let path = self.0.join(name);
         let metadata = fs::symlink_metadata(&path)?;
@@ -31,7 +31,7 @@ impl Folder {
         }
     }
 
-    /// Makes a directory, unless somebody else just did, and opens it.
+    /// Creates a subdirectory if it does not exist, and opens it.
     pub(super) fn make(&self, name: &OsStr, owner: Owner) -> Result<Self, Denied> {
         match fs::create_dir(self.0.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error.into()),
@@ -39,32 +39,32 @@ impl Folder {
         }
     }
 
-    /// Opens a file for reading, and nothing else.
+    /// Opens a regular file for reading.
     pub(super) fn file(&self, name: &OsStr) -> Result<File, Denied> {
         self.look(name)?;
         Ok(File::open(self.0.join(name))?)
     }
 
-    /// Opens a file for adding to its end.
+    /// Opens a regular file for appending.
     pub(super) fn append(&self, name: &OsStr) -> Result<File, Denied> {
         self.look(name)?;
-        // Appending alone does not permit cutting off a line that was half written.
+        // Append access alone does not permit truncating an incomplete line.
         let mut file = OpenOptions::new().write(true).open(self.0.join(name))?;
         io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
         Ok(file)
     }
 
-    /// Makes sure that what stands under a name is a file.
+    /// Checks that an entry is a regular file.
     pub(super) fn look(&self, name: &OsStr) -> Result<(), Denied> {
         self.metadata(name).map(drop)
     }
 
-    /// Returns when a file was changed.
+    /// Returns when a file was modified.
     pub(super) fn modified(&self, name: &OsStr) -> Result<SystemTime, Denied> {
         Ok(self.metadata(name)?.modified()?)
     }
 
-    /// Returns at most `most` names, in no order, and whether there are more.
+    /// Returns at most `most` entries, unordered, and whether there are more.
     pub(super) fn names(&self, most: usize) -> io::Result<(Vec<OsString>, bool)> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.0)? {
@@ -76,7 +76,7 @@ impl Folder {
         Ok((names, false))
     }
 
-    /// Creates a file that must not exist yet.
+    /// Creates a new file; fails if it exists.
     pub(super) fn create(&self, name: &OsStr) -> io::Result<File> {
         OpenOptions::new().write(true).create_new(true).open(self.0.join(name))
     }
@@ -89,7 +89,7 @@ impl Folder {
         fs::remove_file(self.0.join(name))
     }
 
-    /// Directories are not synced here: the system has no call for it.
+    /// Does nothing: Windows cannot sync a directory.
     pub(super) const fn sync(&self) -> io::Result<()> {
         Ok(())
     }

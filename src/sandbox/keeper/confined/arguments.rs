@@ -1,20 +1,20 @@
-//! The system calls that a confined process gets with some arguments and not with others.
+//! The seccomp rules for system calls that are denied with certain arguments only.
 //!
-//! Numbers alone can be looked at: what a pointer leads to may change before the kernel reads it. A call that takes its
-//! arguments by a pointer is refused as a whole, by [`filter`](super::filter).
+//! Only integer arguments can be filtered: memory that a pointer refers to may change before the kernel reads it. A
+//! system call that takes the relevant arguments by pointer is denied as a whole, by [`seccomp`](super::seccomp).
 
 use nix::libc;
 use seccompiler::{BackendError, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
-/// A call, and the arguments with which it is refused: one of the rules has to match.
+/// A system call, and the rules of which one has to match for it to be denied.
 type Refused = (i64, Vec<SeccompRule>);
 
-/// Returns the calls that are refused with some arguments.
+/// Returns the system calls that are denied with certain arguments.
 pub(super) fn refused(unix_sockets: bool) -> Result<Vec<Refused>, BackendError> {
     let mut calls = vec![
         (libc::SYS_socket, sockets(unix_sockets)?),
         (libc::SYS_socketpair, pairs(unix_sockets)?),
-        (libc::SYS_clone, namespaces()?),
+        (libc::SYS_clone, threads_and_namespaces()?),
         (libc::SYS_ioctl, controls()?),
         (libc::SYS_personality, personalities()?),
         (libc::SYS_shmget, segments()?),
@@ -32,7 +32,7 @@ pub(super) fn refused(unix_sockets: bool) -> Result<Vec<Refused>, BackendError> 
     Ok(calls)
 }
 
-/// Sockets: an allow list of families, and of types and protocols in them.
+/// Sockets: an allow list of families, and of types and protocols within them.
 fn sockets(unix_sockets: bool) -> Result<Vec<SeccompRule>, BackendError> {
     let mut families = vec![libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
     if unix_sockets {
@@ -52,10 +52,11 @@ fn sockets(unix_sockets: bool) -> Result<Vec<SeccompRule>, BackendError> {
     Ok(rules)
 }
 
-/// What programs ask the kernel about the network; by some of the others programs talk to each other.
+/// The protocols that programs use to query the network configuration; some of the others let programs talk to each
+/// other.
 const NETLINK: [i32; 2] = [libc::NETLINK_ROUTE, libc::NETLINK_SOCK_DIAG];
 
-/// Pairs of sockets: half of one that is not connected for good can send to any path.
+/// Socket pairs: an end of a pair that is not permanently connected can send to any path.
 fn pairs(unix_sockets: bool) -> Result<Vec<SeccompRule>, BackendError> {
     let mut rules = vec![SeccompRule::new(vec![is_not(0, libc::AF_UNIX)?])?];
     if !unix_sockets {
@@ -66,7 +67,7 @@ fn pairs(unix_sockets: bool) -> Result<Vec<SeccompRule>, BackendError> {
     Ok(rules)
 }
 
-/// The part of a socket's type that is not flags.
+/// The mask of a socket's type without its flags.
 const TYPES: u64 = 0xf;
 
 fn all_but(allowed: [i32; 2]) -> impl Iterator<Item = u64> {
@@ -77,8 +78,14 @@ fn socket_type(kind: u64) -> Result<SeccompCondition, BackendError> {
     condition(1, SeccompCmpOp::MaskedEq(TYPES), kind)
 }
 
-fn namespaces() -> Result<Vec<SeccompRule>, BackendError> {
-    NAMESPACES.iter().map(|flag| SeccompRule::new(vec![bits(0, *flag)?])).collect()
+fn threads_and_namespaces() -> Result<Vec<SeccompRule>, BackendError> {
+    let mut rules: Vec<SeccompRule> =
+        NAMESPACES.iter().map(|flag| SeccompRule::new(vec![bits(0, *flag)?])).collect::<Result<_, _>>()?;
+    // A thread with descriptors of its own, which the supervisor does not list when it measures memory.
+    let (thread, files) = (libc::CLONE_THREAD.cast_unsigned().into(), libc::CLONE_FILES.cast_unsigned());
+    let own_descriptors = condition(0, SeccompCmpOp::MaskedEq(thread | u64::from(files)), thread)?;
+    rules.push(SeccompRule::new(vec![own_descriptors])?);
+    Ok(rules)
 }
 
 const NAMESPACES: [i32; 7] = [
@@ -95,7 +102,7 @@ fn controls() -> Result<Vec<SeccompRule>, BackendError> {
     CONTROLS.iter().map(|control| SeccompRule::new(vec![condition(1, SeccompCmpOp::Eq, *control)?])).collect()
 }
 
-/// Typing into a terminal for somebody else, its console's commands, and changing what handles its line.
+/// TIOCSTI (inserts terminal input), TIOCLINUX (console commands) and TIOCSETD (line discipline).
 const CONTROLS: [u64; 3] = [0x5412, 0x541c, 0x5423];
 
 fn personalities() -> Result<Vec<SeccompRule>, BackendError> {
@@ -103,12 +110,12 @@ fn personalities() -> Result<Vec<SeccompRule>, BackendError> {
     Ok(vec![SeccompRule::new(odd.collect::<Result<_, _>>()?)?])
 }
 
-/// The plain ones, and the question which it is.
+/// The personalities of ordinary programs, and the value that queries the current one.
 const PERSONALITIES: [u64; 4] = [0, 0x8, 0x2_0008, 0xffff_ffff];
 
-/// Segments of shared memory: they need no process to exist, so that only their size bounds them.
+/// System V shared memory segments: they exist without a process, so only a limit on their size bounds them.
 ///
-/// A namespace has at most 4,096 of them, which makes 256 MiB. Databases that ask for one ask for a few bytes.
+/// A namespace has at most 4,096 of them, which makes 256 MiB. Databases request a segment of a few bytes.
 fn segments() -> Result<Vec<SeccompRule>, BackendError> {
     let large = SeccompCondition::new(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Gt, SEGMENT)?;
     Ok(vec![SeccompRule::new(vec![large])?])
@@ -116,7 +123,7 @@ fn segments() -> Result<Vec<SeccompRule>, BackendError> {
 
 const SEGMENT: u64 = 64 * 1024;
 
-/// The set-uid and set-gid bits in the mode that is argument number `mode`, where `and` holds too.
+/// The set-user-id and set-group-id bits in the mode in argument number `mode`, if the conditions in `and` hold too.
 fn set_id(mode: u8, and: &[SeccompCondition]) -> Result<Vec<SeccompRule>, BackendError> {
     let rule = |bit: u32| {
         SeccompRule::new([and, &[condition(mode, SeccompCmpOp::MaskedEq(bit.into()), bit.into())?]].concat())
@@ -124,17 +131,18 @@ fn set_id(mode: u8, and: &[SeccompCondition]) -> Result<Vec<SeccompRule>, Backen
     [libc::S_ISUID, libc::S_ISGID].into_iter().map(rule).collect()
 }
 
-/// Calls that give a file its mode, and which argument that is. `mkdir` is not among them: the kernel takes no such bit from it.
+/// System calls that set a file's mode, and the number of the mode argument. `mkdir` is not among them: the kernel
+/// ignores these bits there.
 const CHANGE_MODE: &[(i64, u8)] =
     &[(libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2), (FCHMODAT2, 2), (libc::SYS_mknodat, 2)];
 
-/// One number for all architectures; newer than the list of the C library.
+/// The same number on all architectures; too new for the libc crate.
 const FCHMODAT2: i64 = 452;
 
-/// Calls that take a mode where their flags make a file: which argument has the flags, and which the mode.
+/// System calls that take a mode when they create a file: the numbers of the flags argument and of the mode argument.
 const OPEN: &[(i64, u8, u8)] = &[(libc::SYS_openat, 2, 3)];
 
-/// A file without a name, which gets one later. `O_TMPFILE` has the bit of `O_DIRECTORY` in it.
+/// An unnamed file that is linked later. `O_TMPFILE` includes the bit of `O_DIRECTORY`.
 const UNNAMED: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
 #[cfg(target_arch = "x86_64")]
@@ -154,13 +162,13 @@ fn is_not(argument: u8, value: i32) -> Result<SeccompCondition, BackendError> {
     condition(argument, SeccompCmpOp::Ne, value.cast_unsigned().into())
 }
 
-/// All of these bits are set.
+/// The condition that all of these bits are set.
 fn bits(argument: u8, bits: i32) -> Result<SeccompCondition, BackendError> {
     let bits = bits.cast_unsigned().into();
     condition(argument, SeccompCmpOp::MaskedEq(bits), bits)
 }
 
-/// The kernel reads these arguments as numbers of 32 bits, whatever stands above.
+/// Compares the lower 32 bits, as the kernel does with these arguments.
 fn condition(argument: u8, operation: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operation, value)
 }

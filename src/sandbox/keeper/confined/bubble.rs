@@ -1,7 +1,7 @@
-//! Bubblewrap as the builder of a step's namespaces.
+//! Creates the namespaces of a step with bubblewrap.
 //!
-//! It is told paths and nothing else: the order goes to [`init`](super::init) as a file in memory, and this program as a
-//! descriptor, so that neither has to be seen from inside.
+//! Bubblewrap's arguments contain only paths: the request is passed to [`init`](super::init) as a memory file, and this
+//! program as a descriptor, so neither has to be visible inside the namespaces.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -23,7 +23,7 @@ use crate::sandbox::confine::plan::Mount;
 use crate::sandbox::keeper::{ARGUMENT, INSIDE};
 use crate::sandbox::message::{Obstacle, Part, Report, Standing};
 
-/// Forks; as root into a pid namespace around that of bubblewrap, in which the number of processes can be bounded.
+/// Forks; as root into a pid namespace around that of bubblewrap, in which the number of processes can be limited.
 pub(super) fn fork(room: Option<&Room>) -> nix::Result<ForkResult> {
     let around = if geteuid().is_root() { libc::CLONE_NEWPID } else { 0 };
     let mut tried = Err(Errno::ENOSYS);
@@ -36,7 +36,7 @@ pub(super) fn fork(room: Option<&Room>) -> nix::Result<ForkResult> {
     tried
 }
 
-/// Becomes bubblewrap; returns only when that failed.
+/// Executes bubblewrap; returns only on failure.
 pub(super) fn become_it(body: &[u8], walls: &Walls, plan: &[Mount], tell: &OwnedFd) -> Obstacle {
     if geteuid().is_root() && nix::unistd::getpid().as_raw() == 1 && rights::bound_processes(walls.bounds) {
         say(tell, Report::Walled(Standing { processes: true, ..Standing::default() }));
@@ -57,7 +57,7 @@ fn execute(
     let bubblewrap = PROGRAMS.iter().find(|path| Path::new(path).exists()).ok_or(Errno::ENOENT)?;
     let program = File::open("/proc/self/exe").map_err(errno)?;
     let order = order(body)?;
-    // Above the numbers that are handed over, so that none of them is overwritten before its turn.
+    // Above the passed descriptors, so that none is overwritten before it is duplicated.
     let tell = above(tell)?;
     let program = above(&program)?;
     nix::unistd::dup2_stdin(&order)?;
@@ -76,18 +76,18 @@ fn execute(
     nix::unistd::execve(&words[0], &words, &nothing)
 }
 
-/// The order as a file that is read from its beginning.
+/// Returns the request as a memory file, positioned at its start.
 fn order(body: &[u8]) -> nix::Result<OwnedFd> {
     let mut order = File::from(system::memory_file()?);
     order.write_all(body).and_then(|()| order.seek(SeekFrom::Start(0))).map_err(errno)?;
     Ok(order.into())
 }
 
-/// The same descriptor under a number above those that are handed over.
+/// Duplicates a descriptor to a number above the passed ones.
 #[expect(unsafe_code, reason = "the wrapper gives no owned descriptor")]
 fn above(fd: &impl std::os::fd::AsFd) -> nix::Result<OwnedFd> {
     let above = nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(PROGRAM + 1))?;
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(above) })
 }
 

@@ -1,7 +1,7 @@
-//! Namespaces and mounts that the keeper makes itself.
+//! Namespaces and mounts that the supervisor creates itself.
 //!
-//! Everything that is mounted becomes read-only where it is; what may be written, hidden or protected is then put over it.
-//! Copies of what is to be shown again are taken before, as descriptors, so that no path has to lead to them afterwards.
+//! All existing mounts become read-only; writable, hidden and protected paths are then mounted over them. Paths that
+//! are shown again are cloned as detached mounts before that, so no path lookup is needed afterwards.
 
 use std::fs::{self, DirBuilder, File};
 use std::os::fd::OwnedFd;
@@ -21,7 +21,7 @@ use crate::sandbox::confine::bubblewrap::shared_memory;
 use crate::sandbox::confine::plan::Mount;
 use crate::sandbox::message::{Obstacle, Part, Report, Standing};
 
-/// Forks into namespaces of its own.
+/// Forks into new namespaces.
 pub(super) fn fork(walls: &Walls, room: Option<&Room>) -> nix::Result<ForkResult> {
     let mut namespaces = libc::CLONE_NEWUSER
         | libc::CLONE_NEWNS
@@ -38,7 +38,7 @@ pub(super) fn fork(walls: &Walls, room: Option<&Room>) -> nix::Result<ForkResult
     }
 }
 
-/// Makes the view of the files, in namespaces that are there.
+/// Sets up the mounts in the new namespaces.
 pub(super) fn enter(walls: &Walls, plan: &[Mount], oneself: Oneself, tell: &OwnedFd) -> Result<(), Obstacle> {
     let failed = |part| move |errno: Errno| Obstacle { part, errno: errno as i32 };
     stay_oneself(oneself).map_err(failed(Part::Namespaces))?;
@@ -61,7 +61,7 @@ pub(super) fn enter(walls: &Walls, plan: &[Mount], oneself: Oneself, tell: &Owne
     Ok(())
 }
 
-/// Who this process is outside; inside, before that is said, it is nobody.
+/// The user and group ids outside of the namespace; inside, they are unmapped until the id maps are written.
 #[derive(Clone, Copy)]
 pub(super) struct Oneself {
     user: Uid,
@@ -69,13 +69,13 @@ pub(super) struct Oneself {
 }
 
 impl Oneself {
-    /// Who this process is.
+    /// Returns the ids of this process.
     pub(super) fn now() -> Self {
         Self { user: geteuid(), group: getegid() }
     }
 }
 
-/// Is the same user inside as outside, and there is nobody else.
+/// Maps the user and the group to themselves, and no other ids.
 fn stay_oneself(Oneself { user, group }: Oneself) -> nix::Result<()> {
     let write = |file: &str, text: String| fs::write(format!("/proc/self/{file}"), text).map_err(errno);
     write("setgroups", "deny".to_owned())?;
@@ -83,17 +83,17 @@ fn stay_oneself(Oneself { user, group }: Oneself) -> nix::Result<()> {
     write("uid_map", format!("{user} {user} 1"))
 }
 
-/// How the private copies of caches begin.
+/// Whether the private copies of caches contain the caches' contents.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Caches {
-    /// With what is in the caches.
+    /// All of them are overlays over the caches' contents.
     Overlaid,
-    /// Empty, at least one of them.
+    /// At least one of them started empty.
     Bare,
 }
 
 fn view(walls: &Walls, plan: &[Mount]) -> nix::Result<Caches> {
-    // Nothing done here is to be seen outside, nor the other way round.
+    // Mount events must not propagate in either direction.
     let nothing: Option<&str> = None;
     mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_PRIVATE, nothing)?;
     let (copies, caches) = copies(walls, plan)?;
@@ -109,14 +109,14 @@ fn view(walls: &Walls, plan: &[Mount]) -> nix::Result<Caches> {
             emptied.push(path);
         }
     }
-    // What is to stand in them stands there by then.
+    // Everything inside them is mounted by now.
     for path in emptied {
         system::mark_one(path, READ_ONLY)?;
     }
     Ok(caches)
 }
 
-/// What is to be put somewhere, taken before anything is covered.
+/// Clones the sources of the mounts before anything is mounted over them.
 fn copies(walls: &Walls, plan: &[Mount]) -> nix::Result<(Vec<Option<OwnedFd>>, Caches)> {
     let mut overlays = Overlays::default();
     let copy = |mount: &Mount| {
@@ -144,18 +144,19 @@ fn copies(walls: &Walls, plan: &[Mount]) -> nix::Result<(Vec<Option<OwnedFd>>, C
     Ok((copies, overlays.finish()?))
 }
 
-/// Overlays of homes, of which parts are taken: they stand beside their layers until that is done, and nobody sees the whole.
+/// Overlays of home directories, of which only subdirectories are used. They are mounted next to their layers until the
+/// subdirectories are cloned, and no command sees a complete overlay.
 #[derive(Default)]
 struct Overlays {
-    /// The homes, and where their overlays stand; nothing where the system has none.
+    /// The home directories with the mount points of their overlays; `None` if overlays are not supported.
     made: Vec<(PathBuf, Option<PathBuf>)>,
 }
 
 impl Overlays {
-    /// Takes what stands at `target` in the overlay of `home`.
+    /// Clones the subdirectory `target` of the overlay of `home`.
     fn part(&mut self, home: &Path, layers: &Path, target: &Path) -> Option<OwnedFd> {
         if !self.made.iter().any(|(known, _)| known == home) {
-            // Not every system and not every file system can: then the copy begins empty.
+            // Not every kernel and file system supports overlays: the private copy then starts empty.
             self.made.push((home.to_owned(), Self::make(home, layers).ok()));
         }
         let (_, whole) = self.made.iter().find(|(known, _)| known == home)?;
@@ -167,13 +168,13 @@ impl Overlays {
         for directory in [&upper, &work, &whole] {
             directories(directory)?;
         }
-        // What the overlay before has left there would refuse this one, as it was not written to the disk in order.
+        // The work directory of an earlier volatile overlay would make this mount fail.
         let _first_time = fs::remove_dir_all(work.join("work"));
         system::put(&system::overlay(home, &upper, &work)?, &whole)?;
         Ok(whole)
     }
 
-    /// Takes the overlays away again; what was taken of them stays.
+    /// Unmounts the overlays; the cloned subdirectories stay.
     fn finish(self) -> nix::Result<Caches> {
         let is_overlaid = !self.made.is_empty() && self.made.iter().all(|(_, whole)| whole.is_some());
         for whole in self.made.iter().filter_map(|(_, whole)| whole.as_ref()) {
@@ -187,7 +188,7 @@ fn lay(change: &Mount, copy: Option<&OwnedFd>) -> nix::Result<()> {
     let put = |target: &Path| copy.map_or(Err(Errno::EINVAL), |copy| system::put(copy, target));
     match change {
         Mount::Writable { target, .. } | Mount::Overlay { target, .. } => {
-            // It may lie in what was put before it, where nothing is yet.
+            // The target may lie in an earlier mount, which is empty.
             directories(target)?;
             put(target)
         }
@@ -215,7 +216,7 @@ fn lay(change: &Mount, copy: Option<&OwnedFd>) -> nix::Result<()> {
     }
 }
 
-/// Makes a directory and those above it, where they are missing.
+/// Creates a directory and its missing parents.
 fn directories(path: &Path) -> nix::Result<()> {
     DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(errno)
 }
@@ -224,7 +225,7 @@ fn memory(path: &Path, options: &str) -> nix::Result<()> {
     mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some(options))
 }
 
-/// A small `/dev`: what every program expects and nothing of the machine.
+/// Mounts a minimal `/dev` with the devices that every program expects.
 fn devices(copies: &[(&str, OwnedFd)], shared: u64) -> nix::Result<()> {
     let dev = Path::new("/dev");
     memory(dev, "size=64k,mode=0755")?;
@@ -254,12 +255,12 @@ fn devices(copies: &[(&str, OwnedFd)], shared: u64) -> nix::Result<()> {
     system::mark_one(dev, READ_ONLY)
 }
 
-/// How many files may be in the shared memory: each takes memory of the kernel, however small it is.
+/// The limit on files in the shared memory: each of them uses kernel memory, however small it is.
 const SHARED_FILES: u32 = 65_536;
 
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
-/// The processes of this namespace and no others; nothing in it can be written.
+/// Mounts a read-only `/proc` with the processes of this namespace only.
 fn processes() -> nix::Result<()> {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC | MsFlags::MS_RDONLY;
     let nothing: Option<&str> = None;

@@ -1,8 +1,8 @@
-//! The system calls that a confined process does not get, in the form the kernel runs.
+//! The seccomp filters of a confined process.
 //!
-//! It is a list of what is refused: a list of what is allowed would break a program with every new kernel. A refused call
-//! fails as if a right were missing; `clone3` and `openat2`, whose arguments cannot be looked at, fail as if they did not
-//! exist, so that programs fall back to `clone` and `openat`, whose can. Calls of another architecture end the process.
+//! They are a deny list: an allow list would break programs with every new kernel. A denied system call fails with
+//! EPERM. `clone3` and `openat2`, whose arguments cannot be filtered, fail with ENOSYS, so that programs fall back to
+//! `clone` and `openat`. A system call of another architecture kills the process.
 
 use nix::errno::Errno;
 use nix::libc;
@@ -13,7 +13,7 @@ use seccompiler::{
 use super::arguments;
 use crate::sandbox::confine::{Walls, Way};
 
-/// Installs the filters; whether there are any for this architecture.
+/// Installs the filters; returns false if there are none for this architecture.
 pub(super) fn install(walls: &Walls) -> nix::Result<bool> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else { return Ok(false) };
     for program in [refused(arch, walls.unix_sockets, without_namespace(walls.way)), hidden(arch)] {
@@ -25,22 +25,22 @@ pub(super) fn install(walls: &Walls) -> nix::Result<bool> {
 
 type Made = Result<BpfProgram, seccompiler::BackendError>;
 
-/// Calls that fail for want of a right; those of `more` too.
+/// The filter of system calls that fail with EPERM, including those in `more`.
 fn refused(arch: TargetArch, unix_sockets: bool, more: &[i64]) -> Made {
     let sometimes = arguments::refused(unix_sockets)?;
     let always = ALWAYS.iter().chain(OF_ARCH).chain(more).map(|call| (*call, Vec::new()));
-    // A call that is refused whatever its arguments are has no rule for them.
+    // A system call that is always denied has no argument rules.
     program(arch, sometimes.into_iter().chain(always).collect(), Errno::EPERM)
 }
 
-/// Calls that fail as if they did not exist.
+/// The filter of system calls that fail with ENOSYS.
 fn hidden(arch: TargetArch) -> Made {
     program(arch, HIDDEN.iter().map(|call| (*call, Vec::new())).collect(), Errno::ENOSYS)
 }
 
 const HIDDEN: [i64; 2] = [libc::SYS_clone3, libc::SYS_openat2];
 
-/// Calls that reach what other programs of the machine share with each other, where no namespace keeps it apart.
+/// System calls for IPC objects that all programs of the machine share, denied where no IPC namespace separates them.
 const fn without_namespace(way: Way) -> &'static [i64] {
     match way {
         Way::Bubblewrap | Way::Namespaces => &[],
@@ -72,7 +72,7 @@ fn program(arch: TargetArch, rules: std::collections::BTreeMap<i64, Vec<SeccompR
     })
 }
 
-/// The calls of the x32 kind pass for those of the architecture and are known by a bit in their number.
+/// Denies the x32 system calls, which have the architecture's identifier and a bit set in their number.
 fn without_x32(filter: BpfProgram, errno: SeccompAction) -> BpfProgram {
     const LOAD_WORD: u16 = 0x20;
     const JUMP_IF_AT_LEAST: u16 = 0x35;
@@ -89,7 +89,7 @@ fn without_x32(filter: BpfProgram, errno: SeccompAction) -> BpfProgram {
 }
 
 const ALWAYS: &[i64] = &[
-    // Other processes.
+    // Access to other processes.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -98,20 +98,20 @@ const ALWAYS: &[i64] = &[
     libc::SYS_kcmp,
     libc::SYS_move_pages,
     libc::SYS_migrate_pages,
-    // Memory that is counted nowhere.
+    // Memory that no limit accounts for.
     MEMFD_SECRET,
-    // The kernel's own programs and queues.
+    // Kernel interfaces with a large attack surface.
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
-    // Keys.
+    // Kernel keyrings.
     libc::SYS_keyctl,
     libc::SYS_add_key,
     libc::SYS_request_key,
-    // The view of the files.
+    // Mounts and file handles.
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_pivot_root,
@@ -130,7 +130,7 @@ const ALWAYS: &[i64] = &[
     // Namespaces.
     libc::SYS_unshare,
     libc::SYS_setns,
-    // The machine.
+    // Administration of the machine.
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
@@ -151,7 +151,7 @@ const ALWAYS: &[i64] = &[
     libc::SYS_vhangup,
 ];
 
-/// One number for all architectures; newer than the list of the C library.
+/// The same numbers on all architectures; too new for the libc crate.
 const OPEN_TREE_ATTR: i64 = 467;
 const MEMFD_SECRET: i64 = 447;
 
@@ -171,7 +171,7 @@ mod tests {
             for unix_sockets in [false, true] {
                 for way in Way::ALL {
                     let program = refused(arch, unix_sockets, without_namespace(way)).unwrap();
-                    // The kernel takes so many instructions.
+                    // The kernel's limit on instructions.
                     assert!(program.len() < 4096);
                 }
             }

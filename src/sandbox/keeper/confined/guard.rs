@@ -1,8 +1,9 @@
-//! Places that hold something protected where nothing is yet, so that nobody can put something there.
+//! Placeholders for protected paths that do not exist, so that no command can create them.
 //!
-//! A mount needs something to stand on. Where `.git` or `.push` is missing, an empty directory is made, and removed when the
-//! last step that stands on it is over: each holds a shared lock on it, and only who gets it alone may remove it. A directory
-//! that a killed keeper has left is known by its mode and goes with the next step there.
+//! A mount needs a mount point. Where `.git` or `.push` is missing, an empty directory is created, and removed when the
+//! last step that uses it has ended: each step holds a shared lock on it, and only a process that gets the exclusive
+//! lock may remove it. A placeholder that a killed supervisor left behind is recognised by its mode and is removed with
+//! the next step there.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
@@ -16,28 +17,29 @@ use nix::fcntl::OFlag;
 use super::workspace;
 use crate::sandbox::confine::Walls;
 
-/// The mode that a directory of ours is made with, in one step: one that is not marked yet would be taken for somebody else's.
+/// The mode of a placeholder. It is set atomically on creation: without the marker bit it would be taken for a
+/// directory of the user.
 const MODE: u32 = 0o1755;
 
-/// What marks a directory of ours; nobody else has a use for the sticky bit there.
+/// The bit that marks a placeholder; the sticky bit has no other use there.
 const STICKY: u32 = 0o1000;
 
-/// How often a place is tried that others remove meanwhile.
+/// How often creating a placeholder is retried while other processes remove it.
 const AGAIN: usize = 100;
 
-/// The places that are held; they are let go when it is dropped.
+/// The placeholders of a step; dropping it releases them.
 #[derive(Default)]
 pub(super) struct Guards {
     _held: Vec<Guard>,
-    /// The workspace, through which the places in it are reached; it is let go after them.
+    /// The workspace, through which the placeholders in it are accessed; it is closed after them.
     _workspace: Option<File>,
 }
 
 impl Guards {
-    /// Holds the places of everything that is protected and missing.
+    /// Creates placeholders for all protected paths that are missing.
     ///
-    /// [`Errno::ESTALE`] says that the workspace is not the one of the order. What was compared is where directories are made:
-    /// its path may lead somewhere else a moment later.
+    /// [`Errno::ESTALE`] means that the workspace is not the one in the request. The directories are created relative
+    /// to the open directory that was compared, because its path may lead elsewhere a moment later.
     pub(super) fn take(walls: &Walls) -> nix::Result<Self> {
         let workspace = match walls.workspace_id {
             None => None,
@@ -69,7 +71,7 @@ struct Guard {
 }
 
 impl Guard {
-    /// Holds a place; nothing where somebody else's thing stands, which is protected as it is.
+    /// Creates a placeholder; `None` if the path exists, which is then protected itself.
     fn take(path: &Path) -> io::Result<Option<Self>> {
         for _ in 0..AGAIN {
             match fs::symlink_metadata(path) {
@@ -79,7 +81,7 @@ impl Guard {
                     match DirBuilder::new().mode(MODE).create(path) {
                         Ok(()) => {}
                         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                        // Where we may not make it, no command of ours can.
+                        // If this process may not create it, no command of the step can.
                         Err(error) if is_closed(&error) => return Ok(None),
                         Err(error) => return Err(error),
                     }
@@ -91,7 +93,7 @@ impl Guard {
                 opened => opened?,
             };
             held.lock_shared()?;
-            // It may have been removed, and made again by another, before we had the lock.
+            // Another process may have removed and recreated it before the lock was acquired.
             let same = fs::symlink_metadata(path).is_ok_and(|there| same(&there, &held));
             if same {
                 return Ok(Some(Self { path: path.to_owned(), held }));
@@ -103,7 +105,8 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Whoever else stands here removes it; what somebody has filled meanwhile becomes an ordinary directory.
+        // Another step that uses the placeholder removes it later; a placeholder that is no longer empty becomes an
+        // ordinary directory.
         if self.held.unlock().is_err() || self.held.try_lock().is_err() {
             return;
         }
@@ -114,7 +117,7 @@ impl Drop for Guard {
     }
 }
 
-/// Opens a directory; a link is not followed, and nothing is waited for.
+/// Opens a directory without following a symbolic link.
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     File::options().read(true).custom_flags(flags.bits()).open(path)
@@ -125,7 +128,7 @@ fn is_closed(error: &io::Error) -> bool {
 }
 
 fn is_ours(there: &fs::Metadata) -> bool {
-    // A umask takes permissions away, never this bit.
+    // A umask clears permission bits, never the sticky bit.
     there.is_dir() && there.mode() & 0o7000 == STICKY && there.mode() & 0o777 & !MODE == 0
 }
 
@@ -149,7 +152,7 @@ mod tests {
         let second = Guard::take(&path).unwrap().unwrap();
         assert!(path.is_dir());
         drop(first);
-        assert!(path.is_dir(), "the second stands on it");
+        assert!(path.is_dir(), "the second step uses it");
         drop(second);
         assert!(!path.exists());
     }
@@ -168,7 +171,7 @@ mod tests {
                 let (one, other) = (scope.spawn(take), scope.spawn(take));
                 [one.join().unwrap(), other.join().unwrap()]
             });
-            assert!(held.iter().all(Option::is_some), "one took the other's directory for somebody else's");
+            assert!(held.iter().all(Option::is_some), "a placeholder was taken for a directory of the user");
         }
         assert!(!path.exists());
     }

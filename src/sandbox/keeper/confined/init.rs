@@ -1,6 +1,8 @@
-//! The first process of a step's namespaces: it seals itself, starts the shell, reaps, and tells the keeper how that ended.
+//! The init process of a step's namespaces: it restricts itself, starts the shell, reaps, and reports to the
+//! supervisor.
 //!
-//! When it leaves, the kernel ends whatever the shell has left behind. Nothing inside can signal, trace or outlive it.
+//! When it exits, the kernel kills all remaining processes of the namespace. No process inside can signal, trace or
+//! outlive it.
 
 use std::fs::File;
 use std::io::Read;
@@ -19,13 +21,13 @@ use crate::sandbox::confine::Walls;
 use crate::sandbox::keeper::os::{execute, let_go, null};
 use crate::sandbox::message::{ORDER_MAX, Obstacle, Order, Part, Report};
 
-/// The descriptor through which the keeper is told.
+/// The descriptor of the pipe to the supervisor.
 pub(super) const TELL: RawFd = 3;
 
 /// The descriptor of this program, for bubblewrap to execute.
 pub(super) const PROGRAM: RawFd = 4;
 
-/// Is the first process, in namespaces that bubblewrap has made: the order comes as standard input.
+/// Runs the init process in namespaces that bubblewrap has created; the request is read from standard input.
 pub(in super::super::super::super) fn main() -> ExitCode {
     let Ok(tell) = system::taken_over(TELL) else { return ExitCode::FAILURE };
     system::close_from(PROGRAM);
@@ -40,14 +42,14 @@ pub(in super::super::super::super) fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Lives; returns only when the shell cannot be confined.
+/// Runs the init process; returns only if the shell cannot be confined.
 pub(super) fn run(order: &Order, walls: &Walls, tell: &OwnedFd) -> Obstacle {
     let failed = |errno: Errno| Obstacle { part: Part::Rules, errno: errno as i32 };
     let null = match null() {
         Ok(null) => null,
         Err(errno) => return failed(errno),
     };
-    // The first descriptor is the keeper's way to the daemon, or the order: neither is for anybody else.
+    // Standard input is the supervisor's control socket or the request, which no other process may access.
     if let Err(errno) = nix::unistd::dup2_stdin(&null).and_then(|()| die_with_keeper(tell)) {
         return failed(errno);
     }
@@ -80,9 +82,9 @@ pub(super) fn run(order: &Order, walls: &Walls, tell: &OwnedFd) -> Obstacle {
     }
 }
 
-/// Reaps until the shell is among the dead.
+/// Reaps until the shell has ended.
 fn until_over(shell: Pid, null: &File) -> Report {
-    // The outputs are the shell's, and whoever it gives them to.
+    // The outputs belong to the shell and to the processes that inherit them.
     let _let_go = let_go(null).and_then(|()| nix::unistd::chdir("/"));
     loop {
         match waitpid(None, None) {
@@ -96,7 +98,7 @@ fn until_over(shell: Pid, null: &File) -> Report {
     }
 }
 
-/// Has this process die with its keeper, and makes sure that there still is one: its end of the pipe is open.
+/// Makes this process die with its supervisor, and checks that the supervisor still has its end of the pipe open.
 fn die_with_keeper(tell: &OwnedFd) -> nix::Result<()> {
     system::process_mark(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong)?;
     let mut sources = [PollFd::new(tell.as_fd(), PollFlags::empty())];

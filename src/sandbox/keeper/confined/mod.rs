@@ -1,9 +1,9 @@
-//! Walls around a step on Linux: namespaces, mounts, and rules for files and system calls.
+//! Enforces the confinement of a step on Linux: namespaces, mounts, and rules for files and system calls.
 //!
-//! A step in namespaces has a first process of its own, [`init`], which lays the rules down for itself, starts the shell,
-//! reaps, and says through a pipe how the shell ended; when it leaves, the kernel ends whatever is left in there. The
-//! namespaces are made by the keeper itself ([`direct`]) or by bubblewrap ([`bubble`]), which then executes this program once
-//! more. Whatever cannot be built is reported, and the step does not run.
+//! A step in namespaces has its own [`init`] process, which installs the rules for itself, starts the shell, reaps, and
+//! reports through a pipe how the shell ended; when it exits, the kernel kills all remaining processes of the
+//! namespace. The supervisor creates the namespaces itself ([`namespaces`]) or executes bubblewrap ([`bubblewrap`]),
+//! which then executes this program once more. If any part fails, the failure is reported and the step does not run.
 
 mod arguments;
 mod bubble;
@@ -38,17 +38,17 @@ use slot::CacheSlot;
 pub(in super::super::super) use init::main as inside;
 pub(in super::super::super) use rules::seal;
 
-/// What the keeper knows of a step in namespaces.
+/// The supervisor's state of a step in namespaces.
 pub(in super::super) struct Inside {
-    /// What was said inside.
+    /// The pipe with the reports of the init process.
     word: OwnedFd,
-    /// The places held while the step runs.
+    /// The placeholders that exist while the step runs.
     guards: RefCell<Guards>,
-    /// The private caches, held as long.
+    /// The private caches, locked while the step runs.
     caches: RefCell<Option<CacheSlot>>,
 }
 
-/// Starts the first process of a step's namespaces.
+/// Starts the init process of a step's namespaces.
 pub(in super::super) fn start_inside(
     order: &Order,
     body: &[u8],
@@ -66,7 +66,8 @@ pub(in super::super) fn start_inside(
     let walls = &slotted;
     let survey = Survey::of(walls, &Disk);
     let plan = || plan::plan(walls, &Disk, &survey).map_err(|flaw| obstacle(part(flaw), Errno::UnknownErrno));
-    // Nothing is made where nothing can be confined; what is made then belongs to the plan.
+    // The first pass only validates, so that no placeholder is created for a step that cannot be confined; the second
+    // pass includes the placeholders.
     plan()?;
     let guards = Guards::take(walls).map_err(|errno| {
         let part = if errno == Errno::ESTALE { Part::Replaced } else { Part::Guard };
@@ -92,7 +93,7 @@ pub(in super::super) fn start_inside(
     }
 }
 
-/// Turns this process, just forked, into the first one inside; returns only when that failed.
+/// Turns this forked process into the init process; returns only on failure.
 fn become_inside(
     (order, body): (&Order, &[u8]),
     walls: &Walls,
@@ -110,16 +111,16 @@ fn become_inside(
 }
 
 impl Inside {
-    /// Says which walls stood and how the shell ended, given the end of the process outside.
+    /// Returns the layers that were in force and how the shell ended, given the exit status of the process outside.
     pub(in super::super) fn end(&self, outside: Report) -> Said {
-        // Everything inside is dead by then; whoever hears of the end finds the places free.
+        // All processes inside are dead. The placeholders are released before the end is reported.
         drop(self.guards.take());
         if let Some(slot) = self.caches.take() {
             slot.release();
         }
         let mut said = Vec::new();
         let copy = self.word.try_clone().map(std::fs::File::from);
-        // Whoever could write is gone, or is about to say nothing more: what is there is everything.
+        // Every writer has exited or will write nothing more: the pipe contains all reports.
         let _as_far_as_said = copy.and_then(|mut word| {
             system::never_wait(&word)?;
             word.read_to_end(&mut said)
@@ -128,12 +129,12 @@ impl Inside {
         for record in said.as_chunks::<REPORT_LEN>().0 {
             match Report::decode(*record) {
                 Some(Report::Walled(more)) => standing = Some(more.with(standing.unwrap_or_default())),
-                // A shell that never was has an exit code too; what went before it counts.
+                // A shell that failed to start also has an exit code; the first report counts.
                 Some(other) => end = end.or(Some(other)),
                 None => {}
             }
         }
-        // Whoever was killed could not say anything; bubblewrap says to the user what it cannot do.
+        // A killed process could not report; bubblewrap writes its own error message to the step's output.
         let lost = if matches!(outside, Report::Signaled(_)) {
             outside
         } else {
@@ -159,8 +160,8 @@ fn obstacle(part: Part, errno: Errno) -> Report {
     Report::NoWalls(Obstacle { part, errno: errno as i32 })
 }
 
-/// Says something to the keeper.
+/// Sends a report to the supervisor.
 fn say(tell: &OwnedFd, report: Report) {
-    // A keeper that is gone needs no word, and its end is ours.
+    // If the supervisor is dead, the report is not needed, and this process dies too.
     let _unheard = nix::unistd::write(tell, &report.encode());
 }

@@ -1,7 +1,7 @@
-//! The rules that a process lays down for itself and everything it starts, for good.
+//! The restrictions that a process installs permanently for itself and its descendants.
 //!
-//! Files by Landlock, as strict as the kernel knows: everything may be read, little may be written. System calls by
-//! [`filter`]. They come after the mounts, which they forbid.
+//! Landlock restricts files as strictly as the kernel supports: everything is readable, little is writable. [`seccomp`]
+//! restricts system calls. Both come after the mounts, which they forbid.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -21,19 +21,19 @@ use crate::sandbox::confine::{TEMP, Walls, Way, plan};
 use crate::sandbox::disk::Disk;
 use crate::sandbox::message::{Obstacle, Part, Standing};
 
-/// The newest rules that are known here; an older kernel keeps those it knows.
+/// The newest Landlock ABI in use; an older kernel enforces what it knows.
 const NEWEST: ABI = ABI::V9;
 
-/// Devices that may be written, and directories of such.
+/// Writable devices, and directories of devices.
 const DEVICES: [&str; 7] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx"];
 const DEVICE_PLACES: [&str; 2] = ["/dev/pts", "/dev/shm"];
 
-/// Lays all rules down, and says which of them the kernel keeps.
+/// Installs all restrictions, and returns the layers that the kernel enforces.
 pub(in super::super::super::super) fn seal(walls: &Walls) -> Result<Standing, Obstacle> {
     let failed = |errno: Errno| Obstacle { part: Part::Rules, errno: errno as i32 };
     if walls.way == Way::Rules {
-        // With mounts, the plan of these has seen to it.
+        // With mounts, the mount plan has checked this already.
         let refused = |flaw| Obstacle { part: part(flaw), errno: 0 };
         plan::usable_workspace(walls, &Disk, &plan::hidden(walls, &Disk)).map_err(refused)?;
         plan::check_places(walls, &Disk).map_err(refused)?;
@@ -44,7 +44,7 @@ pub(in super::super::super::super) fn seal(walls: &Walls) -> Result<Standing, Ob
     if !workspace::is_it(walls, &workspace) {
         return Err(Obstacle { part: Part::Replaced, errno: 0 });
     }
-    // What was compared is what the rule is for.
+    // The rule applies to the open directory that was compared, not to its path.
     let held = PathBuf::from(format!("/proc/self/fd/{}", workspace.as_raw_fd()));
     let landlock = files(walls, &held).map_err(|_| failed(Errno::EINVAL))?;
     let seccomp = filter::install(walls).map_err(failed)?;
@@ -55,14 +55,14 @@ pub(in super::super::super::super) fn seal(walls: &Walls) -> Result<Standing, Ob
     Ok(Standing { landlock, seccomp, processes, overlays: false })
 }
 
-/// Lays down the rules for files; whether the kernel keeps any.
+/// Installs the Landlock rules; returns whether the kernel enforces any.
 fn files(walls: &Walls, workspace: &Path) -> Result<bool, RulesetError> {
     let everything = AccessFs::from_all(NEWEST);
     let mut rules = Ruleset::default().handle_access(everything)?.scope(Scope::from_all(NEWEST))?.create()?;
     let read = AccessFs::from_read(NEWEST);
     match walls.way {
         Way::Bubblewrap | Way::Namespaces => rules = allow(rules, Path::new("/"), read)?,
-        // Nothing covers what is hidden: it is read around.
+        // Without mounts, hidden paths are left out of the readable ones.
         Way::Rules => {
             for path in readable(walls) {
                 rules = allow(rules, &path, read)?;
@@ -83,7 +83,7 @@ fn files(walls: &Walls, workspace: &Path) -> Result<bool, RulesetError> {
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
 
-/// What is read where nothing can be mounted.
+/// Returns the readable paths where no mount is possible.
 fn readable(walls: &Walls) -> Vec<PathBuf> {
     let hidden = plan::hidden(walls, &Disk);
     let view = view(walls, &Disk, &hidden);
@@ -95,13 +95,14 @@ fn readable(walls: &Walls) -> Vec<PathBuf> {
     paths
 }
 
-/// Where the private copies of caches are seen; what the mounts have left read-only stays so, whatever a rule allows.
+/// Returns the paths of the private copies of caches. A path that the mounts made read-only stays so, whatever a rule
+/// allows.
 fn private_caches(walls: &Walls) -> Vec<PathBuf> {
     let place = |cache: &Cache| match walls.way {
         Way::Bubblewrap | Way::Namespaces => cache.path.clone(),
         Way::Rules => walls.cache_store.join(BY_VARIABLE).join(cache.kind.variable().1),
     };
-    // A variable may name anything; there are private copies of what lies in a home alone.
+    // An environment variable may name any path; only caches inside a home directory have private copies.
     let is_in_home =
         |cache: &&Cache| walls.homes.iter().any(|home| cache.path != *home && cache.path.starts_with(home));
     let caches = walls.caches.iter();
@@ -111,11 +112,12 @@ fn private_caches(walls: &Walls) -> Vec<PathBuf> {
     }
 }
 
-/// Where may be written.
+/// Returns the writable paths.
 fn places(walls: &Walls, workspace: &Path) -> Vec<PathBuf> {
     let (temp, devices): (&Path, &[&str]) = match walls.way {
         Way::Bubblewrap | Way::Namespaces => (Path::new(TEMP), &DEVICE_PLACES),
-        // They are the machine's there: other terminals of the user, and memory that outlives the command.
+        // Without namespaces these are the machine's own: other terminals of the user, and memory that outlives the
+        // command.
         Way::Rules => (&walls.temp, &[]),
     };
     let own = [temp, workspace].into_iter().chain(walls.writable.iter().map(PathBuf::as_path));
@@ -123,19 +125,19 @@ fn places(walls: &Walls, workspace: &Path) -> Vec<PathBuf> {
     places.filter(|place| place.is_dir()).map(Path::to_owned).collect()
 }
 
-/// Allows something at a path and below it; what is not there needs no rule.
+/// Allows access to a path and everything below it; a path that does not exist needs no rule.
 fn allow(
     rules: RulesetCreated,
     path: &Path,
     access: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, RulesetError> {
     let Ok(there) = PathFd::new(path) else { return Ok(rules) };
-    // What only a directory can have is not asked for where there is none.
+    // Rights that only directories have are not requested for files.
     let access = if path.is_dir() { access } else { access & AccessFs::from_file(NEWEST) };
     rules.add_rule(PathBeneath::new(there, access))
 }
 
-/// Everything below a path except what is hidden, in as few pieces as that takes.
+/// Returns the fewest paths that cover everything below `start` except what is hidden.
 fn around(start: &Path, hidden: &[&PathBuf]) -> Vec<PathBuf> {
     let (mut pieces, mut inside) = (Vec::new(), vec![start.to_owned()]);
     while let Some(path) = inside.pop() {
@@ -147,7 +149,7 @@ fn around(start: &Path, hidden: &[&PathBuf]) -> Vec<PathBuf> {
             continue;
         }
         let entries = fs::read_dir(&path).into_iter().flatten().flatten();
-        // A link would lead a rule to where it points.
+        // A rule for a symbolic link would apply to its target.
         inside.extend(entries.map(|entry| entry.path()).filter(|path| !path.is_symlink()));
     }
     pieces

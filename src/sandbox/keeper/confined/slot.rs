@@ -1,8 +1,8 @@
 //! The private caches of one step.
 //!
-//! The system lets a directory take the writes of one overlay at a time. Steps that run beside each other in a workspace
-//! therefore have different slots of its store; one after the other has the same. When all are taken, the caches go
-//! with the run.
+//! A directory can be the upper layer of only one overlay at a time. Concurrent steps of a workspace therefore use
+//! different slots of its store, and consecutive steps reuse the same one. When all slots are in use, the caches are
+//! placed in the run's temporary directory.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -11,18 +11,18 @@ use std::path::PathBuf;
 
 use crate::sandbox::confine::{Walls, Way};
 
-/// How many steps of a workspace may have caches that are kept.
+/// How many concurrent steps of a workspace can have persistent caches.
 const SLOTS: usize = 8;
 
-/// The slot of a step; it is free again when it is released, or when every process that has it is gone.
+/// The slot of a step; it becomes free when it is released, or when every process that holds its lock has ended.
 pub(super) struct CacheSlot {
-    /// Where the caches are.
+    /// The directory of the caches.
     pub(super) path: PathBuf,
     held: Option<File>,
 }
 
 impl CacheSlot {
-    /// Takes a slot and makes the directories of the caches; nothing where there are none.
+    /// Acquires a slot and creates the directories of the caches; `None` if there are no caches.
     pub(super) fn take(walls: &Walls) -> io::Result<Option<Self>> {
         if walls.caches.is_empty() {
             return Ok(None);
@@ -34,14 +34,14 @@ impl CacheSlot {
         Ok(Some(slot))
     }
 
-    /// Lets the next step have the slot, also where a copy of the lock is still open somewhere.
+    /// Releases the slot for the next step, also if another process still has a copy of the lock's descriptor.
     pub(super) fn release(self) {
-        // A lock that cannot be given up goes with this process.
+        // A lock that cannot be released ends with this process.
         let _kept = self.held.map(|held| held.unlock());
     }
 
     fn free(walls: &Walls) -> io::Result<Self> {
-        // What an overlay has written is only understood by another one.
+        // Only another overlay can read what an overlay has written.
         let way = match walls.way {
             Way::Namespaces => "overlay",
             Way::Bubblewrap | Way::Rules => "plain",
@@ -79,7 +79,10 @@ mod tests {
             (0..SLOTS + 1).map(|_| CacheSlot::take(&walls).unwrap().unwrap()).collect();
         let mut paths: Vec<PathBuf> = taken.iter().map(|slot| slot.path.clone()).collect();
         assert!(paths.iter().all(|path| path.join("npm").is_dir()));
-        assert!(paths[SLOTS].starts_with(dir.path().join("scratch")), "the last goes with the run");
+        assert!(
+            paths[SLOTS].starts_with(dir.path().join("scratch")),
+            "the last one is in the run's temporary directory"
+        );
         let first = paths[0].clone();
         paths.sort();
         paths.dedup();

@@ -1,8 +1,8 @@
-//! Whether what a command gets as its workspace is the directory that the order names, and no other that was put in its place.
+//! Verifies that the mounted workspace is the directory named in the request, and not one that replaced it.
 //!
-//! The path was checked before, but whoever may write above it could exchange it until the very moment in which it is mounted.
-//! So what was opened for the mount is compared, and afterwards, from inside, what stands there: a mount that went along a link
-//! stands somewhere else.
+//! The path was checked before, but a process that can write to its parents could replace it until the moment of the
+//! mount. The directory that was opened for the mount is therefore compared, and afterwards, from inside, the one at
+//! the path: a mount that followed a symbolic link is elsewhere.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -14,7 +14,7 @@ use crate::sandbox::confine::{Walls, Way};
 use crate::sandbox::ground::FileId;
 use crate::sandbox::message::{Obstacle, Part};
 
-/// Tells whether something open is the workspace of the order.
+/// Returns whether an open directory is the workspace of the request.
 pub(super) fn is_it(walls: &Walls, opened: impl AsFd) -> bool {
     match walls.workspace_id {
         None => true,
@@ -22,7 +22,7 @@ pub(super) fn is_it(walls: &Walls, opened: impl AsFd) -> bool {
     }
 }
 
-/// Refuses to go on where the path of the workspace, seen from inside, is not the one of the order.
+/// Fails if the path of the workspace, seen from inside, is not the directory of the request.
 pub(super) fn stands(walls: &Walls) -> Result<(), Obstacle> {
     let Some(wanted) = walls.workspace_id else { return Ok(()) };
     let same = lstat(&walls.workspace).is_ok_and(|stat| id(&stat) == wanted);
@@ -37,7 +37,7 @@ fn id(stat: &FileStat) -> FileId {
     FileId { device: stat.st_dev, inode: stat.st_ino }
 }
 
-/// Tells whether something is mounted at exactly this path.
+/// Returns whether there is a mount at exactly this path.
 fn is_mounted(path: &Path) -> bool {
     let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
     let wanted = path.as_os_str().as_encoded_bytes();
@@ -47,7 +47,7 @@ fn is_mounted(path: &Path) -> bool {
     })
 }
 
-/// Takes back that blanks and the like are written as a stroke and three digits.
+/// Decodes the octal escapes of `mountinfo`.
 fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! What is not a session file, or too much of one, and what a crash may leave behind.
+//! Invalid and oversized session files, and the files that a crash may leave behind.
 
 use super::*;
 
@@ -45,10 +45,7 @@ fn a_header_must_be_usable() {
     assert_eq!(header("/home/ann/p", "/a\\u0000b"), odd);
     assert_eq!(header("/home/ann/p", &"/a".repeat(3000)), odd);
     assert_eq!(header(":3,", ":0,"), "its header has version 0");
-    assert_eq!(
-        header(":3,", ":4,"),
-        "it has version 4 of the format, and 3 is the newest that is known here"
-    );
+    assert_eq!(header(":3,", ":4,"), "it has format version 4, and the newest supported version is 3");
     assert_eq!(refused(format!("{HEADER}\n{HEADER}\n").as_bytes()), "line 2: it is a second header");
 }
 
@@ -74,17 +71,17 @@ fn a_broken_line_is_refused_with_its_number() {
         ),
         (
             "{\"type\":\"message\",\"id\":\"a\",\"message\":{\"role\":\"user\",\"content\":7}}",
-            "line 2: its content is neither a text nor an array",
+            "line 2: its content is neither a string nor an array",
         ),
         ("{\"type\":\"message\",\"message\":{\"role\":\"user\"}}", "line 2: it has no id"),
         ("{\"type\":\"label\",\"id\":\"\"}", "line 2: its id is empty or too long"),
         (
             "{\"type\":\"label\",\"id\":\"a\",\"parentId\":\"b\"}",
-            "line 2: it follows the entry \"b\", which does not stand before it",
+            "line 2: its parent \"b\" is not an earlier entry",
         ),
         (
             "{\"type\":\"label\",\"id\":\"a\",\"parentId\":\"a\"}",
-            "line 2: it follows the entry \"a\", which does not stand before it",
+            "line 2: its parent \"a\" is not an earlier entry",
         ),
         ("{\"type\":\"label\",\"id\":\"z\"}", "line 3: another entry has the id \"z\""),
     ] {
@@ -104,14 +101,14 @@ fn what_a_crash_leaves_of_the_last_line_is_not_counted() {
         assert!(stored.torn, "{cut}");
         assert_eq!(words(&stored.conversation()), ["kept"], "{cut}");
     }
-    // A whole line without its end is a line.
+    // A complete line without a newline counts.
     let bytes = [whole.as_bytes(), last.as_bytes()].concat();
     let stored = parse(&bytes, &Limits::default()).unwrap();
     assert_eq!((stored.torn, stored.entries.len()), (false, 2));
-    // Some file systems fill what was never written with zeros.
+    // Some file systems fill unwritten ranges with zeros.
     let bytes = [whole.as_bytes(), &[0; 500]].concat();
     assert!(parse(&bytes, &Limits::default()).unwrap().torn);
-    // What tearing cannot explain is refused, there too.
+    // An error that truncation cannot cause is refused in the last line too.
     let twins = format!("{whole}{{\"a\":1,\"a\":2}}");
     assert_eq!(refused(twins.as_bytes()), "line 3: duplicate key \"a\"");
 }
@@ -128,7 +125,7 @@ fn a_line_that_was_cut_short_and_closed_is_passed_over_and_nothing_may_hang_from
         let stored = parse(&follows("a"), &Limits::default()).unwrap();
         assert_eq!((stored.torn, stored.unknown), (false, 1), "{length}");
         assert_eq!(words(&stored.conversation()), ["kept", "after"], "{length}");
-        let lost = "line 4: it follows the entry \"b\", which does not stand before it";
+        let lost = "line 4: its parent \"b\" is not an earlier entry";
         assert_eq!(refused(&follows("b")), lost, "{length}");
     }
 }

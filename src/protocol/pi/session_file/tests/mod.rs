@@ -1,4 +1,4 @@
-//! Files as others write them, read and written again.
+//! Session files as other programs write them, parsed and rendered again.
 
 mod broken;
 mod shape;
@@ -8,7 +8,7 @@ mod told;
 use super::*;
 use crate::kernel::time::Now;
 
-/// Reads lines under the usual limits.
+/// Parses lines under the default limits.
 fn read(lines: &[&str]) -> Result<Stored, ParseError> {
     let mut text = lines.join("\n");
     text.push('\n');
@@ -18,7 +18,7 @@ fn read(lines: &[&str]) -> Result<Stored, ParseError> {
 const HEADER: &str =
     r#"{"type":"session","version":3,"id":"s-1","timestamp":"2026-02-28T10:00:00.000Z","cwd":"/home/ann/p"}"#;
 
-/// A line with a user's message.
+/// A line with a user message.
 fn user(id: &str, parent: Option<&str>, text: &str) -> String {
     let parent = parent.map_or("null".to_owned(), |parent| format!("\"{parent}\""));
     format!(
@@ -26,7 +26,7 @@ fn user(id: &str, parent: Option<&str>, text: &str) -> String {
     )
 }
 
-/// The words of the messages that are told.
+/// The texts of the visible messages.
 fn words(conversation: &Conversation) -> Vec<String> {
     let word = |told: &Told| match &told.message {
         Message::User(user) => user.text(),
@@ -40,7 +40,7 @@ fn words(conversation: &Conversation) -> Vec<String> {
     conversation.told.iter().map(word).collect()
 }
 
-/// Entries of every kind that is written.
+/// Entries of every kind that can be written.
 fn all() -> Vec<Entry> {
     let said = |blocks, stop| {
         Message::Assistant(Box::new(Assistant {

@@ -1,4 +1,4 @@
-//! What is written is read again, and what others wrote is understood.
+//! Rendered files parse to the same value, and files of other programs are accepted.
 
 use super::*;
 

@@ -1,11 +1,11 @@
-//! What a session takes in of a conversation.
+//! Conversion of a conversation into a kernel import.
 
 use super::*;
 use crate::kernel::event::{Ending, Image};
 use crate::kernel::id::{CallId, MessageId, RunId, Seq};
 use crate::kernel::import::{Imported, ImportedRun, Kept, Provenance};
 
-/// Names in order.
+/// Generates sequential ids.
 #[derive(Default)]
 struct Counted(u32);
 
@@ -53,7 +53,7 @@ fn said(blocks: Vec<Block>) -> Message {
     let Some(Change::Message(Message::Assistant(mut said))) =
         all().into_iter().nth(4).map(|entry| entry.change)
     else {
-        panic!("the fifth is the model's")
+        panic!("the fifth entry is an assistant message")
     };
     said.blocks = blocks;
     Message::Assistant(said)
@@ -103,14 +103,14 @@ fn a_message_and_all_that_came_of_it_is_a_run() {
     let used = turn.taken.used;
     assert_eq!((turn.taken.model.as_str(), used.input, used.output), ("claude", 8, 2));
     assert_eq!((used.cache_read, used.cache_write, used.cost), (3, 4, Some(750_000)));
-    // Nobody knows what became of the last one.
+    // The last call has no result.
     let last = &run(&import.turns[1]).turns[0].calls[0];
     assert_eq!((last.ending, last.text.as_str()), (Ending::Cut, ""));
     let mut names = vec![first.run.to_string(), run(&import.turns[1]).run.to_string()];
     names.extend(turn.calls.iter().map(|call| call.call.to_string()));
     names.sort();
     names.dedup();
-    assert_eq!(names.len(), 4, "every name is fresh");
+    assert_eq!(names.len(), 4, "every id is unique");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Which branch counts, and what is told of it.
+//! The active branch of a file and the conversation on it.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn a_second_root_begins_anew() {
 
 #[test]
 fn a_branch_is_found_however_it_was_made() {
-    // Reading never gives such entries; a caller may.
+    // The parser never returns a cycle, but a caller can build one.
     let entry = |id: &str, parent: &str| Entry {
         id: id.into(),
         parent: Some(parent.into()),
@@ -62,17 +62,17 @@ fn after_a_compaction_its_summary_stands_for_what_was_before() {
     };
     let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
     assert_eq!(told(&[]), (texts(&["summary: first", "2", "3", "4"]), Some("c".into())));
-    // The last one counts, and what it keeps may lie before an earlier one.
+    // The last compaction applies, and its first kept entry may precede an earlier compaction.
     let last = [compaction("f", "e", "d", "second"), user("g", Some("f"), "5")];
     assert_eq!(told(&last), (texts(&["summary: second", "3", "4", "5"]), Some("f".into())));
     let early = [compaction("f", "e", "b", "second")];
     assert_eq!(told(&early).0, ["summary: second", "2", "3", "4"]);
-    // One that keeps nothing that is there keeps nothing.
+    // A compaction whose first kept entry is missing keeps nothing.
     for kept in ["", "nowhere", "f", "g"] {
         let none = [compaction("f", "e", kept, "second"), user("g", Some("f"), "5")];
         assert_eq!(told(&none).0, ["summary: second", "5"], "{kept}");
     }
-    // A compaction on another branch is none of this one's.
+    // A compaction on another branch does not apply.
     let other = [compaction("f", "e", "e", "second"), user("g", Some("a"), "6")];
     assert_eq!(told(&other), (texts(&["1", "6"]), None));
 }

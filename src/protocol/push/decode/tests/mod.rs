@@ -1,4 +1,4 @@
-//! Every request as clients send it, and every way to get one wrong.
+//! Every request as clients send it, and every error.
 
 mod read;
 mod refuse;

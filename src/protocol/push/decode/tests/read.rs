@@ -1,4 +1,4 @@
-//! What is understood.
+//! Requests that are decoded.
 
 use super::*;
 use crate::kernel::event::{Budget, Criterion, Decision, Lasting};

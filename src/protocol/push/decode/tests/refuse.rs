@@ -1,4 +1,4 @@
-//! What is refused, and how it is answered.
+//! Requests that are refused, and their error responses.
 
 use super::*;
 use crate::protocol::push::error::Code;
