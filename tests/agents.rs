@@ -2,8 +2,6 @@
 #![cfg(unix)]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "agents/bench.rs"]
-mod bench;
 #[cfg(target_os = "linux")]
 #[path = "agents/calls.rs"]
 mod calls;
@@ -17,6 +15,8 @@ mod exits;
 mod faults;
 #[path = "agents/fetching.rs"]
 mod fetching;
+#[path = "agents/fixture.rs"]
+mod fixture;
 #[path = "agents/headless.rs"]
 mod headless;
 #[path = "agents/home.rs"]
@@ -30,12 +30,12 @@ mod limits;
 mod lineage;
 #[path = "agents/masks.rs"]
 mod masks;
+#[path = "agents/messages.rs"]
+mod messages;
 #[path = "support/model/mod.rs"]
 mod model;
 #[path = "support/ordinary_user.rs"]
 mod ordinary_user;
-#[path = "agents/own.rs"]
-mod own;
 #[path = "agents/questions.rs"]
 mod questions;
 #[path = "agents/restarts.rs"]
@@ -44,11 +44,11 @@ mod restarts;
 mod schemas;
 #[path = "agents/scopes.rs"]
 mod scopes;
+#[path = "agents/self_approval.rs"]
+mod self_approval;
 #[path = "support/skip.rs"]
 mod skip;
 #[path = "agents/suite.rs"]
 mod suite;
-#[path = "agents/talk.rs"]
-mod talk;
 #[path = "agents/work.rs"]
 mod work;

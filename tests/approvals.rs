@@ -15,7 +15,7 @@ use daemon::{Client, Daemon, types};
 use serde_json::{Value, json};
 
 #[test]
-fn of_a_hundred_who_decide_at_once_exactly_one_is_heard() {
+fn of_a_hundred_concurrent_decisions_exactly_one_counts() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     let mut deciders: Vec<_> = (0..100).map(|_| daemon.connect()).collect();
@@ -56,26 +56,20 @@ fn of_a_hundred_who_decide_at_once_exactly_one_is_heard() {
 }
 
 #[test]
-fn who_decided_is_taken_from_the_connection_and_not_from_what_is_claimed() {
+fn the_decider_is_taken_from_the_connection_and_not_from_the_request() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     for claimed in ["timeout", "cancel", "somebody else", ""] {
         let mut other = daemon.connect();
-        other.get(
-            "hello",
-            json!({"client": {"name": claimed, "version": "1"}, "capabilities": [], "by": claimed}),
-        );
+        other.get("hello", json!({"client": {"name": claimed, "version": "1"}, "capabilities": [], "by": claimed}));
         client.prompt(&session, "$? true\n");
         let asked = client.event_of("approval_required");
         let payload = json!({"sessionId": session, "approvalId": asked["payload"]["approvalId"], "decision": "approve",
             "by": claimed, "source": claimed, "actor": {"id": claimed}, "participantId": claimed, "role": "owner"});
         other.get("submit_approval", payload);
         let received = client.event_of("approval_received");
-        assert_eq!(
-            (&received["payload"]["by"], &received["payload"]["decision"]),
-            (&json!("cli"), &json!("approve"))
-        );
-        ends(&mut client, "success", 0);
+        assert_eq!((&received["payload"]["by"], &received["payload"]["decision"]), (&json!("cli"), &json!("approve")));
+        expect_outcome(&mut client, "success", 0);
     }
 }
 
@@ -91,14 +85,14 @@ fn a_denied_step_does_not_run_and_denies_its_run() {
     client.get("submit_approval", comment);
     let received = client.event_of("approval_received");
     assert_eq!(received["payload"]["comment"], "not on a Friday");
-    ends(&mut client, "denied", 3);
+    expect_outcome(&mut client, "denied", 3);
     assert!(!daemon.cwd().join("denied").exists() && !daemon.cwd().join("after").exists());
     let snapshot = client.get("get_session_snapshot", json!({"sessionId": session}));
     assert_eq!((&snapshot["state"], &snapshot["pendingApproval"]), (&json!("failed"), &json!(null)));
 }
 
 #[test]
-fn an_approval_that_nobody_settles_in_time_is_denied() {
+fn an_approval_that_nobody_decides_in_time_is_denied() {
     let daemon = Daemon::start_with(&[("PUSH_APPROVAL_SECONDS", "0.2")]);
     let (mut client, session) = daemon.session();
     client.prompt(&session, "$? touch late\n");
@@ -108,7 +102,7 @@ fn an_approval_that_nobody_settles_in_time_is_denied() {
     assert_eq!(received["payload"]["decision"], "deny");
     assert!(received["ts"].as_u64() >= asked["payload"]["expiresAt"].as_u64(), "too early");
     assert_eq!(client.decide(&asked, "approve")["error"]["code"], "APPROVAL_EXPIRED");
-    ends(&mut client, "denied", 3);
+    expect_outcome(&mut client, "denied", 3);
     assert!(!daemon.cwd().join("late").exists());
 }
 
@@ -119,34 +113,31 @@ fn an_approval_whose_time_passed_while_the_daemon_was_down_is_denied() {
     client.prompt(&session, "$? touch late\n");
     client.event_of("approval_required");
     daemon.kill();
-    daemon.revive();
+    daemon.restart();
     let mut client = daemon.connect();
     client.attach(&session, 0);
     assert_eq!(client.event_of("approval_received")["payload"]["by"], "timeout");
-    ends(&mut client, "denied", 3);
+    expect_outcome(&mut client, "denied", 3);
     assert!(!daemon.cwd().join("late").exists());
 }
 
 #[test]
-fn a_cancelled_run_settles_what_it_waited_for() {
+fn a_cancelled_run_settles_its_approvals() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     let run = client.prompt(&session, "$? touch cancelled\n");
     let asked = client.event_of("approval_required");
     client.get("cancel_run", json!({"sessionId": session, "runId": run, "reason": "second thoughts"}));
     let received = client.event_of("approval_received");
-    assert_eq!(
-        (&received["payload"]["by"], &received["payload"]["decision"]),
-        (&json!("cancel"), &json!("deny"))
-    );
-    let complete = ends(&mut client, "cancelled", 2);
+    assert_eq!((&received["payload"]["by"], &received["payload"]["decision"]), (&json!("cancel"), &json!("deny")));
+    let complete = expect_outcome(&mut client, "cancelled", 2);
     assert_eq!(complete["reason"], "second thoughts");
     assert_eq!(client.decide(&asked, "approve")["error"]["code"], "APPROVAL_EXPIRED");
     assert!(!daemon.cwd().join("cancelled").exists());
 }
 
 #[test]
-fn a_decision_for_another_run_or_of_another_kind_is_not_taken() {
+fn a_decision_for_another_run_or_of_another_kind_is_refused() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     let run = client.prompt(&session, "$? true\n");
@@ -162,7 +153,7 @@ fn a_decision_for_another_run_or_of_another_kind_is_not_taken() {
     assert_eq!(refused(json!({"choice": "run_again"})), "INVALID_REQUEST");
     assert_eq!(refused(json!({"sessionId": "sess_other"})), "SESSION_NOT_FOUND");
     client.get("submit_approval", decide(json!({"runId": run, "scope": "once"})));
-    ends(&mut client, "success", 0);
+    expect_outcome(&mut client, "success", 0);
 }
 
 #[test]
@@ -209,15 +200,12 @@ fn a_run_that_waited_when_the_daemon_died_still_waits() {
         } else {
             daemon.kill()
         }
-        daemon.revive();
+        daemon.restart();
         let mut client = daemon.connect();
         client.attach(&session, asked["seq"].as_u64().unwrap());
         for _ in 0..=round {
             let recovered = client.event_of("run_recovered");
-            assert_eq!(
-                (&recovered["payload"]["found"], &recovered["runId"]),
-                (&json!("waiting"), &json!(run))
-            );
+            assert_eq!((&recovered["payload"]["found"], &recovered["runId"]), (&json!("waiting"), &json!(run)));
         }
         let listed = client.get("list_approvals", json!({}))["approvals"].clone();
         assert_eq!(listed[0]["approvalId"], asked["payload"]["approvalId"]);
@@ -226,72 +214,72 @@ fn a_run_that_waited_when_the_daemon_died_still_waits() {
     let mut client = daemon.connect();
     client.attach(&session, 0);
     assert_eq!(client.decide(&asked, "approve")["ok"], true);
-    ends(&mut client, "success", 0);
-    assert_eq!(read(&daemon, "before"), "x\n", "a step that was done ran again");
-    assert_eq!(read(&daemon, "approved"), "x\n");
+    expect_outcome(&mut client, "success", 0);
+    assert_eq!(read_file(&daemon, "before"), "x\n", "a step that was done ran again");
+    assert_eq!(read_file(&daemon, "approved"), "x\n");
 }
 
 #[test]
-fn a_step_that_was_cut_by_a_crash_runs_again_only_when_somebody_says_so() {
-    let (daemon, mut client, asked) = crashed();
-    choose(&daemon, &mut client, &asked, "approve", Some("run_again"));
-    ends(&mut client, "success", 0);
-    assert_eq!((read(&daemon, "count").as_str(), read(&daemon, "next").as_str()), ("x\nx\n", "x\n"));
+fn a_step_interrupted_by_a_crash_runs_again_only_with_approval() {
+    let (daemon, mut client, asked) = crash_during_step();
+    decide_with_choice(&daemon, &mut client, &asked, "approve", Some("run_again"));
+    expect_outcome(&mut client, "success", 0);
+    assert_eq!((read_file(&daemon, "count").as_str(), read_file(&daemon, "next").as_str()), ("x\nx\n", "x\n"));
 }
 
 #[test]
-fn plain_approval_of_a_cut_step_runs_it_again() {
-    let (daemon, mut client, asked) = crashed();
-    choose(&daemon, &mut client, &asked, "approve", None);
-    ends(&mut client, "success", 0);
-    assert_eq!(read(&daemon, "count"), "x\nx\n");
+fn plain_approval_of_an_interrupted_step_runs_it_again() {
+    let (daemon, mut client, asked) = crash_during_step();
+    decide_with_choice(&daemon, &mut client, &asked, "approve", None);
+    expect_outcome(&mut client, "success", 0);
+    assert_eq!(read_file(&daemon, "count"), "x\nx\n");
 }
 
 #[test]
-fn a_step_that_was_cut_by_a_crash_can_be_skipped() {
-    let (daemon, mut client, asked) = crashed();
-    choose(&daemon, &mut client, &asked, "approve", Some("skip"));
+fn a_step_interrupted_by_a_crash_can_be_skipped() {
+    let (daemon, mut client, asked) = crash_during_step();
+    decide_with_choice(&daemon, &mut client, &asked, "approve", Some("skip"));
     assert_eq!(client.event_of("tool_result")["payload"]["status"], "skipped");
-    ends(&mut client, "success", 0);
-    assert_eq!((read(&daemon, "count").as_str(), read(&daemon, "next").as_str()), ("x\n", "x\n"));
+    expect_outcome(&mut client, "success", 0);
+    assert_eq!((read_file(&daemon, "count").as_str(), read_file(&daemon, "next").as_str()), ("x\n", "x\n"));
 }
 
 #[test]
-fn a_step_that_was_cut_by_a_crash_can_end_its_run() {
+fn a_step_interrupted_by_a_crash_can_end_its_run() {
     for choice in [Some("stop"), None] {
-        let (daemon, mut client, asked) = crashed();
-        choose(&daemon, &mut client, &asked, "deny", choice);
-        ends(&mut client, "denied", 3);
-        assert_eq!(read(&daemon, "count"), "x\n");
+        let (daemon, mut client, asked) = crash_during_step();
+        decide_with_choice(&daemon, &mut client, &asked, "deny", choice);
+        expect_outcome(&mut client, "denied", 3);
+        assert_eq!(read_file(&daemon, "count"), "x\n");
         assert!(!daemon.cwd().join("next").exists());
     }
 }
 
 #[test]
-fn the_question_about_a_cut_step_survives_further_crashes() {
-    let (mut daemon, _, asked) = crashed();
+fn the_approval_of_an_interrupted_step_survives_further_crashes() {
+    let (mut daemon, _, asked) = crash_during_step();
     daemon.kill();
-    daemon.revive();
+    daemon.restart();
     let mut client = daemon.connect();
     client.attach(asked["sessionId"].as_str().unwrap(), asked["seq"].as_u64().unwrap());
     assert_eq!(client.event_of("run_recovered")["payload"]["found"], "waiting");
     let listed = client.get("list_approvals", json!({}))["approvals"].clone();
     assert_eq!(listed[0]["approvalId"], asked["payload"]["approvalId"]);
     assert_eq!(listed.as_array().unwrap().len(), 1, "asked twice");
-    choose(&daemon, &mut client, &asked, "approve", Some("skip"));
-    ends(&mut client, "success", 0);
-    assert_eq!(read(&daemon, "count"), "x\n");
+    decide_with_choice(&daemon, &mut client, &asked, "approve", Some("skip"));
+    expect_outcome(&mut client, "success", 0);
+    assert_eq!(read_file(&daemon, "count"), "x\n");
 }
 
 /// A daemon that was killed in the middle of a step, a client after the restart, and the approval it is asked for.
-fn crashed() -> (Daemon, Client, Value) {
+fn crash_during_step() -> (Daemon, Client, Value) {
     let mut daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     let step = "$ echo x >> count; echo begun; until [ -e go ]; do sleep 0.01; done\n$ echo x >> next\n";
     client.prompt(&session, step);
     client.event_of("tool_output");
     daemon.kill();
-    daemon.revive();
+    daemon.restart();
     let mut client = daemon.connect();
     client.attach(&session, 0);
     let events = client.events_until("approval_required");
@@ -299,41 +287,38 @@ fn crashed() -> (Daemon, Client, Value) {
     assert_eq!(recovered["payload"], json!({"found": "unknown"}), "{:?}", types(&events));
     let asked = events.last().unwrap().clone();
     assert_eq!(asked["payload"]["details"]["choices"], json!(["run_again", "skip", "stop"]));
-    assert_eq!(read(&daemon, "count"), "x\n", "it ran again before anybody was asked");
+    assert_eq!(read_file(&daemon, "count"), "x\n", "it ran again before anybody was asked");
     (daemon, client, asked)
 }
 
-fn choose(daemon: &Daemon, client: &mut Client, asked: &Value, decision: &str, choice: Option<&str>) {
+fn decide_with_choice(daemon: &Daemon, client: &mut Client, asked: &Value, decision: &str, choice: Option<&str>) {
     for wrong in [("approve", "stop"), ("deny", "skip"), ("approve", "dance")] {
-        let payload = verdict(asked, wrong.0, Some(wrong.1));
+        let payload = decision_payload(asked, wrong.0, Some(wrong.1));
         assert_eq!(client.refused("submit_approval", payload), "INVALID_REQUEST", "{wrong:?}");
     }
     fs::write(daemon.cwd().join("go"), "").unwrap();
-    client.get("submit_approval", verdict(asked, decision, choice));
+    client.get("submit_approval", decision_payload(asked, decision, choice));
 }
 
-fn verdict(asked: &Value, decision: &str, choice: Option<&str>) -> Value {
+fn decision_payload(asked: &Value, decision: &str, choice: Option<&str>) -> Value {
     let environment = json!({"PATH": std::env::var("PATH").unwrap()});
     json!({"sessionId": asked["sessionId"], "runId": asked["runId"], "choice": choice, "decision": decision,
         "approvalId": asked["payload"]["approvalId"], "environment": environment})
 }
 
 /// Waits for the end of the run and returns its event.
-fn ends(client: &mut Client, outcome: &str, hint: u32) -> Value {
+fn expect_outcome(client: &mut Client, outcome: &str, hint: u32) -> Value {
     let complete = client.event_of("run_complete")["payload"].clone();
-    assert_eq!(
-        (&complete["outcome"], &complete["headless"]["exitCodeHint"]),
-        (&json!(outcome), &json!(hint))
-    );
+    assert_eq!((&complete["outcome"], &complete["headless"]["exitCodeHint"]), (&json!(outcome), &json!(hint)));
     complete
 }
 
-fn read(daemon: &Daemon, name: &str) -> String {
+fn read_file(daemon: &Daemon, name: &str) -> String {
     fs::read_to_string(daemon.cwd().join(name)).unwrap()
 }
 
 #[test]
-fn rules_hold_for_the_steps_of_a_playbook_too() {
+fn rules_apply_to_the_steps_of_a_playbook() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     let config = daemon.home.path().join(".config/push");
@@ -343,11 +328,7 @@ fn rules_hold_for_the_steps_of_a_playbook_too() {
     assert_eq!(client.run(&session, "$ touch kept\n")["outcome"], "success");
     let over = client.run(&session, "$ true && rm kept\n");
     assert_eq!((&over["outcome"], &over["headless"]["exitCodeHint"]), (&json!("failed"), &json!(1)));
-    assert_eq!(
-        client.run(&session, "$? rm kept\n")["outcome"],
-        "failed",
-        "nobody is asked about what is denied"
-    );
+    assert_eq!(client.run(&session, "$? rm kept\n")["outcome"], "failed", "nobody is asked about what is denied");
     client.prompt(&session, "$ echo x > .env\n");
     let asked = client.event_of("approval_required");
     assert_eq!(asked["payload"]["summary"], "echo x > .env");

@@ -15,7 +15,7 @@ use std::fs;
 use std::path::Path as FilePath;
 
 use rules::{
-    Tree, Violation, crates, edges, foreign_crates, impurities, out_of_place, too_long, undocumented,
+    Tree, Violation, crates, edges, foreign_crates, impurities, misplaced_system_names, too_long, undocumented,
     wire_words,
 };
 
@@ -23,9 +23,9 @@ use rules::{
 const TABLE: &[(&str, &[&str])] = &[
     ("kernel", &[]),
     // A line of a Pi session file is as untrusted as a client's line and is checked by the same code.
-    ("protocol", &["kernel", "transport::compact"]),
+    ("protocol", &["kernel", "transport::canonical_json"]),
     // The record of a command is defined by the log that decides about it.
-    ("journal", &["kernel::book::record", "kernel::id", "kernel::time"]),
+    ("journal", &["kernel::command_log::record", "kernel::id", "kernel::time"]),
     ("transport", &[]),
     // A secret that is split by invisible characters is found too.
     ("redact", &["invisible_chars"]),
@@ -38,7 +38,7 @@ const TABLE: &[(&str, &[&str])] = &[
     // A tool assesses its risk, opens files and runs commands through the sandbox.
     ("tools", &["bounded_io", "kernel", "sandbox"]),
     // Files are opened beneath the workspace, so that no link leads out of it.
-    ("discovery", &["sandbox::ground"]),
+    ("discovery", &["sandbox::workspace"]),
     ("agent", &["config::settings", "kernel", "provider", "sandbox", "tools"]),
     ("observe", &["invisible_chars", "redact"]),
     (
@@ -78,7 +78,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "token",
         ],
     ),
-    ("bin", &["cli", "observe", "runtime", "sandbox::keeper"]),
+    ("bin", &["cli", "observe", "runtime", "sandbox::supervisor"]),
 ];
 
 /// Files that may name one thing more, each with its reason.
@@ -126,13 +126,8 @@ const UNIX_ONLY: &[&str] = &[
     "tokio::signal::unix",
     "interprocess::os::unix",
 ];
-const WINDOWS_ONLY: &[&str] = &[
-    "std::os::windows",
-    "windows_sys",
-    "tokio::net::windows",
-    "tokio::signal::windows",
-    "interprocess::os::windows",
-];
+const WINDOWS_ONLY: &[&str] =
+    &["std::os::windows", "windows_sys", "tokio::net::windows", "tokio::signal::windows", "interprocess::os::windows"];
 
 /// Protocol words that the kernel must not contain, neither as a name nor in a text.
 const WIRE_WORDS: &[&str] = &[
@@ -196,19 +191,16 @@ const MAIN_LINES: usize = 60;
 
 #[test]
 fn modules_name_only_what_the_table_allows() {
-    hold(edges(&tree()));
+    assert_no_violations(edges(&tree()));
 }
 
 #[test]
-fn the_documented_table_is_the_one_that_is_held() {
-    let page =
-        fs::read_to_string(root().join("docs/architecture.md")).expect("docs/architecture.md is there");
+fn the_documented_table_is_the_enforced_one() {
+    let page = fs::read_to_string(root().join("docs/architecture.md")).expect("docs/architecture.md is there");
     for (module, may) in TABLE {
         let named: Vec<String> = may.iter().map(|name| format!("`{name}`")).collect();
-        let row = format!(
-            "| `{module}` | {} |",
-            if named.is_empty() { "nothing".to_owned() } else { named.join(", ") }
-        );
+        let row =
+            format!("| `{module}` | {} |", if named.is_empty() { "nothing".to_owned() } else { named.join(", ") });
         assert!(page.contains(&row), "docs/architecture.md lacks this row of the table:\n{row}");
     }
 }
@@ -221,8 +213,7 @@ fn every_test_that_a_promise_names_exists() {
     let mut rows = Vec::new();
     for page in ["docs/security.md", "docs/reliability.md"] {
         let text = fs::read_to_string(root().join(page)).expect("the page is there");
-        let (_, promises) =
-            text.split_once("## Promises and their tests").expect("the page ends with its promises");
+        let (_, promises) = text.split_once("## Promises and their tests").expect("the page ends with its promises");
         let found = promises.lines().filter(|line| line.starts_with("| ") && line.contains('`'));
         let before = rows.len();
         rows.extend(found.map(str::to_owned));
@@ -232,43 +223,40 @@ fn every_test_that_a_promise_names_exists() {
         let tests = row.trim_end_matches([' ', '|']).rsplit('|').next().unwrap_or_default();
         for name in tests.split('`').skip(1).step_by(2) {
             let declared = format!("fn {name}(");
-            assert!(
-                files.iter().any(|(_, text)| text.contains(&declared)),
-                "no test for this promise:\n{row}"
-            );
+            assert!(files.iter().any(|(_, text)| text.contains(&declared)), "no test for this promise:\n{row}");
         }
     }
 }
 
 #[test]
-fn kernel_and_adapters_touch_nothing() {
-    hold(impurities(&tree()));
+fn kernel_and_adapters_are_pure() {
+    assert_no_violations(impurities(&tree()));
 }
 
 #[test]
 fn the_kernel_needs_the_standard_library_alone() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml is there");
-    hold(foreign_crates(&tree(), &crates(&manifest)));
+    assert_no_violations(foreign_crates(&tree(), &crates(&manifest)));
 }
 
 #[test]
-fn the_kernel_spells_no_word_of_a_protocol() {
-    hold(wire_words(&tree()));
+fn the_kernel_contains_no_protocol_word() {
+    assert_no_violations(wire_words(&tree()));
 }
 
 #[test]
-fn every_file_says_what_it_is_for() {
-    hold(undocumented(&tree()));
+fn every_file_states_its_purpose() {
+    assert_no_violations(undocumented(&tree()));
 }
 
 #[test]
 fn files_and_functions_stay_short() {
-    hold(too_long(&tree()));
+    assert_no_violations(too_long(&tree()));
 }
 
 #[test]
-fn one_system_s_own_things_stay_in_its_own_files() {
-    hold(out_of_place(&tree()));
+fn system_specific_names_stay_in_system_specific_files() {
+    assert_no_violations(misplaced_system_names(&tree()));
 }
 
 #[test]
@@ -299,7 +287,7 @@ fn a_forbidden_edge_is_found_however_it_is_written() {
 }
 
 #[test]
-fn allowed_edges_comments_texts_and_tests_are_left_alone() {
+fn allowed_edges_comments_texts_and_tests_are_no_violations() {
     let cases = [
         ("kernel/session/fold.rs", "use super::super::id::Seq;\nuse crate::kernel::time::Now;"),
         ("journal/a.rs", "use crate::kernel::{id::Seq, time};"),
@@ -310,10 +298,7 @@ fn allowed_edges_comments_texts_and_tests_are_left_alone() {
             "redact.rs",
             "// use crate::runtime;\n/* crate::runtime::x /* nested */ */ const A: &str = \"crate::runtime\";",
         ),
-        (
-            "redact.rs",
-            "const A: &str = r#\"\"crate::runtime::a\"#; const B: char = '\"'; fn f<'a>(_: &'a str) {}",
-        ),
+        ("redact.rs", "const A: &str = r#\"\"crate::runtime::a\"#; const B: char = '\"'; fn f<'a>(_: &'a str) {}"),
         ("redact.rs", "#[cfg(test)]\nmod tests { use crate::runtime::x; }"),
         ("redact.rs", "#[cfg(test)]\n#[expect(dead_code)]\nuse crate::runtime::{x, y};\nfn f() {}"),
         ("transport/local.rs", "#[cfg(unix)]\n#[path = \"unix.rs\"]\nmod os;"),
@@ -327,7 +312,7 @@ fn allowed_edges_comments_texts_and_tests_are_left_alone() {
 }
 
 #[test]
-fn a_touch_of_the_world_is_found() {
+fn an_impure_name_is_found() {
     for text in [
         "use std::fs;",
         "use std::{fmt, net::TcpStream};",
@@ -345,9 +330,7 @@ fn a_touch_of_the_world_is_found() {
 
 #[test]
 fn a_foreign_crate_in_the_kernel_is_found() {
-    let known = crates(
-        "[dependencies]\nserde = \"1\"\ntokio-util = { version = \"1\" }\n[lints.rust]\nfmt = \"x\"\n",
-    );
+    let known = crates("[dependencies]\nserde = \"1\"\ntokio-util = { version = \"1\" }\n[lints.rust]\nfmt = \"x\"\n");
     assert_eq!(known, BTreeSet::from(["serde".to_owned(), "tokio_util".to_owned()]));
     for text in ["use serde::Serialize;", "#[derive(serde::Serialize)] struct A;", "use tokio_util;"] {
         assert_eq!(foreign_crates(&Tree::of(&[("kernel/a.rs", text)]), &known).len(), 1, "{text}");
@@ -367,11 +350,9 @@ fn a_wire_word_in_the_kernel_is_found() {
     ] {
         assert_eq!(wire_words(&Tree::of(&[("kernel/a.rs", text)])).len(), 1, "{text}");
     }
-    let harmless = "// sessionId\nfn tool_call() {} const A: &str = \"the approval has expired\"; const B: &str = \"api\";";
-    assert_eq!(
-        wire_words(&Tree::of(&[("kernel/a.rs", harmless), ("protocol/push/a.rs", "\"sessionId\"")])),
-        []
-    );
+    let harmless =
+        "// sessionId\nfn tool_call() {} const A: &str = \"the approval has expired\"; const B: &str = \"api\";";
+    assert_eq!(wire_words(&Tree::of(&[("kernel/a.rs", harmless), ("protocol/push/a.rs", "\"sessionId\"")])), []);
 }
 
 #[test]
@@ -381,7 +362,7 @@ fn a_file_without_its_purpose_is_found() {
 }
 
 #[test]
-fn what_is_too_long_is_found() {
+fn an_overlong_file_or_function_is_found() {
     let function = |lines: usize| format!("fn f() {{\n{}}}\n", "    // why\n\n    g(\"}\");\n".repeat(lines));
     assert_eq!(too_long(&Tree::of(&[("cli/a.rs", &function(58))])), []);
     assert_eq!(too_long(&Tree::of(&[("cli/a.rs", &function(59))])).len(), 1);
@@ -393,33 +374,27 @@ fn what_is_too_long_is_found() {
     assert_eq!(too_long(&Tree::of(&[("bin/push.rs", &"\n".repeat(61))])).len(), 1);
     let apart = [("cli/mod.rs", "#[cfg(test)]\nmod walk;"), ("cli/walk.rs", &*file(401))];
     assert_eq!(too_long(&Tree::of(&apart)), []);
-    let apart =
-        [("cli/a.rs", "#[cfg(test)]\n#[path = \"a_tests.rs\"]\nmod tests;"), ("cli/a_tests.rs", &*file(401))];
+    let apart = [("cli/a.rs", "#[cfg(test)]\n#[path = \"a_tests.rs\"]\nmod tests;"), ("cli/a_tests.rs", &*file(401))];
     assert_eq!(too_long(&Tree::of(&apart)), []);
 }
 
 #[test]
-fn a_system_s_own_thing_out_of_place_is_found() {
+fn a_misplaced_system_specific_name_is_found() {
     let unix = "use std::os::unix::fs::PermissionsExt;";
     let windows = "use windows_sys::Win32::Foundation::HANDLE;";
-    assert_eq!(out_of_place(&Tree::of(&[("transport/local.rs", unix)])).len(), 1);
-    assert_eq!(out_of_place(&Tree::of(&[("transport/windows.rs", unix)])).len(), 1);
-    assert_eq!(out_of_place(&Tree::of(&[("transport/unix.rs", windows)])).len(), 1);
-    assert_eq!(out_of_place(&Tree::of(&[("daemon/a.rs", "use tokio::{io, net::UnixStream};")])).len(), 1);
-    let placed = [
-        ("a/unix.rs", unix),
-        ("a/unix_ground.rs", unix),
-        ("a/os/cgroup.rs", unix),
-        ("a/windows.rs", windows),
-    ];
-    assert_eq!(out_of_place(&Tree::of(&placed)), []);
+    assert_eq!(misplaced_system_names(&Tree::of(&[("transport/local.rs", unix)])).len(), 1);
+    assert_eq!(misplaced_system_names(&Tree::of(&[("transport/windows.rs", unix)])).len(), 1);
+    assert_eq!(misplaced_system_names(&Tree::of(&[("transport/unix.rs", windows)])).len(), 1);
+    assert_eq!(misplaced_system_names(&Tree::of(&[("daemon/a.rs", "use tokio::{io, net::UnixStream};")])).len(), 1);
+    let placed = [("a/unix.rs", unix), ("a/unix_ground.rs", unix), ("a/os/cgroup.rs", unix), ("a/windows.rs", windows)];
+    assert_eq!(misplaced_system_names(&Tree::of(&placed)), []);
     let chain = [
-        ("a/keeper/mod.rs", "#[cfg(unix)]\n#[path = \"unix.rs\"]\nmod os;"),
-        ("a/keeper/unix.rs", "#[cfg(target_os = \"linux\")]\nmod cgroup;"),
-        ("a/keeper/cgroup.rs", unix),
+        ("a/supervisor/mod.rs", "#[cfg(unix)]\n#[path = \"unix.rs\"]\nmod os;"),
+        ("a/supervisor/unix.rs", "#[cfg(target_os = \"linux\")]\nmod cgroup;"),
+        ("a/supervisor/cgroup.rs", unix),
     ];
-    assert_eq!(out_of_place(&Tree::of(&chain)), []);
-    assert_eq!(out_of_place(&Tree::of(&chain[1..])).len(), 1, "nobody says that cgroup.rs is below unix.rs");
+    assert_eq!(misplaced_system_names(&Tree::of(&chain)), []);
+    assert_eq!(misplaced_system_names(&Tree::of(&chain[1..])).len(), 1, "nobody says that cgroup.rs is below unix.rs");
 }
 
 fn root() -> &'static FilePath {
@@ -447,7 +422,7 @@ fn read(folder: &FilePath, prefix: &str, files: &mut Vec<(String, String)>) {
     }
 }
 
-fn hold(found: Vec<Violation>) {
+fn assert_no_violations(found: Vec<Violation>) {
     let lines: Vec<String> = found.iter().map(|violation| format!("{violation:?}")).collect();
     assert!(lines.is_empty(), "{} found\n{}\n", lines.len(), lines.join("\n"));
 }

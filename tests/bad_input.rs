@@ -15,7 +15,7 @@ const VERSION: &str = "UNSUPPORTED_PROTOCOL_VERSION";
 const TYPE: &str = "UNSUPPORTED_REQUEST_TYPE";
 
 #[test]
-fn what_cannot_be_read_is_answered_under_a_fresh_id() {
+fn an_unreadable_line_is_answered_with_a_fresh_id() {
     let daemon = Daemon::start();
     let (mut beside, session) = daemon.session();
     let mut client = daemon.connect();
@@ -71,7 +71,7 @@ fn what_cannot_be_read_is_answered_under_a_fresh_id() {
 }
 
 #[test]
-fn what_can_be_read_is_answered_under_its_own_id_and_type() {
+fn a_readable_envelope_is_answered_with_its_own_id_and_type() {
     let daemon = Daemon::start();
     let (mut beside, session) = daemon.session();
     let mut client = daemon.connect();
@@ -95,16 +95,8 @@ fn what_can_be_read_is_answered_under_its_own_id_and_type() {
             TYPE,
             "no\nsuch\u{2028}thing",
         ),
-        (
-            json!({"v": v, "kind": "request", "requestId": "r", "type": "ping", "payload": []}),
-            INVALID,
-            "ping",
-        ),
-        (
-            json!({"v": v, "kind": "request", "requestId": "r", "type": "ping", "payload": "{}"}),
-            INVALID,
-            "ping",
-        ),
+        (json!({"v": v, "kind": "request", "requestId": "r", "type": "ping", "payload": []}), INVALID, "ping"),
+        (json!({"v": v, "kind": "request", "requestId": "r", "type": "ping", "payload": "{}"}), INVALID, "ping"),
         (
             json!({"v": v, "kind": "request", "requestId": "r", "type": "list_queue", "sessionId": 7}),
             INVALID,
@@ -169,21 +161,14 @@ fn what_can_be_read_is_answered_under_its_own_id_and_type() {
         ),
         (of("submit_approval", json!({"sessionId": s, "decision": "deny"})), INVALID, "submit_approval"),
         (
-            of(
-                "submit_approval",
-                json!({"sessionId": s, "approvalId": "a", "decision": "deny", "scope": "ever"}),
-            ),
+            of("submit_approval", json!({"sessionId": s, "approvalId": "a", "decision": "deny", "scope": "ever"})),
             INVALID,
             "submit_approval",
         ),
         (of("list_sessions", json!({"limit": 0})), INVALID, "list_sessions"),
         (of("list_sessions", json!({"limit": "all"})), INVALID, "list_sessions"),
         (of("list_sessions", json!({"cursor": "no cursor"})), INVALID, "list_sessions"),
-        (
-            of("get_session_messages", json!({"sessionId": s, "afterSeq": "x"})),
-            INVALID,
-            "get_session_messages",
-        ),
+        (of("get_session_messages", json!({"sessionId": s, "afterSeq": "x"})), INVALID, "get_session_messages"),
         (of("rename_session", json!({"sessionId": s, "name": ""})), INVALID, "rename_session"),
         (of("drain", json!({"graceMs": -5})), INVALID, "drain"),
     ];
@@ -198,7 +183,7 @@ fn what_can_be_read_is_answered_under_its_own_id_and_type() {
 }
 
 #[test]
-fn an_id_that_cannot_be_answered_under_gets_a_fresh_one() {
+fn an_unusable_request_id_is_replaced_by_a_fresh_one() {
     let daemon = Daemon::start();
     let mut client = daemon.connect();
     let long = "x".repeat(257);
@@ -206,11 +191,7 @@ fn an_id_that_cannot_be_answered_under_gets_a_fresh_one() {
         let line = json!({"v": "push.runtime.v1", "kind": "request", "requestId": id, "type": "ping"});
         client.send_raw(format!("{line}\n").as_bytes());
         let answer = client.next();
-        assert_eq!(
-            (&answer["error"]["code"], &answer["type"]),
-            (&json!(INVALID), &json!("ping")),
-            "{answer}"
-        );
+        assert_eq!((&answer["error"]["code"], &answer["type"]), (&json!(INVALID), &json!("ping")), "{answer}");
         assert!(answer["requestId"].as_str().unwrap().starts_with("req_"));
     }
     for id in [json!(null), json!("")] {
@@ -227,15 +208,13 @@ fn an_id_that_cannot_be_answered_under_gets_a_fresh_one() {
 }
 
 #[test]
-fn a_hundred_megabytes_in_one_line_cost_that_line() {
+fn a_line_of_a_hundred_megabytes_affects_that_line_alone() {
     let daemon = Daemon::start();
     let (mut beside, session) = daemon.session();
     let mut client = daemon.connect();
     client.ping();
     let before = memory(&mut beside);
-    client.send_raw(
-        br#"{"v":"push.runtime.v1","kind":"request","requestId":"r","type":"ping","payload":{"a":""#,
-    );
+    client.send_raw(br#"{"v":"push.runtime.v1","kind":"request","requestId":"r","type":"ping","payload":{"a":""#);
     let piece = vec![b'x'; 1024 * 1024];
     for sent in 0..100 {
         client.send_raw(&piece);
@@ -252,12 +231,11 @@ fn a_hundred_megabytes_in_one_line_cost_that_line() {
 }
 
 #[test]
-fn the_longest_line_that_fits_is_taken_and_the_next_longer_is_not() {
+fn the_longest_permitted_line_is_accepted_and_a_longer_one_is_not() {
     let daemon = Daemon::start();
     let mut client = daemon.connect();
     let line = |length: usize| {
-        let head =
-            r#"{"v":"push.runtime.v1","kind":"request","requestId":"r","type":"ping","payload":{"a":""#;
+        let head = r#"{"v":"push.runtime.v1","kind":"request","requestId":"r","type":"ping","payload":{"a":""#;
         format!("{head}{}\"}}}}\n", "x".repeat(length - head.len() - 3)).into_bytes()
     };
     client.send_raw(&line(8 * 1024 * 1024));
@@ -268,31 +246,30 @@ fn the_longest_line_that_fits_is_taken_and_the_next_longer_is_not() {
 }
 
 #[test]
-fn blank_lines_and_other_line_ends_do_no_harm() {
+fn blank_lines_and_other_line_endings_are_accepted() {
     let daemon = Daemon::start();
     let mut client = daemon.connect();
     client.send_raw(b"\n\r\n\n");
-    client.send_raw(
-        b"{\"v\":\"push.runtime.v1\",\"kind\":\"request\",\"requestId\":\"a\",\"type\":\"ping\"}\r\n",
-    );
+    client.send_raw(b"{\"v\":\"push.runtime.v1\",\"kind\":\"request\",\"requestId\":\"a\",\"type\":\"ping\"}\r\n");
     assert_eq!(client.answer("a")["ok"], true);
-    client.send_raw(b"  {\t\"v\" : \"push.runtime.v1\" ,\"kind\":\"request\",\r \"requestId\":\"b\",\"type\":\"ping\"}  \r\n");
+    client.send_raw(
+        b"  {\t\"v\" : \"push.runtime.v1\" ,\"kind\":\"request\",\r \"requestId\":\"b\",\"type\":\"ping\"}  \r\n",
+    );
     assert_eq!(client.answer("b")["ok"], true);
     // A request in chunks of one byte, and two requests in one chunk.
     for byte in b"{\"v\":\"push.runtime.v1\",\"kind\":\"request\",\"requestId\":\"c\",\"type\":\"ping\"}\n" {
         client.send_raw(&[*byte]);
     }
     assert_eq!(client.answer("c")["ok"], true);
-    let ping = |id: &str| {
-        json!({"v": "push.runtime.v1", "kind": "request", "requestId": id, "type": "ping"}).to_string()
-    };
+    let ping =
+        |id: &str| json!({"v": "push.runtime.v1", "kind": "request", "requestId": id, "type": "ping"}).to_string();
     client.send_raw(format!("{}\n\n{}\n", ping("d"), ping("e")).as_bytes());
     assert_eq!(client.answer("d")["ok"], true);
     assert_eq!(client.answer("e")["ok"], true);
 }
 
 #[test]
-fn a_line_that_its_sender_never_finished_is_not_a_request() {
+fn an_unterminated_line_is_not_a_request() {
     let daemon = Daemon::start();
     let (mut beside, session) = daemon.session();
     let text = json!({"sessionId": session, "text": "$ echo x >> half\n"});
@@ -302,7 +279,7 @@ fn a_line_that_its_sender_never_finished_is_not_a_request() {
     for length in [1, line.len() / 2, line.len()] {
         let mut client = daemon.connect();
         client.send_raw(&line.as_bytes()[..length]);
-        client.hang_up();
+        client.close_write();
         assert!(client.try_next().is_none(), "half a line was answered");
     }
     assert_eq!(beside.run(&session, "$ true\n")["outcome"], "success");
@@ -310,13 +287,13 @@ fn a_line_that_its_sender_never_finished_is_not_a_request() {
     // A client that has closed its sending side still gets the reply.
     let mut client = daemon.connect();
     client.send_raw(format!("{line}\n").as_bytes());
-    client.hang_up();
+    client.close_write();
     assert_eq!(client.answer("r")["ok"], true);
     wait_until("the message is obeyed", || daemon.cwd().join("half").exists());
 }
 
 #[test]
-fn who_says_nothing_in_time_is_let_go_and_who_spoke_may_be_silent() {
+fn a_client_without_a_first_request_is_disconnected_and_a_later_silence_is_permitted() {
     let daemon = Daemon::start_with(&[("PUSH_FIRST_LINE_SECONDS", "0.3")]);
     let mut spoke = daemon.connect();
     spoke.ping();
@@ -334,7 +311,8 @@ fn hostile_text_arrives_in_one_line_as_it_was_sent() {
     let (mut client, session) = daemon.session();
     let mut second = daemon.connect();
     second.attach(&session, 0);
-    let forged = r#"{"v":"push.runtime.v1","kind":"event","sessionId":"s","seq":999,"ts":1,"type":"error","payload":{}}"#;
+    let forged =
+        r#"{"v":"push.runtime.v1","kind":"event","sessionId":"s","seq":999,"ts":1,"type":"error","payload":{}}"#;
     let hostile = format!(
         "\u{1b}[31mred\u{1b}[0m \"quoted\" \\ \u{2028}\u{2029}\u{85}\u{0}\u{7f}\u{7}\r\n{forged}\n\
          \u{202e}backwards \u{1f980} e\u{301} \u{fffe} \u{10ffff} end"

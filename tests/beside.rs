@@ -5,19 +5,19 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test looks at what it checks and at nothing else")]
 
-#[path = "beside/adjusting.rs"]
-mod adjusting;
-#[path = "beside/asides.rs"]
-mod asides;
-#[path = "beside/compacting.rs"]
-mod compacting;
-#[path = "beside/house.rs"]
-mod house;
+#[path = "beside/compaction.rs"]
+mod compaction;
+#[path = "beside/fixture.rs"]
+mod fixture;
 #[path = "support/model/mod.rs"]
 mod model;
-#[path = "beside/retrying.rs"]
-mod retrying;
+#[path = "beside/model_context.rs"]
+mod model_context;
+#[path = "beside/retries.rs"]
+mod retries;
+#[path = "beside/settings.rs"]
+mod settings;
 #[path = "support/skip.rs"]
 mod skip;
-#[path = "beside/telling.rs"]
-mod telling;
+#[path = "beside/user_commands.rs"]
+mod user_commands;

@@ -12,11 +12,11 @@ use pushd::runtime::checkpoint::{self, CheckpointError};
 use serde_json::{Value, json};
 
 #[test]
-fn the_first_form_is_read_and_lacks_nothing_that_it_could_have_had() {
+fn version_1_is_decoded_completely() {
     let (mut session, now) = (Session::new(Limits::default()), Now(7));
     let opening = Opening { provider: "p".into(), model: Some("m".into()), ..Opening::default() };
-    ask(&mut session, Command::Open(Box::new(opening)), now);
-    ask(&mut session, Command::Prompt(Box::new(prompt())), now);
+    apply(&mut session, Command::Open(Box::new(opening)), now);
+    apply(&mut session, Command::Prompt(Box::new(prompt())), now);
     let mut state = session.state().clone();
     let mut written: Value = serde_json::from_slice(&checkpoint::encode(&state)).unwrap();
     assert_eq!(written["version"], 2);
@@ -34,12 +34,11 @@ fn the_first_form_is_read_and_lacks_nothing_that_it_could_have_had() {
 }
 
 #[test]
-fn what_was_adjusted_is_written_down_and_a_later_form_is_not_read() {
+fn settings_are_encoded_and_a_later_version_is_rejected() {
     let (mut session, now) = (Session::new(Limits::default()), Now(7));
-    ask(&mut session, Command::Open(Box::default()), now);
-    let adjustment =
-        Adjustment { thinking: Some("low".into()), auto_retry: Some(false), ..Adjustment::default() };
-    ask(&mut session, Command::Adjust(Box::new(adjustment)), now);
+    apply(&mut session, Command::Open(Box::default()), now);
+    let adjustment = Adjustment { thinking: Some("low".into()), auto_retry: Some(false), ..Adjustment::default() };
+    apply(&mut session, Command::Adjust(Box::new(adjustment)), now);
     let bytes = checkpoint::encode(session.state());
     assert_eq!(&checkpoint::decode(&bytes).unwrap(), session.state());
     let mut later: Value = serde_json::from_slice(&bytes).unwrap();
@@ -48,7 +47,7 @@ fn what_was_adjusted_is_written_down_and_a_later_form_is_not_read() {
     assert!(matches!(error, CheckpointError::Version(3)), "{error}");
 }
 
-fn ask(session: &mut Session, command: Command, now: Now) {
+fn apply(session: &mut Session, command: Command, now: Now) {
     let caller = Caller { id: ParticipantId(1), source: "cli".into(), rights: Rights::ALL };
     let input = Input::Command { ticket: Ticket(1), caller, command, if_version: None };
     assert!(!session.apply(input, now).is_empty());

@@ -21,13 +21,13 @@ mod docs;
 mod exits;
 #[path = "cli/home.rs"]
 mod home;
+#[path = "cli/maintenance.rs"]
+mod maintenance;
+#[path = "cli/messages.rs"]
+mod messages;
 #[path = "cli/reports.rs"]
 mod reports;
 #[path = "cli/run.rs"]
 mod run;
 #[path = "cli/sessions.rs"]
 mod sessions;
-#[path = "cli/talk.rs"]
-mod talk;
-#[path = "cli/tending.rs"]
-mod tending;

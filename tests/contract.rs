@@ -10,7 +10,7 @@ use daemon::{Daemon, types};
 use serde_json::json;
 
 #[test]
-fn handshake_tells_version_and_capabilities() {
+fn the_handshake_reports_version_and_capabilities() {
     let daemon = Daemon::start();
     let hello = daemon.connect().get("hello", json!({"capabilities": ["approvals"]}));
     assert_eq!(hello["protocolVersion"], "push.runtime.v1");
@@ -21,7 +21,7 @@ fn handshake_tells_version_and_capabilities() {
 }
 
 #[test]
-fn a_started_session_is_told_to_its_starter() {
+fn a_started_session_is_reported_to_its_starter() {
     let daemon = Daemon::start();
     let mut client = daemon.connect();
     let started = client.get("start_session", json!({"cwd": daemon.cwd(), "mode": "interactive"}));
@@ -92,7 +92,7 @@ fn a_cancelled_run_completes_as_cancelled() {
 }
 
 #[test]
-fn a_returning_client_gets_what_it_missed_in_order() {
+fn a_reattaching_client_gets_missed_events_in_order() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     client.prompt(&session, "Some words to say.\n\n$ echo more\n");

@@ -3,16 +3,16 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(unix)]
 
-#[path = "crowds/beside.rs"]
-mod beside;
-#[path = "crowds/crowd.rs"]
-mod crowd;
 #[path = "support/daemon.rs"]
 mod daemon;
 #[path = "crowds/exhausted.rs"]
 mod exhausted;
+#[path = "crowds/listener.rs"]
+mod listener;
 #[path = "crowds/many.rs"]
 mod many;
+#[path = "crowds/neighbours.rs"]
+mod neighbours;
 #[path = "support/schemas.rs"]
 mod schemas;
 #[path = "support/skip.rs"]
@@ -24,10 +24,10 @@ use std::process::Child;
 use std::thread;
 use std::time::Instant;
 
-use crowd::{
-    Listener, MIB, PATIENCE, connect, connections, descriptors, memory, metric, peak, request, say, wait_for,
-};
 use daemon::Daemon;
+use listener::{
+    Listener, MIB, TIMEOUT, connect, connections, descriptors, memory, metric, peak_memory, request, send, wait_for,
+};
 use serde_json::{Value, json};
 
 #[test]
@@ -42,20 +42,20 @@ fn a_stuck_reader_among_fifty_changes_nothing_for_the_others() {
     // Far more than the daemon may buffer for any client, in text and in the output of a step.
     let prose = "many words that are said one after the other ".repeat(1_000);
     let step = "$ yes 'a line of output that is neither short nor long' | head -c 48000000\n";
-    let listening: Vec<_> = others.into_iter().map(|other| thread::spawn(move || other.story())).collect();
+    let listening: Vec<_> = others.into_iter().map(|other| thread::spawn(move || other.event_summary())).collect();
     let prompt = json!({"sessionId": session, "text": format!("{prose}\n\n{step}")});
-    say(&mut driver.stream, request("send_user_message", &prompt).as_bytes());
-    let driven = driver.checked_story();
+    send(&mut driver.stream, request("send_user_message", &prompt).as_bytes());
+    let driven = driver.checked_event_summary();
     for listening in listening {
         assert_eq!(listening.join().expect("a listener"), driven, "the same story for everybody");
     }
     assert!(driven.bytes > 48_000_000, "{driven:?}");
     // Memory grows no further for twice as much output; buffered for the stuck client, the output alone would be
     // twice the limit.
-    let grown = memory(&mut watcher).max(peak(&daemon)).saturating_sub(before);
+    let grown = memory(&mut watcher).max(peak_memory(&daemon)).saturating_sub(before);
     assert!(grown < 24 * MIB, "grown by {} KiB at its peak", grown / 1024);
     // Its events are not lost: they wait in the journal.
-    assert_eq!(stuck.story(), driven, "the late one misses nothing");
+    assert_eq!(stuck.event_summary(), driven, "the late one misses nothing");
 }
 
 #[test]
@@ -70,13 +70,13 @@ fn ten_thousand_dropped_connections_leave_nothing_behind() {
         for (number, stream) in dropped.iter_mut().enumerate() {
             match number % 5 {
                 0 => {}
-                1 => say(stream, b"{\"v\":\"push.runtime.v1\",\"kind\":\"req"),
-                2 => say(stream, request("hello", &json!({})).as_bytes()),
+                1 => send(stream, b"{\"v\":\"push.runtime.v1\",\"kind\":\"req"),
+                2 => send(stream, request("hello", &json!({})).as_bytes()),
                 // The first reply finds it gone, while its session still has the second request.
-                3 => say(stream, (request("hello", &json!({})) + &attach).as_bytes()),
+                3 => send(stream, (request("hello", &json!({})) + &attach).as_bytes()),
                 // It is attached for certain, and disconnects in the middle of the events.
                 _ => {
-                    say(stream, attach.as_bytes());
+                    send(stream, attach.as_bytes());
                     let mut some = [0; 16];
                     stream.read_exact(&mut some).expect("the beginning of an answer");
                 }
@@ -96,7 +96,7 @@ fn ten_thousand_dropped_connections_leave_nothing_behind() {
 }
 
 #[test]
-fn a_flood_that_nobody_reads_is_held_back_and_answered_in_the_end() {
+fn a_flood_of_requests_without_a_reader_gets_backpressure_and_all_replies() {
     const PINGS: usize = 30_000;
     let daemon = Daemon::start();
     let mut normal = daemon.connect();
@@ -120,7 +120,7 @@ fn a_flood_that_nobody_reads_is_held_back_and_answered_in_the_end() {
     assert!(grown < 4 * MIB, "the flood costs {} KiB", grown / 1024);
     flooder.set_nonblocking(false).expect("a socket that waits");
     let mut reader = BufReader::new(flooder.try_clone().expect("another handle"));
-    let rest = thread::spawn(move || say(&mut flooder, &flood[sent..]));
+    let rest = thread::spawn(move || send(&mut flooder, &flood[sent..]));
     let mut line = String::new();
     for number in 0..PINGS {
         line.clear();
@@ -138,12 +138,12 @@ fn five_hundred_sessions_run_at_once() {
     let start = request("start_session", &json!({"cwd": daemon.cwd(), "environment": environment}));
     let mut clients: Vec<_> = (0..500).map(|_| Listener::new(connect(&daemon))).collect();
     for client in &mut clients {
-        say(&mut client.stream, start.as_bytes());
+        send(&mut client.stream, start.as_bytes());
     }
     for (number, client) in clients.iter_mut().enumerate() {
         let session = client.until(|line| line["kind"] == "response")["payload"]["sessionId"].clone();
         let prompt = json!({"sessionId": session, "text": format!("$ echo session {number}\n")});
-        say(&mut client.stream, request("send_user_message", &prompt).as_bytes());
+        send(&mut client.stream, request("send_user_message", &prompt).as_bytes());
     }
     for (number, client) in clients.iter_mut().enumerate() {
         let result = client.until(|line| line["type"] == "tool_result");
@@ -155,11 +155,11 @@ fn five_hundred_sessions_run_at_once() {
 }
 
 #[test]
-fn who_has_said_everything_still_gets_all_answers() {
+fn a_client_that_closed_its_sending_side_still_gets_all_replies() {
     let daemon = Daemon::start();
     let mut stream = connect(&daemon);
     let asked = request("ping", &json!({})) + &request("start_session", &json!({"cwd": daemon.cwd()}));
-    say(&mut stream, (asked + &request("get_metrics", &json!({})).repeat(200)).as_bytes());
+    send(&mut stream, (asked + &request("get_metrics", &json!({})).repeat(200)).as_bytes());
     stream.shutdown(Shutdown::Write).expect("nothing more is said");
     let lines: Vec<Value> = BufReader::new(stream)
         .lines()
@@ -170,12 +170,12 @@ fn who_has_said_everything_still_gets_all_answers() {
 }
 
 #[test]
-fn who_asks_the_daemon_to_stop_is_answered_however_soon_it_stops() {
+fn a_stop_request_is_answered_before_the_daemon_exits() {
     let mut daemon = Daemon::start();
     for _ in 0..20 {
         assert_eq!(daemon.connect().get("drain", json!({"graceMs": 0}))["draining"], true);
         daemon.ended();
-        daemon.revive();
+        daemon.restart();
     }
 }
 
@@ -185,7 +185,7 @@ fn of_a_hundred_daemons_started_at_once_one_wins() {
     daemon.kill();
     let start = |_| daemon.command("push").args(["daemon", "run"]).spawn().expect("a daemon");
     let mut started: Vec<Child> = (0..100).map(start).collect();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut losers = Vec::new();
     while started.len() > 1 && Instant::now() < deadline {
         let over = |child: &mut Child| child.try_wait().expect("its state").is_some();
@@ -193,8 +193,7 @@ fn of_a_hundred_daemons_started_at_once_one_wins() {
         thread::yield_now();
     }
     let winner = started.pop();
-    let answered =
-        winner.as_ref().map(|winner| (winner.id(), daemon.connect().get("get_metrics", json!({}))));
+    let answered = winner.as_ref().map(|winner| (winner.id(), daemon.connect().get("get_metrics", json!({}))));
     for mut child in winner.into_iter().chain(started) {
         child.kill().expect("a daemon that runs");
         child.wait().expect("its end");

@@ -24,12 +24,10 @@ fn a_damaged_block_is_missing_and_everything_around_it_is_there() {
             Ok((row.get(0)?, row.get(1)?))
         })
         .expect("a block in the middle that holds several events");
-    database
-        .execute("UPDATE block SET bytes = zeroblob(length(bytes)) WHERE first = ?1", [first])
-        .expect("damaged");
+    database.execute("UPDATE block SET bytes = zeroblob(length(bytes)) WHERE first = ?1", [first]).expect("damaged");
     drop(database);
-    daemon.revive();
-    let events = replayed(&daemon, &session);
+    daemon.restart();
+    let events = replay(&daemon, &session);
     let missing: Vec<_> = events.iter().filter(|event| event["type"] == "events_lost").collect();
     assert_eq!(missing.len(), 1, "{:?}", types(&events));
     assert_eq!(missing[0]["payload"], json!({"afterSeq": first - 1, "untilSeq": last, "cause": "damage"}));
@@ -38,13 +36,13 @@ fn a_damaged_block_is_missing_and_everything_around_it_is_there() {
     let expected: Vec<_> = (1..first as u64).chain(last as u64..=*numbers.last().expect("events")).collect();
     assert_eq!(numbers, expected, "what precedes the damage and what follows it");
     // Every client gets the same, and the session continues.
-    assert_eq!(replayed(&daemon, &session), events);
+    assert_eq!(replay(&daemon, &session), events);
     let inside = first as u64;
     let mut client = daemon.connect();
     client.attach(&session, inside);
     assert_eq!(client.event()["type"], "events_lost", "found while the session is in memory");
     daemon.stop();
-    daemon.revive();
+    daemon.restart();
     let mut client = daemon.connect();
     let answer = client.attach(&session, inside);
     assert_eq!(answer["replay"]["gap"], true, "inside a hole that is known: {answer}");
@@ -54,13 +52,13 @@ fn a_damaged_block_is_missing_and_everything_around_it_is_there() {
 }
 
 #[test]
-fn a_history_that_lost_its_end_is_not_taken_for_the_whole() {
+fn a_history_that_lost_its_end_is_reported_as_incomplete() {
     let (mut daemon, session) = with_history();
-    let newest = seq(replayed(&daemon, &session).last().expect("events"));
+    let newest = seq(replay(&daemon, &session).last().expect("events"));
     daemon.kill();
     let log = daemon.database().with_extension("db-wal");
     fs::write(&log, b"").expect("the log is cut");
-    daemon.revive();
+    daemon.restart();
     let mut client = daemon.connect();
     let answer = client.ask("attach_session", json!({"sessionId": session, "lastSeenSeq": 0}));
     if answer["ok"] == true {
@@ -89,14 +87,11 @@ fn a_run_whose_events_are_lost_is_not_continued() {
         .expect("damaged");
     assert!(damaged > 0);
     drop(database);
-    daemon.revive();
+    daemon.restart();
     let mut client = daemon.connect();
     client.attach(&session, 0);
     let ended = client.event_of("run_complete");
-    assert_eq!(
-        (&ended["payload"]["outcome"], &ended["payload"]["reason"]),
-        (&json!("failed"), &json!("events_lost"))
-    );
+    assert_eq!((&ended["payload"]["outcome"], &ended["payload"]["reason"]), (&json!("failed"), &json!("events_lost")));
     let count = fs::read_to_string(daemon.cwd().join("count")).expect("the step ran");
     assert_eq!(count, "ran\n", "no step was run again");
 }
@@ -111,7 +106,7 @@ fn with_history() -> (Daemon, String) {
 }
 
 /// Everything that a client gets when it attaches from the beginning.
-fn replayed(daemon: &Daemon, session: &str) -> Vec<Value> {
+fn replay(daemon: &Daemon, session: &str) -> Vec<Value> {
     let mut client = daemon.connect();
     let answer = client.attach(session, 0);
     assert_eq!(answer["replay"]["gap"], false, "{answer}");
@@ -136,15 +131,15 @@ fn a_journal_of_the_first_schema_opens() {
     }
     let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/journal-1000.db");
     fs::copy(fixture, daemon.database()).expect("the fixture");
-    daemon.revive();
+    daemon.restart();
     let mut client = daemon.connect();
     let sessions = client.get("list_sessions", json!({}));
     let session = sessions["sessions"][0]["sessionId"].as_str().expect("a session").to_owned();
-    let events = replayed(&daemon, &session);
+    let events = replay(&daemon, &session);
     assert_eq!(events.iter().map(seq).collect::<Vec<_>>(), (1..=17).collect::<Vec<_>>());
     client.attach(&session, 17);
     assert_eq!(client.run(&session, "$ echo three\n")["outcome"], "success");
     daemon.kill();
-    daemon.revive();
-    assert!(replayed(&daemon, &session).len() > 17);
+    daemon.restart();
+    assert!(replay(&daemon, &session).len() > 17);
 }

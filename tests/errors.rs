@@ -55,7 +55,7 @@ fn a_wrong_field_is_invalid_and_named() {
 }
 
 #[test]
-fn a_session_that_never_was_is_not_found() {
+fn an_unknown_session_is_not_found() {
     let daemon = Daemon::start();
     let mut client = daemon.connect();
     let nobody = "sess_01NOBODY";
@@ -142,7 +142,7 @@ fn a_second_run_is_refused_while_one_is_active() {
 }
 
 #[test]
-fn what_is_not_running_cannot_be_stopped_or_steered() {
+fn cancel_and_steer_need_an_active_run() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     let plain = json!({"sessionId": session, "text": "$ true\n"});
@@ -158,7 +158,7 @@ fn what_is_not_running_cannot_be_stopped_or_steered() {
 }
 
 #[test]
-fn an_approval_that_never_was_is_not_found_and_a_settled_one_has_expired() {
+fn an_unknown_approval_is_not_found_and_a_decided_one_has_expired() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     let nothing = json!({"sessionId": session, "payload": {"approvalId": "appr_none"}});
@@ -180,7 +180,7 @@ fn an_approval_that_never_was_is_not_found_and_a_settled_one_has_expired() {
 }
 
 #[test]
-fn a_provider_that_is_not_there_is_not_configured() {
+fn an_unknown_provider_is_not_configured() {
     let daemon = Daemon::start();
     let mut client = daemon.connect();
     let payload = json!({"cwd": daemon.cwd(), "provider": "oracle"});
@@ -190,7 +190,7 @@ fn a_provider_that_is_not_there_is_not_configured() {
 }
 
 #[test]
-fn a_message_without_steps_fails_as_nobody_can_answer_it() {
+fn a_message_without_steps_fails_without_a_model() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     client.prompt(&session, "What is the meaning of this?");
@@ -202,7 +202,7 @@ fn a_message_without_steps_fails_as_nobody_can_answer_it() {
 }
 
 #[test]
-fn a_place_where_nothing_can_run_is_unavailable() {
+fn a_directory_where_nothing_can_run_is_unavailable() {
     let daemon = Daemon::start();
     let mut client = daemon.connect();
     for payload in [
@@ -223,14 +223,14 @@ fn a_place_where_nothing_can_run_is_unavailable() {
 }
 
 #[test]
-fn a_journal_that_takes_nothing_is_an_internal_error_that_passes() {
+fn a_locked_journal_is_a_temporary_internal_error() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     let mut watcher = daemon.connect();
     watcher.attach(&session, 0);
     client.prompt(&session, "$ echo before\n");
     let mut heard = client.events_until("run_complete");
-    let lock = hold(&daemon);
+    let lock = lock_journal(&daemon);
     let message = json!({"sessionId": session, "clientMessageId": "m1", "text": "$ echo x >> made\n"});
     let answer = client.ask("send_user_message", message.clone());
     assert_eq!(answer["error"]["code"], "INTERNAL_ERROR", "{answer}");
@@ -242,21 +242,21 @@ fn a_journal_that_takes_nothing_is_an_internal_error_that_passes() {
     client.get("send_user_message", message);
     heard.extend(client.events_until("run_complete"));
     assert_eq!(std::fs::read_to_string(daemon.cwd().join("made")).unwrap(), "x\n");
-    assert_eq!(everything(&daemon, &session, "run_complete", 2), heard);
+    assert_eq!(all_events(&daemon, &session, "run_complete", 2), heard);
     let mut watched = watcher.events_until("run_complete");
     watched.extend(watcher.events_until("run_complete"));
     assert_eq!(watched, heard, "somebody who only listened lost something");
 }
 
 #[test]
-fn a_run_whose_journal_failed_comes_back_to_those_who_listen() {
+fn a_run_whose_journal_failed_is_restored_for_attached_clients() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     client.prompt(&session, "$ echo x >> count; echo begun; until [ -e go ]; do sleep 0.01; done\n");
     let mut heard = client.events_until("tool_output");
     // The reply comes after everything that is on its way to the journal.
     client.get("get_session_snapshot", json!({"sessionId": session}));
-    let lock = hold(&daemon);
+    let lock = lock_journal(&daemon);
     std::fs::write(daemon.cwd().join("go"), "").unwrap();
     // The end of the step cannot be stored, so the session fails and is restored.
     wait_until("the daemon gives up on the journal", || daemon.log().contains("the journal refused a batch"));
@@ -272,19 +272,19 @@ fn a_run_whose_journal_failed_comes_back_to_those_who_listen() {
     client.get("submit_approval", skip);
     heard.extend(client.events_until("run_complete"));
     assert_eq!(heard.last().unwrap()["payload"]["outcome"], "success");
-    assert_eq!(everything(&daemon, &session, "run_complete", 1), heard);
+    assert_eq!(all_events(&daemon, &session, "run_complete", 1), heard);
 }
 
 /// Keeps the journal locked for longer than the daemon waits.
-fn hold(daemon: &Daemon) -> Connection {
+fn lock_journal(daemon: &Daemon) -> Connection {
     let lock = Connection::open(daemon.database()).unwrap();
-    lock.busy_timeout(daemon::PATIENCE).unwrap();
+    lock.busy_timeout(daemon::TIMEOUT).unwrap();
     lock.execute_batch("BEGIN IMMEDIATE").unwrap();
     lock
 }
 
 /// The events a new client receives, up to the given number of events of a type.
-fn everything(daemon: &Daemon, session: &str, kind: &str, count: usize) -> Vec<Value> {
+fn all_events(daemon: &Daemon, session: &str, kind: &str, count: usize) -> Vec<Value> {
     let mut client = daemon.connect();
     client.attach(session, 0);
     (0..count).flat_map(|_| client.events_until(kind)).collect()

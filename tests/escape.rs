@@ -18,6 +18,8 @@ mod attempts_limits;
 mod calls;
 #[path = "escape/credentials.rs"]
 mod credentials;
+#[path = "escape/fixture.rs"]
+mod fixture;
 #[path = "escape/git_directory.rs"]
 mod git_directory;
 #[path = "escape/home_view.rs"]
@@ -36,62 +38,60 @@ mod page;
 mod rules_mode;
 #[path = "support/skip.rs"]
 mod skip;
-#[path = "escape/stage.rs"]
-mod stage;
 #[path = "escape/workspaces.rs"]
 mod workspaces;
 
 use std::collections::BTreeSet;
 
-use attempts::{ATTEMPTS, Alone, Attempt, Group};
+use attempts::{ATTEMPTS, Attempt, Group, UnconfinedRun};
 use attempts_home::HOME_ATTEMPTS;
+use fixture::Fixture;
 use ordinary_user::also_as_an_ordinary_user;
-use pushd::sandbox::confine::Way;
-use stage::Stage;
+use pushd::sandbox::confinement::Mechanism;
 
 #[test]
-fn every_attempt_has_a_name_of_its_own_and_none_is_dropped() {
+fn every_attempt_has_a_unique_name_and_none_is_removed() {
     let names: BTreeSet<&str> = all().map(|attempt| attempt.name).collect();
     assert_eq!(names.len(), all().count());
     // Raised with every attempt that is added.
-    assert!(names.len() >= FLOOR, "{}", names.len());
+    assert!(names.len() >= MIN_ATTEMPTS, "{}", names.len());
 }
 
 #[test]
 fn no_file_outside_of_the_workspace_is_changed_or_read() {
-    refused("no_file_outside_of_the_workspace_is_changed_or_read", Group::Files);
+    assert_refused("no_file_outside_of_the_workspace_is_changed_or_read", Group::Files);
 }
 
 #[test]
 fn nothing_that_git_or_push_runs_is_changed() {
-    refused("nothing_that_git_or_push_runs_is_changed", Group::Protected);
+    assert_refused("nothing_that_git_or_push_runs_is_changed", Group::Protected);
 }
 
 #[test]
 fn no_process_outside_is_seen_signalled_or_traced() {
-    refused("no_process_outside_is_seen_signalled_or_traced", Group::Processes);
+    assert_refused("no_process_outside_is_seen_signalled_or_traced", Group::Processes);
 }
 
 #[test]
-fn nobody_outside_is_talked_to() {
-    refused("nobody_outside_is_talked_to", Group::Sockets);
+fn no_socket_outside_is_reached() {
+    assert_refused("no_socket_outside_is_reached", Group::Sockets);
 }
 
 #[test]
 fn the_machine_is_not_changed() {
-    refused("the_machine_is_not_changed", Group::Machine);
+    assert_refused("the_machine_is_not_changed", Group::Machine);
 }
 
 #[test]
-fn nothing_outlives_its_command_or_eats_the_machine() {
-    refused("nothing_outlives_its_command_or_eats_the_machine", Group::Use);
+fn nothing_outlives_its_command_or_exhausts_the_machine() {
+    assert_refused("nothing_outlives_its_command_or_exhausts_the_machine", Group::Resources);
 }
 
 #[test]
-fn what_can_do_no_harm_succeeds_without_walls() {
-    let harmless = grouped().filter(|attempt| attempt.alone == Alone::Harmless);
-    let in_vain = harmless.filter(|attempt| Stage::new().attempt(None, attempt).is_ok());
-    let names: Vec<&str> = in_vain.map(|attempt| attempt.name).collect();
+fn harmless_attempts_succeed_without_confinement() {
+    let harmless = grouped().filter(|attempt| attempt.unconfined == UnconfinedRun::Harmless);
+    let without_effect = harmless.filter(|attempt| Fixture::new().attempt(None, attempt).is_ok());
+    let names: Vec<&str> = without_effect.map(|attempt| attempt.name).collect();
     assert_eq!(names, [""; 0], "these prove nothing: they never succeed");
 }
 
@@ -99,12 +99,12 @@ fn what_can_do_no_harm_succeeds_without_walls() {
 #[test]
 fn a_call_from_inside() {
     if let Ok(name) = std::env::var("ATTEMPT_CALL") {
-        calls::make(&name);
+        calls::run_call(&name);
     }
 }
 
 /// The minimum number of attempts.
-const FLOOR: usize = 184;
+const MIN_ATTEMPTS: usize = 184;
 
 /// Every attempt.
 fn all() -> impl Iterator<Item = &'static Attempt> {
@@ -117,13 +117,15 @@ fn grouped() -> impl Iterator<Item = &'static Attempt> {
 }
 
 /// Runs every attempt of a group with both mechanisms, as root and as an ordinary user.
-fn refused(test: &str, group: Group) {
+fn assert_refused(test: &str, group: Group) {
     also_as_an_ordinary_user(test);
-    let stage = Stage::new();
-    for way in [Way::Bubblewrap, Way::Namespaces].into_iter().filter(|way| stage.works(*way)) {
+    let fixture = Fixture::new();
+    for mechanism in
+        [Mechanism::Bubblewrap, Mechanism::Namespaces].into_iter().filter(|mechanism| fixture.works(*mechanism))
+    {
         for attempt in grouped().filter(|attempt| attempt.group == group) {
-            if let Err(happened) = stage.attempt(Some(way), attempt) {
-                panic!("{} with {}: {happened}", attempt.name, way.word());
+            if let Err(happened) = fixture.attempt(Some(mechanism), attempt) {
+                panic!("{} with {}: {happened}", attempt.name, mechanism.as_str());
             }
         }
     }

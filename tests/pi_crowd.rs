@@ -46,14 +46,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use client::Client;
 use command::{Asks, Command, Envelope};
 use crowd::{Crowd, Fate, Life, Sent, Standing, lock};
-use daemon::{Daemon, PATIENCE, wait_until};
+use daemon::{Daemon, TIMEOUT, wait_until};
 use generator::{Generator, ask, sessions};
 use hearing::{Heard, LAST, listen};
 use model::{Known, Model};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use trace::{Outcome, Step, Told};
-use wire::Mouth;
+use wire::FrameSender;
 
 const CLIENTS: usize = 50;
 /// How long a command may take that may take only so long.
@@ -67,9 +67,8 @@ const GROWTH: u64 = 48 * 1024 * 1024;
 fn a_crowd_finds_nothing_done_twice_no_outcome_changed_and_nobody_stuck() {
     let long = std::env::var("PUSH_LONG").is_ok_and(|value| value == "1");
     let commands = number("PUSH_PI_CROWD").unwrap_or(if long { 10_000 } else { 2_000 });
-    let seed = number("PUSH_PI_CROWD_SEED").unwrap_or_else(|| {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| u64::from(now.subsec_nanos()))
-    });
+    let seed = number("PUSH_PI_CROWD_SEED")
+        .unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| u64::from(now.subsec_nanos())));
     println!("PUSH_PI_CROWD_SEED={seed} PUSH_PI_CROWD={commands}");
     let mut stage = Stage::new(seed, commands as usize);
     let begun = Instant::now();
@@ -98,8 +97,7 @@ fn a_change_whose_beginning_nobody_heard_of_may_have_been_made() {
 fn changes_without_a_name_are_counted_even_if_others_like_them_were_heard_of() {
     let abort = Command { id: None, key: None, asks: ask("abort", Some("quick-0".into()), "") };
     let later = Command { id: Some("c1-2".into()), key: None, asks: renaming("second") };
-    let mut model =
-        Model::new(asks([&setup(), &abort, &later].into_iter()), BTreeSet::from([abort.envelope()]));
+    let mut model = Model::new(asks([&setup(), &abort, &later].into_iter()), BTreeSet::from([abort.envelope()]));
     let mut first_life = whole(&setup(), None);
     first_life.extend(whole(&abort, Some(1)));
     model.walk(&first_life);
@@ -148,7 +146,7 @@ struct Stage {
 /// The connection that sees everything and asks for little.
 struct Watcher {
     life: usize,
-    mouth: Mouth,
+    mouth: FrameSender,
     answers: Receiver<String>,
     listening: JoinHandle<Heard>,
 }
@@ -167,8 +165,7 @@ impl Stage {
         let daemon = Daemon::start_in(home, &variables, &["--pi=127.0.0.1:0"]);
         let crowd = Arc::new(Crowd::new(CLIENTS, 2, sessions()));
         let counted = daemon.home.path().join("counted");
-        let mut stage =
-            Self { daemon, crowd, commands, clients: Vec::new(), watched: Vec::new(), memory: Vec::new() };
+        let mut stage = Self { daemon, crowd, commands, clients: Vec::new(), watched: Vec::new(), memory: Vec::new() };
         let life = stage.life(0);
         stage.crowd.begin(life);
         for client in 0..CLIENTS {
@@ -203,7 +200,7 @@ impl Stage {
         self.wait_for(self.commands / 2);
         self.daemon.kill();
         self.watched.push(watcher.listening.join().expect("a listener"));
-        self.daemon.revive();
+        self.daemon.restart();
         let life = self.life(1);
         self.crowd.begin(life);
         let mut watcher = self.watch(1);
@@ -244,7 +241,7 @@ impl Stage {
     fn as_long_as_it_goes_on(&self, mut holds: impl FnMut() -> bool) {
         let (mut before, mut since) = (self.answered(), Instant::now());
         while !holds() {
-            assert!(since.elapsed() < PATIENCE, "nobody is answered any more");
+            assert!(since.elapsed() < TIMEOUT, "nobody is answered any more");
             thread::sleep(Duration::from_millis(2));
             let now = self.answered();
             if now != before {
@@ -275,14 +272,13 @@ impl Stage {
     fn watch(&self, life: usize) -> Watcher {
         let (mut mouth, ear) = wire::open(self.crowd.life(life).at).expect("a connection");
         let (answers, listening) = listen(ear, true);
-        mouth.say("{\"type\":\"bogus\"}").expect("the daemon reads");
-        answers.recv_timeout(PATIENCE).expect("an answer");
+        mouth.send_text("{\"type\":\"bogus\"}").expect("the daemon reads");
+        answers.recv_timeout(TIMEOUT).expect("an answer");
         Watcher { life, mouth, answers, listening }
     }
 
     fn judge(mut self) {
-        let heard: Vec<Vec<Heard>> =
-            self.clients.drain(..).map(|client| client.join().expect("a client")).collect();
+        let heard: Vec<Vec<Heard>> = self.clients.drain(..).map(|client| client.join().expect("a client")).collect();
         let lives = self.crowd.lives;
         let mut of_life: Vec<Vec<Heard>> = (0..lives).map(|_| Vec::new()).collect();
         for heard in heard {
@@ -311,14 +307,8 @@ impl Stage {
         let lost = book.sent.iter().filter(|sent| sent.fate == Fate::Lost).count();
         let replays = model.ended.iter().filter(|ended| ended.replayed).count();
         let conflicts = model.ended.iter().filter(|ended| ended.leader.is_none()).count();
-        println!(
-            "sent {}, lost {lost}, replayed {replays}, conflicts {conflicts}, {deeds:?}",
-            book.sent.len()
-        );
-        println!(
-            "memory: {:?}",
-            self.memory.iter().map(|(sent, bytes)| (sent, bytes / 1024)).collect::<Vec<_>>()
-        );
+        println!("sent {}, lost {lost}, replayed {replays}, conflicts {conflicts}, {deeds:?}", book.sent.len());
+        println!("memory: {:?}", self.memory.iter().map(|(sent, bytes)| (sent, bytes / 1024)).collect::<Vec<_>>());
         assert!(deeds.other_timeouts * 20 < deeds.executed, "the daemon is too slow: {deeds:?}");
         nothing_is_done_twice(&model, &unheard, &self.daemon.home.path().join("counted"));
         self.memory_is_bounded();
@@ -356,7 +346,7 @@ impl Watcher {
     /// Asks for something that must be granted, and returns the answer.
     fn ask(&mut self, crowd: &Crowd, id: &str, asks: Asks) -> Value {
         let command = self.command(crowd, id, asks);
-        let line = self.answers.recv_timeout(PATIENCE).expect("an answer");
+        let line = self.answers.recv_timeout(TIMEOUT).expect("an answer");
         let answer: Value = serde_json::from_str(&line).expect("JSON");
         assert_eq!(answer["success"], true, "{answer}");
         crowd.over(self.life, command, Some(line));
@@ -372,7 +362,7 @@ impl Watcher {
     fn command(&mut self, crowd: &Crowd, id: &str, asks: Asks) -> Command {
         let command = Command { id: Some(format!("{id}-{}", self.life)), key: None, asks };
         crowd.sending(&command, Standing::New);
-        self.mouth.say(&command.line()).expect("the daemon reads");
+        self.mouth.send_text(&command.line()).expect("the daemon reads");
         command
     }
 }

@@ -3,6 +3,8 @@
 
 #[path = "policy/commands.rs"]
 mod commands;
+#[path = "policy/fixture.rs"]
+mod fixture;
 #[path = "policy/grants.rs"]
 mod grants;
 #[path = "policy/properties.rs"]
@@ -16,36 +18,34 @@ mod rules;
 mod shells;
 #[path = "policy/texts.rs"]
 mod texts;
-#[path = "policy/world.rs"]
-mod world;
 
 use pushd::agent::policy::Decision::{Allow, Ask};
 use pushd::agent::policy::Sandbox;
 use pushd::config::settings::Preset;
-use pushd::sandbox::judge::{Place, Wish};
+use pushd::sandbox::risk::{Escalation, PathContext};
 use pushd::tools::Risk::{self, Critical, High, Low, Medium};
 use pushd::tools::parse;
 use std::path::Path;
 
-use commands::{COMMANDS, Then};
+use commands::{AllowedIf, COMMANDS};
+use fixture::{call, command, policy};
 use rules::{RULES, TOOLS};
-use world::{call, command, policy};
 
 #[test]
 fn every_command_has_its_risk_and_is_decided_by_the_presets() {
     let mut wrong = Vec::new();
     for (risk, then, text) in COMMANDS {
         for (preset, sandbox, allowed) in [
-            (Preset::Standard, Sandbox::Full, matches!(then, Then::Quiet | Then::Unclear)),
+            (Preset::Standard, Sandbox::Full, matches!(then, AllowedIf::Confined | AllowedIf::Unanalysable)),
             (Preset::Standard, Sandbox::Partial, false),
-            (Preset::Standard, Sandbox::Missing, false),
-            (Preset::Standard, Sandbox::NoneChosen, false),
+            (Preset::Standard, Sandbox::Unavailable, false),
+            (Preset::Standard, Sandbox::Disabled, false),
             (Preset::Strict, Sandbox::Full, false),
-            (Preset::Strict, Sandbox::NoneChosen, false),
-            (Preset::Trusted, Sandbox::Full, *then != Then::Always),
-            (Preset::Trusted, Sandbox::Partial, matches!(then, Then::Quiet | Then::Asked)),
-            (Preset::Trusted, Sandbox::Missing, false),
-            (Preset::Trusted, Sandbox::NoneChosen, matches!(then, Then::Quiet | Then::Asked)),
+            (Preset::Strict, Sandbox::Disabled, false),
+            (Preset::Trusted, Sandbox::Full, *then != AllowedIf::Never),
+            (Preset::Trusted, Sandbox::Partial, matches!(then, AllowedIf::Confined | AllowedIf::Trusted)),
+            (Preset::Trusted, Sandbox::Unavailable, false),
+            (Preset::Trusted, Sandbox::Disabled, matches!(then, AllowedIf::Confined | AllowedIf::Trusted)),
         ] {
             let verdict = command(&policy(preset, &[]), text, sandbox);
             let expected = if allowed { Allow } else { Ask };
@@ -67,10 +67,7 @@ fn every_rule_decides_what_it_is_about_and_nothing_else() {
     for (preset, sandbox, rules, text, decision) in RULES {
         let verdict = command(&policy(*preset, rules), text, *sandbox);
         if verdict.decision != *decision {
-            wrong.push(format!(
-                "{rules:?} {text:?}: {:?}, wanted {decision:?}: {}",
-                verdict.decision, verdict.reason
-            ));
+            wrong.push(format!("{rules:?} {text:?}: {:?}, wanted {decision:?}: {}", verdict.decision, verdict.reason));
         }
     }
     for (preset, sandbox, rules, tool, args, decision) in TOOLS {
@@ -95,11 +92,7 @@ fn a_reason_names_the_rule_or_the_preset_and_the_part() {
             "tool $X",
             "the rule `deny: exec(tool push*)` of your configuration may be about tool …",
         ),
-        (
-            &[],
-            "rm -rf target",
-            "the preset standard asks about high risk: rm -rf target; it removes whole directories",
-        ),
+        (&[], "rm -rf target", "the preset standard asks about high risk: rm -rf target; it removes whole directories"),
         (&[], "git commit -m x", "the preset standard asks about git: git commit -m x"),
         (&[], "ls -l", "the preset standard allows it: ls -l"),
         (
@@ -121,17 +114,17 @@ fn a_reason_names_the_rule_or_the_preset_and_the_part() {
         let verdict = command(&policy(Preset::Standard, rules), text, Sandbox::Full);
         assert!(verdict.reason.contains(reason), "{text:?}: {}", verdict.reason);
     }
-    for sandbox in [Sandbox::Partial, Sandbox::Missing, Sandbox::NoneChosen] {
+    for sandbox in [Sandbox::Partial, Sandbox::Unavailable, Sandbox::Disabled] {
         let verdict = command(&policy(Preset::Trusted, &["allow: exec"]), "echo 'x", sandbox);
         let reason = "it cannot be told what the command does: a quote is not terminated (at character 8)";
         assert_eq!(verdict.reason, reason, "{sandbox:?}");
     }
-    let verdict = command(&policy(Preset::Standard, &[]), "make", Sandbox::Missing);
+    let verdict = command(&policy(Preset::Standard, &[]), "make", Sandbox::Unavailable);
     assert_eq!(verdict.reason, "the preset standard asks about exec, as there is no sandbox: make");
 }
 
 #[test]
-fn the_files_of_a_home_are_judged_the_same_in_a_workspace_that_holds_it() {
+fn the_files_of_a_home_have_the_same_risk_in_a_workspace_that_contains_it() {
     for (workspace, text, risk) in [
         ("/home/ann", "echo x >> .bashrc", Critical),
         ("/home/ann", "tee .SSH/config", Critical),
@@ -155,11 +148,7 @@ fn the_files_of_a_home_are_judged_the_same_in_a_workspace_that_holds_it() {
         ("/home/ann/.push/rooms/one", "touch a.rs", Medium),
         ("/home/annabel", "touch .bashrc", Medium),
     ] {
-        assert_eq!(
-            risk_in(workspace, "sandbox_exec", &serde_json::json!({ "command": text })),
-            risk,
-            "{text}"
-        );
+        assert_eq!(risk_in(workspace, "sandbox_exec", &serde_json::json!({ "command": text })), risk, "{text}");
     }
     let file = serde_json::json!({ "path": ".profile", "content": "" });
     assert_eq!(risk_in("/home/ann", "sandbox_write_file", &file), Critical);
@@ -169,7 +158,7 @@ fn the_files_of_a_home_are_judged_the_same_in_a_workspace_that_holds_it() {
 }
 
 fn risk_in(workspace: &str, tool: &str, args: &serde_json::Value) -> Risk {
-    let place = Place::new(Path::new(workspace), Some(Path::new("/home/ann")));
+    let place = PathContext::new(Path::new(workspace), Some(Path::new("/home/ann")));
     let request = parse(tool, &args.to_string()).unwrap_or_else(|fault| panic!("{}", fault.message));
-    request.judge(Wish::default(), &place).risk
+    request.assess_risk(Escalation::default(), &place).risk
 }

@@ -17,7 +17,7 @@ use bodies::random::Random;
 const RUNS: u64 = 3_000;
 
 /// The maximum length of a mutated input.
-const LONGEST: usize = 2_048;
+const MAX_INPUT_BYTES: usize = 2_048;
 
 #[test]
 fn any_bytes_in_any_pieces_are_the_lines_of_a_plain_split() {
@@ -25,22 +25,22 @@ fn any_bytes_in_any_pieces_are_the_lines_of_a_plain_split() {
 }
 
 #[test]
-fn what_passes_the_door_means_the_same_and_what_does_not_should_not() {
+fn canonical_json_preserves_values_and_refuses_only_invalid_lines() {
     holds_for_all("compaction");
 }
 
 #[test]
-fn whatever_passes_the_door_is_understood_or_answered() {
+fn every_canonical_line_is_decoded_or_answered() {
     holds_for_all("decoder");
 }
 
 #[test]
-fn an_event_that_can_be_read_is_written_so_that_it_reads_the_same() {
+fn a_decoded_event_round_trips() {
     holds_for_all("record");
 }
 
 #[test]
-fn whatever_happened_to_its_files_the_journal_serves_what_was_written() {
+fn a_journal_with_damaged_files_serves_only_what_was_written() {
     // Each input opens a journal twice.
     holds_for_some("recovery", RUNS / 30);
 }
@@ -51,7 +51,7 @@ fn a_text_cut_anywhere_is_redacted_as_the_whole() {
 }
 
 #[test]
-fn any_bytes_are_a_session_that_writes_the_same_or_are_refused_in_a_sentence() {
+fn any_bytes_are_a_session_that_round_trips_or_are_refused_with_a_message() {
     holds_for_all("sessions");
 }
 
@@ -83,19 +83,19 @@ fn holds_for_some(name: &str, runs: u64) {
     inputs.sort();
     assert!(!inputs.is_empty(), "an empty corpus shows nothing");
     for (path, input) in &inputs {
-        told(&path.display().to_string(), input, body);
+        run_body(&path.display().to_string(), input, body);
     }
     let first = number("PUSH_FUZZ_SEED").unwrap_or(1);
     let runs = number("PUSH_FUZZ_RUNS").unwrap_or(runs);
     println!("{name}: {} files, then {runs} changes from seed {first} on", inputs.len());
     for seed in first..first + runs {
-        let input = changed(&inputs, &mut Random::new(seed));
-        told(&format!("PUSH_FUZZ_SEED={seed} PUSH_FUZZ_RUNS=1"), &input, body);
+        let input = mutate(&inputs, &mut Random::new(seed));
+        run_body(&format!("PUSH_FUZZ_SEED={seed} PUSH_FUZZ_RUNS=1"), &input, body);
     }
 }
 
 /// Runs a body, and reports the input when it fails.
-fn told(which: &str, input: &[u8], body: bodies::Body) {
+fn run_body(which: &str, input: &[u8], body: bodies::Body) {
     if let Err(failure) = catch_unwind(AssertUnwindSafe(|| body(input))) {
         println!("failed for {which}: {}", input.escape_ascii());
         resume_unwind(failure);
@@ -103,7 +103,7 @@ fn told(which: &str, input: &[u8], body: bodies::Body) {
 }
 
 /// Mutates an input: parts are repeated, dropped, overwritten and joined with other inputs.
-fn changed(inputs: &[(PathBuf, Vec<u8>)], random: &mut Random) -> Vec<u8> {
+fn mutate(inputs: &[(PathBuf, Vec<u8>)], random: &mut Random) -> Vec<u8> {
     let some = |random: &mut Random| random.pick(inputs).expect("an input").1.clone();
     let mut input = some(random);
     for _ in 0..1 + random.below(6) {
@@ -118,7 +118,7 @@ fn changed(inputs: &[(PathBuf, Vec<u8>)], random: &mut Random) -> Vec<u8> {
             5 => input.truncate(to),
             _ => input.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << random.below(8)),
         }
-        input.truncate(LONGEST);
+        input.truncate(MAX_INPUT_BYTES);
     }
     input
 }

@@ -21,7 +21,7 @@ const VALUE: &str = "correct-horse-battery-staple";
 const TOKEN: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
 
 #[test]
-fn a_secret_is_used_and_never_shown_or_kept() {
+fn a_secret_is_used_and_never_shown_or_stored() {
     let mut daemon = Daemon::start_with(&[("PUSH_LOG", "trace")]);
     // Steps may write anything into their directory, so they use another one.
     let place = TempDir::new().unwrap();
@@ -38,8 +38,7 @@ fn a_secret_is_used_and_never_shown_or_kept() {
          ```read {TOKEN}.txt\n```\n\
          $? echo {VALUE} {TOKEN}\n"
     );
-    let criteria =
-        json!([{"id": TOKEN, "check": format!("test \"$(cat value)\" = {VALUE}"), "description": VALUE}]);
+    let criteria = json!([{"id": TOKEN, "check": format!("test \"$(cat value)\" = {VALUE}"), "description": VALUE}]);
     let message = json!({"sessionId": session, "text": text, "acceptanceCriteria": criteria});
     client.get("send_user_message", message);
     let asked = client.event_of("approval_required");
@@ -52,22 +51,22 @@ fn a_secret_is_used_and_never_shown_or_kept() {
     assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
     client.event_of("run_complete");
     for reading in ["get_session_messages", "get_session_snapshot", "list_queue"] {
-        clean(&[client.get(reading, json!({"sessionId": session}))]);
+        assert_no_secret_in(&[client.get(reading, json!({"sessionId": session}))]);
     }
-    clean(&[client.get("list_sessions", json!({}))]);
+    assert_no_secret_in(&[client.get("list_sessions", json!({}))]);
     let mut events = watcher.events_until("run_complete");
     events.extend(watcher.events_until("run_complete"));
-    clean(&events);
+    assert_no_secret_in(&events);
     assert_eq!(fs::read_to_string(place.path().join("value")).unwrap(), VALUE);
     assert_eq!(fs::read_to_string(place.path().join("token")).unwrap(), TOKEN);
     assert!(place.path().join(format!("{TOKEN}.txt")).exists());
-    nowhere_under(daemon.home.path());
+    assert_no_secret_below(daemon.home.path());
     daemon.stop();
-    nowhere_under(daemon.home.path());
+    assert_no_secret_below(daemon.home.path());
 }
 
 #[test]
-fn what_went_wrong_is_told_without_the_secret_in_it() {
+fn error_messages_do_not_contain_the_secret() {
     let daemon = Daemon::start();
     let place = TempDir::new().unwrap();
     let mut client = daemon.connect();
@@ -84,19 +83,20 @@ fn what_went_wrong_is_told_without_the_secret_in_it() {
         client.prompt(&session, &text);
         let events = client.events_until("run_complete");
         assert_eq!(events.last().unwrap()["payload"]["outcome"], "failed", "{text}");
-        clean(&events);
+        assert_no_secret_in(&events);
     }
     client.prompt(&session, "$ sleep 1000\n");
     client.get("cancel_run", json!({"sessionId": session, "reason": format!("{VALUE} {TOKEN}")}));
-    clean(&client.events_until("run_complete"));
-    let refused = json!({"sessionId": session, "text": "$ true\n", "acceptanceCriteria": [{"id": TOKEN, "check": VALUE}]});
+    assert_no_secret_in(&client.events_until("run_complete"));
+    let refused =
+        json!({"sessionId": session, "text": "$ true\n", "acceptanceCriteria": [{"id": TOKEN, "check": VALUE}]});
     client.get("send_user_message", refused);
-    clean(&client.events_until("run_complete"));
-    nowhere_under(daemon.home.path());
+    assert_no_secret_in(&client.events_until("run_complete"));
+    assert_no_secret_below(daemon.home.path());
 }
 
 #[test]
-fn a_secret_of_one_client_stays_one_when_another_brings_its_environment() {
+fn a_secret_of_one_client_stays_secret_when_another_client_attaches_with_its_environment() {
     let daemon = Daemon::start();
     let place = TempDir::new().unwrap();
     let mut client = daemon.connect();
@@ -107,21 +107,15 @@ fn a_secret_of_one_client_stays_one_when_another_brings_its_environment() {
     other.get("attach_session", json!({"sessionId": session, "environment": environment}));
     other.prompt(&session, "$ cat value\n");
     let events = client.events_until("run_complete");
-    clean(&events);
-    nowhere_under(daemon.home.path());
+    assert_no_secret_in(&events);
+    assert_no_secret_below(daemon.home.path());
 }
 
 #[test]
-fn after_a_crash_a_forgotten_secret_is_not_replaced_by_something_else() {
+fn after_a_crash_a_lost_secret_is_not_replaced_by_another_value() {
     for (text, code) in [
-        (
-            format!("$ echo begun; until [ -e go ]; do sleep 0.01; done\n$ echo {TOKEN} > out\n"),
-            "SECRET_NOT_KEPT",
-        ),
-        (
-            format!("$ echo begun; until [ -e go ]; do sleep 0.01; done; echo {TOKEN} > out\n"),
-            "SECRET_NOT_KEPT",
-        ),
+        (format!("$ echo begun; until [ -e go ]; do sleep 0.01; done\n$ echo {TOKEN} > out\n"), "SECRET_NOT_KEPT"),
+        (format!("$ echo begun; until [ -e go ]; do sleep 0.01; done; echo {TOKEN} > out\n"), "SECRET_NOT_KEPT"),
     ] {
         let mut daemon = Daemon::start();
         let place = TempDir::new().unwrap();
@@ -130,73 +124,69 @@ fn after_a_crash_a_forgotten_secret_is_not_replaced_by_something_else() {
         client.prompt(&session, &text);
         client.event_of("tool_output");
         daemon.kill();
-        daemon.revive();
+        daemon.restart();
         let mut client = daemon.connect();
         client.attach(&session, 0);
         let asked = client.event_of("approval_required");
         fs::write(place.path().join("go"), "").unwrap();
         assert_eq!(client.decide(&asked, "approve")["ok"], true);
         let events = client.events_until("run_complete");
-        let told = events.iter().any(|event| {
-            event["payload"]["code"] == code || event["payload"]["structuredError"]["code"] == code
-        });
+        let told = events
+            .iter()
+            .any(|event| event["payload"]["code"] == code || event["payload"]["structuredError"]["code"] == code);
         assert!(told, "{events:?}");
         let complete = &events.last().unwrap()["payload"];
-        assert_eq!(
-            (&complete["outcome"], &complete["headless"]["exitCodeHint"]),
-            (&json!("failed"), &json!(1))
-        );
+        assert_eq!((&complete["outcome"], &complete["headless"]["exitCodeHint"]), (&json!("failed"), &json!(1)));
         assert!(!place.path().join("out").exists(), "something else was run");
-        clean(&events);
-        nowhere_under(daemon.home.path());
+        assert_no_secret_in(&events);
+        assert_no_secret_below(daemon.home.path());
     }
 }
 
 #[test]
 fn a_cancelled_run_leaves_no_process() {
     let daemon = Daemon::start();
-    let (mut client, session, mark) = crowd(&daemon, "cancel");
+    let (mut client, session, mark) = start_hiding_processes(&daemon, "cancel");
     client.get("cancel_run", json!({"sessionId": session}));
     assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "cancelled");
-    assert_eq!(marked(&mark), Vec::<String>::new(), "something outlived its run");
+    assert_eq!(marked_processes(&mark), Vec::<String>::new(), "something outlived its run");
 }
 
 #[test]
 fn a_killed_daemon_leaves_no_process() {
     let mut daemon = Daemon::start();
-    let (_client, _, mark) = crowd(&daemon, "kill");
+    let (_client, _, mark) = start_hiding_processes(&daemon, "kill");
     daemon.kill();
-    wait_until("every process is gone", || marked(&mark).is_empty());
+    wait_until("every process is gone", || marked_processes(&mark).is_empty());
 }
 
 #[test]
 fn a_stopped_daemon_leaves_no_process() {
     let mut daemon = Daemon::start_with(&[("PUSH_GRACE_SECONDS", "0.1")]);
-    let (_client, _, mark) = crowd(&daemon, "stop");
+    let (_client, _, mark) = start_hiding_processes(&daemon, "stop");
     daemon.stop();
-    assert_eq!(marked(&mark), Vec::<String>::new(), "something outlived the daemon");
+    assert_eq!(marked_processes(&mark), Vec::<String>::new(), "something outlived the daemon");
 }
 
 #[test]
-fn a_run_that_is_over_leaves_no_process_behind_in_the_background() {
+fn a_completed_run_leaves_no_background_process() {
     let daemon = Daemon::start();
     let mut client = daemon.connect();
     let mark = format!("push-mark-{}-over", std::process::id());
     let session = start(&mut client, daemon.cwd(), &[("MARK", &mark)]);
-    let complete =
-        client.run(&session, "$ setsid sleep 1000 >/dev/null 2>&1 & (setsid sleep 1000 &) ; true\n");
+    let complete = client.run(&session, "$ setsid sleep 1000 >/dev/null 2>&1 & (setsid sleep 1000 &) ; true\n");
     assert_eq!(complete["outcome"], "success");
-    assert_eq!(marked(&mark), Vec::<String>::new(), "something outlived its run");
+    assert_eq!(marked_processes(&mark), Vec::<String>::new(), "something outlived its run");
 }
 
 #[test]
-fn a_daemon_starts_beside_leftovers_deeper_than_any_stack_and_removes_them() {
+fn a_daemon_starts_with_leftovers_deeper_than_any_stack_and_removes_them() {
     let home = TempDir::new().unwrap();
     let leftovers = home.path().join(".push/tmp");
     for name in ["run-1-0/files", "removing-2-run-1-1/files", "removing-5-run-1-2/files"] {
         fs::create_dir_all(leftovers.join(name)).unwrap();
     }
-    nest(&leftovers.join("run-1-0/files"), 15_000);
+    nest_directories(&leftovers.join("run-1-0/files"), 15_000);
     let mut daemon = Daemon::start_in(home, &[], &[]);
     daemon.connect().ping();
     let left = || fs::read_dir(daemon.home.path().join(".push/tmp")).unwrap().count();
@@ -213,7 +203,7 @@ fn a_daemon_starts_beside_leftovers_deeper_than_any_stack_and_removes_them() {
 }
 
 /// Creates nested directories; no path reaches the deepest one.
-fn nest(place: &Path, levels: usize) {
+fn nest_directories(place: &Path, levels: usize) {
     use nix::fcntl::{OFlag, open, openat};
     use nix::sys::stat::{Mode, mkdirat};
     let mut here = open(place, OFlag::O_RDONLY, Mode::empty()).unwrap();
@@ -224,7 +214,7 @@ fn nest(place: &Path, levels: usize) {
 }
 
 /// Starts a step with processes that hide in every known way, and waits until all are running.
-fn crowd(daemon: &Daemon, name: &str) -> (Client, String, String) {
+fn start_hiding_processes(daemon: &Daemon, name: &str) -> (Client, String, String) {
     let mark = format!("push-mark-{}-{name}", std::process::id());
     let mut client = daemon.connect();
     let session = start(&mut client, daemon.cwd(), &[("MARK", &mark)]);
@@ -239,14 +229,14 @@ fn crowd(daemon: &Daemon, name: &str) -> (Client, String, String) {
     client.prompt(&session, text);
     client.event_of("tool_output");
     wait_until("all processes are there", || {
-        let found = marked(&mark);
+        let found = marked_processes(&mark);
         (1001..=1005).all(|seconds| found.iter().any(|line| line.contains(&seconds.to_string())))
     });
     (client, session, mark)
 }
 
 /// The command lines of all processes with a mark in their environment.
-fn marked(mark: &str) -> Vec<String> {
+fn marked_processes(mark: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
@@ -268,7 +258,7 @@ fn start(client: &mut Client, cwd: &Path, variables: &[(&str, &str)]) -> String 
 }
 
 /// Checks that no event contains a secret.
-fn clean(told: &[Value]) {
+fn assert_no_secret_in(told: &[Value]) {
     for value in told {
         let text = value.to_string();
         assert!(!text.contains(VALUE) && !text.contains(TOKEN), "a secret was told: {text}");
@@ -277,14 +267,14 @@ fn clean(told: &[Value]) {
 
 /// Checks that no file below a directory contains a secret. Files removed meanwhile (temporary files of a run)
 /// contain none.
-fn nowhere_under(directory: &Path) {
-    for entry in there(fs::read_dir(directory)).into_iter().flatten().flatten() {
+fn assert_no_secret_below(directory: &Path) {
+    for entry in if_exists(fs::read_dir(directory)).into_iter().flatten().flatten() {
         let path = entry.path();
-        let Some(kind) = there(entry.file_type()) else { continue };
+        let Some(kind) = if_exists(entry.file_type()) else { continue };
         if kind.is_dir() {
-            nowhere_under(&path);
+            assert_no_secret_below(&path);
         } else if kind.is_file() {
-            let bytes = there(fs::read(&path)).unwrap_or_default();
+            let bytes = if_exists(fs::read(&path)).unwrap_or_default();
             for secret in [VALUE, TOKEN] {
                 assert!(!contains(&bytes, secret.as_bytes()), "{} holds a secret", path.display());
             }
@@ -293,7 +283,7 @@ fn nowhere_under(directory: &Path) {
 }
 
 /// The result, or `None` if the file does not exist any more.
-fn there<T>(read: std::io::Result<T>) -> Option<T> {
+fn if_exists<T>(read: std::io::Result<T>) -> Option<T> {
     match read {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         other => Some(other.unwrap()),

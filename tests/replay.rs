@@ -16,7 +16,7 @@ use daemon::{Client, Daemon, seq, types, wait_until};
 use serde_json::{Value, json};
 
 #[test]
-fn a_client_that_attaches_anywhere_in_a_stream_misses_and_doubles_nothing() {
+fn a_client_that_attaches_anywhere_in_a_stream_gets_every_event_exactly_once() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     client.prompt(&session, "$ until [ -e enough ]; do echo line; sleep 0.002; done; echo last\n");
@@ -53,7 +53,7 @@ fn a_position_that_was_never_issued_is_a_gap_for_that_client_alone() {
         client.prompt(&session, "Words before.\n\n$ true\n");
         let newest = seq(&client.event_of("run_complete"));
         let mut other = daemon.connect();
-        own = gap(&mut other, &session, newest, newest + beyond);
+        own = attach_with_gap(&mut other, &session, newest, newest + beyond);
         let mut again = daemon.connect();
         for seen in [own - 1, own] {
             let answer = again.attach(&session, seen);
@@ -67,10 +67,10 @@ fn a_position_that_was_never_issued_is_a_gap_for_that_client_alone() {
         assert_eq!(other.events_until("run_complete"), live);
         assert_eq!(again.events_until("run_complete"), live);
     }
-    let kinds = types(&everything(&daemon, &session, 6));
+    let kinds = types(&all_events(&daemon, &session, 6));
     assert!(!kinds.contains(&"session_snapshot".to_owned()), "it was journaled");
     daemon.kill();
-    daemon.revive();
+    daemon.restart();
     assert_eq!(daemon.connect().attach(&session, own)["replay"]["gap"], false, "after a crash");
 }
 
@@ -82,7 +82,7 @@ fn a_second_attach_on_one_connection_replays_again() {
     let heard = client.events_until("run_complete");
     for seen in [0, 3, 0, seq(heard.last().unwrap()), 1] {
         client.attach(&session, seen);
-        expect(&mut client, heard.iter().filter(|event| seq(event) > seen));
+        assert_events(&mut client, heard.iter().filter(|event| seq(event) > seen));
     }
     client.get("detach_session", json!({"sessionId": session}));
     daemon.connect().run(&session, "$ true\n");
@@ -91,7 +91,7 @@ fn a_second_attach_on_one_connection_replays_again() {
 }
 
 #[test]
-fn a_restart_changes_nothing_of_what_was_shown_and_reuses_no_number() {
+fn a_restart_changes_no_published_event_and_reuses_no_seq() {
     let mut daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     client.prompt(&session, "Some words.\n\n$ echo one\n");
@@ -102,11 +102,11 @@ fn a_restart_changes_nothing_of_what_was_shown_and_reuses_no_number() {
         } else {
             daemon.kill()
         }
-        daemon.revive();
+        daemon.restart();
         let mut client = daemon.connect();
         for seen in 0..=seq(heard.last().unwrap()) {
             client.attach(&session, seen);
-            expect(&mut client, heard.iter().filter(|event| seq(event) > seen));
+            assert_events(&mut client, heard.iter().filter(|event| seq(event) > seen));
             // After a crash a block of positions is skipped, and every position in it equals the one before.
             if seen > 40 {
                 break;
@@ -118,11 +118,11 @@ fn a_restart_changes_nothing_of_what_was_shown_and_reuses_no_number() {
         assert!(seq(&more[0]) > seq(heard.last().unwrap()), "a number was used twice");
         heard.extend(more);
     }
-    assert_eq!(everything(&daemon, &session, 7), heard);
+    assert_eq!(all_events(&daemon, &session, 7), heard);
 }
 
 #[test]
-fn no_number_stands_for_two_events_however_often_the_daemon_is_killed() {
+fn no_seq_is_used_for_two_events_however_often_the_daemon_is_killed() {
     let mut daemon = Daemon::start();
     let (_, session) = daemon.session();
     let mut shown: BTreeMap<u64, Value> = BTreeMap::new();
@@ -132,27 +132,27 @@ fn no_number_stands_for_two_events_however_often_the_daemon_is_killed() {
         let text = format!("Round {round} has some words.\n\n$ while :; do echo line; done\n");
         client.get("queue_message", json!({"sessionId": session, "text": text, "clientMessageId": text}));
         for _ in 0..10 + round * 7 {
-            note(&mut shown, client.event());
+            record_event(&mut shown, client.event());
         }
         daemon.kill();
         while let Some(line) = client.events.pop_front().or_else(|| client.try_next()) {
-            note(&mut shown, line);
+            record_event(&mut shown, line);
         }
-        daemon.revive();
+        daemon.restart();
         let mut client = daemon.connect();
         client.attach(&session, shown.keys().next_back().copied().unwrap_or(0));
         client.ping();
         let asked = loop {
             let event = client.event();
-            note(&mut shown, event.clone());
+            record_event(&mut shown, event.clone());
             if event["type"] == "approval_required" {
                 break event;
             }
         };
         client.decide(&asked, "deny");
-        client.events_until("run_complete").into_iter().for_each(|event| note(&mut shown, event));
+        client.events_until("run_complete").into_iter().for_each(|event| record_event(&mut shown, event));
     }
-    for event in everything(&daemon, &session, 6) {
+    for event in all_events(&daemon, &session, 6) {
         if let Some(told) = shown.remove(&seq(&event)) {
             assert_eq!(told, event);
         }
@@ -161,7 +161,7 @@ fn no_number_stands_for_two_events_however_often_the_daemon_is_killed() {
 }
 
 #[test]
-fn an_answer_comes_before_the_events_that_its_request_caused() {
+fn a_reply_precedes_the_events_of_its_request() {
     let daemon = Daemon::start();
     let (_, session) = daemon.session();
     let clients: Vec<_> = (0..6).map(|_| daemon.connect()).collect();
@@ -185,7 +185,7 @@ fn an_answer_comes_before_the_events_that_its_request_caused() {
 }
 
 #[test]
-fn who_falls_behind_is_fed_from_the_journal() {
+fn a_client_that_falls_behind_is_served_from_the_journal() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     let mut stuck = daemon.connect();
@@ -195,7 +195,7 @@ fn who_falls_behind_is_fed_from_the_journal() {
     let size: usize = heard.iter().map(|event| event.to_string().len()).sum();
     assert!(size > 3_000_000, "the ring may hold it all: {size} bytes");
     assert_eq!(stuck.events_until("run_complete"), heard, "who did not read meanwhile");
-    assert_eq!(everything(&daemon, &session, 1), heard, "who came later");
+    assert_eq!(all_events(&daemon, &session, 1), heard, "who came later");
     let middle = heard.len() / 2;
     let mut other = daemon.connect();
     other.attach(&session, seq(&heard[middle]));
@@ -206,7 +206,7 @@ fn who_falls_behind_is_fed_from_the_journal() {
 }
 
 #[test]
-fn a_session_that_left_memory_comes_back_as_it_was() {
+fn an_unloaded_session_is_restored_unchanged() {
     let daemon = Daemon::start_with(&[("PUSH_PARK_SECONDS", "0.05")]);
     let (mut client, session) = daemon.session();
     client.prompt(&session, "Some words.\n\n$ echo one\n");
@@ -214,7 +214,7 @@ fn a_session_that_left_memory_comes_back_as_it_was() {
     drop(client);
     for round in 1..5 {
         let mut metrics = daemon.connect();
-        wait_until("the session leaves memory", || resident(&mut metrics) == 0);
+        wait_until("the session leaves memory", || resident_sessions(&mut metrics) == 0);
         let mut client = daemon.connect();
         assert_eq!(client.attach(&session, 0)["state"], "completed");
         client.prompt(&session, "$ echo again\n");
@@ -226,7 +226,7 @@ fn a_session_that_left_memory_comes_back_as_it_was() {
 }
 
 #[test]
-fn clients_that_leave_in_the_middle_of_asking_keep_no_session_in_memory() {
+fn clients_that_disconnect_during_a_request_keep_no_session_in_memory() {
     let daemon = Daemon::start_with(&[("PUSH_PARK_SECONDS", "0.05")]);
     let mut sessions = Vec::new();
     for _ in 0..20 {
@@ -240,14 +240,12 @@ fn clients_that_leave_in_the_middle_of_asking_keep_no_session_in_memory() {
         }
     }
     let mut metrics = daemon.connect();
-    wait_until("all sessions leave memory", || resident(&mut metrics) == 0);
-    wait_until("no connection is counted but this", || {
-        metrics.get("get_metrics", json!({}))["connections"] == 1
-    });
+    wait_until("all sessions leave memory", || resident_sessions(&mut metrics) == 0);
+    wait_until("no connection is counted but this", || metrics.get("get_metrics", json!({}))["connections"] == 1);
 }
 
 /// Attaches at a position that was never issued, checks the reply, and returns the position of the snapshot.
-fn gap(client: &mut Client, session: &str, newest: u64, strange: u64) -> u64 {
+fn attach_with_gap(client: &mut Client, session: &str, newest: u64, strange: u64) -> u64 {
     let answer = client.attach(session, strange);
     assert_eq!(answer["replay"]["gap"], true, "{strange} {answer}");
     assert_eq!(answer["replay"]["completed"], false);
@@ -262,7 +260,7 @@ fn gap(client: &mut Client, session: &str, newest: u64, strange: u64) -> u64 {
 }
 
 /// Checks that a client receives exactly these events.
-fn expect<'a>(client: &mut Client, events: impl Iterator<Item = &'a Value>) {
+fn assert_events<'a>(client: &mut Client, events: impl Iterator<Item = &'a Value>) {
     for event in events {
         assert_eq!(client.event(), *event);
     }
@@ -271,18 +269,18 @@ fn expect<'a>(client: &mut Client, events: impl Iterator<Item = &'a Value>) {
 }
 
 /// The events a new client receives, up to the end of a number of runs.
-fn everything(daemon: &Daemon, session: &str, runs: usize) -> Vec<Value> {
+fn all_events(daemon: &Daemon, session: &str, runs: usize) -> Vec<Value> {
     let mut client = daemon.connect();
     client.attach(session, 0);
     (0..runs).flat_map(|_| client.events_until("run_complete")).collect()
 }
 
-fn note(shown: &mut BTreeMap<u64, Value>, event: Value) {
+fn record_event(shown: &mut BTreeMap<u64, Value>, event: Value) {
     let number = seq(&event);
     let before = shown.insert(number, event.clone());
     assert!(before.is_none_or(|before| before == event), "{number} stands for two events");
 }
 
-fn resident(client: &mut Client) -> u64 {
+fn resident_sessions(client: &mut Client) -> u64 {
     client.get("get_metrics", json!({}))["residentSessions"].as_u64().unwrap()
 }

@@ -16,7 +16,7 @@ use daemon::{Client, Daemon, types};
 use serde_json::{Value, json};
 
 #[test]
-fn what_is_said_into_a_run_comes_next() {
+fn a_steering_message_comes_next() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     let run = client.prompt(
@@ -39,7 +39,7 @@ fn what_is_said_into_a_run_comes_next() {
 }
 
 #[test]
-fn messages_wait_in_line_and_can_be_taken_back() {
+fn messages_are_queued_and_can_be_withdrawn() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     let queue = |id: &str, text: &str| json!({"sessionId": session, "clientMessageId": id, "text": text});
@@ -75,7 +75,7 @@ fn messages_wait_in_line_and_can_be_taken_back() {
 }
 
 #[test]
-fn waiting_messages_outlive_a_crash_and_run_once() {
+fn queued_messages_survive_a_crash_and_run_once() {
     let mut daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     client.prompt(&session, "$? echo first >> order\n");
@@ -85,7 +85,7 @@ fn waiting_messages_outlive_a_crash_and_run_once() {
         client.get("queue_message", json!({"sessionId": session, "text": text}));
     }
     daemon.kill();
-    daemon.revive();
+    daemon.restart();
     let mut client = daemon.connect();
     client.attach(&session, 0);
     client.decide(&asked, "approve");
@@ -119,7 +119,7 @@ fn a_session_can_be_renamed_and_ended_and_still_be_read() {
         let row = client.get("list_sessions", json!({"includeEnded": true}))["sessions"][0].clone();
         assert_eq!((&row["ended"], &row["name"]), (&json!(true), &json!("parser")), "{row}");
         daemon.kill();
-        daemon.revive();
+        daemon.restart();
         client = daemon.connect();
     }
     client.attach(&session, 0);
@@ -127,7 +127,7 @@ fn a_session_can_be_renamed_and_ended_and_still_be_read() {
 }
 
 #[test]
-fn what_was_said_is_read_in_pages_of_any_size() {
+fn the_transcript_is_read_in_pages_of_any_size() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     for number in 0..4 {
@@ -136,10 +136,8 @@ fn what_was_said_is_read_in_pages_of_any_size() {
     let all = client.get("get_session_messages", json!({"sessionId": session}));
     assert_eq!(all["done"], true);
     let messages = all["messages"].as_array().unwrap();
-    let told: Vec<_> = messages
-        .iter()
-        .map(|message| (message["role"].as_str().unwrap(), message["text"].as_str().unwrap()))
-        .collect();
+    let told: Vec<_> =
+        messages.iter().map(|message| (message["role"].as_str().unwrap(), message["text"].as_str().unwrap())).collect();
     assert_eq!(told.len(), 12, "{told:?}");
     let asked = "Words of 0.\n\n$ true\n\nMore of 0.\n";
     assert_eq!(told[..3], [("user", asked), ("assistant", "Words of 0."), ("assistant", "More of 0.")]);
@@ -208,7 +206,7 @@ fn sessions_are_listed_newest_first_in_pages_and_by_prefix() {
 }
 
 #[test]
-fn providers_and_figures_are_told() {
+fn providers_and_metrics_are_reported() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     let providers = client.get("list_providers", json!({}))["providers"].clone();
@@ -235,7 +233,7 @@ fn the_grace_of_the_daemon_is_reported() {
 }
 
 #[test]
-fn a_draining_daemon_finishes_what_runs_and_takes_nothing_new() {
+fn a_draining_daemon_finishes_active_runs_and_accepts_no_new_ones() {
     let mut daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     client.prompt(&session, "$ echo begun; until [ -e go ]; do sleep 0.01; done\n$ echo x > done\n");
@@ -250,7 +248,7 @@ fn a_draining_daemon_finishes_what_runs_and_takes_nothing_new() {
     assert!(daemon.ended().success());
     assert!(daemon.cwd().join("done").exists());
     assert!(!daemon.cwd().join("later").exists(), "a new run began");
-    daemon.revive();
+    daemon.restart();
     let mut client = daemon.connect();
     client.attach(&session, 0);
     for _ in 0..2 {
@@ -260,7 +258,7 @@ fn a_draining_daemon_finishes_what_runs_and_takes_nothing_new() {
 }
 
 #[test]
-fn a_message_is_taken_once_however_often_it_is_sent() {
+fn a_message_is_accepted_once_however_often_it_is_sent() {
     let mut daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     let message = json!({"sessionId": session, "clientMessageId": "m1", "text": "$ echo x >> count\n"});
@@ -283,14 +281,14 @@ fn a_message_is_taken_once_however_often_it_is_sent() {
         message["text"] = json!("$ true\n");
         assert_eq!(client.get("send_user_message", message)["repeated"], Value::Null);
         daemon.kill();
-        daemon.revive();
+        daemon.restart();
         client = daemon.connect();
     }
     assert_eq!(fs::read_to_string(daemon.cwd().join("count")).unwrap(), "x\n");
 }
 
 #[test]
-fn many_who_start_under_one_key_start_one_session() {
+fn concurrent_starts_with_one_key_start_one_session() {
     let mut daemon = Daemon::start();
     let start = json!({"cwd": daemon.cwd(), "idempotencyKey": "k1"});
     let (count, barrier) = (20, Barrier::new(20));
@@ -312,7 +310,7 @@ fn many_who_start_under_one_key_start_one_session() {
     assert!(started.iter().all(|answer| answer["sessionId"] == *session), "{started:?}");
     assert_eq!(started.iter().filter(|answer| answer["repeated"].is_null()).count(), 1);
     daemon.kill();
-    daemon.revive();
+    daemon.restart();
     let mut client = daemon.connect();
     let again = client.get("start_session", start);
     assert_eq!((&again["sessionId"], &again["repeated"]), (session, &json!(true)));
@@ -331,23 +329,16 @@ fn the_exit_code_of_a_command_that_a_signal_ended_is_128_and_its_number() {
     let result = client.event_of("tool_result")["payload"].clone();
     assert_eq!((&result["exitCode"], &result["status"]), (&json!(128 + 11), &json!("failed")), "{result}");
     let error = &result["structuredError"];
-    assert_eq!(
-        (&error["type"], &error["code"]),
-        (&json!("EXEC_NON_ZERO_EXIT"), &json!("SIGNAL")),
-        "{result}"
-    );
-    assert_eq!(
-        (&result["text"], &result["noOutput"]),
-        (&json!("ended by signal 11"), &json!(true)),
-        "{result}"
-    );
+    assert_eq!((&error["type"], &error["code"]), (&json!("EXEC_NON_ZERO_EXIT"), &json!("SIGNAL")), "{result}");
+    assert_eq!((&result["text"], &result["noOutput"]), (&json!("ended by signal 11"), &json!(true)), "{result}");
 }
 
 #[test]
-fn acceptance_decides_over_a_run_that_went_well() {
+fn acceptance_decides_about_an_otherwise_successful_run() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
-    let message = |criteria: Value| json!({"sessionId": session, "text": "$ echo made > made\n", "acceptanceCriteria": criteria});
+    let message =
+        |criteria: Value| json!({"sessionId": session, "text": "$ echo made > made\n", "acceptanceCriteria": criteria});
     let good = json!([{"id": "made", "check": "test -e made", "description": "it is there"},
         {"check": "exit 3", "exitCode": 3}]);
     client.get("send_user_message", message(good));
@@ -386,7 +377,7 @@ fn a_run_that_takes_too_long_fails() {
 }
 
 #[test]
-fn a_cancel_is_heard_through_a_flood_of_other_requests() {
+fn a_cancel_is_handled_during_a_flood_of_other_requests() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     let clients: Vec<_> = (0..4).map(|_| daemon.connect()).collect();

@@ -9,25 +9,25 @@ mod samples;
 mod schemas;
 
 use events::{Events, KINDS, Shape};
-use pushd::kernel::command::{Gap, Openness, Phase, Private, Repetition, Replay, Snapshot, Waiting};
-use pushd::kernel::event::{Adjustment, Event, EventKind, Outcome};
+use pushd::kernel::command::{Gap, Openness, Phase, PrivateEvent, QueueEntry, Repetition, Replay, Snapshot};
+use pushd::kernel::event::{Adjustment, Event, EventKind, RunOutcome};
 use pushd::kernel::id::{Seq, SessionId};
 use pushd::kernel::refusal::Refusal;
 use pushd::kernel::time::Now;
 use pushd::protocol::push::decode::{DecodeLimits, decode};
 use pushd::protocol::push::encode::{
-    self, GrantRow, JournalCheck, LossRow, MessagePage, MessageRow, Metrics, Payload, PendingApproval,
-    PiFileRow, ProblemRow, Proof, ProviderRow, Role, SessionRow,
+    self, GrantRow, IntegrityReport, JournalCheck, LossRow, MessagePage, MessageRow, Metrics, Payload, PendingApproval,
+    PiFileRow, ProblemRow, ProviderRow, Role, SessionRow,
 };
-use pushd::protocol::push::error::{Code, ErrorBody, refusal};
+use pushd::protocol::push::error::{Code, ErrorBody, from_refusal};
 use pushd::protocol::push::record::{RecordError, Transcript, decode_event};
 use samples::{BROKEN, BROKEN_REQUESTS, REQUESTS, SPECIFIED};
-use schemas::{FILES, check_line, judge_line};
+use schemas::{FILES, check_line, validate_line};
 
 const SEEDS: u64 = 400;
 
 #[test]
-fn every_event_survives_its_line() {
+fn every_event_round_trips_through_its_line() {
     for seed in 0..SEEDS {
         let mut events = Events::new(seed, Shape::Anything);
         let session = SessionId::from(events.text());
@@ -44,7 +44,7 @@ fn every_event_survives_its_line() {
 }
 
 #[test]
-fn every_event_that_is_shown_is_valid() {
+fn every_published_event_is_valid() {
     for seed in 0..SEEDS / 4 {
         let mut events = Events::new(seed, Shape::Shown);
         let session = SessionId::from(events.name());
@@ -64,16 +64,16 @@ fn every_private_line_is_valid() {
         let session = SessionId::from("s");
         let mut out = Vec::new();
         for gap in [Gap::None, Gap::Foreign, Gap::Lost { earliest: Seq::new(140) }] {
-            let private = Private::Gap { seq: Seq::new(7), at: Now(8), seen: Seq::new(120), gap };
+            let private = PrivateEvent::Gap { seq: Seq::new(7), at: Now(8), seen: Seq::new(120), gap };
             encode::private_line(&session, &private, &mut out);
         }
         let same = snapshot.clone();
-        let private = Private::Snapshot { seq: Seq::new(9), at: Now(10), snapshot: Box::new(snapshot) };
+        let private = PrivateEvent::Snapshot { seq: Seq::new(9), at: Now(10), snapshot: Box::new(snapshot) };
         encode::private_line(&session, &private, &mut out);
         let snapshot = Box::new(same);
-        let private = Private::Summary { seq: Seq::new(10), at: Now(11), after: Seq::new(9), snapshot };
+        let private = PrivateEvent::Summary { seq: Seq::new(10), at: Now(11), after: Seq::new(9), snapshot };
         encode::private_line(&session, &private, &mut out);
-        let private = Private::Deleted { seq: Seq::new(11), at: Now(12), by: events.name() };
+        let private = PrivateEvent::Deleted { seq: Seq::new(11), at: Now(12), by: events.name() };
         encode::private_line(&session, &private, &mut out);
         let lines = String::from_utf8(out).unwrap();
         assert_eq!(lines.lines().count(), 6);
@@ -92,11 +92,11 @@ fn every_response_is_valid() {
         }
     }
     for code in Code::ALL {
-        let error = ErrorBody::passing(code, "no").with_detail("because");
+        let error = ErrorBody::transient(code, "no").with_detail("because");
         let line = encode::response_error("req_1", "whatever", None, &error);
         check_line(std::str::from_utf8(&line).unwrap());
     }
-    let line = encode::response_error("req_1", "cancel_run", Some("s"), &refusal(Refusal::NoActiveRun));
+    let line = encode::response_error("req_1", "cancel_run", Some("s"), &from_refusal(Refusal::NoActiveRun));
     check_line(std::str::from_utf8(&line).unwrap());
 }
 
@@ -112,7 +112,7 @@ fn every_kind_of_response_is_among_those_checked() {
 }
 
 #[test]
-fn requests_of_the_specification_are_valid_and_understood() {
+fn requests_of_the_specification_are_valid_and_decoded() {
     let limits = DecodeLimits::default();
     for &(kind, payload) in REQUESTS {
         for (envelope, payload) in [
@@ -124,8 +124,7 @@ fn requests_of_the_specification_are_valid_and_understood() {
                 r#"{{"v":"push.runtime.v1","kind":"request","requestId":"req_01HXYZ","type":"{kind}",{envelope}"payload":{payload}}}"#
             );
             check_line(&line);
-            let request =
-                decode(line.as_bytes(), &limits).unwrap_or_else(|problem| panic!("{line}: {problem:?}"));
+            let request = decode(line.as_bytes(), &limits).unwrap_or_else(|problem| panic!("{line}: {problem:?}"));
             assert_eq!(request.kind_name, kind);
         }
     }
@@ -146,22 +145,20 @@ fn broken_lines_are_not_valid() {
             .unwrap_or_else(|| panic!("no line of type {good}"));
         assert!(line.contains(from), "{good} has no {from}: {line}");
         let broken = line.replacen(from, to, 1);
-        assert!(judge_line(&broken).is_err(), "{good} with {to:?} for {from:?} is still valid: {broken}");
+        assert!(validate_line(&broken).is_err(), "{good} with {to:?} for {from:?} is still valid: {broken}");
     }
-    for line in
-        ["", "[]", "{}", "null", r#"{"v":"push.runtime.v1"}"#, r#"{"v":"push.runtime.v1","kind":"other"}"#]
-    {
-        assert!(judge_line(line).is_err(), "{line}");
+    for line in ["", "[]", "{}", "null", r#"{"v":"push.runtime.v1"}"#, r#"{"v":"push.runtime.v1","kind":"other"}"#] {
+        assert!(validate_line(line).is_err(), "{line}");
     }
 }
 
 #[test]
-fn broken_requests_are_not_valid_and_not_understood() {
+fn broken_requests_are_neither_valid_nor_decoded() {
     for (kind, payload) in BROKEN_REQUESTS {
         let line = format!(
             r#"{{"v":"push.runtime.v1","kind":"request","requestId":"q","type":"{kind}","payload":{payload}}}"#
         );
-        assert!(judge_line(&line).is_err(), "{line}");
+        assert!(validate_line(&line).is_err(), "{line}");
         assert!(decode(line.as_bytes(), &DecodeLimits::default()).is_err(), "{line}");
     }
 }
@@ -193,7 +190,7 @@ fn the_examples_of_the_page_are_valid() {
                                 name(at)
                             )
                         };
-                        if judge_line(&line(r#""runId":"r","#)).is_err() {
+                        if validate_line(&line(r#""runId":"r","#)).is_err() {
                             check_line(&line(""));
                         }
                     }
@@ -224,18 +221,9 @@ fn a_record_that_is_not_one_is_refused() {
         ("", "envelope"),
         (r#""type":"future_event","payload":{}}"#, "type"),
         (r#""type":"assistant_token","payload":{}}"#, "payload"),
-        (
-            r#""type":"message_queued","payload":{"messageId":"m","text":"","by":"b","fingerprint":"0"}}"#,
-            "field",
-        ),
-        (
-            r#""type":"user_message","payload":{"messageId":"m","text":"","by":"b","fingerprint":"xyz"}}"#,
-            "field",
-        ),
-        (
-            r#""type":"tool_call","payload":{"source":"acceptance","toolName":"t","args":{},"callId":"c"}}"#,
-            "field",
-        ),
+        (r#""type":"message_queued","payload":{"messageId":"m","text":"","by":"b","fingerprint":"0"}}"#, "field"),
+        (r#""type":"user_message","payload":{"messageId":"m","text":"","by":"b","fingerprint":"xyz"}}"#, "field"),
+        (r#""type":"tool_call","payload":{"source":"acceptance","toolName":"t","args":{},"callId":"c"}}"#, "field"),
         (r#""type":"status","payload":{"source":"s","phase":"p","callId":"c"}}"#, "field"),
     ] {
         let line = format!("{head}{rest}");
@@ -250,26 +238,26 @@ fn a_record_that_is_not_one_is_refused() {
 }
 
 #[test]
-fn a_transcript_has_whole_messages_alone() {
+fn a_transcript_contains_only_complete_messages() {
     let mut transcript = Transcript::default();
     let mut events = Events::new(1, Shape::Shown);
     let mut rows = Vec::new();
     for (seq, kind) in [
         events.event(3).kind,
-        EventKind::Said { text: "Hel".into() },
-        EventKind::Thought { text: "hm".into() },
-        EventKind::Said { text: "lo".into() },
-        EventKind::SayingDone { message: "asst_1".into() },
-        EventKind::Said { text: "cut of".into() },
+        EventKind::TextDelta { text: "Hel".into() },
+        EventKind::ThinkingDelta { text: "hm".into() },
+        EventKind::TextDelta { text: "lo".into() },
+        EventKind::TextDone { message: "asst_1".into() },
+        EventKind::TextDelta { text: "cut of".into() },
         events.event(KINDS - 1).kind,
-        EventKind::Said { text: "Again".into() },
-        EventKind::SayingDone { message: "asst_2".into() },
+        EventKind::TextDelta { text: "Again".into() },
+        EventKind::TextDone { message: "asst_2".into() },
     ]
     .into_iter()
     .enumerate()
     {
         let seq = Seq::new(1 + seq as u64);
-        rows.extend(transcript.take(&Event {
+        rows.extend(transcript.apply(&Event {
             seq,
             at: Now(5),
             run: Some("r".into()),
@@ -285,10 +273,10 @@ fn a_transcript_has_whole_messages_alone() {
 }
 
 /// A section, the names in a heading, and the blocks below it.
-type Part<'a> = (&'a str, Vec<&'a str>, Vec<Vec<&'a str>>);
+type PageSection<'a> = (&'a str, Vec<&'a str>, Vec<Vec<&'a str>>);
 
 /// Extracts the code blocks of a page, each with its section and the names in its heading.
-fn examples(page: &str) -> Vec<Part<'_>> {
+fn examples(page: &str) -> Vec<PageSection<'_>> {
     let mut found = Vec::new();
     for section in page.split("\n## ").skip(1) {
         let title = section.lines().next().unwrap();
@@ -314,8 +302,7 @@ fn line_of(session: &SessionId, event: &Event) -> String {
 }
 
 fn snapshot(events: &mut Events) -> Snapshot {
-    let phases =
-        [Phase::Idle, Phase::Running, Phase::Waiting, Phase::Completed, Phase::Failed, Phase::Cancelled];
+    let phases = [Phase::Idle, Phase::Running, Phase::Waiting, Phase::Completed, Phase::Failed, Phase::Cancelled];
     Snapshot {
         phase: phases[events.below(6) as usize],
         opening: events.opening(),
@@ -328,7 +315,7 @@ fn snapshot(events: &mut Events) -> Snapshot {
         last_seq: Seq::new(events.below(9)),
         opened_at: Now(1),
         updated_at: Now(2),
-        last_run: events.maybe(Events::name).map(|run| (run.into(), Outcome::Failed, 4)),
+        last_run: events.maybe(Events::name).map(|run| (run.into(), RunOutcome::Failed, 4)),
         queued: events.below(3) as usize,
         open: if events.below(2) == 0 { Openness::Open } else { Openness::Ended },
         version: events.below(3),
@@ -357,16 +344,10 @@ fn payloads(events: &mut Events) -> Vec<(&'static str, Payload)> {
     };
     let question = events.question();
     let pending = PendingApproval { session: session.clone(), run: "r".into(), question };
-    let provider =
-        ProviderRow { name: "playbook".into(), models: vec!["m".into()], configured: true, default: false };
-    let grant = GrantRow {
-        id: "grant_1".into(),
-        repository: "/r".into(),
-        rule: events.text(),
-        by: "cli".into(),
-        at: Now(3),
-    };
-    let waiting = Waiting { message: "m".into(), run: "r".into(), text: events.text() };
+    let provider = ProviderRow { name: "playbook".into(), models: vec!["m".into()], configured: true, default: false };
+    let grant =
+        GrantRow { id: "grant_1".into(), repository: "/r".into(), rule: events.text(), by: "cli".into(), at: Now(3) };
+    let waiting = QueueEntry { message: "m".into(), run: "r".into(), text: events.text() };
     let metrics = Metrics {
         pid: 1,
         version: "0.1.0".into(),
@@ -379,12 +360,12 @@ fn payloads(events: &mut Events) -> Vec<(&'static str, Payload)> {
     vec![
         ("hello", encode::hello("0.1.0")),
         ("ping", encode::pong(Now(1))),
-        ("start_session", encode::started(&session, Phase::Idle, "att_1", Repetition::Again)),
+        ("start_session", encode::started(&session, Phase::Idle, "att_1", Repetition::Repeated)),
         ("list_sessions", encode::sessions(&[encode::session_item(&row)], events.maybe(|_| "next"))),
         ("attach_session", encode::attached(&session, Phase::Running, replay)),
         ("resume_session", encode::attached(&session, Phase::Failed, gone)),
         ("detach_session", encode::detached()),
-        ("send_user_message", encode::prompted(&run, Repetition::Again)),
+        ("send_user_message", encode::prompted(&run, Repetition::Repeated)),
         ("queue_message", encode::queued(&message, &run, 0)),
         ("list_queue", encode::queue(&[waiting])),
         ("remove_queued", encode::unqueued()),
@@ -405,7 +386,7 @@ fn payloads(events: &mut Events) -> Vec<(&'static str, Payload)> {
         ("check_journal", encode::journal_check(&check)),
         ("drain", encode::draining()),
         ("reload", encode::reloaded(40, (events.below(2) == 0).then_some("no shell"))),
-        ("speak", encode::speaking()),
+        ("speak", encode::protocol_switched()),
     ]
 }
 
@@ -431,9 +412,9 @@ fn journal_check(events: &mut Events) -> JournalCheck {
     };
     let (known, unknown) = (loss(Some("s".into())), loss(None));
     let problem = ProblemRow { session: "s".into(), what: events.name() };
-    let proof = Proof { found: vec![known.clone()], problems: vec![problem], ..Proof::default() };
+    let proof = IntegrityReport { found: vec![known.clone()], problems: vec![problem], ..IntegrityReport::default() };
     let proof = Some(proof).filter(|_| events.below(2) == 0);
-    JournalCheck { schema: 1001, losses: vec![known, unknown], proof, ..JournalCheck::default() }
+    JournalCheck { schema: 1001, losses: vec![known, unknown], integrity: proof, ..JournalCheck::default() }
 }
 
 fn with_session(payload: &str) -> String {

@@ -22,12 +22,12 @@ use pushd::runtime::session_files::store::{Store, StoreError, TornLine};
 use tempfile::TempDir;
 
 /// A temporary home, and a project next to it.
-struct World {
+struct Fixture {
     dir: TempDir,
     store: Store,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         // Temporary directories may themselves be behind a link.
@@ -40,16 +40,16 @@ impl World {
         Self { dir, store }
     }
 
-    fn at(&self, path: &str) -> PathBuf {
+    fn path(&self, path: &str) -> PathBuf {
         self.dir.path().canonicalize().unwrap().join(path)
     }
 
-    fn own(&self, name: &str) -> PathBuf {
+    fn user_session(&self, name: &str) -> PathBuf {
         self.store.directory().join(name)
     }
 
-    fn project(&self, name: &str) -> PathBuf {
-        self.at("project/.pi/sessions").join(name)
+    fn project_session(&self, name: &str) -> PathBuf {
+        self.path("project/.pi/sessions").join(name)
     }
 
     /// Writes a session as another program would.
@@ -59,17 +59,14 @@ impl World {
     }
 
     /// Reads a file that must be refused, and returns the reason.
-    fn refused(&self, path: impl AsRef<Path>) -> String {
+    fn refusal(&self, path: impl AsRef<Path>) -> String {
         let path = path.as_ref();
         let read = self.store.read(path).expect_err("it is not read").to_string();
         let written = self.store.write(path, &header(), &[]).expect_err("it is not written").to_string();
         assert_eq!(read.replace("cannot read", "cannot write"), written, "{}", path.display());
         let stored = parse(session("s-1").as_bytes(), &Limits::default()).unwrap();
-        let extended = self
-            .store
-            .extend(path, &stored, &[], TornLine::Awaited)
-            .expect_err("it is not added to")
-            .to_string();
+        let extended =
+            self.store.extend(path, &stored, &[], TornLine::Wait).expect_err("it is not added to").to_string();
         assert_eq!(written, extended);
         let removed = self.store.remove(path);
         assert!(matches!(removed, Ok(None) | Err(_)), "{removed:?} {}", path.display());

@@ -2,7 +2,7 @@
 //! do.
 
 use pushd::kernel::command::{Caller, Command, Prompt, Rights, Steer};
-use pushd::kernel::effect::{Before, CallRequest, Effect, Report, Ticket, Turn};
+use pushd::kernel::effect::{CallRequest, Effect, Precondition, Report, Ticket, TurnRequest};
 use pushd::kernel::event::{Budget, EventKind, Intention, Purpose};
 use pushd::kernel::id::{CallId, Fingerprint, Json, MessageId, ParticipantId, RunId};
 use pushd::kernel::limits::Limits;
@@ -10,8 +10,8 @@ use pushd::kernel::session::{Input, Session};
 use pushd::kernel::time::Now;
 
 #[test]
-fn a_call_that_was_decided_on_before_a_message_was_heard_is_not_made() {
-    let mut run = Running::begin();
+fn a_tool_call_chosen_before_a_steering_message_is_not_made() {
+    let mut run = RunningSession::start();
     run.steer();
     assert_eq!(kinds(&run.report(call())), Vec::<&str>::new());
     let turns = turns(run.report(Report::TurnDone));
@@ -21,32 +21,32 @@ fn a_call_that_was_decided_on_before_a_message_was_heard_is_not_made() {
 }
 
 #[test]
-fn a_text_that_had_not_begun_when_a_message_came_is_not_said() {
-    let mut run = Running::begin();
+fn a_text_that_has_not_started_before_a_steering_message_is_dropped() {
+    let mut run = RunningSession::start();
     run.steer();
-    assert_eq!(kinds(&run.report(Report::Said("late".into()))), Vec::<&str>::new());
-    assert_eq!(kinds(&run.report(Report::SayingDone(MessageId::new("a")))), Vec::<&str>::new());
-    assert_eq!(turns(run.report(Report::TurnDone))[0].done, 0);
+    assert_eq!(kinds(&run.report(Report::TextDelta("late".into()))), Vec::<&str>::new());
+    assert_eq!(kinds(&run.report(Report::TextDone(MessageId::new("a")))), Vec::<&str>::new());
+    assert_eq!(turns(run.report(Report::TurnDone))[0].steps_done, 0);
 }
 
 #[test]
-fn a_text_that_had_begun_when_a_message_came_is_said_to_its_end() {
-    let mut run = Running::begin();
-    assert_eq!(kinds(&run.report(Report::Said("one ".into()))), ["said"]);
+fn a_text_that_has_started_before_a_steering_message_is_completed() {
+    let mut run = RunningSession::start();
+    assert_eq!(kinds(&run.report(Report::TextDelta("one ".into()))), ["said"]);
     run.steer();
-    assert_eq!(kinds(&run.report(Report::Said("two".into()))), ["said"]);
-    assert_eq!(kinds(&run.report(Report::SayingDone(MessageId::new("a")))), ["done saying"]);
+    assert_eq!(kinds(&run.report(Report::TextDelta("two".into()))), ["said"]);
+    assert_eq!(kinds(&run.report(Report::TextDone(MessageId::new("a")))), ["done saying"]);
     let turn = turns(run.report(Report::TurnDone)).remove(0);
-    assert_eq!((turn.done, turn.steers[0].0), (1, 1));
+    assert_eq!((turn.steps_done, turn.steers[0].0), (1, 1));
 }
 
 /// A session whose provider is in its first turn.
-struct Running(Session);
+struct RunningSession(Session);
 
-impl Running {
-    fn begin() -> Self {
+impl RunningSession {
+    fn start() -> Self {
         let mut running = Self(Session::new(Limits::default()));
-        running.ask(Command::Open(Box::default()));
+        running.apply(Command::Open(Box::default()));
         let prompt = Prompt {
             run: run(),
             message: MessageId::new("m"),
@@ -59,7 +59,7 @@ impl Running {
             needs_environment: false,
             fingerprint: Fingerprint(1),
         };
-        assert_eq!(turns(running.ask(Command::Prompt(Box::new(prompt)))).len(), 1);
+        assert_eq!(turns(running.apply(Command::Prompt(Box::new(prompt)))).len(), 1);
         running
     }
 
@@ -70,10 +70,10 @@ impl Running {
             images: Vec::new(),
             fingerprint: Fingerprint(2),
         };
-        assert!(turns(self.ask(Command::Steer(Box::new(steer)))).is_empty());
+        assert!(turns(self.apply(Command::Steer(Box::new(steer)))).is_empty());
     }
 
-    fn ask(&mut self, command: Command) -> Vec<Effect> {
+    fn apply(&mut self, command: Command) -> Vec<Effect> {
         let caller = Caller { id: ParticipantId(1), source: "cli".into(), rights: Rights::ALL };
         self.0.apply(Input::Command { ticket: Ticket(1), caller, command, if_version: None }, Now(1))
     }
@@ -90,25 +90,23 @@ fn run() -> RunId {
 fn call() -> Report {
     let intention =
         Intention { call: CallId::new("c"), tool: "t".into(), args: Json::new("{}"), purpose: Purpose::Work };
-    Report::Call(Box::new(CallRequest { intention, before: Before::Nothing }))
+    Report::CallRequested(Box::new(CallRequest { intention, precondition: Precondition::Nothing }))
 }
 
-fn turns(effects: Vec<Effect>) -> Vec<Turn> {
+fn turns(effects: Vec<Effect>) -> Vec<TurnRequest> {
     effects
         .into_iter()
-        .filter_map(|effect| if let Effect::Turn(turn) = effect { Some(*turn) } else { None })
+        .filter_map(|effect| if let Effect::RequestTurn(turn) = effect { Some(*turn) } else { None })
         .collect()
 }
 
 fn kinds(effects: &[Effect]) -> Vec<&'static str> {
-    let kept = effects
-        .iter()
-        .filter_map(|effect| if let Effect::Persist(event) = effect { Some(event) } else { None });
+    let kept = effects.iter().filter_map(|effect| if let Effect::Persist(event) = effect { Some(event) } else { None });
     kept.map(|event| {
         let kind = &event.kind;
         let known = [
-            (matches!(kind, EventKind::Said { .. }), "said"),
-            (matches!(kind, EventKind::SayingDone { .. }), "done saying"),
+            (matches!(kind, EventKind::TextDelta { .. }), "said"),
+            (matches!(kind, EventKind::TextDone { .. }), "done saying"),
             (matches!(kind, EventKind::CallIntended(_)), "intended"),
             (matches!(kind, EventKind::CallStarted { .. }), "started"),
         ];

@@ -56,14 +56,14 @@ fn a_full_disk_is_survived() {
     heard.extend(running.events_until("run_complete"));
     assert_eq!(heard.last().map(|event| event["payload"]["outcome"].clone()), Some(json!("cancelled")));
 
-    make_room(&daemon);
+    free_space(&daemon);
     wait_until("a message is taken again", || refusal(&mut idle, &session).is_none());
     assert_eq!(idle.event_of("run_complete")["payload"]["outcome"], "success");
     daemon.stop();
 }
 
 #[test]
-fn an_end_for_which_no_room_is_left_waits_for_it_in_peace() {
+fn a_run_end_that_does_not_fit_waits_for_disk_space() {
     let Some(daemon) = on_a_small_disk() else { return };
     let (mut client, session) = daemon.session();
     client.prompt(&session, TICKS);
@@ -83,13 +83,13 @@ fn an_end_for_which_no_room_is_left_waits_for_it_in_peace() {
     let log = daemon.log();
     let tries = log.lines().filter(|line| line.contains("a commit failed")).count();
     assert!(tries < 50, "it was tried {tries} times");
-    make_room(&daemon);
+    free_space(&daemon);
     let events = client.events_until("run_complete");
     assert_eq!(events.last().map(|event| event["payload"]["outcome"].clone()), Some(json!("cancelled")));
 }
 
 #[test]
-fn a_run_that_waited_for_room_goes_on_without_a_word_lost() {
+fn a_run_that_waited_for_disk_space_continues_without_loss() {
     let Some(daemon) = on_a_small_disk() else { return };
     let (mut client, session) = daemon.session();
     client.prompt(&session, "$ until [ -e full ]; do sleep 0.01; done; seq 1 4000; touch through\n");
@@ -100,7 +100,7 @@ fn a_run_that_waited_for_room_goes_on_without_a_word_lost() {
     wait_until("the disk is seen to be full", || {
         other.ask("start_session", json!({"cwd": daemon.cwd()}))["error"]["code"] == "STORAGE_FULL"
     });
-    make_room(&daemon);
+    free_space(&daemon);
     let events = client.events_until("run_complete");
     assert_eq!(events.last().map(|event| event["payload"]["outcome"].clone()), Some(json!("success")));
     let printed: String = events
@@ -113,7 +113,7 @@ fn a_run_that_waited_for_room_goes_on_without_a_word_lost() {
 }
 
 #[test]
-fn a_daemon_on_a_full_disk_can_be_stopped_and_comes_back() {
+fn a_daemon_on_a_full_disk_can_be_stopped_and_restarted() {
     let Some(mut daemon) = on_a_small_disk() else { return };
     let (mut client, session) = daemon.session();
     assert_eq!(client.run(&session, "$ echo kept\n")["outcome"], "success");
@@ -122,7 +122,7 @@ fn a_daemon_on_a_full_disk_can_be_stopped_and_comes_back() {
     wait_until("a message is refused", || refusal(&mut client, &session).as_deref() == Some("STORAGE_FULL"));
     let copy = daemon.home.path().join("copy");
     // The small disk disappears with the daemon, so its files are copied while it runs.
-    make_room(&daemon);
+    free_space(&daemon);
     fill(&daemon);
     copy_state(&daemon, &copy);
     daemon.stop();
@@ -131,7 +131,7 @@ fn a_daemon_on_a_full_disk_can_be_stopped_and_comes_back() {
     for file in fs::read_dir(&copy).expect("the copy").flatten() {
         fs::copy(file.path(), next.home.path().join(".push/state").join(file.file_name())).expect("a file");
     }
-    next.revive();
+    next.restart();
     let mut client = next.connect();
     let attached = client.attach(&session, 0);
     assert!(attached["replay"]["toSeq"].as_u64() >= newest.as_u64(), "{attached}");
@@ -139,7 +139,7 @@ fn a_daemon_on_a_full_disk_can_be_stopped_and_comes_back() {
 }
 
 #[test]
-fn after_a_failed_sync_nothing_is_taken_until_a_restart() {
+fn after_a_failed_sync_nothing_is_accepted_until_a_restart() {
     let Some((mut daemon, disk)) = on_a_failing_disk() else { return };
     let (mut running, run) = daemon.session();
     running.prompt(&run, TICKS);
@@ -168,7 +168,7 @@ fn after_a_failed_sync_nothing_is_taken_until_a_restart() {
     assert_eq!(reader.get("list_sessions", json!({}))["sessions"].as_array().map(Vec::len), Some(3));
 
     daemon.kill();
-    daemon.revive();
+    daemon.restart();
     let mut client = daemon.connect();
     // Published events that could not be stored are a gap for the clients that saw them.
     let seen = ended.last().map(seq).expect("an event");
@@ -230,8 +230,7 @@ fn on_a_full_disk_pi_aborts_and_dismisses_and_grants_nothing() {
     let mut pi = PiClient::connect(&daemon);
     let step = "$ echo $$ > pid; exec sleep 1000\n";
     for (session, message) in [("running", step), ("asking", "$? touch granted\n")] {
-        let create =
-            json!({"id": session, "type": "create_session", "sessionId": session, "cwd": daemon.cwd()});
+        let create = json!({"id": session, "type": "create_session", "sessionId": session, "cwd": daemon.cwd()});
         assert_eq!(pi.ask(&create)["success"], true);
         let prompt = json!({"id": message, "type": "prompt", "sessionId": session, "message": message});
         assert_eq!(pi.ask(&prompt)["success"], true);
@@ -287,8 +286,8 @@ fn a_pi_abort_is_done_while_a_sync_is_held() {
 
 /// A client of the Pi protocol.
 struct PiClient {
-    mouth: websocket::Mouth,
-    ear: websocket::Ear,
+    sender: websocket::FrameSender,
+    receiver: websocket::FrameReceiver,
     /// Events that arrived while the client waited for a reply.
     events: Vec<Value>,
 }
@@ -297,8 +296,8 @@ impl PiClient {
     fn connect(daemon: &Daemon) -> Self {
         let at = daemon.connect().get("get_metrics", json!({}))["pi"].clone();
         let at = at.as_str().and_then(|at| at.parse().ok()).expect("an address");
-        let (mouth, ear) = websocket::open(at).expect("a connection");
-        Self { mouth, ear, events: Vec::new() }
+        let (sender, receiver) = websocket::open(at).expect("a connection");
+        Self { sender, receiver, events: Vec::new() }
     }
 
     /// Sends a command and returns its reply.
@@ -308,7 +307,7 @@ impl PiClient {
     }
 
     fn send(&mut self, command: &Value) {
-        self.mouth.say(&command.to_string()).expect("the daemon reads");
+        self.sender.send_text(&command.to_string()).expect("the daemon reads");
     }
 
     /// Returns the reply to a command.
@@ -338,7 +337,7 @@ impl PiClient {
 
     fn read(&mut self) -> Value {
         let mut message = Vec::new();
-        assert!(self.ear.hear(&mut message).expect("a message"), "the connection is over");
+        assert!(self.receiver.read_message(&mut message).expect("a message"), "the connection is over");
         serde_json::from_slice(&message).expect("JSON")
     }
 }
@@ -376,7 +375,7 @@ fn on_a_small_disk_with(arguments: &[&str]) -> Option<Daemon> {
     let script = "mkdir -p -m 700 \"$HOME/.push\" \"$HOME/.push/state\" && \
                   mount -t tmpfs -o size=8m,mode=700 tmpfs \"$HOME/.push/state\" && exec \"$@\"";
     let script = format!("{script} {}", arguments.join(" "));
-    Some(Daemon::start_under(&["unshare", flags, "sh", "-c", &script, "sh"]))
+    Some(Daemon::start_with_launcher(&["unshare", flags, "sh", "-c", &script, "sh"]))
 }
 
 /// The state directory as the daemon sees it.
@@ -398,7 +397,7 @@ fn fill(daemon: &Daemon) {
     }
 }
 
-fn make_room(daemon: &Daemon) {
+fn free_space(daemon: &Daemon) {
     fs::remove_file(state(daemon).join("filler")).expect("room");
 }
 
@@ -411,12 +410,12 @@ fn copy_state(daemon: &Daemon, to: &Path) {
 
 /// A disk whose syncs fail on demand.
 struct FailingDisk {
-    place: TempDir,
+    dir: TempDir,
 }
 
 impl FailingDisk {
     fn switch(&self) -> PathBuf {
-        self.place.path().join("fail")
+        self.dir.path().join("fail")
     }
 
     fn fail(&self) {
@@ -425,17 +424,17 @@ impl FailingDisk {
 
     /// Makes every later sync block.
     fn hold(&self) {
-        fs::write(self.place.path().join("fail.hold"), "").expect("syncs wait");
+        fs::write(self.dir.path().join("fail.hold"), "").expect("syncs wait");
     }
 
     /// Tells whether a sync blocks or has blocked.
     fn is_held(&self) -> bool {
-        self.place.path().join("fail.held").exists()
+        self.dir.path().join("fail.held").exists()
     }
 
     /// Unblocks every sync.
     fn release(&self) {
-        fs::remove_file(self.place.path().join("fail.hold")).expect("syncs go on");
+        fs::remove_file(self.dir.path().join("fail.hold")).expect("syncs go on");
     }
 
     fn recover(&self) {
@@ -450,21 +449,19 @@ fn on_a_failing_disk() -> Option<(Daemon, FailingDisk)> {
 
 /// The same, with arguments for the daemon.
 fn on_a_failing_disk_with(arguments: &[&str]) -> Option<(Daemon, FailingDisk)> {
-    let disk = FailingDisk { place: tempfile::tempdir().expect("a directory") };
-    let (library, switch) = (failing_sync(disk.place.path())?, disk.switch());
-    let variables = [
-        ("LD_PRELOAD", library.to_str().expect("a path")),
-        ("PUSH_TEST_SYNC_FAILS", switch.to_str().expect("a path")),
-    ];
+    let disk = FailingDisk { dir: tempfile::tempdir().expect("a directory") };
+    let (library, switch) = (failing_sync(disk.dir.path())?, disk.switch());
+    let variables =
+        [("LD_PRELOAD", library.to_str().expect("a path")), ("PUSH_TEST_SYNC_FAILS", switch.to_str().expect("a path"))];
     let home = tempfile::tempdir().expect("a directory for the daemon");
     let daemon = Daemon::start_in(home, &variables, arguments);
     Some((daemon, disk))
 }
 
 /// Builds the library that makes `fdatasync` fail on demand.
-fn failing_sync(place: &Path) -> Option<PathBuf> {
+fn failing_sync(dir: &Path) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/failing_sync.c");
-    let library = place.join("failing_sync.so");
+    let library = dir.join("failing_sync.so");
     let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).output();
     match built {
         Ok(out) if out.status.success() => Some(library),

@@ -26,8 +26,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 #[test]
-fn another_user_gets_no_word_out_of_the_daemon_with_any_two_defences_removed() {
-    let Some(stage) = Stage::new() else { return };
+fn another_user_gets_no_reply_with_any_two_defences_removed() {
+    let Some(shared_dir) = SharedDir::new() else { return };
     let daemon = Daemon::start();
     let (home, push) = (daemon.home.path(), daemon.home.path().join(".push"));
     let (run, socket) = (push.join("run"), daemon.socket());
@@ -38,11 +38,11 @@ fn another_user_gets_no_word_out_of_the_daemon_with_any_two_defences_removed() {
         (0o755, 0o666, "no answer"),
     ] {
         for (path, mode) in [(home, 0o755), (&*push, 0o755), (&*run, directory), (&*socket, file)] {
-            open(path, mode);
+            set_mode(path, mode);
         }
-        assert_eq!(stage.stranger(&socket), heard, "{directory:o} {file:o}");
+        assert_eq!(shared_dir.reply_to_other_user(&socket), heard, "{directory:o} {file:o}");
         // The client of that user reports the error, and starts nothing of its own.
-        let said = stage.push_as(NOBODY, &socket, &["daemon", "status"]);
+        let said = shared_dir.push_as(NOBODY, &socket, &["daemon", "status"]);
         assert!(!said.status.success(), "{}", String::from_utf8_lossy(&said.stdout));
         daemon.connect().ping();
     }
@@ -52,8 +52,8 @@ fn another_user_gets_no_word_out_of_the_daemon_with_any_two_defences_removed() {
 
 #[test]
 fn nothing_that_another_user_prepared_is_used_or_touched() {
-    let Some(stage) = Stage::new() else { return };
-    let theirs = stage.path("theirs");
+    let Some(shared_dir) = SharedDir::new() else { return };
+    let theirs = shared_dir.path("theirs");
     fs::create_dir(&theirs).unwrap();
     fs::write(theirs.join("file"), "precious").unwrap();
     let _listening = UnixListener::bind(theirs.join("socket")).unwrap();
@@ -84,10 +84,10 @@ fn nothing_that_another_user_prepared_is_used_or_touched() {
         let path = home.path().join(".push").join(name);
         make_closed(path.parent().unwrap());
         prepare(&path);
-        let (kind, owner) = looks(&path);
-        let refused = daemon_in(home.path(), &[]);
+        let (kind, owner) = kind_and_owner(&path);
+        let refused = start_refused_daemon(home.path(), &[]);
         assert!(refused.contains(why), "{name}: {refused}");
-        assert_eq!(looks(&path), (kind, owner), "{name} was touched");
+        assert_eq!(kind_and_owner(&path), (kind, owner), "{name} was touched");
         assert_eq!(listing(&theirs), before, "{name}: what it leads to was touched");
     }
     // The daemon replaces a pid file by name and does not touch the target of a link.
@@ -95,36 +95,36 @@ fn nothing_that_another_user_prepared_is_used_or_touched() {
     daemon.stop();
     let pid = daemon.home.path().join(".push/run/pushd.pid");
     symlink(theirs.join("file"), &pid).unwrap();
-    daemon.revive();
+    daemon.restart();
     assert_eq!(fs::read_to_string(&pid).unwrap(), format!("{}\n", daemon.pid()));
     assert!(pid.symlink_metadata().unwrap().is_file());
     assert_eq!(listing(&theirs), before);
 }
 
 #[test]
-fn a_socket_is_put_into_nobodys_directory_but_ones_own() {
+fn a_socket_is_created_only_in_a_directory_of_the_same_user() {
     let home = TempDir::new().unwrap();
     let shared = home.path().join("shared");
     fs::create_dir(&shared).unwrap();
     for mode in [0o1777, 0o777, 0o755, 0o701] {
-        open(&shared, mode);
-        let refused = daemon_in(home.path(), &[("PUSHD_SOCKET", &shared.join("p.sock"))]);
+        set_mode(&shared, mode);
+        let refused = start_refused_daemon(home.path(), &[("PUSHD_SOCKET", &shared.join("p.sock"))]);
         assert!(refused.contains(&format!("is open to other users (mode {mode:04o})")), "{refused}");
         assert_eq!(fs::read_dir(&shared).unwrap().count(), 0, "something was left in it");
         assert_eq!(shared.metadata().unwrap().mode() & 0o7777, mode, "it is not ours to close");
     }
-    let Some(stage) = Stage::new() else { return };
-    let theirs = stage.path("theirs");
+    let Some(shared_dir) = SharedDir::new() else { return };
+    let theirs = shared_dir.path("theirs");
     give_away_directory(&theirs);
     for (variable, path) in [("PUSHD_SOCKET", theirs.join("p.sock")), ("PUSH_HOME", theirs.clone())] {
-        let refused = daemon_in(home.path(), &[(variable, &path)]);
+        let refused = start_refused_daemon(home.path(), &[(variable, &path)]);
         assert!(refused.contains(&format!("belongs to another user (uid {NOBODY})")), "{refused}");
         assert_eq!(fs::read_dir(&theirs).unwrap().count(), 0, "something was left in it");
     }
 }
 
 #[test]
-fn a_daemon_that_lost_its_socket_serves_on_and_keeps_others_out() {
+fn a_daemon_that_lost_its_socket_keeps_serving_and_blocks_a_second_daemon() {
     type Change = fn(&Path);
     let changes: [(&str, Change); 4] = [
         ("removed", |socket| fs::remove_file(socket).unwrap()),
@@ -144,17 +144,13 @@ fn a_daemon_that_lost_its_socket_serves_on_and_keeps_others_out() {
         let socket = daemon.socket();
         change(&socket);
         let there = socket.symlink_metadata().ok().map(|there| there.ino());
-        let refused = daemon_in(daemon.home.path(), &[]);
+        let refused = start_refused_daemon(daemon.home.path(), &[]);
         assert!(refused.contains("another pushd is running"), "{what}: {refused}");
         assert_eq!(client.run(&session, "$ true\n")["outcome"], "success", "{what}");
         daemon.stop();
-        assert_eq!(
-            socket.symlink_metadata().ok().map(|there| there.ino()),
-            there,
-            "{what}: it was not its own"
-        );
+        assert_eq!(socket.symlink_metadata().ok().map(|there| there.ino()), there, "{what}: it was not its own");
         if what != "a file" {
-            daemon.revive();
+            daemon.restart();
             daemon.connect().attach(&session, 0);
         }
     }
@@ -181,21 +177,21 @@ fn a_displaced_daemon_leaves_its_successors_socket_alone() {
 }
 
 #[test]
-fn two_daemons_never_share_a_state_whatever_becomes_of_the_run_directory() {
+fn two_daemons_never_share_a_state_directory_whatever_happens_to_the_run_directory() {
     let mut daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     fs::remove_dir_all(daemon.home.path().join(".push/run")).unwrap();
-    let refused = daemon_in(daemon.home.path(), &[]);
+    let refused = start_refused_daemon(daemon.home.path(), &[]);
     assert!(refused.contains("another daemon uses"), "{refused}");
     assert_eq!(client.run(&session, "$ true\n")["outcome"], "success");
     daemon.stop();
-    daemon.revive();
+    daemon.restart();
     let attached = daemon.connect().attach(&session, 0);
     assert_eq!(attached["sessionId"], json!(session));
 }
 
 #[test]
-fn after_ten_wrong_tokens_none_is_looked_at_for_a_while_and_the_owner_needs_none() {
+fn after_ten_wrong_tokens_token_checks_pause_and_the_owner_needs_no_token() {
     let daemon = Daemon::start_with(&[("PUSH_WRONG_TOKEN_SECONDS", "600")]);
     let mut owner = daemon.connect();
     let started = owner.get("start_session", json!({"cwd": daemon.cwd()}));
@@ -210,8 +206,7 @@ fn after_ten_wrong_tokens_none_is_looked_at_for_a_while_and_the_owner_needs_none
     // From one connection or from many, the session counts.
     let mut guesser = daemon.connect();
     for round in 0..10 {
-        let answer =
-            if round % 2 == 0 { attach(&mut guesser, &wrong) } else { attach(&mut daemon.connect(), &wrong) };
+        let answer = if round % 2 == 0 { attach(&mut guesser, &wrong) } else { attach(&mut daemon.connect(), &wrong) };
         assert_eq!((&answer["code"], &answer["retryable"]), (&json!("ATTACH_FORBIDDEN"), &json!(false)));
     }
     for tried in [&wrong, &token] {
@@ -226,7 +221,7 @@ fn after_ten_wrong_tokens_none_is_looked_at_for_a_while_and_the_owner_needs_none
 }
 
 #[test]
-fn a_token_is_looked_at_again_after_the_pause() {
+fn token_checks_resume_after_the_pause() {
     let daemon = Daemon::start_with(&[("PUSH_WRONG_TOKEN_SECONDS", "0.2")]);
     let mut client = daemon.connect();
     let started = client.get("start_session", json!({"cwd": daemon.cwd()}));
@@ -242,12 +237,13 @@ fn a_token_is_looked_at_again_after_the_pause() {
 
 /// The other process: sends like a careless client, and prints the reply.
 #[test]
-fn another_process_plays_its_part() {
+fn connect_as_the_other_user() {
     let Some(socket) = std::env::var_os(SOCKET) else { return };
     let said = match UnixStream::connect(socket) {
         Err(error) => format!("no connection: {}", error.kind()),
         Ok(mut stream) => {
-            let ping = json!({"v": "push.runtime.v1", "kind": "request", "requestId": "r", "type": "ping", "payload": {}});
+            let ping =
+                json!({"v": "push.runtime.v1", "kind": "request", "requestId": "r", "type": "ping", "payload": {}});
             let spoken = stream.write_all(format!("{ping}\n").as_bytes());
             let mut heard = String::new();
             // The daemon may close the connection before or after the request.
@@ -257,28 +253,28 @@ fn another_process_plays_its_part() {
             }
         }
     };
-    println!("\n{SAYS}{said}");
+    println!("\n{REPLY_PREFIX}{said}");
 }
 
 /// A directory that another user can reach, with our programs in it.
-struct Stage(TempDir);
+struct SharedDir(TempDir);
 
-impl Stage {
+impl SharedDir {
     /// `None`, with a reported skip, where the tests do not run as root.
     fn new() -> Option<Self> {
         if !geteuid().is_root() {
             skip::skip("strangers: only root can act as another user");
             return None;
         }
-        let stage = Self(TempDir::new().unwrap());
-        open(stage.0.path(), 0o755);
+        let shared_dir = Self(TempDir::new().unwrap());
+        set_mode(shared_dir.0.path(), 0o755);
         let running = PathBuf::from("/proc/self/exe");
         let this = if running.exists() { running } else { std::env::current_exe().unwrap() };
         for (program, name) in [(&*this, "stranger"), (Path::new(env!("CARGO_BIN_EXE_push")), "push")] {
-            fs::copy(program, stage.path(name)).unwrap();
-            open(&stage.path(name), 0o755);
+            fs::copy(program, shared_dir.path(name)).unwrap();
+            set_mode(&shared_dir.path(name), 0o755);
         }
-        Some(stage)
+        Some(shared_dir)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -286,12 +282,12 @@ impl Stage {
     }
 
     /// The reply that another user gets from a socket.
-    fn stranger(&self, socket: &Path) -> String {
+    fn reply_to_other_user(&self, socket: &Path) -> String {
         let mut command = Command::new(self.path("stranger"));
-        command.args(["--exact", "another_process_plays_its_part", "--nocapture"]).env(SOCKET, socket);
+        command.args(["--exact", "connect_as_the_other_user", "--nocapture"]).env(SOCKET, socket);
         let output = command.uid(NOBODY).gid(NOBODY).current_dir("/").output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let word = said.lines().find_map(|line| line.strip_prefix(SAYS));
+        let word = said.lines().find_map(|line| line.strip_prefix(REPLY_PREFIX));
         word.unwrap_or_else(|| panic!("it said nothing: {said}")).to_owned()
     }
 
@@ -303,11 +299,11 @@ impl Stage {
 }
 
 /// Starts a daemon that must refuse, and returns its error text.
-fn daemon_in(home: &Path, variables: &[(&str, &Path)]) -> String {
+fn start_refused_daemon(home: &Path, variables: &[(&str, &Path)]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_push"));
     command.args(["daemon", "run"]).env_clear().env("HOME", home).envs(variables.iter().copied());
     command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut started = Started(command.spawn().unwrap());
+    let mut started = KilledOnDrop(command.spawn().unwrap());
     wait_until("the daemon refuses", || started.0.try_wait().unwrap().is_some());
     let mut words = String::new();
     started.0.stderr.take().unwrap().read_to_string(&mut words).unwrap();
@@ -316,9 +312,9 @@ fn daemon_in(home: &Path, variables: &[(&str, &Path)]) -> String {
 }
 
 /// A process that is killed at the end of its test.
-struct Started(Child);
+struct KilledOnDrop(Child);
 
-impl Drop for Started {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -332,21 +328,21 @@ fn pid_at(socket: &Path) -> u32 {
 
 fn give_away_directory(path: &Path) {
     fs::create_dir(path).unwrap();
-    open(path, 0o777);
+    set_mode(path, 0o777);
     chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
 }
 
 fn make_closed(path: &Path) {
     fs::create_dir_all(path).unwrap();
-    open(path, 0o700);
+    set_mode(path, 0o700);
 }
 
-fn open(path: &Path, mode: u32) {
+fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
 /// The kind of a path, without following links, and its owner.
-fn looks(path: &Path) -> (String, u32) {
+fn kind_and_owner(path: &Path) -> (String, u32) {
     let there = path.symlink_metadata().unwrap();
     let kind = there.file_type();
     (format!("link {} socket {} mode {:o}", kind.is_symlink(), kind.is_socket(), there.mode()), there.uid())
@@ -359,7 +355,7 @@ fn listing(directory: &Path) -> Vec<(String, String, String)> {
         .map(|entry| {
             let path = entry.unwrap().path();
             let text = if path.is_file() { fs::read_to_string(&path).unwrap() } else { String::new() };
-            (path.display().to_string(), format!("{:?}", looks(&path)), text)
+            (path.display().to_string(), format!("{:?}", kind_and_owner(&path)), text)
         })
         .collect();
     found.sort();
@@ -367,5 +363,5 @@ fn listing(directory: &Path) -> Vec<(String, String, String)> {
 }
 
 const SOCKET: &str = "PUSHD_TEST_SOCKET";
-const SAYS: &str = "it says: ";
+const REPLY_PREFIX: &str = "it says: ";
 const NOBODY: u32 = 65534;

@@ -17,82 +17,81 @@ mod model;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use home::{Home, until};
-use model::{ModelServer, Reply, Speaks, call, say, think};
+use home::{Home, wait_until};
+use model::{ModelServer, Reply, ServerDialect, call, say, think};
 use serde_json::json;
 
 #[test]
 fn a_question_is_answered_at_the_prompt() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.type_line("push run '$? echo went'");
-    terminal.until("approve? [y/n]");
+    terminal.wait_for("approve? [y/n]");
     terminal.type_line("perhaps");
-    terminal.until("[y/n] perhaps\napprove? [y/n]");
+    terminal.wait_for("[y/n] perhaps\napprove? [y/n]");
     terminal.type_line("y");
-    terminal.until("success: 1 step done");
-    let screen = terminal.until("done 0");
+    terminal.wait_for("success: 1 step done");
+    let screen = terminal.wait_for("done 0");
     assert!(screen.contains("approved by cli\n  went\n"), "{screen}");
 }
 
 #[test]
-fn stopping_asks_after_the_grace_whether_a_run_is_waited_for() {
+fn stop_asks_after_the_grace_period_whether_to_wait_for_a_run() {
     let Some(terminal) = Terminal::open() else { return };
-    terminal.home.detached("$ until test -e go; do sleep 0.01; done; touch went");
+    terminal.home.start_detached("$ until test -e go; do sleep 0.01; done; touch went");
     terminal.type_line("push daemon stop --grace 0.2");
-    terminal.until("stop active runs now? (n waits for them) [y/n]");
+    terminal.wait_for("stop active runs now? (n waits for them) [y/n]");
     terminal.type_line("n");
     terminal.home.write("go", "");
-    terminal.until("done 0");
+    terminal.wait_for("done 0");
     assert!(terminal.home.path().join("went").exists(), "it was waited for");
-    let session = terminal.home.detached("$ echo $$ > step; sleep 1000");
-    terminal.home.until_written("step", "\n");
+    let session = terminal.home.start_detached("$ echo $$ > step; sleep 1000");
+    terminal.home.wait_for_text("step", "\n");
     terminal.type_line("clear; push daemon stop --grace 0.2");
-    terminal.until("stop active runs now? (n waits for them) [y/n]");
+    terminal.wait_for("stop active runs now? (n waits for them) [y/n]");
     terminal.type_line("y");
-    terminal.until("done 0");
+    terminal.wait_for("done 0");
     assert_eq!(terminal.home.push(&["wait", &session]).code, Some(1));
 }
 
 #[test]
 fn stopping_asks_after_the_grace_of_the_daemon_and_not_of_the_client() {
     let Some(terminal) = Terminal::open() else { return };
-    let started =
-        terminal.home.command(&["daemon", "start"]).env("PUSH_GRACE_SECONDS", "300").status().unwrap();
+    let started = terminal.home.command(&["daemon", "start"]).env("PUSH_GRACE_SECONDS", "300").status().unwrap();
     assert!(started.success());
-    terminal.home.detached("$ until test -e go; do sleep 0.01; done; touch went");
+    terminal.home.start_detached("$ until test -e go; do sleep 0.01; done; touch went");
     terminal.type_line("PUSH_GRACE_SECONDS=0.1 push daemon stop");
     // Progress is shown until the question is asked.
     let mut screen = String::new();
-    until("progress is shown a second time", || {
+    wait_until("progress is shown a second time", || {
         screen = terminal.screen(&[]);
         screen.matches("waiting for 1 run to finish").count() > 1
     });
     assert!(!screen.contains("stop active runs now?"), "{screen}");
     terminal.home.write("go", "");
-    terminal.until("done 0");
+    terminal.wait_for("done 0");
     assert!(terminal.home.path().join("went").exists(), "it was waited for");
 }
 
 #[test]
 fn the_end_of_input_at_the_question_of_stop_ends_no_run() {
     let Some(terminal) = Terminal::open() else { return };
-    terminal.home.detached("$ until test -e go; do sleep 0.01; done; touch went");
+    terminal.home.start_detached("$ until test -e go; do sleep 0.01; done; touch went");
     terminal.type_line("push daemon stop --grace 0.2");
-    terminal.until("stop active runs now? (n waits for them) [y/n]");
+    terminal.wait_for("stop active runs now? (n waits for them) [y/n]");
     terminal.press("C-d");
-    terminal.until("no answer: active runs are stopped 60 s after the prompt");
+    terminal.wait_for("no answer: active runs are stopped 60 s after the prompt");
     terminal.home.write("go", "");
-    terminal.until("done 0");
+    terminal.wait_for("done 0");
     assert!(terminal.home.path().join("went").exists(), "it was waited for");
 }
 
 #[test]
-fn a_no_at_the_prompt_denies() {
+fn n_at_the_prompt_denies() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.type_line("push run '$? echo went'");
-    terminal.until("approve? [y/n]");
+    terminal.wait_for("approve? [y/n]");
     terminal.type_line("n");
-    let screen = terminal.until("done 3");
+    let screen = terminal.wait_for("done 3");
     assert!(screen.contains("denied by cli") && !screen.contains("  went"), "{screen}");
 }
 
@@ -100,22 +99,22 @@ fn a_no_at_the_prompt_denies() {
 fn what_was_typed_before_a_question_does_not_answer_it() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.type_line("push run '$ echo begun; until test -e go; do sleep 0.01; done\n$? echo went'");
-    terminal.until("  begun");
+    terminal.wait_for("  begun");
     terminal.type_line("y");
     terminal.home.write("go", "");
-    terminal.until("approve? [y/n]");
+    terminal.wait_for("approve? [y/n]");
     assert_eq!(terminal.home.json(&["approvals", "--json"])["approvals"].as_array().unwrap().len(), 1);
     terminal.type_line("n");
-    terminal.until("done 3");
+    terminal.wait_for("done 3");
 }
 
 #[test]
 fn ctrl_c_cancels_and_reports() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.type_line("push run '$ echo begun; sleep 1000'");
-    terminal.until("  begun");
+    terminal.wait_for("  begun");
     terminal.press("C-c");
-    let screen = terminal.until("done 2");
+    let screen = terminal.wait_for("done 2");
     assert!(screen.contains("cancelling the run; press Ctrl-C again to exit at once"), "{screen}");
     assert!(screen.contains("\ncancelled by cli\n"), "{screen}");
 }
@@ -124,18 +123,18 @@ fn ctrl_c_cancels_and_reports() {
 fn ctrl_d_leaves_the_run_alone_and_says_how_to_come_back() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.type_line("push run '$ echo begun; until test -e go; do sleep 0.01; done; exit 3'");
-    terminal.until("  begun");
+    terminal.wait_for("  begun");
     terminal.press("C-d");
-    let screen = terminal.until("done 0");
+    let screen = terminal.wait_for("done 0");
     let handle = screen.split("push wait ").nth(1).unwrap().split('`').next().unwrap().to_owned();
     assert!(screen.contains(&format!("the run continues: `push attach {handle}` attaches")), "{screen}");
     terminal.home.write("go", "");
     assert_eq!(terminal.home.push(&["wait", &handle]).code, Some(1));
     terminal.wipe();
     terminal.type_line("push run '?$ echo went'");
-    terminal.until("approve? [y/n]");
+    terminal.wait_for("approve? [y/n]");
     terminal.press("C-d");
-    terminal.until("done 0");
+    terminal.wait_for("done 0");
     terminal.home.ok(&["approve"]);
     assert_eq!(terminal.home.push(&["wait", "@last"]).code, Some(0));
 }
@@ -144,9 +143,9 @@ fn ctrl_d_leaves_the_run_alone_and_says_how_to_come_back() {
 fn the_loss_of_the_terminal_leaves_the_run_alone() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.type_line("push run '$ echo begun; until test -e go; do sleep 0.01; done; exit 3'");
-    terminal.until("  begun");
+    terminal.wait_for("  begun");
     terminal.tmux(&["kill-server"]);
-    until("the client is gone", || {
+    wait_until("the client is gone", || {
         let clients = Command::new("pgrep").args(["-f", "push run "]).output().expect("pgrep").stdout;
         let is_ours = |pid: &str| {
             let place = std::fs::read_link(format!("/proc/{pid}/cwd"));
@@ -163,20 +162,18 @@ fn the_loss_of_the_terminal_leaves_the_run_alone() {
 #[test]
 fn a_suspended_client_comes_back_and_follows_the_run_to_its_end() {
     let Some(terminal) = Terminal::open() else { return };
-    terminal.type_line(
-        "push run '$ echo begun; until test -e go; do sleep 0.01; done; echo went\n$? echo asked'",
-    );
-    terminal.until("  begun");
+    terminal.type_line("push run '$ echo begun; until test -e go; do sleep 0.01; done; echo went\n$? echo asked'");
+    terminal.wait_for("  begun");
     terminal.press("C-z");
-    terminal.until("done ");
+    terminal.wait_for("done ");
     terminal.home.write("go", "");
-    terminal.home.until_asked();
+    terminal.home.wait_for_approval();
     assert!(!terminal.screen(&[]).contains("  went"), "a suspended client shows nothing");
     terminal.wipe();
     terminal.type_line("fg; echo back $?");
-    terminal.until("approve? [y/n]");
+    terminal.wait_for("approve? [y/n]");
     terminal.type_line("y");
-    let screen = terminal.until("back 0");
+    let screen = terminal.wait_for("back 0");
     assert!(screen.contains("  went") && screen.contains("success: 2 steps done"), "{screen}");
 }
 
@@ -184,10 +181,10 @@ fn a_suspended_client_comes_back_and_follows_the_run_to_its_end() {
 fn quiet_at_a_terminal_shows_the_answer_and_still_asks() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.type_line("push run -q 'Words.\n\n?$ echo went'");
-    let screen = terminal.until("approve? [y/n]");
+    let screen = terminal.wait_for("approve? [y/n]");
     assert!(screen.contains("? Approve command"), "{screen}");
     terminal.type_line("y");
-    let screen = terminal.until("done 0");
+    let screen = terminal.wait_for("done 0");
     assert!(screen.contains("\nwent\n") && !screen.contains("success"), "{screen}");
 }
 
@@ -195,69 +192,69 @@ fn quiet_at_a_terminal_shows_the_answer_and_still_asks() {
 fn ctrl_c_at_a_question_cancels_too() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.type_line("push run '$? echo went'");
-    terminal.until("approve? [y/n]");
+    terminal.wait_for("approve? [y/n]");
     terminal.press("C-c");
-    let screen = terminal.until("done 2");
+    let screen = terminal.wait_for("done 2");
     assert!(!screen.contains("  went"), "{screen}");
 }
 
 #[test]
-fn in_an_attached_session_a_line_is_a_message_and_an_answer() {
+fn in_an_attached_session_a_line_is_a_message_or_an_answer() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.home.ok(&["run", "$ echo one"]);
     terminal.type_line("push attach");
-    terminal.until("success: 1 step done");
+    terminal.wait_for("success: 1 step done");
     terminal.type_line("$ echo two; echo three");
-    terminal.until("  two\n  three\n");
+    terminal.wait_for("  two\n  three\n");
     terminal.type_line("$? echo four");
-    terminal.until("approve? [y/n]");
+    terminal.wait_for("approve? [y/n]");
     terminal.type_line("y");
-    terminal.until("  four\n");
+    terminal.wait_for("  four\n");
     terminal.type_line("$ echo five; sleep 1000");
-    terminal.until("  five\n");
+    terminal.wait_for("  five\n");
     terminal.press("C-c");
-    terminal.until("\ncancelled by cli\n");
+    terminal.wait_for("\ncancelled by cli\n");
     terminal.press("C-d");
-    terminal.until("done 0");
+    terminal.wait_for("done 0");
     let sessions = terminal.home.json(&["sessions", "--json"]);
     assert_eq!(sessions["sessions"].as_array().unwrap().len(), 1);
 }
 
 #[test]
-fn a_killed_daemon_is_told_and_the_step_asked_about() {
+fn a_killed_daemon_is_reported_and_the_step_needs_a_decision() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.type_line("push run '$ echo begun; test -e go || sleep 1000; echo ended'");
-    terminal.until("  begun");
+    terminal.wait_for("  begun");
     terminal.home.kill_daemon();
-    terminal.until("choose one: [run_again/skip/stop]");
+    terminal.wait_for("choose one: [run_again/skip/stop]");
     terminal.home.write("go", "");
     terminal.type_line("run");
-    let screen = terminal.until("done 0");
+    let screen = terminal.wait_for("done 0");
     assert!(screen.contains("reconnected to pushd") && screen.contains("  ended\n"), "{screen}");
 }
 
 #[test]
 fn stopping_says_what_it_waits_for() {
     let Some(terminal) = Terminal::open() else { return };
-    terminal.home.detached("$ echo begun > begun; until test -e go; do sleep 0.01; done");
-    terminal.home.until_written("begun", "begun");
+    terminal.home.start_detached("$ echo begun > begun; until test -e go; do sleep 0.01; done");
+    terminal.home.wait_for_text("begun", "begun");
     terminal.type_line("push daemon stop");
-    terminal.until("waiting for 1 run to finish (0 s)");
+    terminal.wait_for("waiting for 1 run to finish (0 s)");
     terminal.home.write("go", "");
-    terminal.until("pushd has stopped");
-    terminal.until("done 0");
+    terminal.wait_for("pushd has stopped");
+    terminal.wait_for("done 0");
 }
 
 #[test]
 fn colours_are_used_and_can_be_refused() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.type_line("push run '$ true'");
-    terminal.until("done 0");
+    terminal.wait_for("done 0");
     assert!(terminal.screen(&["-e"]).contains(GREEN), "{:?}", terminal.screen(&["-e"]));
     terminal.wipe();
     terminal.type_line("NO_COLOR=1 push log");
-    terminal.until("> $ true");
-    terminal.until("done 0");
+    terminal.wait_for("> $ true");
+    terminal.wait_for("done 0");
     assert!(!terminal.screen(&["-e"]).contains(GREEN), "{:?}", terminal.screen(&["-e"]));
 }
 
@@ -265,7 +262,7 @@ fn colours_are_used_and_can_be_refused() {
 fn hostile_output_does_not_act_on_the_terminal() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.type_line(r#"push run '$ printf "a\033[2J\033]0;stolen\007b\033[8mc\n"'"#);
-    let screen = terminal.until("done 0");
+    let screen = terminal.wait_for("done 0");
     assert!(screen.contains("push run") && screen.contains("  abc\n"), "{screen}");
     assert!(!terminal.tmux(&["display-message", "-p", "#{pane_title}"]).contains("stolen"));
 }
@@ -274,22 +271,22 @@ fn hostile_output_does_not_act_on_the_terminal() {
 const GREEN: &str = "\u{1b}[32m";
 
 #[test]
-fn what_is_to_be_deleted_is_shown_and_asked_about() {
+fn a_deletion_is_shown_and_confirmed() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.home.ok(&["run", "--name", "first", "$ echo one"]);
     terminal.home.ok(&["run", "--name", "second", "$ echo two"]);
     terminal.type_line("push delete --older-than 0m");
-    let screen = terminal.until("permanently? [y/n]");
+    let screen = terminal.wait_for("permanently? [y/n]");
     assert!(screen.contains("  first\n") && screen.contains("  second\n"), "{screen}");
     assert!(screen.contains("delete 2 sessions, "), "{screen}");
     terminal.type_line("n");
-    assert!(terminal.until("done 2").contains("nothing was deleted"));
+    assert!(terminal.wait_for("done 2").contains("nothing was deleted"));
     assert_eq!(terminal.home.ok(&["sessions"]).lines().count(), 2);
     terminal.wipe();
     terminal.type_line("push delete @last");
-    terminal.until("delete 1 session, ");
+    terminal.wait_for("delete 1 session, ");
     terminal.type_line("y");
-    assert!(terminal.until("done 0").contains("deleted 1 session, "));
+    assert!(terminal.wait_for("done 0").contains("deleted 1 session, "));
     assert!(terminal.home.ok(&["sessions"]).contains("  first  "));
 }
 
@@ -298,17 +295,17 @@ fn a_purge_shows_sizes_and_asks() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.home.ok(&["run", "$ echo one"]);
     terminal.type_line("push purge");
-    let screen = terminal.until("remove all of it, permanently? [y/n]");
+    let screen = terminal.wait_for("remove all of it, permanently? [y/n]");
     assert!(screen.contains("iB  all sessions (") && screen.contains("  logs (1 file in "), "{screen}");
     terminal.type_line("no");
-    assert!(terminal.until("done 2").contains("nothing was removed"));
+    assert!(terminal.wait_for("done 2").contains("nothing was removed"));
     assert_eq!(terminal.home.ok(&["sessions"]).lines().count(), 1);
     terminal.wipe();
     terminal.type_line("push purge");
-    let screen = terminal.until("permanently? [y/n]");
+    let screen = terminal.wait_for("permanently? [y/n]");
     let sum = screen.split("  total").next().unwrap().rsplit("  ").next().unwrap().to_owned();
     terminal.type_line("yes");
-    let screen = terminal.until("done 0");
+    let screen = terminal.wait_for("done 0");
     assert!(screen.contains(&format!("removed {sum}\n")), "{sum:?}: {screen}");
     assert_eq!(terminal.home.ok(&["sessions"]), "");
 }
@@ -321,48 +318,48 @@ fn a_first_set_up_finds_ollama_and_keeps_other_settings() {
     std::fs::create_dir_all(terminal.home.path().join(".config/push")).unwrap();
     terminal.home.write(".config/push/config.toml", "# mine\n[limits]\nmax_turns = 3\n");
     terminal.type_line(&format!("OLLAMA_HOST={} push config", server.url()));
-    let screen = terminal.until("provider [ollama]:");
+    let screen = terminal.wait_for("provider [ollama]:");
     assert!(screen.contains("1  ollama       running here, with 2 models\n"), "{screen}");
     terminal.type_line("");
-    terminal.until("model [one:7b]:");
+    terminal.wait_for("model [one:7b]:");
     terminal.type_line("2");
-    let screen = terminal.until("done 0");
+    let screen = terminal.wait_for("done 0");
     assert!(screen.contains("\nwrote ") && screen.contains("try it with: push run "), "{screen}");
     let text = terminal.home.read(".config/push/config.toml");
     assert_eq!(text, "provider = \"ollama\"\nmodel = \"two:7b\"\n# mine\n[limits]\nmax_turns = 3\n");
 }
 
 #[test]
-fn a_set_up_that_is_left_writes_nothing() {
+fn an_aborted_setup_writes_nothing() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.type_line("OLLAMA_HOST=127.0.0.1:1 push config");
-    terminal.until("provider:");
+    terminal.wait_for("provider:");
     terminal.type_line("anthropic");
-    let screen = terminal.until("key storage [file]:");
+    let screen = terminal.wait_for("key storage [file]:");
     assert!(screen.contains("you export ANTHROPIC_API_KEY"), "{screen}");
     terminal.press("C-d");
-    assert!(terminal.until("done 2").contains("nothing was written"));
+    assert!(terminal.wait_for("done 2").contains("nothing was written"));
     assert!(!terminal.home.path().join(".config").exists());
 }
 
 #[test]
-fn a_key_is_typed_unseen_and_a_run_uses_it() {
+fn a_key_is_typed_without_echo_and_a_run_uses_it() {
     let Some(terminal) = Terminal::open() else { return };
     let server = ModelServer::start();
     server.script([Reply::says("I have your key.")]);
     terminal.type_line("OLLAMA_HOST=127.0.0.1:1 push config");
-    terminal.until("provider:");
+    terminal.wait_for("provider:");
     terminal.type_line("openai");
-    terminal.until("not OpenAI:");
-    terminal.type_line(&server.base_url(Speaks::OpenAi));
-    terminal.until("key storage [none]:");
+    terminal.wait_for("not OpenAI:");
+    terminal.type_line(&server.base_url(ServerDialect::OpenAi));
+    terminal.wait_for("key storage [none]:");
     terminal.type_line("file");
-    terminal.until("(not shown):");
+    terminal.wait_for("(not shown):");
     terminal.type_line(KEY);
-    let screen = terminal.until("model [test-model]:");
+    let screen = terminal.wait_for("model [test-model]:");
     assert!(screen.contains("  1  test-model\n"), "{screen}");
     terminal.type_line("");
-    let screen = terminal.until("done 0");
+    let screen = terminal.wait_for("done 0");
     assert!(screen.contains("stored the key of openai in ") && screen.contains("\nwrote "), "{screen}");
     assert!(!terminal.screen(&["-S", "-"]).contains(KEY), "{screen}");
     let file = terminal.home.path().join(".config/push/keys.toml");
@@ -370,8 +367,8 @@ fn a_key_is_typed_unseen_and_a_run_uses_it() {
     assert!(!terminal.home.read(".config/push/config.toml").contains(KEY));
     terminal.wipe();
     terminal.type_line("push run 'Who are you?'");
-    terminal.until("I have your key.");
-    terminal.until("done 0");
+    terminal.wait_for("I have your key.");
+    terminal.wait_for("done 0");
     for (method, path) in [("GET", "/v1/models"), ("POST", "/v1/chat/completions")] {
         let asked = server.seen().into_iter().find(|seen| seen.method == method).unwrap();
         let bearer = format!("Bearer {KEY}");
@@ -379,42 +376,42 @@ fn a_key_is_typed_unseen_and_a_run_uses_it() {
     }
     terminal.wipe();
     terminal.type_line("push config show");
-    let screen = terminal.until(&format!("key of openai     {}\n", file.display()));
+    let screen = terminal.wait_for(&format!("key of openai     {}\n", file.display()));
     assert!(!screen.contains(KEY), "{screen}");
 }
 
 #[test]
-fn leaving_an_unseen_question_lets_the_terminal_show_again() {
+fn leaving_a_prompt_without_echo_restores_the_echo() {
     let Some(terminal) = Terminal::open() else { return };
     for (provider, key) in [("openai", "C-c"), ("anthropic", "C-d")] {
         terminal.wipe();
         terminal.type_line(&format!("push config key {provider}"));
-        terminal.until(&format!("key of {provider} (not shown):"));
+        terminal.wait_for(&format!("key of {provider} (not shown):"));
         terminal.press(key);
-        assert!(terminal.until("done 2").contains("no key was stored"));
+        assert!(terminal.wait_for("done 2").contains("no key was stored"));
         terminal.type_line("echo visible");
-        terminal.until("echo visible\nvisible\n");
+        terminal.wait_for("echo visible\nvisible\n");
     }
     assert!(!terminal.home.path().join(".config").exists());
 }
 
 #[test]
-fn an_ollama_that_runs_is_mentioned_where_a_model_was_missed_and_nowhere_else() {
+fn a_running_ollama_is_mentioned_only_where_a_model_is_missing() {
     let Some(terminal) = Terminal::open() else { return };
     let server = ModelServer::start();
     server.has_models(&["one:7b", "two:7b"]);
     let run = |message: &str| format!("OLLAMA_HOST={} push run '{message}'", server.url());
     terminal.type_line(&run("$ true"));
-    terminal.until("done 0");
+    terminal.wait_for("done 0");
     assert_eq!(server.connections(), 0, "a playbook asks nobody");
     terminal.type_line(&run("Please fix it."));
-    let screen = terminal.until("done 1");
+    let screen = terminal.wait_for("done 1");
     assert!(screen.contains("push run --provider ollama --model one:7b"), "{screen}");
     assert!(screen.contains("`push config` chooses"), "{screen}");
 }
 
 #[test]
-fn a_model_at_work_is_read_and_asked_about_on_the_terminal() {
+fn the_work_of_a_model_is_shown_and_approved_on_the_terminal() {
     let Some(terminal) = Terminal::open() else { return };
     let server = ModelServer::start();
     let using = |tool: &str, args: serde_json::Value| call(tool, tool, &args.to_string());
@@ -431,31 +428,23 @@ fn a_model_at_work_is_read_and_asked_about_on_the_terminal() {
         Reply::says("It says new."),
     ]);
     terminal.home.write("note.txt", "old\n");
-    terminal.type_line(
-        "git init -q -b main && git config user.name t && git config user.email t@example.org; clear",
-    );
+    terminal.type_line("git init -q -b main && git config user.name t && git config user.email t@example.org; clear");
     terminal.type_line(&format!(
         "OLLAMA_HOST={} push run --sandbox none --provider ollama --model m 'Renew it.'",
         server.url()
     ));
-    let screen = terminal.until("approve? [y");
+    let screen = terminal.wait_for("approve? [y");
     assert!(terminal.screen(&["-e"]).contains("\u{1b}[2mLet me look."), "{screen}");
     assert!(screen.contains("read note.txt\n  old\n") && screen.contains("  note.txt\n"), "{screen}");
-    assert!(
-        screen.contains("1 insertion, 1 deletion\n") && screen.contains("  -old\n  +new<U+001B>[2J\n"),
-        "{screen}"
-    );
+    assert!(screen.contains("1 insertion, 1 deletion\n") && screen.contains("  -old\n  +new<U+001B>[2J\n"), "{screen}");
     terminal.type_line("y");
-    terminal.until("$ git add note.txt\n? Approve command");
+    terminal.wait_for("$ git add note.txt\n? Approve command");
     terminal.type_line("y");
-    let screen = terminal.until("can be remembered as allow: git(commit)\napprove? [y");
+    let screen = terminal.wait_for("can be remembered as allow: git(commit)\napprove? [y");
     assert!(screen.contains("  1 file changed, 1 insertion, 0 deletions\n"), "{screen}");
-    assert!(
-        screen.contains("  note.txt (+1 -0)\n  │ Say new\n") && screen.contains("  │ It was old.\n"),
-        "{screen}"
-    );
+    assert!(screen.contains("  note.txt (+1 -0)\n  │ Say new\n") && screen.contains("  │ It was old.\n"), "{screen}");
     terminal.type_line("n");
-    let screen = terminal.until("done 3");
+    let screen = terminal.wait_for("done 3");
     assert!(screen.contains("not approved: Say new"), "{screen}");
 }
 
@@ -464,12 +453,8 @@ fn a_question_cannot_be_repainted_by_what_it_asks_about() {
     let Some(terminal) = Terminal::open() else { return };
     let server = ModelServer::start();
     let hostile = "git commit -m ok\r\u{1b}[2K\u{1b}[1A\u{9b}2J\u{1b}]0;stolen\u{7}\u{202e}\u{200b}\u{2800}x\napprove? [y/n] y\n  risk: low";
-    let want = || {
-        Reply::turn([
-            say("Fine.\u{1b}[8m"),
-            call("c", "sandbox_exec", &json!({"command": hostile}).to_string()),
-        ])
-    };
+    let want =
+        || Reply::turn([say("Fine.\u{1b}[8m"), call("c", "sandbox_exec", &json!({"command": hostile}).to_string())]);
     server.script([want(), want()]);
     for (flag, answer) in [("", "n"), ("--json", "n")] {
         terminal.wipe();
@@ -477,18 +462,18 @@ fn a_question_cannot_be_repainted_by_what_it_asks_about() {
             "OLLAMA_HOST={} push run {flag} --sandbox none --provider ollama --model m 'Go on.'",
             server.url()
         ));
-        let screen = terminal.until("approve? [y,");
+        let screen = terminal.wait_for("approve? [y,");
         let shown = "  │ git commit -m ok<U+000D><U+001B>[2K<U+001B>[1A<U+009B>2J<U+001B>]0;stolen<U+0007><U+202E><U+200B><U+2800>x\n  \
                      │ approve? [y/n] y\n  │   risk: low\n";
         assert!(screen.contains(shown), "{flag}: {screen}");
         assert!(screen.contains("  risk: high\napprove? [y,"), "{flag}: {screen}");
         terminal.type_line("v");
-        terminal.until("  risk: high\napprove? [y, n, n REASON, v view all] v\n  │ git commit");
+        terminal.wait_for("  risk: high\napprove? [y, n, n REASON, v view all] v\n  │ git commit");
         let waiting = terminal.home.ok(&["approvals"]);
         assert!(waiting.contains(shown), "{waiting}");
         assert!(!terminal.tmux(&["display-message", "-p", "#{pane_title}"]).contains("stolen"));
         terminal.type_line(answer);
-        terminal.until("done 3");
+        terminal.wait_for("done 3");
     }
 }
 
@@ -501,12 +486,12 @@ fn a_budget_is_raised_and_stopped_from_another_terminal() {
         "OLLAMA_HOST={} push run --yes --max-turns 1 --provider ollama --model m 'Go on.'",
         server.url()
     ));
-    terminal.until("the run has taken 1 of 1 turns");
-    terminal.until("choose one: [raise/stop]");
+    terminal.wait_for("the run has taken 1 of 1 turns");
+    terminal.wait_for("choose one: [raise/stop]");
     terminal.home.ok(&["approve"]);
-    terminal.until("the run has taken 2 of 2 turns");
+    terminal.wait_for("the run has taken 2 of 2 turns");
     terminal.home.ok(&["deny"]);
-    assert!(terminal.until("done 1").contains("failed (budget)"));
+    assert!(terminal.wait_for("done 1").contains("failed (budget)"));
 }
 
 /// A key that must appear nowhere.
@@ -527,25 +512,12 @@ impl Terminal {
         let home = Home::new();
         let socket = home.path().join("tmux").display().to_string();
         let terminal = Self { home, socket };
-        let programs =
-            std::path::Path::new(env!("CARGO_BIN_EXE_push")).parent().unwrap().display().to_string();
+        let programs = std::path::Path::new(env!("CARGO_BIN_EXE_push")).parent().unwrap().display().to_string();
         let path = format!("PATH={programs}:{}", std::env::var("PATH").unwrap_or_default());
         let home = format!("HOME={}", terminal.home.path().display());
         let shell = ["env", "-i", &path, &home, "TERM=screen", "PS1=", "ENV=", "/bin/sh", "-i"].join(" ");
         let place = terminal.home.path().display().to_string();
-        terminal.tmux(&[
-            "-f",
-            "/dev/null",
-            "new-session",
-            "-d",
-            "-x",
-            "120",
-            "-y",
-            "50",
-            "-c",
-            &place,
-            &shell,
-        ]);
+        terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "50", "-c", &place, &shell]);
         Some(terminal)
     }
 
@@ -570,9 +542,9 @@ impl Terminal {
     }
 
     /// Waits for a text on the screen and returns the whole screen.
-    fn until(&self, text: &str) -> String {
+    fn wait_for(&self, text: &str) -> String {
         let mut screen = String::new();
-        until(&format!("{text:?} on the screen"), || {
+        wait_until(&format!("{text:?} on the screen"), || {
             screen = self.screen(&[]);
             screen.contains(text)
         });

@@ -5,21 +5,21 @@
 
 #[path = "web/admission.rs"]
 mod admission;
-#[path = "web/caller.rs"]
-mod caller;
+#[path = "web/client.rs"]
+mod client;
 #[path = "support/daemon.rs"]
 mod daemon;
 #[path = "web/environment.rs"]
 mod environment;
 #[path = "web/messages.rs"]
 mod messages;
+#[path = "web/other_users.rs"]
+mod other_users;
 #[path = "support/schemas.rs"]
 mod schemas;
 #[path = "support/skip.rs"]
 mod skip;
 #[path = "web/stdio.rs"]
 mod stdio;
-#[path = "web/strangers.rs"]
-mod strangers;
 #[path = "web/tokens.rs"]
 mod tokens;

@@ -7,6 +7,8 @@
 mod daemon;
 #[path = "workspaces/exchanged.rs"]
 mod exchanged;
+#[path = "workspaces/fixture.rs"]
+mod fixture;
 #[path = "workspaces/hidden.rs"]
 mod hidden;
 #[path = "support/model/mod.rs"]
@@ -17,8 +19,6 @@ mod ordinary_user;
 mod schemas;
 #[path = "support/skip.rs"]
 mod skip;
-#[path = "workspaces/stage.rs"]
-mod stage;
 #[path = "workspaces/startup.rs"]
 mod startup;
 #[path = "workspaces/waiting.rs"]

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::daemon::{Client, Home};
-use super::model::Speaks;
-use super::speaker::{Pace, Speaker};
+use super::model::ServerDialect;
 use super::table::{Table, median};
+use super::token_server::{Pace, TokenServer};
 
 const ROUNDS: usize = 15;
 
@@ -16,24 +16,24 @@ const ROUNDS: usize = 15;
 pub(crate) fn measure(table: &mut Table) {
     let home = Home::with_daemon();
     let mut client = home.connect();
-    let steps: Vec<_> = (0..ROUNDS).map(|_| step(&home, &mut client)).collect();
+    let steps: Vec<_> = (0..ROUNDS).map(|_| cancel_step(&home, &mut client)).collect();
     report(table, "cancelled in the middle of a step", steps);
-    let speaker = Speaker::start(Speaks::OpenAi, 100_000, Pace::Every(Duration::from_millis(5)));
-    let answers: Vec<_> = (0..ROUNDS).map(|_| answer(&home, &mut client, &speaker)).collect();
+    let server = TokenServer::start(ServerDialect::OpenAi, 100_000, Pace::Every(Duration::from_millis(5)));
+    let answers: Vec<_> = (0..ROUNDS).map(|_| cancel_answer(&home, &mut client, &server)).collect();
     report(table, "cancelled in the middle of an answer", answers);
 }
 
 fn report(table: &mut Table, what: &str, took: Vec<f64>) {
     let slowest = took.iter().copied().fold(0.0, f64::max);
-    table.alone(format!("{what}, until all of it has ended, median"), "ms", median(took));
-    table.alone(format!("{what}, slowest of {ROUNDS}"), "ms", slowest);
+    table.single(format!("{what}, until all of it has ended, median"), "ms", median(took));
+    table.single(format!("{what}, slowest of {ROUNDS}"), "ms", slowest);
 }
 
 /// Cancels a step with a process in a session of its own, and checks that all its processes are dead.
-fn step(home: &Home, client: &mut Client) -> f64 {
+fn cancel_step(home: &Home, client: &mut Client) -> f64 {
     let session = home.session(client);
     let words = "$ setsid sh -c 'trap \"\" TERM; sleep 1000' & sleep 1000 & echo $! $$; sleep 1000";
-    let printed = begin(client, &session, words, "tool_output");
+    let printed = start_run(client, &session, words, "tool_output");
     let pids = printed["payload"]["text"].as_str().expect("what it printed").to_owned();
     let took = cancel(client, &session);
     for pid in pids.split_whitespace() {
@@ -42,17 +42,16 @@ fn step(home: &Home, client: &mut Client) -> f64 {
     took
 }
 
-fn answer(home: &Home, client: &mut Client, speaker: &Speaker) -> f64 {
-    let environment = json!({"OPENAI_BASE_URL": speaker.base_url(Speaks::OpenAi), "OPENAI_API_KEY": "a-key"});
-    let start =
-        json!({"cwd": home.place.path(), "provider": "openai", "model": "m", "environment": environment});
-    let session = client.get("start_session", start)["sessionId"].as_str().expect("a session").to_owned();
-    begin(client, &session, "hi", "assistant_token");
+fn cancel_answer(home: &Home, client: &mut Client, server: &TokenServer) -> f64 {
+    let environment = json!({"OPENAI_BASE_URL": server.base_url(ServerDialect::OpenAi), "OPENAI_API_KEY": "a-key"});
+    let start = json!({"cwd": home.dir.path(), "provider": "openai", "model": "m", "environment": environment});
+    let session = client.request("start_session", start)["sessionId"].as_str().expect("a session").to_owned();
+    start_run(client, &session, "hi", "assistant_token");
     cancel(client, &session)
 }
 
 /// Starts a run and waits for an event of the kind `middle`.
-fn begin(client: &mut Client, session: &str, words: &str, middle: &str) -> Value {
+fn start_run(client: &mut Client, session: &str, words: &str, middle: &str) -> Value {
     client.attach(session);
     client.send("send_user_message", json!({"sessionId": session, "text": words}));
     client.event(middle)
@@ -64,6 +63,6 @@ fn cancel(client: &mut Client, session: &str) -> f64 {
     let over = client.event("run_complete");
     let took = begun.elapsed().as_secs_f64() * 1e3;
     assert_eq!(over["payload"]["outcome"], "cancelled", "{over}");
-    client.get("detach_session", json!({"sessionId": session}));
+    client.request("detach_session", json!({"sessionId": session}));
     took
 }

@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// How long any operation may take before the benchmark fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A temporary home with at most one daemon.
 pub(crate) struct Home {
-    pub(crate) place: TempDir,
+    pub(crate) dir: TempDir,
     /// The directory for files in memory; a killed daemon cannot remove them, so the bench does.
     memory: TempDir,
     /// After how many seconds an idle session is evicted from memory.
@@ -31,7 +31,7 @@ impl Home {
     /// Creates a home without a daemon.
     pub(crate) fn new() -> Self {
         let memory = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory in memory");
-        Self { place: TempDir::new().expect("a directory"), memory, park: "600", pi: false, child: None }
+        Self { dir: TempDir::new().expect("a directory"), memory, park: "600", pi: false, child: None }
     }
 
     /// Creates a home and starts a daemon in it.
@@ -58,7 +58,7 @@ impl Home {
     /// Stops the daemon in order.
     pub(crate) fn stop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            self.connect().get("drain", json!({"graceMs": 0}));
+            self.connect().request("drain", json!({"graceMs": 0}));
             child.wait().expect("its end");
         }
     }
@@ -70,10 +70,10 @@ impl Home {
             .args(arguments)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("HOME", self.place.path())
+            .env("HOME", self.dir.path())
             .env("PUSH_MEMORY", self.memory.path())
             .env("PUSH_PARK_SECONDS", self.park)
-            .current_dir(self.place.path())
+            .current_dir(self.dir.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
@@ -82,7 +82,7 @@ impl Home {
 
     pub(crate) fn connect(&self) -> Client {
         let stream = UnixStream::connect(self.socket()).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a time limit");
         let lines = BufReader::with_capacity(64 * 1024, stream.try_clone().expect("another handle"));
         Client { stream, lines }
     }
@@ -90,9 +90,9 @@ impl Home {
     /// Starts a session without subscribers.
     pub(crate) fn session(&self, client: &mut Client) -> String {
         let path = std::env::var("PATH").unwrap_or_default();
-        let start = json!({"cwd": self.place.path(), "environment": {"PATH": path}});
-        let session = client.get("start_session", start)["sessionId"].as_str().expect("a session").to_owned();
-        client.get("detach_session", json!({"sessionId": session}));
+        let start = json!({"cwd": self.dir.path(), "environment": {"PATH": path}});
+        let session = client.request("start_session", start)["sessionId"].as_str().expect("a session").to_owned();
+        client.request("detach_session", json!({"sessionId": session}));
         session
     }
 
@@ -128,7 +128,7 @@ impl Home {
     }
 
     fn socket(&self) -> PathBuf {
-        self.place.path().join(".push/run/pushd.sock")
+        self.dir.path().join(".push/run/pushd.sock")
     }
 }
 
@@ -163,7 +163,7 @@ impl Client {
     }
 
     /// Sends a request and returns the payload of the reply.
-    pub(crate) fn get(&mut self, kind: &str, payload: Value) -> Value {
+    pub(crate) fn request(&mut self, kind: &str, payload: Value) -> Value {
         self.send(kind, payload);
         loop {
             let mut line = String::new();

@@ -20,18 +20,18 @@ const ROUNDS: usize = 3;
 pub(crate) fn measure(table: &mut Table) {
     for (listeners, words, output) in [(1, 200_000, 64_000_000), (50, 40_000, 8_000_000)] {
         let each = if listeners == 1 { "one client".into() } else { format!("{listeners} clients in all") };
-        let said = live(&prose(words), listeners);
-        table.beside(
+        let said = measure_live(&prose(words), listeners);
+        table.compare(
             format!("words said, to {each}"),
             "events/s",
             said.rate(),
             ("the same lines through bare sockets", said.raw_rate()),
         );
         let cost = format!("words said, to {each}: processor time an event");
-        table.alone(cost, "µs", said.cost);
+        table.single(cost, "µs", said.cost);
         let step = format!("$ yes 'a line of output, neither short nor long' | head -c {output}\n");
-        let printed = live(&step, listeners);
-        table.beside(
+        let printed = measure_live(&step, listeners);
+        table.compare(
             format!("output of a step, to {each}"),
             "MB/s",
             printed.megabytes(),
@@ -41,7 +41,7 @@ pub(crate) fn measure(table: &mut Table) {
 }
 
 /// The measurements of a run, and of the same lines over bare sockets.
-struct Live {
+struct LiveResult {
     lines: usize,
     bytes: usize,
     listeners: usize,
@@ -51,7 +51,7 @@ struct Live {
     cost: f64,
 }
 
-impl Live {
+impl LiveResult {
     fn rate(&self) -> f64 {
         (self.lines * self.listeners) as f64 / self.took.as_secs_f64()
     }
@@ -70,12 +70,12 @@ impl Live {
 }
 
 /// The number of lines per subscriber, and the duration.
-pub(crate) struct Ran {
+pub(crate) struct RunStats {
     pub(crate) lines: usize,
     pub(crate) took: Duration,
 }
 
-fn live(message: &str, listeners: usize) -> Live {
+fn measure_live(message: &str, listeners: usize) -> LiveResult {
     let home = Home::with_daemon();
     let mut took = Vec::new();
     let mut kept = Vec::new();
@@ -89,22 +89,22 @@ fn live(message: &str, listeners: usize) -> Live {
         lines = ran.lines;
         took.push(ran.took.as_secs_f64());
         kept.clear();
-        replay::once(&home, &session, Some(&mut kept));
+        replay::replay_once(&home, &session, Some(&mut kept));
     }
     let raw = median((0..ROUNDS).map(|_| pump(&kept, listeners).as_secs_f64()).collect());
     let (took, raw) = (Duration::from_secs_f64(median(took)), Duration::from_secs_f64(raw));
-    Live { lines, bytes: kept.len(), listeners, took, raw, cost: median(costs) }
+    LiveResult { lines, bytes: kept.len(), listeners, took, raw, cost: median(costs) }
 }
 
 /// Runs a message with subscribers and returns how long it took until all of them had received everything.
-pub(crate) fn run(home: &Home, session: &str, message: &str, listeners: usize) -> Ran {
+pub(crate) fn run(home: &Home, session: &str, message: &str, listeners: usize) -> RunStats {
     let mut clients: Vec<_> = (0..listeners).map(|_| home.connect()).collect();
     for client in &mut clients {
-        client.get("attach_session", json!({"sessionId": session}));
+        client.request("attach_session", json!({"sessionId": session}));
     }
     let reading: Vec<_> = clients
         .into_iter()
-        .map(|mut client| thread::spawn(move || reading::until(&mut client.stream, RUN_COMPLETE, None)))
+        .map(|mut client| thread::spawn(move || reading::read_until(&mut client.stream, RUN_COMPLETE, None)))
         .collect();
     let mut driver = home.connect();
     let begun = Instant::now();
@@ -113,18 +113,13 @@ pub(crate) fn run(home: &Home, session: &str, message: &str, listeners: usize) -
     driver.send("detach_session", json!({"sessionId": session}));
     let counts: Vec<_> = reading.into_iter().map(|thread| thread.join().expect("a listener")).collect();
     let took = begun.elapsed();
-    assert!(
-        counts.iter().all(|count| count.abs_diff(counts[0]) <= 1),
-        "somebody missed something: {counts:?}"
-    );
-    Ran { lines: counts[0], took }
+    assert!(counts.iter().all(|count| count.abs_diff(counts[0]) <= 1), "somebody missed something: {counts:?}");
+    RunStats { lines: counts[0], took }
 }
 
 /// Returns a message of so many words and one step.
 pub(crate) fn prose(words: usize) -> String {
-    let words = ["some ", "words ", "that ", "are ", "said, ", "one ", "after ", "another\n"]
-        .iter()
-        .cycle()
-        .take(words);
+    let words =
+        ["some ", "words ", "that ", "are ", "said, ", "one ", "after ", "another\n"].iter().cycle().take(words);
     words.copied().collect::<String>() + "\n\n$ true\n"
 }

@@ -24,20 +24,20 @@ const KIB: f64 = 1024.0;
 
 /// The time from the start of the process until clients can connect.
 pub(crate) fn start(table: &mut Table) {
-    let program = median((0..STARTS).map(|_| version()).collect());
+    let program = median((0..STARTS).map(|_| time_version()).collect());
     let fresh = (0..STARTS).map(|_| {
         let mut home = Home::new();
-        started(&mut home)
+        time_start(&mut home)
     });
-    table.beside("to ready, in a new home", "ms", median(fresh.collect()), ("push --version", program));
+    table.compare("to ready, in a new home", "ms", median(fresh.collect()), ("push --version", program));
     let mut home = Home::with_daemon();
     home.stop();
     let again = (0..STARTS).map(|_| {
-        let took = started(&mut home);
+        let took = time_start(&mut home);
         home.stop();
         took
     });
-    table.beside("to ready, again", "ms", median(again.collect()), ("push --version", program));
+    table.compare("to ready, again", "ms", median(again.collect()), ("push --version", program));
 }
 
 /// The start-up time with a very large number of stored sessions.
@@ -46,27 +46,27 @@ pub(crate) fn start_with_many(table: &mut Table) {
     let session = home.session(&mut home.connect());
     home.stop();
     stored::multiply(&home, &session, STORED);
-    let program = median((0..STARTS).map(|_| version()).collect());
+    let program = median((0..STARTS).map(|_| time_version()).collect());
     let mut times = Vec::new();
     let mut memory = 0.0;
     for _ in 0..STARTS {
-        times.push(started(&mut home));
+        times.push(time_start(&mut home));
         memory = home.memory() / KIB;
         home.stop();
     }
     let name = format!("to ready, with {STORED} stored sessions");
-    table.beside(name, "ms", median(times), ("push --version", program));
-    table.alone(format!("memory of a daemon with {STORED} stored sessions"), "KiB", memory);
+    table.compare(name, "ms", median(times), ("push --version", program));
+    table.single(format!("memory of a daemon with {STORED} stored sessions"), "KiB", memory);
 }
 
-fn started(home: &mut Home) -> f64 {
+fn time_start(home: &mut Home) -> f64 {
     let begun = Instant::now();
     home.start();
     begun.elapsed().as_secs_f64() * 1e3
 }
 
 /// Runs `push --version` and returns the duration in milliseconds.
-fn version() -> f64 {
+fn time_version() -> f64 {
     let begun = Instant::now();
     let mut command = Command::new(env!("CARGO_BIN_EXE_push"));
     command.arg("--version").stdout(Stdio::null()).status().expect("the program");
@@ -80,24 +80,24 @@ pub(crate) fn requests(table: &mut Table) {
     let mut times = Vec::new();
     for _ in 0..ROUNDS {
         let begun = Instant::now();
-        client.get("ping", json!({}));
+        client.request("ping", json!({}));
         times.push(begun.elapsed().as_secs_f64() * 1e6);
     }
     let raw = median(pump::round_trips(&[b'x'; 120], ROUNDS));
-    table.beside("ping", "µs", median(times), ("a line there and back", raw));
+    table.compare("ping", "µs", median(times), ("a line there and back", raw));
     let session = home.session(&mut client);
     let mut times = Vec::new();
     for number in 0..COMMITS {
         let begun = Instant::now();
-        client.get("rename_session", json!({"sessionId": session, "name": format!("name {number}")}));
+        client.request("rename_session", json!({"sessionId": session, "name": format!("name {number}")}));
         times.push(begun.elapsed().as_secs_f64() * 1e6);
     }
     let name = "200 bytes appended to a file, and fdatasync";
-    table.beside("a change, on disk and answered", "µs", median(times), (name, synced_writes(&home)));
+    table.compare("a change, on disk and answered", "µs", median(times), (name, synced_writes(&home)));
 }
 
 fn synced_writes(home: &Home) -> f64 {
-    let mut file = File::create(home.place.path().join("raw")).expect("a file");
+    let mut file = File::create(home.dir.path().join("raw")).expect("a file");
     let times = (0..COMMITS).map(|_| {
         let begun = Instant::now();
         file.write_all(&[b'x'; 200]).and_then(|()| file.sync_data()).expect("a disk");
@@ -109,7 +109,7 @@ fn synced_writes(home: &Home) -> f64 {
 /// The memory of an idle daemon.
 pub(crate) fn memory(table: &mut Table) {
     let home = Home::with_daemon();
-    table.alone("a fresh daemon", "KiB", home.memory() / KIB);
+    table.single("a fresh daemon", "KiB", home.memory() / KIB);
     let mut client = home.connect();
     // The first sessions fill shared caches.
     for _ in 0..WARM {
@@ -119,12 +119,12 @@ pub(crate) fn memory(table: &mut Table) {
     for _ in 0..SESSIONS {
         home.session(&mut client);
     }
-    table.alone("each idle session in memory", "KiB", (home.memory() - before) / SESSIONS as f64 / KIB);
-    table.alone("each parked session", "KiB", parked());
+    table.single("each idle session in memory", "KiB", (home.memory() - before) / SESSIONS as f64 / KIB);
+    table.single("each parked session", "KiB", parked_session_memory());
 }
 
 /// The memory that remains per evicted session.
-fn parked() -> f64 {
+fn parked_session_memory() -> f64 {
     let mut home = Home::new();
     home.park = "0.05";
     home.start();
@@ -133,7 +133,7 @@ fn parked() -> f64 {
         for _ in 0..SESSIONS {
             home.session(&mut client);
         }
-        while client.get("get_metrics", json!({}))["residentSessions"] != 0 {
+        while client.request("get_metrics", json!({}))["residentSessions"] != 0 {
             thread::sleep(Duration::from_millis(10));
         }
         home.memory()
@@ -150,11 +150,11 @@ pub(crate) fn wake_ups(table: &mut Table) {
     let used = Home::with_daemon();
     let mut client = used.connect();
     let session = used.session(&mut client);
-    client.get("attach_session", json!({"sessionId": session}));
+    client.request("attach_session", json!({"sessionId": session}));
     // A blocking thread of the pool exits after ten idle seconds.
     thread::sleep(Duration::from_secs(12));
     let before = (fresh.wake_ups(), used.wake_ups());
     thread::sleep(Duration::from_secs(5));
-    table.alone("of a fresh daemon, in 5 s", "", fresh.wake_ups() - before.0);
-    table.alone("of a daemon with a listener and its session, in 5 s", "", used.wake_ups() - before.1);
+    table.single("of a fresh daemon, in 5 s", "", fresh.wake_ups() - before.0);
+    table.single("of a daemon with a listener and its session, in 5 s", "", used.wake_ups() - before.1);
 }

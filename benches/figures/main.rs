@@ -7,7 +7,7 @@
 #![allow(missing_docs, reason = "a program has no users of its items")]
 
 mod cancel;
-mod crowd;
+mod connections;
 mod daemon;
 mod events;
 mod idle;
@@ -22,9 +22,9 @@ mod replay;
 mod runs;
 #[cfg(target_os = "linux")]
 mod sandbox;
-mod speaker;
 mod stored;
 mod table;
+mod token_server;
 #[path = "../../tests/support/websocket.rs"]
 mod wire;
 
@@ -46,11 +46,11 @@ fn main() {
     }
     let mut table = Table::new(wanted);
     table.group("events", events::measure);
-    table.group("replay", replay::whole);
+    table.group("replay", replay::full_history);
     table.group("growth", replay::growth);
     table.group("requests", idle::requests);
-    table.group("neighbours", crowd::neighbours);
-    table.group("crowd", crowd::many);
+    table.group("neighbours", connections::contention);
+    table.group("crowd", connections::many_connections);
     table.group("runs", runs::measure);
     #[cfg(target_os = "linux")]
     table.group("sandbox", sandbox::measure);

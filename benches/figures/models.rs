@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::daemon::Home;
-use super::model::Speaks;
-use super::speaker::{Pace, Speaker, TOKEN};
+use super::model::ServerDialect;
 use super::table::{Table, median};
+use super::token_server::{Pace, TOKEN, TokenServer};
 
 /// The number of tokens of a long answer.
 const TOKENS: usize = 20_000;
@@ -18,8 +18,8 @@ const SLOW: usize = 150;
 const ROUNDS: usize = 7;
 const STARTS: usize = 40;
 const MIB: f64 = 1024.0 * 1024.0;
-const ALL: [(Speaks, &str); 3] =
-    [(Speaks::OpenAi, "openai"), (Speaks::Ollama, "ollama"), (Speaks::Anthropic, "anthropic")];
+const ALL: [(ServerDialect, &str); 3] =
+    [(ServerDialect::OpenAi, "openai"), (ServerDialect::Ollama, "ollama"), (ServerDialect::Anthropic, "anthropic")];
 
 /// Measures long and short answers.
 pub(crate) fn measure(table: &mut Table) {
@@ -36,55 +36,55 @@ pub(crate) fn pace(table: &mut Table) {
     }
 }
 
-fn long(table: &mut Table, speaks: Speaks, name: &str) {
+fn long(table: &mut Table, speaks: ServerDialect, name: &str) {
     let home = Home::with_daemon();
-    let speaker = Speaker::start(speaks, TOKENS, Pace::Fast);
+    let server = TokenServer::start(speaks, TOKENS, Pace::Fast);
     let bare = (0..ROUNDS).map(|_| {
-        let there = *speaker.read_bare().last().expect("a token");
-        (there - speaker.said()[0]).as_secs_f64()
+        let there = *server.read_bare().last().expect("a token");
+        (there - server.sent_times()[0]).as_secs_f64()
     });
     let bare = TOKENS as f64 / median(bare.collect());
     let fresh = home.memory();
     let before = home.processor();
     let mut peak = None;
     let rounds = (0..ROUNDS).map(|_| {
-        let heard = listen(&mut run(&home, speaks, name, &speaker));
+        let heard = record_output(&mut run(&home, speaks, name, &server));
         assert_eq!(heard.ends.last(), Some(&(TOKENS * TOKEN.len())), "not all was said");
         let _ = *peak.get_or_insert_with(|| home.peak());
-        (heard.over - speaker.said()[0]).as_secs_f64()
+        (heard.ended_at - server.sent_times()[0]).as_secs_f64()
     });
     let rate = TOKENS as f64 / median(rounds.collect());
     let cost = (home.processor() - before) * 1e6 / (TOKENS * ROUNDS) as f64;
     let raw = ("the same bytes over a bare connection", bare);
-    table.beside(format!("{TOKENS} tokens of {name}, to push run --jsonl"), "tokens/s", rate, raw);
-    table.alone(format!("{TOKENS} tokens of {name}: processor time of the daemon, each"), "µs", cost);
+    table.compare(format!("{TOKENS} tokens of {name}, to push run --jsonl"), "tokens/s", rate, raw);
+    table.single(format!("{TOKENS} tokens of {name}: processor time of the daemon, each"), "µs", cost);
     let name = format!("{TOKENS} tokens of {name}: memory of the daemon, at its peak");
     let peak = peak.expect("a round") / MIB;
-    table.beside(name, "MiB", peak, ("before the run", fresh / MIB));
+    table.compare(name, "MiB", peak, ("before the run", fresh / MIB));
 }
 
-fn slow(table: &mut Table, speaks: Speaks, name: &str) {
+fn slow(table: &mut Table, speaks: ServerDialect, name: &str) {
     let home = Home::with_daemon();
-    let speaker = Speaker::start(speaks, SLOW, Pace::Every(Duration::from_millis(20)));
-    let bare = speaker.read_bare();
-    let bare = late(&speaker.said(), &bare);
-    let relayed = speaker.read_relayed();
-    let relayed = late(&speaker.said(), &relayed);
-    let heard = listen(&mut run(&home, speaks, name, &speaker));
-    let there: Vec<_> = (1..=SLOW).map(|token| heard.when(token * TOKEN.len())).collect();
-    let late = late(&speaker.said(), &there);
+    let server = TokenServer::start(speaks, SLOW, Pace::Every(Duration::from_millis(20)));
+    let bare = server.read_bare();
+    let bare = latencies(&server.sent_times(), &bare);
+    let relayed = server.read_relayed();
+    let relayed = latencies(&server.sent_times(), &relayed);
+    let heard = record_output(&mut run(&home, speaks, name, &server));
+    let there: Vec<_> = (1..=SLOW).map(|token| heard.time_of(token * TOKEN.len())).collect();
+    let late = latencies(&server.sent_times(), &there);
     let (bare, relayed, late) = (median(bare), median(relayed), median(late));
     let what = format!("a token of {name} at 50 a second, from server to output, median");
-    table.beside(what.clone(), "ms", late, ("over a bare connection", bare));
-    table.beside(what, "ms", late, ("through bare relays that write as much", relayed));
+    table.compare(what.clone(), "ms", late, ("over a bare connection", bare));
+    table.compare(what, "ms", late, ("through bare relays that write as much", relayed));
 }
 
 fn short(table: &mut Table) {
     let home = Home::with_daemon();
-    let speaker = Speaker::start(Speaks::OpenAi, 1, Pace::Fast);
+    let server = TokenServer::start(ServerDialect::OpenAi, 1, Pace::Fast);
     let runs = (0..STARTS).map(|_| {
         let begun = Instant::now();
-        listen(&mut run(&home, Speaks::OpenAi, "openai", &speaker));
+        record_output(&mut run(&home, ServerDialect::OpenAi, "openai", &server));
         begun.elapsed().as_secs_f64() * 1e3
     });
     let bare = (0..STARTS).map(|_| {
@@ -93,38 +93,38 @@ fn short(table: &mut Table) {
         begun.elapsed().as_secs_f64() * 1e3
     });
     let raw = ("push --version", median(bare.collect()));
-    table.beside("a run of one token, daemon running", "ms", median(runs.collect()), raw);
+    table.compare("a run of one token, daemon running", "ms", median(runs.collect()), raw);
 }
 
 /// The output of a run with timestamps.
-struct Heard {
+struct RunOutput {
     /// The number of answer bytes up to each event, and when the event was read.
     ends: Vec<usize>,
     times: Vec<Instant>,
     /// When the run ended.
-    over: Instant,
+    ended_at: Instant,
 }
 
-impl Heard {
+impl RunOutput {
     /// Returns when so many bytes had arrived.
-    fn when(&self, bytes: usize) -> Instant {
+    fn time_of(&self, bytes: usize) -> Instant {
         self.times[self.ends.partition_point(|end| *end < bytes)]
     }
 }
 
-fn run(home: &Home, speaks: Speaks, name: &str, speaker: &Speaker) -> Command {
+fn run(home: &Home, speaks: ServerDialect, name: &str, server: &TokenServer) -> Command {
     let mut command = home.push(&["run", "--headless", "--jsonl", "--provider", name, "--model", "m", "hi"]);
     let (place, key) = match speaks {
-        Speaks::Ollama => ("OLLAMA_HOST", "OLLAMA_API_KEY"),
-        Speaks::OpenAi => ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
-        Speaks::Anthropic => ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
+        ServerDialect::Ollama => ("OLLAMA_HOST", "OLLAMA_API_KEY"),
+        ServerDialect::OpenAi => ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
+        ServerDialect::Anthropic => ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
     };
-    command.env(place, speaker.base_url(speaks)).env(key, "a-key-for-nobody");
+    command.env(place, server.base_url(speaks)).env(key, "a-key-for-nobody");
     command
 }
 
 /// Runs a command to its end and records when each line arrived; the lines are parsed afterwards.
-fn listen(command: &mut Command) -> Heard {
+fn record_output(command: &mut Command) -> RunOutput {
     let mut child = command.spawn().expect("the client");
     let mut out = child.stdout.take().expect("its output");
     let (mut all, mut read) = (Vec::new(), Vec::new());
@@ -149,11 +149,11 @@ fn listen(command: &mut Command) -> Heard {
             times.push(read[read.partition_point(|(length, _)| *length < at)].1);
         }
     }
-    Heard { ends, times, over: read.last().expect("a line").1 }
+    RunOutput { ends, times, ended_at: read.last().expect("a line").1 }
 }
 
 /// The latency of each token, in milliseconds.
-fn late(said: &[Instant], there: &[Instant]) -> Vec<f64> {
+fn latencies(said: &[Instant], there: &[Instant]) -> Vec<f64> {
     assert_eq!(said.len(), there.len());
     there.iter().zip(said).map(|(there, said)| (*there - *said).as_secs_f64() * 1e3).collect()
 }

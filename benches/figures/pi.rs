@@ -16,28 +16,28 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::daemon::Home;
 use super::table::{Table, median};
-use super::wire::{self, Ear, Mouth, frame};
+use super::wire::{self, FrameReceiver, FrameSender, frame};
 
 const ROUNDS: usize = 7;
 /// The number of requests, one at a time and pipelined.
 const SINGLE: usize = 3_000;
 const MANY: usize = 20_000;
 /// The number of requests in flight when pipelined.
-const AT_ONCE: usize = 64;
+const IN_FLIGHT: usize = 64;
 
 /// Measures reads per second on one connection.
 pub(crate) fn measure(table: &mut Table) {
     let mut home = Home::new();
     home.pi = true;
     home.start();
-    let at = home.connect().get("get_metrics", json!({}))["pi"].clone();
+    let at = home.connect().request("get_metrics", json!({}))["pi"].clone();
     let at: SocketAddr = at.as_str().expect("an address").parse().expect("an address");
-    let mut asker = Asker::new(at);
-    let cwd = home.place.path();
+    let mut asker = PiClient::new(at);
+    let cwd = home.dir.path();
     asker.ask(&json!({"type": "create_session", "sessionId": "measured", "cwd": cwd}).to_string());
     for kind in ["get_state", "health_check"] {
-        let mut echoes = [Asker::new(echo(Vec::new())), Asker::new(echo(asker.messages(kind)))];
-        for (way, count, at_once) in [("one at a time", SINGLE, 1), ("64 at once", MANY, AT_ONCE)] {
+        let mut echoes = [PiClient::new(echo(Vec::new())), PiClient::new(echo(asker.messages(kind)))];
+        for (way, count, at_once) in [("one at a time", SINGLE, 1), ("64 at once", MANY, IN_FLIGHT)] {
             let (mut reads, mut plain, mut whole) = (Vec::new(), Vec::new(), Vec::new());
             let mut processor = 0.0;
             for _ in 0..ROUNDS {
@@ -48,57 +48,56 @@ pub(crate) fn measure(table: &mut Table) {
                 whole.push(echoes[1].rate(kind, count, at_once));
             }
             let (reads, plain, whole) = (median(reads), median(plain), median(whole));
-            table.beside(format!("{kind}, {way}"), "reads/s", reads, ("an echo of the request", plain));
-            table.beside(format!("{kind}, {way}"), "reads/s", reads, ("an echo of as many messages", whole));
+            table.compare(format!("{kind}, {way}"), "reads/s", reads, ("an echo of the request", plain));
+            table.compare(format!("{kind}, {way}"), "reads/s", reads, ("an echo of as many messages", whole));
             let each = processor / (ROUNDS * count) as f64 * 1e6;
-            table.alone(format!("{kind}, {way}: processor time of the daemon a read"), "µs", each);
+            table.single(format!("{kind}, {way}: processor time of the daemon a read"), "µs", each);
         }
     }
 }
 
 /// A client that counts responses.
-struct Asker {
-    mouth: Mouth,
-    ear: Ear,
+struct PiClient {
+    writer: FrameSender,
+    reader: FrameReceiver,
     line: Vec<u8>,
-    asked: usize,
+    requests: usize,
 }
 
-impl Asker {
+impl PiClient {
     fn new(at: SocketAddr) -> Self {
-        let (mouth, ear) = wire::open(at).expect("a connection");
-        Self { mouth, ear, line: Vec::new(), asked: 0 }
+        let (writer, reader) = wire::open(at).expect("a connection");
+        Self { writer, reader, line: Vec::new(), requests: 0 }
     }
 
     fn ask(&mut self, text: &str) {
-        self.mouth.say(text).expect("the daemon reads");
-        self.answered(1);
+        self.writer.send_text(text).expect("the daemon reads");
+        self.wait_for_replies(1);
     }
 
     /// Waits for so many responses.
-    fn answered(&mut self, mut count: usize) {
+    fn wait_for_replies(&mut self, mut count: usize) {
         while count > 0 {
-            assert!(self.ear.hear(&mut self.line).expect("an answer"), "the connection ended");
+            assert!(self.reader.read_message(&mut self.line).expect("an answer"), "the connection ended");
             // A response starts with its id or with its type; other messages start with another type.
-            let is_answer =
-                self.line.starts_with(b"{\"id\":") || self.line.starts_with(b"{\"type\":\"response\"");
+            let is_answer = self.line.starts_with(b"{\"id\":") || self.line.starts_with(b"{\"type\":\"response\"");
             count -= usize::from(is_answer);
         }
     }
 
     fn request(&mut self, kind: &str) -> String {
-        self.asked += 1;
-        let id = format!("r{:08}", self.asked);
+        self.requests += 1;
+        let id = format!("r{:08}", self.requests);
         format!("{{\"id\":\"{id}\",\"type\":\"{kind}\",\"sessionId\":\"measured\"}}")
     }
 
     /// Returns the messages that the daemon sends for one read.
     fn messages(&mut self, kind: &str) -> Vec<Bytes> {
         let request = self.request(kind);
-        self.mouth.say(&request).expect("the daemon reads");
+        self.writer.send_text(&request).expect("the daemon reads");
         let mut messages = Vec::new();
         loop {
-            assert!(self.ear.hear(&mut self.line).expect("an answer"), "the connection ended");
+            assert!(self.reader.read_message(&mut self.line).expect("an answer"), "the connection ended");
             let message: Value = serde_json::from_slice(&self.line).expect("JSON");
             let kind = message["type"].as_str().expect("a type");
             if kind.starts_with("command_") || kind == "response" {
@@ -120,13 +119,13 @@ impl Asker {
         while left > 0 {
             let now = step.min(left);
             let frames: Vec<u8> = (0..now).flat_map(|_| frame(&self.request(kind))).collect();
-            self.mouth.send(&frames).expect("the daemon reads");
+            self.writer.send(&frames).expect("the daemon reads");
             (left, waiting) = (left - now, waiting + now);
             let most = at_once - step;
-            self.answered(waiting.saturating_sub(most));
+            self.wait_for_replies(waiting.saturating_sub(most));
             waiting = waiting.min(most);
         }
-        self.answered(waiting);
+        self.wait_for_replies(waiting);
         count as f64 / begun.elapsed().as_secs_f64()
     }
 }
@@ -154,8 +153,8 @@ async fn serve(mut stream: TcpStream, messages: Vec<Bytes>) {
     }
     stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\n\r\n").await.expect("a client");
     let limits =
-        SocketLimits { message: 10 * 1024 * 1024, stalled: Duration::from_secs(60), is_named: |_| false };
-    let (mut from, mut to) = frames::web(stream, Bytes::new(), limits);
+        SocketLimits { message: 10 * 1024 * 1024, stall_timeout: Duration::from_secs(60), has_request_id: |_| false };
+    let (mut from, mut to) = frames::web_socket(stream, Bytes::new(), limits);
     let greeting = Bytes::from_static(b"{\"type\":\"server_ready\"}");
     to.send(&[greeting]).await.expect("a client");
     while let Ok(Some(Frame::Text(text))) = from.next().await {

@@ -29,7 +29,7 @@ pub(crate) fn pump(lines: &[u8], readers: usize) -> Duration {
         let begin = Arc::clone(&ready);
         reading.push(thread::spawn(move || {
             begin.wait();
-            reading::until(&mut from, b"\"type\":\"run_complete\"", None);
+            reading::read_until(&mut from, b"\"type\":\"run_complete\"", None);
         }));
     }
     ready.wait();

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 
 /// Reads until the last line contains `mark` and returns the number of lines; all bytes are appended to `keep`.
-pub(crate) fn until(stream: &mut UnixStream, mark: &[u8], mut keep: Option<&mut Vec<u8>>) -> usize {
+pub(crate) fn read_until(stream: &mut UnixStream, mark: &[u8], mut keep: Option<&mut Vec<u8>>) -> usize {
     let mut buffer = vec![0; 64 * 1024];
     let mut lines = 0;
     let mut tail: Vec<u8> = Vec::new();

@@ -11,24 +11,24 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 
 /// Connects the relays to a connection and returns the reading end.
-pub(crate) fn behind(mut stream: TcpStream) -> impl Read {
+pub(crate) fn through_relays(mut stream: TcpStream) -> impl Read {
     let file = tempfile::tempfile().expect("a file");
     let (mut keeper, mut kept) = UnixStream::pair().expect("a pair of sockets");
     let (end, mut printer) = io::pipe().expect("a pipe");
     thread::spawn(move || {
         let mut at = 0;
-        pass(&mut stream, &mut keeper, || {
+        copy(&mut stream, &mut keeper, || {
             for piece in [&[0; 24][..], &[0; 4096]].iter().cycle().take(4) {
                 file.write_all_at(piece, at).expect("room for it");
                 at += piece.len() as u64;
             }
         });
     });
-    thread::spawn(move || pass(&mut kept, &mut printer, || {}));
+    thread::spawn(move || copy(&mut kept, &mut printer, || {}));
     end
 }
 
-fn pass(from: &mut impl Read, to: &mut impl Write, mut before: impl FnMut()) {
+fn copy(from: &mut impl Read, to: &mut impl Write, mut before: impl FnMut()) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(bytes @ 1..) = from.read(&mut buffer) {
         before();

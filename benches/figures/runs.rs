@@ -15,7 +15,7 @@ pub(crate) fn measure(table: &mut Table) {
     let home = Home::with_daemon();
     let warm = (0..WARM).map(|_| time(&mut home.push(&["run", "$ true"])));
     let warm = median(warm.collect());
-    table.beside("push run '$ true', daemon running", "ms", warm, ("sh -c true", bare));
+    table.compare("push run '$ true', daemon running", "ms", warm, ("sh -c true", bare));
     drop(home);
     let home = Home::new();
     let cold = (0..COLD).map(|_| {
@@ -25,7 +25,7 @@ pub(crate) fn measure(table: &mut Table) {
         took
     });
     let cold = median(cold.collect());
-    table.beside("push run '$ true', no daemon", "ms", cold, ("sh -c true", bare));
+    table.compare("push run '$ true', no daemon", "ms", cold, ("sh -c true", bare));
 }
 
 fn time(command: &mut Command) -> f64 {

@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pushd::sandbox::confine::{Confinement, Leave, Way, credential_stores, toolchain};
-use pushd::sandbox::{Local, Outputs, RunTree, SandboxProvider, Step, StepEnd, Strength, Terms};
+use pushd::sandbox::confinement::{Confinement, Mechanism, StepPermissions, credential_stores, toolchain};
+use pushd::sandbox::{
+    ConfinementStrength, ExecutionPolicy, LocalSandbox, OutputMode, RunTree, SandboxProvider, Step, StepEnd,
+};
 use tokio::sync::mpsc;
 
 use super::table::{Table, median};
@@ -15,29 +17,24 @@ const TIMES: usize = 60;
 pub(crate) fn measure(table: &mut Table) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let place = tempfile::tempdir_in("/var/tmp").expect("a directory");
-    let local = Local::new(env!("CARGO_BIN_EXE_push").into()).with_scratch(place.path().join("scratch"));
+    let local = LocalSandbox::new(env!("CARGO_BIN_EXE_push").into()).with_scratch_root(place.path().join("scratch"));
     let workspace = place.path().join("work");
     std::fs::create_dir(&workspace).expect("a workspace");
-    let bare = runtime.block_on(times(&RunTree::new(local.clone()), &workspace));
-    for way in [Way::Bubblewrap, Way::Namespaces] {
-        let local = local.clone().with_way(way);
-        if runtime.block_on(local.layers()).strength != Strength::Full {
-            println!("skipped: {} does not work here", way.word());
+    let bare = runtime.block_on(median_time(&RunTree::new(local.clone()), &workspace));
+    for way in [Mechanism::Bubblewrap, Mechanism::Namespaces] {
+        let local = local.clone().with_mechanism(way);
+        if runtime.block_on(local.layers()).strength != ConfinementStrength::Full {
+            println!("skipped: {} does not work here", way.as_str());
             continue;
         }
         for (name, terms) in [
             ("", confinement(place.path(), &workspace)),
             (", without caches", Confinement { caches: Vec::new(), ..confinement(place.path(), &workspace) }),
-            (", without a home", Confinement::of(workspace.clone())),
+            (", without a home", Confinement::new(workspace.clone())),
         ] {
-            let tree = RunTree::on(local.clone(), Terms::Model(Box::new(terms)));
-            let confined = runtime.block_on(times(&tree, &workspace));
-            table.beside(
-                format!("a command behind {}{name}", way.word()),
-                "ms",
-                confined,
-                ("without walls", bare),
-            );
+            let tree = RunTree::with_policy(local.clone(), ExecutionPolicy::Model(Box::new(terms)));
+            let confined = runtime.block_on(median_time(&tree, &workspace));
+            table.compare(format!("a command behind {}{name}", way.as_str()), "ms", confined, ("without walls", bare));
         }
     }
 }
@@ -45,32 +42,24 @@ pub(crate) fn measure(table: &mut Table) {
 /// A confinement with a typical home: toolchains, caches and credential stores.
 fn confinement(place: &Path, workspace: &Path) -> Confinement {
     let home = place.join("home");
-    for name in [
-        ".cargo/bin",
-        ".cargo/registry",
-        ".rustup",
-        ".nvm",
-        ".local/bin",
-        ".npm",
-        ".cache/pip",
-        ".ssh",
-        "go/pkg",
-    ] {
+    for name in
+        [".cargo/bin", ".cargo/registry", ".rustup", ".nvm", ".local/bin", ".npm", ".cache/pip", ".ssh", "go/pkg"]
+    {
         std::fs::create_dir_all(home.join(name)).expect("a home");
     }
     std::fs::write(home.join(".gitconfig"), "").expect("a file");
     std::fs::write(home.join(".cargo/credentials.toml"), "").expect("a file");
-    let mut terms = Confinement::of(workspace.to_owned());
-    terms.opened = toolchain::defaults(&home);
+    let mut terms = Confinement::new(workspace.to_owned());
+    terms.toolchain_paths = toolchain::default_paths(&home);
     terms.caches = toolchain::caches(&home, &|_| None);
     terms.cache_root = Some(place.join("cache"));
     terms.hidden = credential_stores(&home);
-    terms.own = vec![place.join("cache")];
+    terms.daemon_paths = vec![place.join("cache")];
     terms.homes = vec![home];
     terms
 }
 
-async fn times(tree: &RunTree, cwd: &Path) -> f64 {
+async fn median_time(tree: &RunTree, cwd: &Path) -> f64 {
     let mut times = Vec::new();
     for _ in 0..TIMES {
         let step = Step {
@@ -78,8 +67,8 @@ async fn times(tree: &RunTree, cwd: &Path) -> f64 {
             cwd: cwd.to_owned(),
             env: Vec::new(),
             time_limit: Duration::from_secs(60),
-            leave: Leave::default(),
-            outputs: Outputs::Apart,
+            permissions: StepPermissions::default(),
+            output_mode: OutputMode::Separate,
         };
         let begun = Instant::now();
         let end = tree.run(step, mpsc::channel(1).0).await.expect("a command");

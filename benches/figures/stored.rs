@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use pushd::journal::{Batch, Block, Create, Journal, Options, Stored};
+use pushd::journal::{Batch, Block, Create, Journal, Options, StoredSession};
 use pushd::kernel::id::{Seq, SessionId};
 use pushd::protocol::push::record;
 
 use super::daemon::Home;
 
 /// Creates a home with a session of `from`, stored with one event per block.
-pub(crate) fn in_drops(from: &Home, session: &str) -> Home {
+pub(crate) fn one_event_per_block(from: &Home, session: &str) -> Home {
     let (stored, blocks) = read(from, session);
     let home = Home::new();
     let journal = open(&home);
@@ -68,7 +68,7 @@ pub(crate) fn multiply(home: &Home, session: &str, times: u32) {
     close(journal);
 }
 
-fn read(home: &Home, session: &str) -> (Stored, Vec<Block>) {
+fn read(home: &Home, session: &str) -> (StoredSession, Vec<Block>) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let id = SessionId::from(session);
     let journal = open(home);
@@ -78,12 +78,12 @@ fn read(home: &Home, session: &str) -> (Stored, Vec<Block>) {
     (stored, page.blocks)
 }
 
-fn create(stored: &Stored) -> Create {
+fn create(stored: &StoredSession) -> Create {
     Create { token_hash: stored.token_hash, start_key: None, opened_at: stored.meta.opened_at }
 }
 
 fn open(home: &Home) -> Journal {
-    let state: PathBuf = home.place.path().join(".push/state");
+    let state: PathBuf = home.dir.path().join(".push/state");
     std::fs::create_dir_all(&state).expect("a directory");
     Journal::open(&state, Options::default()).expect("a journal")
 }

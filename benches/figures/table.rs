@@ -16,19 +16,19 @@ struct Row {
 
 /// All results.
 pub(crate) struct Table {
-    wanted: Option<String>,
+    filter: Option<String>,
     group: &'static str,
     rows: Vec<Row>,
 }
 
 impl Table {
-    pub(crate) const fn new(wanted: Option<String>) -> Self {
-        Self { wanted, group: "", rows: Vec::new() }
+    pub(crate) const fn new(filter: Option<String>) -> Self {
+        Self { filter, group: "", rows: Vec::new() }
     }
 
     /// Measures a group, unless the filter excludes it.
     pub(crate) fn group(&mut self, group: &'static str, measure: fn(&mut Self)) {
-        if self.wanted.as_ref().is_some_and(|wanted| !group.contains(wanted.as_str())) {
+        if self.filter.as_ref().is_some_and(|wanted| !group.contains(wanted.as_str())) {
             return;
         }
         self.group = group;
@@ -38,7 +38,7 @@ impl Table {
     }
 
     /// Adds a result with its baseline.
-    pub(crate) fn beside(
+    pub(crate) fn compare(
         &mut self,
         what: impl Into<String>,
         unit: &'static str,
@@ -49,7 +49,7 @@ impl Table {
     }
 
     /// Adds a result without a baseline.
-    pub(crate) fn alone(&mut self, what: impl Into<String>, unit: &'static str, figure: f64) {
+    pub(crate) fn single(&mut self, what: impl Into<String>, unit: &'static str, figure: f64) {
         self.rows.push(Row { group: self.group, what: what.into(), unit, figure, raw: None });
     }
 
@@ -70,8 +70,7 @@ impl Table {
             .rows
             .iter()
             .map(|Row { group, what, unit, figure, raw }| {
-                let raw =
-                    raw.map(|(name, limit)| json!({"what": name, "value": limit, "ratio": figure / limit}));
+                let raw = raw.map(|(name, limit)| json!({"what": name, "value": limit, "ratio": figure / limit}));
                 json!({"group": group, "what": what, "unit": unit, "value": figure, "raw": raw})
             })
             .collect();

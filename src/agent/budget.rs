@@ -3,14 +3,14 @@
 use serde_json::json;
 
 use crate::kernel::event::Budget;
-use crate::kernel::gate::Limited;
-use crate::kernel::state::Spent;
+use crate::kernel::gate::BudgetResource;
+use crate::kernel::state::RunUsage;
 
 /// A limit that was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Breach {
     /// The limited resource.
-    pub of: Limited,
+    pub kind: BudgetResource,
     /// The limit, raises included.
     pub limit: u64,
     /// The amount used.
@@ -23,34 +23,34 @@ impl Breach {
     /// Returns the first limit that was reached.
     ///
     /// A raise allows the original limit again, counted from the usage at the time of the raise.
-    pub fn find(budget: &Budget, spent: &Spent) -> Option<Self> {
+    pub fn find(budget: &Budget, spent: &RunUsage) -> Option<Self> {
         let limits = [
-            (Limited::Cost, budget.cost, spent.cost, spent.raised.cost),
-            (Limited::Turns, budget.turns, spent.turns, spent.raised.turns),
-            (Limited::Tokens, budget.tokens, spent.tokens, spent.raised.tokens),
+            (BudgetResource::Cost, budget.cost, spent.cost, spent.baseline.cost),
+            (BudgetResource::Turns, budget.turns, spent.turns, spent.baseline.turns),
+            (BudgetResource::Tokens, budget.tokens, spent.tokens, spent.baseline.tokens),
         ];
         limits.into_iter().find_map(|(of, set, spent, raised)| {
             let set = set?;
             let step = set.max(1);
             let limit = raised.map_or(set, |from| from.saturating_add(step));
-            (spent >= limit).then_some(Self { of, limit, spent, step })
+            (spent >= limit).then_some(Self { kind: of, limit, spent, step })
         })
     }
 
     /// Returns the question for people.
     pub fn summary(&self) -> String {
-        let Self { of, limit, spent, step } = *self;
+        let Self { kind: of, limit, spent, step } = *self;
         match of {
-            Limited::Cost => format!(
+            BudgetResource::Cost => format!(
                 "the run has cost {} of {}; going on allows {} more",
-                dollars(spent),
-                dollars(limit),
-                dollars(step)
+                format_dollars(spent),
+                format_dollars(limit),
+                format_dollars(step)
             ),
-            Limited::Turns => {
+            BudgetResource::Turns => {
                 format!("the run has taken {spent} of {limit} turns; going on allows {step} more")
             }
-            Limited::Tokens => {
+            BudgetResource::Tokens => {
                 format!("the run has used {spent} of {limit} tokens; going on allows {step} more")
             }
         }
@@ -58,22 +58,18 @@ impl Breach {
 
     /// Returns the same for programs: a JSON object.
     pub fn details(&self) -> String {
-        let of = match self.of {
-            Limited::Cost => "costMicroUsd",
-            Limited::Turns | Limited::Tokens => self.of.word(),
+        let of = match self.kind {
+            BudgetResource::Cost => "costMicroUsd",
+            BudgetResource::Turns | BudgetResource::Tokens => self.kind.name(),
         };
         json!({"of": of, "limit": self.limit, "spent": self.spent, "raise": self.step}).to_string()
     }
 }
 
 /// Formats millionths of a dollar, to the cent where that is exact.
-fn dollars(millionths: u64) -> String {
+fn format_dollars(millionths: u64) -> String {
     let (whole, rest) = (millionths / 1_000_000, millionths % 1_000_000);
-    if rest.is_multiple_of(10_000) {
-        format!("${whole}.{:02}", rest / 10_000)
-    } else {
-        format!("${whole}.{rest:06}")
-    }
+    if rest.is_multiple_of(10_000) { format!("${whole}.{:02}", rest / 10_000) } else { format!("${whole}.{rest:06}") }
 }
 
 #[cfg(test)]
@@ -83,14 +79,11 @@ mod tests {
     #[test]
     fn a_limit_is_reached_when_all_of_it_is_used() {
         let budget = Budget { cost: Some(1_000), turns: Some(3), tokens: None };
-        let spent = |cost, turns| Spent { cost, turns, tokens: 1 << 40, ..Spent::default() };
+        let spent = |cost, turns| RunUsage { cost, turns, tokens: 1 << 40, ..RunUsage::default() };
         assert_eq!(Breach::find(&budget, &spent(999, 2)), None);
         let breach = Breach::find(&budget, &spent(1_000, 2)).unwrap();
-        assert_eq!(
-            (breach.of, breach.limit, breach.spent, breach.step),
-            (Limited::Cost, 1_000, 1_000, 1_000)
-        );
-        assert_eq!(Breach::find(&budget, &spent(0, 3)).unwrap().of, Limited::Turns);
+        assert_eq!((breach.kind, breach.limit, breach.spent, breach.step), (BudgetResource::Cost, 1_000, 1_000, 1_000));
+        assert_eq!(Breach::find(&budget, &spent(0, 3)).unwrap().kind, BudgetResource::Turns);
         assert_eq!(Breach::find(&Budget::default(), &spent(9, 9)), None, "no limit was set");
     }
 
@@ -98,28 +91,28 @@ mod tests {
     fn a_raise_allows_as_much_again_of_what_it_was_asked_for() {
         let budget = Budget { cost: Some(5), turns: None, tokens: Some(10) };
         let raised = Budget { tokens: Some(35), ..Budget::default() };
-        let spent = |cost, tokens| Spent { cost, tokens, raised, ..Spent::default() };
+        let spent = |cost, tokens| RunUsage { cost, tokens, baseline: raised, ..RunUsage::default() };
         assert_eq!(Breach::find(&budget, &spent(4, 44)), None, "ten more than had been used by then");
         let breach = Breach::find(&budget, &spent(4, 45)).unwrap();
         assert_eq!(breach.summary(), "the run has used 45 of 45 tokens; going on allows 10 more");
-        assert_eq!(Breach::find(&budget, &spent(5, 44)).unwrap().of, Limited::Cost, "nobody raised that");
+        assert_eq!(Breach::find(&budget, &spent(5, 44)).unwrap().kind, BudgetResource::Cost, "nobody raised that");
         let nothing = Budget { turns: Some(0), ..Budget::default() };
-        let once = Spent { raised: Budget { turns: Some(0), ..Budget::default() }, ..Spent::default() };
+        let once = RunUsage { baseline: Budget { turns: Some(0), ..Budget::default() }, ..RunUsage::default() };
         assert_eq!(Breach::find(&nothing, &once), None, "a raise has an effect, whatever the limit");
     }
 
     #[test]
-    fn the_particulars_name_the_limit() {
-        for of in Limited::ALL {
-            let details = Breach { of, limit: 1, spent: 2, step: 3 }.details();
-            assert_eq!(Limited::named_in(&crate::kernel::id::Json::new(details)), Some(of));
+    fn the_details_name_the_limit() {
+        for of in BudgetResource::ALL {
+            let details = Breach { kind: of, limit: 1, spent: 2, step: 3 }.details();
+            assert_eq!(BudgetResource::from_details(&crate::kernel::id::Json::new(details)), Some(of));
         }
     }
 
     #[test]
-    fn money_is_spelled_to_the_cent_where_that_is_enough() {
-        assert_eq!(dollars(1_500_000), "$1.50");
-        assert_eq!(dollars(412), "$0.000412");
-        assert_eq!(dollars(0), "$0.00");
+    fn amounts_are_formatted_to_the_cent_where_exact() {
+        assert_eq!(format_dollars(1_500_000), "$1.50");
+        assert_eq!(format_dollars(412), "$0.000412");
+        assert_eq!(format_dollars(0), "$0.00");
     }
 }

@@ -1,6 +1,6 @@
 //! Compaction of a conversation that grows too long: when to compact, and the request for the summary.
 
-use super::context::{Context, Results};
+use super::context::{Context, ResultDetail};
 use super::price;
 use crate::kernel::id::Seq;
 use crate::provider::model::{Entry, Request, Thinking};
@@ -16,7 +16,7 @@ pub struct Window {
 
 /// The next step against the length of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Measure {
+pub enum CompactionStep {
     /// No compaction is needed.
     None,
     /// Older results are trimmed.
@@ -34,13 +34,13 @@ pub enum Measure {
 
 impl Window {
     /// Decides the next step; `fixed` is the number of tokens that every request contains.
-    pub fn measure(&self, context: &Context, fixed: u64) -> Measure {
-        let tokens = context.tokens(fixed, Results::Whole);
+    pub fn next_step(&self, context: &Context, fixed: u64) -> CompactionStep {
+        let tokens = context.tokens(fixed, ResultDetail::Full);
         if tokens < self.threshold() {
-            return Measure::None;
+            return CompactionStep::None;
         }
-        if context.tokens(fixed, Results::Trimmed) < self.threshold() {
-            return Measure::Trim;
+        if context.tokens(fixed, ResultDetail::Trimmed) < self.threshold() {
+            return CompactionStep::Trim;
         }
         self.summarise(context, tokens)
     }
@@ -49,24 +49,29 @@ impl Window {
     ///
     /// `results` is the detail of the rejected request. Each step makes the conversation shorter than the one
     /// before. `None` means that nothing can be done: the fixed part and the newest message alone are too long.
-    pub fn insist(&self, context: &Context, fixed: u64, results: Results) -> Option<Measure> {
-        let tokens = context.tokens(fixed, Results::Whole);
-        let squeeze = self.squeeze(context, fixed, results);
-        match (context.cut(self.kept()), squeeze) {
+    pub fn next_step_after_rejection(
+        &self,
+        context: &Context,
+        fixed: u64,
+        results: ResultDetail,
+    ) -> Option<CompactionStep> {
+        let tokens = context.tokens(fixed, ResultDetail::Full);
+        let squeeze = self.result_byte_limit(context, fixed, results);
+        match (context.find_cut(self.kept_tokens()), squeeze) {
             // A summary of a small part saves little.
             (Some(kept_from), Some(bytes))
                 if context.tokens_before(kept_from).saturating_mul(4) < tokens.saturating_sub(fixed) =>
             {
-                Some(Measure::Squeeze(bytes))
+                Some(CompactionStep::Squeeze(bytes))
             }
-            (Some(kept_from), _) => Some(Measure::Summarise { kept_from, tokens }),
-            (None, squeeze) => squeeze.map(Measure::Squeeze),
+            (Some(kept_from), _) => Some(CompactionStep::Summarise { kept_from, tokens }),
+            (None, squeeze) => squeeze.map(CompactionStep::Squeeze),
         }
     }
 
     /// Returns how many tokens of the older part the request for its summary may contain, besides `fixed`.
     pub fn room_for_summary(&self, fixed: u64) -> u64 {
-        let instruction = price::tokens_of(INSTRUCTION.len());
+        let instruction = price::estimate_tokens(INSTRUCTION.len());
         let answer = u64::from(self.summary_tokens());
         self.tokens.saturating_sub(fixed).saturating_sub(instruction).saturating_sub(answer)
     }
@@ -77,33 +82,33 @@ impl Window {
     }
 
     /// Returns the byte limit for each result with which the conversation fits, if there is a useful one.
-    fn squeeze(&self, context: &Context, fixed: u64, results: Results) -> Option<usize> {
-        let (count, longest) = (context.results().count(), context.results().max()?);
-        let rest = context.tokens(fixed, Results::Within(0));
-        let room = self.share(FILLED).checked_sub(rest)?.saturating_mul(price::BYTES_A_TOKEN);
+    fn result_byte_limit(&self, context: &Context, fixed: u64, results: ResultDetail) -> Option<usize> {
+        let (count, longest) = (context.result_sizes().count(), context.result_sizes().max()?);
+        let rest = context.tokens(fixed, ResultDetail::Limited(0));
+        let room = self.share(FILLED_SHARE).checked_sub(rest)?.saturating_mul(price::BYTES_PER_TOKEN);
         let each = usize::try_from(room / count as u64).unwrap_or(usize::MAX);
         let before = match results {
-            Results::Whole | Results::Trimmed => longest,
-            Results::Within(bytes) => bytes.min(longest),
+            ResultDetail::Full | ResultDetail::Trimmed => longest,
+            ResultDetail::Limited(bytes) => bytes.min(longest),
         };
-        Some(each.min(before / 2)).filter(|bytes| *bytes >= LEAST_RESULT)
+        Some(each.min(before / 2)).filter(|bytes| *bytes >= MIN_RESULT_BYTES)
     }
 
     /// Returns whether the conversation fits when its older results are trimmed.
-    pub fn takes_trimmed(&self, context: &Context, fixed: u64) -> bool {
-        context.tokens(fixed, Results::Trimmed) < self.tokens
+    pub fn fits_when_trimmed(&self, context: &Context, fixed: u64) -> bool {
+        context.tokens(fixed, ResultDetail::Trimmed) < self.tokens
     }
 
     /// Returns how many tokens are kept verbatim beside a summary.
-    pub fn kept(&self) -> u64 {
-        self.share(KEPT)
+    pub fn kept_tokens(&self) -> u64 {
+        self.share(KEPT_SHARE)
     }
 
-    fn summarise(&self, context: &Context, tokens: u64) -> Measure {
-        match context.cut(self.kept()) {
-            Some(kept_from) => Measure::Summarise { kept_from, tokens },
+    fn summarise(&self, context: &Context, tokens: u64) -> CompactionStep {
+        match context.find_cut(self.kept_tokens()) {
+            Some(kept_from) => CompactionStep::Summarise { kept_from, tokens },
             // A single item fills the window: there is nothing to summarise.
-            None => Measure::Trim,
+            None => CompactionStep::Trim,
         }
     }
 
@@ -132,7 +137,7 @@ pub fn request(
     model: &str,
     instructions: Option<&str>,
 ) -> Option<Request> {
-    let mut entries = context.before(kept_from, room);
+    let mut entries = context.entries_before(kept_from, room);
     if entries.is_empty() {
         return None;
     }
@@ -147,7 +152,7 @@ pub fn request(
         tools: Vec::new(),
         max_tokens: Some(SUMMARY_TOKENS),
         // Some models reject a change of the thinking level.
-        thinking: Thinking::Usual,
+        thinking: Thinking::ServerDefault,
     })
 }
 
@@ -157,18 +162,18 @@ their own words where they matter; what was found out (files, names, commands, e
 what was decided and why; what is left to do. Be complete and brief, use no tool, and write nothing else.";
 
 /// The share of the window that is kept verbatim.
-const KEPT: f64 = 0.3;
+const KEPT_SHARE: f64 = 0.3;
 /// The maximum length of a summary in tokens.
 const SUMMARY_TOKENS: u32 = 4_000;
 /// The share of the window to fill when results are limited.
-const FILLED: f64 = 0.7;
+const FILLED_SHARE: f64 = 0.7;
 /// The smallest useful limit for a result.
-const LEAST_RESULT: usize = 120;
+const MIN_RESULT_BYTES: usize = 120;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::context::tests::{said, used, user};
+    use crate::agent::context::tests::{model_turn, turn_with_usage, user};
 
     #[test]
     fn nothing_is_done_before_the_threshold_and_results_are_trimmed_first() {
@@ -176,53 +181,51 @@ mod tests {
         let mut context = Context::default();
         context.fold(&user(1, "go"));
         for turn in 0..10 {
-            said(&mut context, 10 + turn * 10, "step", Some(&"x".repeat(1_000)));
+            model_turn(&mut context, 10 + turn * 10, "step", Some(&"x".repeat(1_000)));
         }
-        assert_eq!(window.measure(&context, 0), Measure::None);
-        assert!(matches!(window.measure(&context, 4_000), Measure::Summarise { .. }), "nothing to trim");
+        assert_eq!(window.next_step(&context, 0), CompactionStep::None);
+        assert!(matches!(window.next_step(&context, 4_000), CompactionStep::Summarise { .. }), "nothing to trim");
         for turn in 0..2 {
-            said(&mut context, 1_000 + turn * 10, "step", Some(&"y".repeat(12_000)));
+            model_turn(&mut context, 1_000 + turn * 10, "step", Some(&"y".repeat(12_000)));
         }
         for turn in 0..8 {
-            said(&mut context, 2_000 + turn * 10, "step", None);
+            model_turn(&mut context, 2_000 + turn * 10, "step", None);
         }
-        assert_eq!(window.measure(&context, 0), Measure::Trim);
-        context.fold(&used(3_000, context.tokens(0, Results::Trimmed), 1));
-        assert_eq!(window.measure(&context, 0), Measure::Trim, "the counted request had been trimmed");
+        assert_eq!(window.next_step(&context, 0), CompactionStep::Trim);
+        context.fold(&turn_with_usage(3_000, context.tokens(0, ResultDetail::Trimmed), 1));
+        assert_eq!(window.next_step(&context, 0), CompactionStep::Trim, "the counted request had been trimmed");
     }
 
     #[test]
-    fn a_summary_leaves_the_newest_steps_and_is_asked_for_the_rest() {
+    fn a_summary_keeps_the_newest_items_and_covers_the_rest() {
         let window = Window { tokens: 1_000, compact_at: 0.5 };
         let mut context = Context::default();
         context.fold(&user(1, &"a".repeat(1_000)));
         for turn in 0..6 {
-            said(&mut context, 10 + turn * 10, &"b".repeat(400), None);
+            model_turn(&mut context, 10 + turn * 10, &"b".repeat(400), None);
         }
-        let Measure::Summarise { kept_from, tokens } = window.measure(&context, 0) else {
-            panic!("too long")
-        };
+        let CompactionStep::Summarise { kept_from, tokens } = window.next_step(&context, 0) else { panic!("too long") };
         assert!(tokens > 500 && kept_from > Seq::new(10), "{tokens} {kept_from}");
         let request = request(&context, kept_from, u64::MAX, "m", None).unwrap();
         assert!(matches!(&request.entries[0], Entry::User { text, .. } if text.starts_with("aaa")));
         assert!(matches!(request.entries.last(), Some(Entry::User { text, .. }) if text == INSTRUCTION));
         assert!(request.entries.len() < 8);
-        assert_eq!(request.thinking, Thinking::Usual);
+        assert_eq!(request.thinking, Thinking::ServerDefault);
     }
 
     #[test]
-    fn what_is_refused_gets_shorter_with_every_measure_until_nothing_is_left() {
+    fn a_rejected_conversation_shrinks_with_every_step_until_none_is_left() {
         let window = Window { tokens: 1_000, compact_at: 0.5 };
         let mut context = Context::default();
         context.fold(&user(1, "go"));
-        said(&mut context, 10, "one result that fills everything", Some(&"x".repeat(40_000)));
-        let (mut results, mut tokens) = (Results::Whole, context.tokens(100, Results::Whole));
+        model_turn(&mut context, 10, "one result that fills everything", Some(&"x".repeat(40_000)));
+        let (mut results, mut tokens) = (ResultDetail::Full, context.tokens(100, ResultDetail::Full));
         let mut squeezed = 0;
         let kept_from = loop {
-            match window.insist(&context, 100, results).unwrap() {
-                Measure::Squeeze(bytes) => results = Results::Within(bytes),
-                Measure::Summarise { kept_from, .. } => break kept_from,
-                other @ (Measure::None | Measure::Trim) => panic!("{other:?}"),
+            match window.next_step_after_rejection(&context, 100, results).unwrap() {
+                CompactionStep::Squeeze(bytes) => results = ResultDetail::Limited(bytes),
+                CompactionStep::Summarise { kept_from, .. } => break kept_from,
+                other @ (CompactionStep::None | CompactionStep::Trim) => panic!("{other:?}"),
             }
             squeezed += 1;
             let now = context.tokens(100, results);
@@ -230,21 +233,21 @@ mod tests {
             tokens = now;
         };
         assert!(squeezed > 1);
-        let summary = context.left_out(kept_from);
+        let summary = context.omission_notice(kept_from);
         assert!(summary.contains("left out") && summary.ends_with("- go"), "{summary}");
         context.compact(&crate::kernel::event::Compaction { summary, kept_from, tokens_before: tokens });
-        while let Some(measure) = window.insist(&context, 100, results) {
-            let Measure::Squeeze(bytes) = measure else { panic!("{measure:?}") };
-            results = Results::Within(bytes);
+        while let Some(measure) = window.next_step_after_rejection(&context, 100, results) {
+            let CompactionStep::Squeeze(bytes) = measure else { panic!("{measure:?}") };
+            results = ResultDetail::Limited(bytes);
         }
     }
 
     #[test]
-    fn a_summary_is_asked_of_what_fits_and_the_oldest_is_left_out() {
+    fn a_summary_covers_what_fits_and_omits_the_oldest() {
         let mut context = Context::default();
         for turn in 0..5 {
             context.fold(&user(1 + turn * 100, &format!("question {turn} {}", "a".repeat(1_000))));
-            said(&mut context, 10 + turn * 100, &format!("answer {turn}"), None);
+            model_turn(&mut context, 10 + turn * 100, &format!("answer {turn}"), None);
         }
         let kept_from = Seq::new(401);
         let told = |room| {
@@ -255,10 +258,7 @@ mod tests {
         assert!(whole.contains("question 0") && whole.contains("answer 3") && !whole.contains("question 4"));
         assert!(!whole.contains("left out"));
         let part = told(700).unwrap();
-        assert!(
-            part.contains("question 2") && part.contains("answer 3") && part.contains("left out"),
-            "{part}"
-        );
+        assert!(part.contains("question 2") && part.contains("answer 3") && part.contains("left out"), "{part}");
         assert!(!part.contains("question 1"), "{part}");
         assert_eq!(told(5), None, "not even the newest item fits");
     }
@@ -272,13 +272,13 @@ mod tests {
     }
 
     #[test]
-    fn one_step_alone_is_never_summarised() {
+    fn a_single_item_is_never_summarised() {
         let window = Window { tokens: 100, compact_at: 0.5 };
         let mut context = Context::default();
         context.fold(&user(1, &"a".repeat(10_000)));
-        assert_eq!(window.measure(&context, 0), Measure::Trim);
-        assert_eq!(window.insist(&context, 0, Results::Whole), None, "nothing can be done");
-        assert!(!window.takes_trimmed(&context, 0));
-        assert!(Window { tokens: 5_000, ..window }.takes_trimmed(&context, 0));
+        assert_eq!(window.next_step(&context, 0), CompactionStep::Trim);
+        assert_eq!(window.next_step_after_rejection(&context, 0, ResultDetail::Full), None, "nothing can be done");
+        assert!(!window.fits_when_trimmed(&context, 0));
+        assert!(Window { tokens: 5_000, ..window }.fits_when_trimmed(&context, 0));
     }
 }

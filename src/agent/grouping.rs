@@ -1,18 +1,17 @@
 //! Which tool calls of one turn run in parallel.
 
-use crate::kernel::event::Wanted;
+use crate::kernel::event::PendingCall;
 use crate::tools;
 
 /// Returns how many of the calls can start now: read-only calls run in parallel, any other call runs alone.
-pub fn together<'a>(calls: impl Iterator<Item = &'a Wanted>) -> usize {
-    let looks = |call: &&Wanted| {
-        tools::parse(&call.tool, call.args.as_str()).map_or(true, |request| !request.writes())
-    };
-    calls.take(TOGETHER).take_while(looks).count().max(1)
+pub fn parallel_count<'a>(calls: impl Iterator<Item = &'a PendingCall>) -> usize {
+    let looks =
+        |call: &&PendingCall| tools::parse(&call.tool, call.args.as_str()).map_or(true, |request| !request.writes());
+    calls.take(MAX_PARALLEL_CALLS).take_while(looks).count().max(1)
 }
 
 /// The maximum number of parallel calls.
-const TOGETHER: usize = 8;
+const MAX_PARALLEL_CALLS: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -20,22 +19,22 @@ mod tests {
     use crate::kernel::id::Json;
 
     #[test]
-    fn what_only_looks_goes_side_by_side_and_the_rest_waits() {
-        let read = || wanted("sandbox_read_file", r#"{"path":"a"}"#);
-        let write = || wanted("sandbox_write_file", r#"{"path":"a","content":""}"#);
-        assert_eq!(together([read(), read(), write(), read()].iter()), 2);
-        assert_eq!(together([write(), read()].iter()), 1);
-        assert_eq!(together([write(), write()].iter()), 1);
+    fn read_only_calls_run_in_parallel_and_the_rest_wait() {
+        let read = || pending_call("sandbox_read_file", r#"{"path":"a"}"#);
+        let write = || pending_call("sandbox_write_file", r#"{"path":"a","content":""}"#);
+        assert_eq!(parallel_count([read(), read(), write(), read()].iter()), 2);
+        assert_eq!(parallel_count([write(), read()].iter()), 1);
+        assert_eq!(parallel_count([write(), write()].iter()), 1);
     }
 
     #[test]
-    fn what_cannot_be_understood_does_nothing_and_few_go_at_once() {
-        let odd = || wanted("sandbox_dance", "{}");
-        assert_eq!(together([odd(), odd()].iter()), 2);
-        assert_eq!(together(vec![odd(); TOGETHER + 3].iter()), TOGETHER);
+    fn unparseable_calls_count_as_read_only_and_parallelism_is_bounded() {
+        let odd = || pending_call("sandbox_dance", "{}");
+        assert_eq!(parallel_count([odd(), odd()].iter()), 2);
+        assert_eq!(parallel_count(vec![odd(); MAX_PARALLEL_CALLS + 3].iter()), MAX_PARALLEL_CALLS);
     }
 
-    fn wanted(tool: &str, args: &str) -> Wanted {
-        Wanted { tool: tool.into(), args: Json::new(args) }
+    fn pending_call(tool: &str, args: &str) -> PendingCall {
+        PendingCall { tool: tool.into(), args: Json::new(args) }
     }
 }

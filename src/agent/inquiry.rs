@@ -7,11 +7,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::kernel::event::{Denial, Fault};
+use crate::kernel::event::{DenialEffect, ToolError};
 use crate::kernel::id::Json;
 use crate::provider::Question;
 use crate::provider::model::ToolSpec;
-use crate::tools::{self, FaultKind};
+use crate::tools::{self, ToolErrorKind};
 
 /// The name of the tool.
 pub const ASK_USER: &str = "ask_user";
@@ -82,10 +82,10 @@ pub fn tool() -> ToolSpec {
 }
 
 /// Parses the arguments of a call; the error is the result for the model.
-pub fn question(args: &str) -> Result<Question, Fault> {
+pub fn parse_question(args: &str) -> Result<Question, ToolError> {
     let args: Args = serde_json::from_str(args)
-        .map_err(|error| bad(format!("the arguments do not fit {ASK_USER}: {error}")))?;
-    args.check().map_err(|problem| bad(problem.to_owned()))?;
+        .map_err(|error| invalid_arguments(format!("the arguments do not fit {ASK_USER}: {error}")))?;
+    args.check().map_err(|problem| invalid_arguments(problem.to_owned()))?;
     // Serializing these plain types cannot fail.
     let form = serde_json::to_string(&args).unwrap_or_default();
     let summary = match &args.message {
@@ -93,16 +93,15 @@ pub fn question(args: &str) -> Result<Question, Fault> {
         None => args.title.clone(),
     };
     let plain = Question::plain(KIND, "The model asks".to_owned(), summary, "{}".to_owned());
-    let millis = args.timeout_seconds.map(|seconds| seconds.saturating_mul(1_000).min(LONGEST));
-    let policy_comment =
-        "this run cannot prompt the user; `push run --approve ask` waits for an answer".to_owned();
-    Ok(Question { form: Some(form), millis, denial: Denial::Dismissed, policy_comment, ..plain })
+    let millis = args.timeout_seconds.map(|seconds| seconds.saturating_mul(1_000).min(MAX_TIMEOUT_MILLIS));
+    let policy_comment = "this run cannot prompt the user; `push run --approve ask` waits for an answer".to_owned();
+    Ok(Question { form: Some(form), timeout_millis: millis, denial: DenialEffect::Dismiss, policy_comment, ..plain })
 }
 
 /// Returns whether an answer fits a form.
 ///
 /// A form with an unknown method accepts any answer.
-pub fn fits(form: &Json, answer: &Json) -> bool {
+pub fn answer_fits_form(form: &Json, answer: &Json) -> bool {
     let Ok(answer) = serde_json::from_str::<Value>(answer.as_str()) else { return false };
     let Ok(form) = serde_json::from_str::<Value>(form.as_str()) else { return true };
     let among = |options: &Value| match options.as_array() {
@@ -113,12 +112,12 @@ pub fn fits(form: &Json, answer: &Json) -> bool {
         Some("select") => among(&form["options"]),
         Some("confirm") => answer.is_boolean(),
         Some("input" | "editor") => answer.is_string(),
-        Some("interview") => answer.as_object().is_some_and(|answers| fills_in(&form, answers)),
+        Some("interview") => answer.as_object().is_some_and(|answers| interview_answers_fit(&form, answers)),
         Some(_) | None => true,
     }
 }
 
-fn fills_in(form: &Value, answers: &Map<String, Value>) -> bool {
+fn interview_answers_fit(form: &Value, answers: &Map<String, Value>) -> bool {
     let Some(fields) = form["fields"].as_array() else { return true };
     answers.iter().all(|(name, answer)| {
         let field = fields.iter().find(|field| field["name"] == name.as_str());
@@ -131,15 +130,13 @@ fn fills_in(form: &Value, answers: &Map<String, Value>) -> bool {
 
 impl Args {
     fn check(&self) -> Result<(), &'static str> {
-        let few = |options: &Vec<String>| (2..=MOST).contains(&options.len());
+        let few = |options: &Vec<String>| (2..=MAX_OPTIONS).contains(&options.len());
         let fields = self.fields.as_deref().unwrap_or_default();
         let names = |field: &Field| fields.iter().filter(|other| other.name == field.name).count();
         match self.method {
             _ if self.title.trim().is_empty() => Err("a question needs a title"),
-            Method::Select if !self.options.as_ref().is_some_and(few) => {
-                Err("select needs between 2 and 50 options")
-            }
-            Method::Interview if fields.is_empty() || fields.len() > MOST => {
+            Method::Select if !self.options.as_ref().is_some_and(few) => Err("select needs between 2 and 50 options"),
+            Method::Interview if fields.is_empty() || fields.len() > MAX_OPTIONS => {
                 Err("interview needs between 1 and 50 fields")
             }
             Method::Interview if fields.iter().any(|field| names(field) > 1 || field.name.is_empty()) => {
@@ -150,14 +147,14 @@ impl Args {
     }
 }
 
-fn bad(message: String) -> Fault {
-    tools::Fault::new(FaultKind::BadArguments, message).into()
+fn invalid_arguments(message: String) -> ToolError {
+    tools::ToolError::new(ToolErrorKind::BadArguments, message).into()
 }
 
 /// The maximum number of options or fields of a question.
-const MOST: usize = 50;
+const MAX_OPTIONS: usize = 50;
 /// The maximum timeout of a question in milliseconds.
-const LONGEST: u64 = 24 * 60 * 60 * 1_000;
+const MAX_TIMEOUT_MILLIS: u64 = 24 * 60 * 60 * 1_000;
 
 #[cfg(test)]
 mod tests {
@@ -166,12 +163,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_has_its_form_and_its_time() {
+    fn a_question_has_a_form_and_a_timeout() {
         let args = json!({"method": "select", "title": "Which colour?", "message": "of the door",
             "options": ["red", "blue"], "timeoutSeconds": 30});
-        let question = question(&args.to_string()).unwrap();
+        let question = parse_question(&args.to_string()).unwrap();
         assert_eq!(question.summary, "Which colour?\nof the door");
-        assert_eq!((question.millis, question.denial), (Some(30_000), Denial::Dismissed));
+        assert_eq!((question.timeout_millis, question.denial), (Some(30_000), DenialEffect::Dismiss));
         let form: Value = serde_json::from_str(&question.form.unwrap()).unwrap();
         assert_eq!(
             form,
@@ -180,30 +177,26 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_is_told() {
+    fn an_invalid_question_is_rejected_with_its_reason() {
         for (args, problem) in [
             (json!({"method": "select", "title": "?", "options": ["one"]}), "between 2 and 50"),
             (json!({"method": "select", "title": "?"}), "between 2 and 50"),
             (json!({"method": "interview", "title": "?"}), "between 1 and 50"),
-            (
-                json!({"method": "interview", "title": "?", "fields": [{"name": "a"}, {"name": "a"}]}),
-                "name of its own",
-            ),
+            (json!({"method": "interview", "title": "?", "fields": [{"name": "a"}, {"name": "a"}]}), "name of its own"),
             (json!({"method": "confirm", "title": " "}), "a title"),
             (json!({"method": "guess", "title": "?"}), "unknown variant"),
             (json!({"method": "input", "title": "?", "surprise": 1}), "surprise"),
         ] {
-            let fault = question(&args.to_string()).unwrap_err();
+            let fault = parse_question(&args.to_string()).unwrap_err();
             assert_eq!(fault.kind, "BAD_ARGUMENTS");
             assert!(fault.message.contains(problem), "{}", fault.message);
         }
     }
 
     #[test]
-    fn an_answer_fits_its_form_or_is_none() {
+    fn an_answer_must_fit_its_form() {
         let select = json!({"method": "select", "options": ["red", "blue"]});
-        let interview =
-            json!({"method": "interview", "fields": [{"name": "a"}, {"name": "b", "options": ["x"]}]});
+        let interview = json!({"method": "interview", "fields": [{"name": "a"}, {"name": "b", "options": ["x"]}]});
         for (form, answer, expected) in [
             (&select, json!("red"), true),
             (&select, json!("green"), false),
@@ -220,12 +213,12 @@ mod tests {
             (&json!({"method": "of_tomorrow"}), json!([1]), true),
         ] {
             let json = |value: &Value| Json::new(value.to_string());
-            assert_eq!(fits(&json(form), &json(&answer)), expected, "{form} {answer}");
+            assert_eq!(answer_fits_form(&json(form), &json(&answer)), expected, "{form} {answer}");
         }
     }
 
     #[test]
-    fn the_tool_is_told_in_full() {
+    fn the_tool_schema_describes_every_argument() {
         let ToolSpec { name, description, schema } = tool();
         assert_eq!((name.as_str(), schema["required"].clone()), (ASK_USER, json!(["method", "title"])));
         assert!(description.len() < 700);

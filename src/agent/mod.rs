@@ -12,11 +12,11 @@ pub mod inquiry;
 pub mod policy;
 pub mod price;
 pub mod prompt;
-pub mod taking;
+pub mod turn_machine;
 
 pub use budget::Breach;
 pub use context::Context;
-pub use taking::{Act, Taking};
+pub use turn_machine::{Action, TurnMachine};
 
 /// The tool name of a budget raise among the calls of a run.
 pub const RAISE_BUDGET: &str = "raise_budget";

@@ -2,7 +2,7 @@
 
 /// The environment that the prompt describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Surroundings<'a> {
+pub struct PromptContext<'a> {
     /// The workspace.
     pub cwd: &'a str,
     /// The branch of its repository.
@@ -15,7 +15,7 @@ pub struct Surroundings<'a> {
 ///
 /// It is identical for every turn of a session as long as the project's file does not change, so that servers can
 /// cache it.
-pub fn system(around: &Surroundings<'_>) -> String {
+pub fn system_prompt(around: &PromptContext<'_>) -> String {
     let mut text = String::from(INTRODUCTION);
     text.push_str("\n\nWorkspace: ");
     text.push_str(around.cwd);
@@ -46,12 +46,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_model_is_told_where_it_is_and_what_the_project_wants() {
-        let around = Surroundings { cwd: "/w", branch: Some("main"), instructions: Some("Use tabs.") };
-        let text = system(&around);
+    fn the_prompt_names_the_workspace_and_the_project_instructions() {
+        let around = PromptContext { cwd: "/w", branch: Some("main"), instructions: Some("Use tabs.") };
+        let text = system_prompt(&around);
         assert!(text.contains("Workspace: /w\nBranch: main\n\nThe project's own"), "{text}");
         assert!(text.ends_with("Use tabs."));
-        let bare = system(&Surroundings { branch: None, instructions: Some(" \n"), ..around });
+        let bare = system_prompt(&PromptContext { branch: None, instructions: Some(" \n"), ..around });
         assert!(bare.ends_with("Workspace: /w"), "{bare}");
     }
 }

@@ -2,19 +2,19 @@
 
 use std::process::ExitCode;
 
-use pushd::cli::{self, Serve};
-use pushd::sandbox::keeper;
+use pushd::cli::{self, ServeOptions};
+use pushd::sandbox::supervisor;
 use pushd::{observe, runtime};
 
 fn main() -> ExitCode {
-    if let Some(ended) = keeper::main_if_asked() {
+    if let Some(ended) = supervisor::main_if_requested() {
         return ended;
     }
     cli::main(serve)
 }
 
 /// Runs the daemon in this process and announces the result to the client that started it.
-fn serve(serve: Serve) -> ExitCode {
+fn serve(serve: ServeOptions) -> ExitCode {
     let mut announcement = serve.announcement;
     let ended = runtime::start(serve.pi, || {
         // The client may have exited already; then nobody reads the announcement.
@@ -23,7 +23,7 @@ fn serve(serve: Serve) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            observe::report(&error);
+            observe::report_error(&error);
             if let Some(announcement) = announcement.take_if(|_| error.is_in_use()) {
                 // The client may have exited already; then nobody reads the announcement.
                 let _ = announcement.in_use();

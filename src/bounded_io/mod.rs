@@ -16,7 +16,7 @@ use std::fs::{self, File, FileType};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-pub use tasks::{FileTasks, NoAnswer};
+pub use tasks::{FileTaskError, FileTasks};
 
 /// Why a file was not read.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +54,7 @@ pub enum FileError {
 }
 
 impl FileError {
-    fn of(path: &Path, source: io::Error) -> Self {
+    fn from_io(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
             Self::NotFound { path }
@@ -67,9 +67,9 @@ impl FileError {
 /// Opens a regular file for reading, without blocking on a writer, a lease or a terminal.
 pub fn open(path: &Path) -> Result<File, FileError> {
     // Opening a device can have side effects, so the path is checked first; the open file is checked again.
-    regular(path, fs::metadata(path))?;
-    let file = os::open(path).map_err(|source| FileError::of(path, source))?;
-    regular(path, file.metadata())?;
+    check_regular(path, fs::metadata(path))?;
+    let file = os::open(path).map_err(|source| FileError::from_io(path, source))?;
+    check_regular(path, file.metadata())?;
     Ok(file)
 }
 
@@ -81,11 +81,11 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
 
 /// Reads the first `limit` bytes of a regular file, and returns whether it has more.
 pub fn read_prefix(path: &Path, limit: u64) -> Result<(Vec<u8>, bool), FileError> {
-    prefix_of(open(path)?, limit).map_err(|source| FileError::of(path, source))
+    read_prefix_of(open(path)?, limit).map_err(|source| FileError::from_io(path, source))
 }
 
 /// Reads the first `limit` bytes of an open file, and returns whether it has more.
-pub fn prefix_of(file: File, limit: u64) -> io::Result<(Vec<u8>, bool)> {
+pub fn read_prefix_of(file: File, limit: u64) -> io::Result<(Vec<u8>, bool)> {
     let mut bytes = Vec::new();
     // One byte beyond the limit shows whether the file has more.
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -96,15 +96,15 @@ pub fn prefix_of(file: File, limit: u64) -> io::Result<(Vec<u8>, bool)> {
     Ok((bytes, more))
 }
 
-fn regular(path: &Path, looked: io::Result<fs::Metadata>) -> Result<(), FileError> {
-    let kind = looked.map_err(|source| FileError::of(path, source))?.file_type();
+fn check_regular(path: &Path, metadata: io::Result<fs::Metadata>) -> Result<(), FileError> {
+    let kind = metadata.map_err(|source| FileError::from_io(path, source))?.file_type();
     if kind.is_file() {
         return Ok(());
     }
-    Err(FileError::NotRegular { path: path.to_owned(), kind: name_of(kind) })
+    Err(FileError::NotRegular { path: path.to_owned(), kind: kind_name(kind) })
 }
 
-fn name_of(kind: FileType) -> &'static str {
+fn kind_name(kind: FileType) -> &'static str {
     if kind.is_dir() { "directory" } else { os::special_name(kind) }
 }
 

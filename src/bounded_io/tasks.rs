@@ -17,33 +17,31 @@ use tokio::time::{Instant, timeout_at};
 pub struct FileTasks {
     slots: Arc<Semaphore>,
     /// The maximum number of slots for one directory.
-    share: usize,
+    slots_per_directory: usize,
     /// The slots of directories with work in progress.
-    shares: Arc<Mutex<BTreeMap<PathBuf, Weak<Semaphore>>>>,
+    directory_slots: Arc<Mutex<BTreeMap<PathBuf, Weak<Semaphore>>>>,
     deadline: Duration,
 }
 
 /// Why a file task has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoAnswer {
+pub enum FileTaskError {
     /// The file system did not answer before the deadline.
     #[error("the file system did not answer within {0:?}; is it a mount that hangs?")]
-    Late(Duration),
+    TimedOut(Duration),
     /// All slots were taken until the deadline.
-    #[error(
-        "too many file operations wait for a file system that does not answer; is it a mount that hangs?"
-    )]
+    #[error("too many file operations wait for a file system that does not answer; is it a mount that hangs?")]
     Busy,
     /// The work panicked.
     #[error("the daemon failed while it read a file")]
-    Failed,
+    Panicked,
 }
 
 impl FileTasks {
     /// Creates `slots` slots; each use of one is limited by `deadline`.
     pub fn new(slots: usize, deadline: Duration) -> Self {
-        let share = slots.div_ceil(4);
-        Self { slots: Arc::new(Semaphore::new(slots)), share, shares: Arc::default(), deadline }
+        let slots_per_directory = slots.div_ceil(4);
+        Self { slots: Arc::new(Semaphore::new(slots)), slots_per_directory, directory_slots: Arc::default(), deadline }
     }
 
     /// Runs work in a directory, such as the workspace of a session, like [`Self::run`].
@@ -51,9 +49,9 @@ impl FileTasks {
         &self,
         directory: &Path,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, NoAnswer> {
+    ) -> Result<T, FileTaskError> {
         let until = Instant::now() + self.deadline;
-        let share = slot_of(self.share_of(directory), until).await?;
+        let share = acquire_slot(self.slots_for(directory), until).await?;
         self.run_until(until, move || {
             let _share = share;
             work()
@@ -64,10 +62,7 @@ impl FileTasks {
     /// Runs blocking work off the async runtime and waits for it until the deadline.
     ///
     /// Work that misses the deadline continues in the background; its result is dropped.
-    pub async fn run<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, NoAnswer> {
+    pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, FileTaskError> {
         self.run_until(Instant::now() + self.deadline, work).await
     }
 
@@ -75,36 +70,36 @@ impl FileTasks {
         &self,
         until: Instant,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, NoAnswer> {
-        let slot = slot_of(Arc::clone(&self.slots), until).await?;
+    ) -> Result<T, FileTaskError> {
+        let slot = acquire_slot(Arc::clone(&self.slots), until).await?;
         let working = tokio::task::spawn_blocking(move || {
             let _slot = slot;
             work()
         });
         match timeout_at(until, working).await {
             Ok(Ok(done)) => Ok(done),
-            Ok(Err(_)) => Err(NoAnswer::Failed),
-            Err(_) => Err(NoAnswer::Late(self.deadline)),
+            Ok(Err(_)) => Err(FileTaskError::Panicked),
+            Err(_) => Err(FileTaskError::TimedOut(self.deadline)),
         }
     }
 
     /// Returns the slots of a directory; the entry is removed when no slot of it is in use.
-    fn share_of(&self, directory: &Path) -> Arc<Semaphore> {
-        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+    fn slots_for(&self, directory: &Path) -> Arc<Semaphore> {
+        let mut shares = self.directory_slots.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = shares.get(directory).and_then(Weak::upgrade) {
             return known;
         }
         shares.retain(|_, share| share.strong_count() > 0);
-        let share = Arc::new(Semaphore::new(self.share));
+        let share = Arc::new(Semaphore::new(self.slots_per_directory));
         shares.insert(directory.to_owned(), Arc::downgrade(&share));
         share
     }
 }
 
-async fn slot_of(slots: Arc<Semaphore>, until: Instant) -> Result<OwnedSemaphorePermit, NoAnswer> {
+async fn acquire_slot(slots: Arc<Semaphore>, until: Instant) -> Result<OwnedSemaphorePermit, FileTaskError> {
     match timeout_at(until, slots.acquire_owned()).await {
         Ok(Ok(slot)) => Ok(slot),
-        Ok(Err(_)) | Err(_) => Err(NoAnswer::Busy),
+        Ok(Err(_)) | Err(_) => Err(FileTaskError::Busy),
     }
 }
 
@@ -115,29 +110,31 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn work_that_hangs_is_answered_for_and_keeps_its_slot() {
+    async fn a_hung_task_times_out_and_keeps_its_slot() {
         let tasks = FileTasks::new(2, Duration::from_millis(20));
         let patient = FileTasks { deadline: Duration::from_secs(600), ..tasks.clone() };
         let (release, held) = mpsc::channel::<()>();
         let late = tasks.run(move || held.recv().is_ok()).await;
-        assert_eq!(late, Err(NoAnswer::Late(Duration::from_millis(20))));
+        assert_eq!(late, Err(FileTaskError::TimedOut(Duration::from_millis(20))));
         // Other work is still served.
         assert_eq!(patient.run(|| 7).await, Ok(7));
         let (release_too, held) = mpsc::channel::<()>();
         assert!(tasks.run(move || held.recv().is_ok()).await.is_err());
         assert_eq!(tasks.slots.available_permits(), 0);
-        assert_eq!(tasks.run(|| 7).await, Err(NoAnswer::Busy));
+        assert_eq!(tasks.run(|| 7).await, Err(FileTaskError::Busy));
         drop((release, release_too));
         assert_eq!(patient.run(|| 8).await, Ok(8));
     }
 
     #[tokio::test]
-    async fn a_directory_that_hangs_leaves_slots_to_others() {
+    async fn a_hung_directory_leaves_slots_for_others() {
         let tasks = FileTasks::new(8, Duration::from_millis(20));
         let patient = FileTasks { deadline: Duration::from_secs(600), ..tasks.clone() };
         let (hung, other) = (Path::new("/hung"), Path::new("/other"));
         let mut held = Vec::new();
-        for answer in [NoAnswer::Late(tasks.deadline), NoAnswer::Late(tasks.deadline), NoAnswer::Busy] {
+        for answer in
+            [FileTaskError::TimedOut(tasks.deadline), FileTaskError::TimedOut(tasks.deadline), FileTaskError::Busy]
+        {
             let (release, waits) = mpsc::channel::<()>();
             held.push(release);
             assert_eq!(tasks.run_in(hung, move || waits.recv().is_ok()).await, Err(answer));
@@ -150,14 +147,14 @@ mod tests {
         drop(tasks.slots.acquire_many(8).await.unwrap());
         // No entry is kept for a directory without work in progress.
         assert_eq!(patient.run_in(other, || 9).await, Ok(9));
-        assert_eq!(tasks.shares.lock().unwrap().len(), 1);
+        assert_eq!(tasks.directory_slots.lock().unwrap().len(), 1);
     }
 
     #[tokio::test]
-    async fn a_panic_is_an_answer() {
+    async fn a_panic_is_reported() {
         let tasks = FileTasks::new(1, Duration::from_secs(60));
-        let failed: Result<(), NoAnswer> = tasks.run(|| panic!("on purpose")).await;
-        assert_eq!(failed, Err(NoAnswer::Failed));
+        let failed: Result<(), FileTaskError> = tasks.run(|| panic!("on purpose")).await;
+        assert_eq!(failed, Err(FileTaskError::Panicked));
         assert_eq!(tasks.run(|| 1).await, Ok(1));
     }
 }

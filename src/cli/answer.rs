@@ -5,10 +5,10 @@
 
 use serde_json::Value;
 
-use super::console::Volume;
+use super::console::Verbosity;
 use super::final_message::FinalMessage;
-use super::plain::{Plain, plain};
 use super::report::Denial;
+use super::sanitize::{Sanitizer, sanitize};
 use super::step_output::{StepOutput, Stream};
 use super::view::View;
 use crate::client::Event;
@@ -32,37 +32,37 @@ pub(crate) struct StreamText {
 }
 
 /// How much standard error of a step is buffered if only failures are shown, in bytes.
-const HELD_BYTES: usize = 64 * 1024;
+const MAX_BUFFERED_STDERR: usize = 64 * 1024;
 
 /// Turns the events of one run into its answer and its transcript.
 #[derive(Debug)]
 pub(crate) struct AnswerView {
     source: AnswerSource,
-    volume: Volume,
+    verbosity: Verbosity,
     /// The transcript.
     view: View,
     steps: StepOutput,
     /// Removes control sequences from the two streams of steps.
-    plain: [Plain; 2],
+    sanitizers: [Sanitizer; 2],
     /// The answer of a model.
     message: FinalMessage,
     /// Buffered standard error of the current step, if it is shown only on failure.
-    held: String,
+    buffered_stderr: String,
     /// Whether the last line of standard error is unfinished.
     open_line: bool,
 }
 
 impl AnswerView {
     /// Starts with `view` for the transcript; with [`Verbosity::Quiet`] it shows errors only.
-    pub(crate) fn new(source: AnswerSource, volume: Volume, view: View) -> Self {
+    pub(crate) fn new(source: AnswerSource, verbosity: Verbosity, view: View) -> Self {
         Self {
             source,
-            volume,
+            verbosity,
             view,
             steps: StepOutput::default(),
-            plain: [Plain::default(), Plain::default()],
+            sanitizers: [Sanitizer::default(), Sanitizer::default()],
             message: FinalMessage::default(),
-            held: String::new(),
+            buffered_stderr: String::new(),
             open_line: false,
         }
     }
@@ -76,8 +76,8 @@ impl AnswerView {
     }
 
     /// Returns an approval in full, for standard error.
-    pub(crate) fn whole_question(&mut self, payload: &Value) -> String {
-        self.view.whole_question(payload)
+    pub(crate) fn full_approval(&mut self, payload: &Value) -> String {
+        self.view.full_approval(payload)
     }
 
     fn model_event(&mut self, event: &Event, denials: &[Denial]) -> StreamText {
@@ -87,7 +87,7 @@ impl AnswerView {
             "run_complete" if superseded.is_none() => {
                 let message = self.message.text();
                 self.view.remember_message(message);
-                let message = plain(message);
+                let message = sanitize(message);
                 let out = match message.trim_matches('\n') {
                     "" => String::new(),
                     answer => format!("{answer}\n"),
@@ -96,28 +96,28 @@ impl AnswerView {
             }
             _ => {
                 // A message that is not the final one belongs to the transcript.
-                let mut err = superseded.map_or_else(String::new, |message| self.spoken(&message));
+                let mut err = superseded.map_or_else(String::new, |message| self.assistant_message(&message));
                 err += &self.transcript(event, denials);
                 StreamText { out: String::new(), err }
             }
         }
     }
 
-    fn spoken(&mut self, message: &str) -> String {
-        let text = self.view.speech(message);
-        if self.volume == Volume::Quiet { String::new() } else { text }
+    fn assistant_message(&mut self, message: &str) -> String {
+        let text = self.view.assistant_message(message);
+        if self.verbosity == Verbosity::Quiet { String::new() } else { text }
     }
 
     fn step_event(&mut self, event: &Event, denials: &[Denial]) -> StreamText {
         let printed = self.steps.follow(event);
         let out = match printed {
-            Some((Stream::Out, text)) => self.plain[0].piece(text),
+            Some((Stream::Out, text)) => self.sanitizers[0].push(text),
             Some((Stream::Err, _)) | None => String::new(),
         };
         let mut err = match printed {
             Some((Stream::Err, text)) => {
-                let text = self.plain[1].piece(text);
-                self.step_error(text)
+                let text = self.sanitizers[1].push(text);
+                self.step_stderr(text)
             }
             Some((Stream::Out, _)) | None => String::new(),
         };
@@ -128,12 +128,12 @@ impl AnswerView {
                     self.view.mark_printed(event.text("callId"));
                 }
                 let failed = event.payload.get("isError").and_then(Value::as_bool).unwrap_or_default();
-                let held = std::mem::take(&mut self.held);
+                let held = std::mem::take(&mut self.buffered_stderr);
                 if failed && !held.is_empty() {
                     self.open_line = !held.ends_with('\n');
                     err += &held;
                 }
-                self.plain = [Plain::default(), Plain::default()];
+                self.sanitizers = [Sanitizer::default(), Sanitizer::default()];
                 err += &self.transcript(event, denials);
             }
             _ => err += &self.transcript(event, denials),
@@ -142,10 +142,10 @@ impl AnswerView {
     }
 
     /// Returns standard error of a step, or buffers it until the step has failed.
-    fn step_error(&mut self, text: String) -> String {
-        if self.volume == Volume::Quiet {
-            let room = HELD_BYTES.saturating_sub(self.held.len());
-            self.held.extend(text.chars().scan(room, |room, c| {
+    fn step_stderr(&mut self, text: String) -> String {
+        if self.verbosity == Verbosity::Quiet {
+            let room = MAX_BUFFERED_STDERR.saturating_sub(self.buffered_stderr.len());
+            self.buffered_stderr.extend(text.chars().scan(room, |room, c| {
                 *room = room.checked_sub(c.len_utf8())?;
                 Some(c)
             }));
@@ -163,7 +163,7 @@ impl AnswerView {
         let mut text = if is_end { self.view.denials(denials) } else { String::new() };
         text += &self.view.event(event);
         let is_error = event.kind == "error" || is_end && event.text("outcome") != "success";
-        if self.volume == Volume::Quiet {
+        if self.verbosity == Verbosity::Quiet {
             text = if is_error { text.trim_start_matches('\n').to_owned() } else { String::new() };
         }
         if !text.is_empty() && std::mem::take(&mut self.open_line) && !text.starts_with('\n') {

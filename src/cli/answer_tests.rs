@@ -4,11 +4,11 @@ use serde_json::json;
 
 use super::*;
 use crate::cli::console::Palette;
-use crate::cli::view::{Echo, Thoughts};
+use crate::cli::view::{Echo, Reasoning};
 use crate::kernel::event::TURN_CUT;
 
 #[test]
-fn the_answer_of_a_model_is_its_final_message_alone() {
+fn the_answer_of_a_model_is_its_final_message() {
     let events = [
         ("assistant_token", json!({"text": "I look "})),
         ("assistant_token", json!({"text": "first."})),
@@ -24,17 +24,17 @@ fn the_answer_of_a_model_is_its_final_message_alone() {
         ("tool_result", result("k", 0)),
         ("run_complete", json!({"outcome": "success", "summary": "It says new."})),
     ];
-    let (out, err) = shown(AnswerSource::Model, Volume::Normal, &events);
+    let (out, err) = render(AnswerSource::Model, Verbosity::Normal, &events);
     assert_eq!(out, "It says new.\nAnd more.\n");
     assert_eq!(
         err,
         "I look first.\n$ run a\n  listing\n  exit 0, 1ms\ncheck 1: $ make\n  checked\n  exit 0, 1ms\nsuccess\n"
     );
-    assert_eq!(shown(AnswerSource::Model, Volume::Quiet, &events), (out, String::new()));
+    assert_eq!(render(AnswerSource::Model, Verbosity::Quiet, &events), (out, String::new()));
 }
 
 #[test]
-fn a_message_that_was_cut_off_is_no_answer() {
+fn an_incomplete_message_is_no_answer() {
     let cut = [
         ("assistant_token", json!({"text": "half a"})),
         ("warning", json!({"code": TURN_CUT, "message": "again"})),
@@ -42,17 +42,17 @@ fn a_message_that_was_cut_off_is_no_answer() {
         ("assistant_done", json!({})),
         ("run_complete", json!({"outcome": "success", "summary": "whole"})),
     ];
-    assert_eq!(shown(AnswerSource::Model, Volume::Normal, &cut).0, "whole\n");
+    assert_eq!(render(AnswerSource::Model, Verbosity::Normal, &cut).0, "whole\n");
     let cancelled = [
         ("assistant_token", json!({"text": "half a"})),
         ("run_complete", json!({"outcome": "cancelled", "summary": ""})),
     ];
-    let (out, err) = shown(AnswerSource::Model, Volume::Normal, &cancelled);
+    let (out, err) = render(AnswerSource::Model, Verbosity::Normal, &cancelled);
     assert_eq!((out.as_str(), err.as_str()), ("", "half a\ncancelled\n"));
 }
 
 #[test]
-fn the_answer_of_a_playbook_is_what_its_steps_print() {
+fn the_answer_of_a_playbook_is_the_output_of_its_steps() {
     let events = [
         ("assistant_token", json!({"text": "Words."})),
         ("assistant_done", json!({})),
@@ -62,14 +62,14 @@ fn the_answer_of_a_playbook_is_what_its_steps_print() {
         ("tool_result", result("a", 0)),
         ("run_complete", json!({"outcome": "success", "summary": "1 step done"})),
     ];
-    let (out, err) = shown(AnswerSource::Steps, Volume::Normal, &events);
+    let (out, err) = render(AnswerSource::Steps, Verbosity::Normal, &events);
     assert_eq!(out, "no line break");
     assert_eq!(err, "Words.\n$ run a\na complaint\n  exit 0, 1ms\nsuccess: 1 step done\n");
-    assert_eq!(shown(AnswerSource::Steps, Volume::Quiet, &events), (out, String::new()));
+    assert_eq!(render(AnswerSource::Steps, Verbosity::Quiet, &events), (out, String::new()));
 }
 
 #[test]
-fn quiet_shows_what_a_failing_step_wrote_to_standard_error_and_how_the_run_failed() {
+fn quiet_shows_standard_error_of_a_failed_step_and_the_failure_of_the_run() {
     let events = [
         ("tool_call", call("a")),
         ("tool_output", output("a", "stderr", "harmless\n")),
@@ -79,12 +79,12 @@ fn quiet_shows_what_a_failing_step_wrote_to_standard_error_and_how_the_run_faile
         ("tool_result", result("b", 1)),
         ("run_complete", json!({"outcome": "failed", "reason": "step_failed", "summary": "step 2"})),
     ];
-    let (out, err) = shown(AnswerSource::Steps, Volume::Quiet, &events);
+    let (out, err) = render(AnswerSource::Steps, Verbosity::Quiet, &events);
     assert_eq!((out.as_str(), err.as_str()), ("", "why\nfailed (step_failed): step 2\n"));
 }
 
-fn shown(source: AnswerSource, volume: Volume, events: &[(&str, Value)]) -> (String, String) {
-    let view = View::new(Palette::Plain, Echo::Nothing, Thoughts::Hidden);
+fn render(source: AnswerSource, volume: Verbosity, events: &[(&str, Value)]) -> (String, String) {
+    let view = View::new(Palette::Plain, Echo::Nothing, Reasoning::Hidden);
     let mut answer = AnswerView::new(source, volume, view);
     let mut all = StreamText::default();
     for (kind, payload) in events {

@@ -6,13 +6,13 @@ use clap::ValueEnum;
 use serde_json::Value;
 
 use super::form::{DISMISS, Form};
-use super::phrase::{choices, field};
-use super::plain::plain_line;
+use super::format::{choices, field};
+use super::sanitize::sanitize_line;
 use crate::client::{Environment, Event, Request};
 
 /// How the approvals of a run are answered (`--approve`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Policy {
+pub(crate) enum ApprovalPolicy {
     /// Deny them.
     Deny,
     /// Prompt here, or wait for an answer from another client.
@@ -23,23 +23,23 @@ pub(crate) enum Policy {
 
 /// The approval policies of a run, by the kind of approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Policies {
+pub(crate) struct ApprovalPolicies {
     /// For everything that the run wants to do.
-    pub(crate) work: Policy,
+    pub(crate) work: ApprovalPolicy,
     /// For raising its budget.
-    pub(crate) budget: Policy,
+    pub(crate) budget: ApprovalPolicy,
 }
 
-impl Policies {
+impl ApprovalPolicies {
     /// Returns the policy for an approval.
-    pub(crate) fn of(self, pending: &Pending) -> Policy {
+    pub(crate) fn for_approval(self, pending: &PendingApproval) -> ApprovalPolicy {
         if pending.kind == "budget" { self.budget } else { self.work }
     }
 }
 
 /// A pending approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Pending {
+pub(crate) struct PendingApproval {
     /// Its session.
     pub(crate) session: String,
     /// Its run.
@@ -55,9 +55,9 @@ pub(crate) struct Pending {
     /// The payload that the daemon sent.
     pub(crate) payload: Value,
     /// Whether it can be approved for a longer scope than once.
-    pub(crate) can_last: bool,
+    pub(crate) can_be_remembered: bool,
     /// Whether the run continues after a denial, with the reason passed to the model.
-    pub(crate) goes_on: bool,
+    pub(crate) continues_on_denial: bool,
     /// The form to fill in, if the model asks a question.
     pub(crate) form: Option<Form>,
 }
@@ -76,7 +76,7 @@ pub(crate) enum Scope {
 }
 
 impl Scope {
-    const fn word(self) -> &'static str {
+    const fn as_str(self) -> &'static str {
         match self {
             Self::Once => "once",
             Self::Run => "run",
@@ -86,7 +86,7 @@ impl Scope {
     }
 }
 
-impl Pending {
+impl PendingApproval {
     /// Reads an approval from its payload.
     pub(crate) fn read(session: &str, run: Option<&str>, payload: &Value) -> Self {
         Self {
@@ -97,8 +97,8 @@ impl Pending {
             summary: field(payload, "summary"),
             choices: choices(payload),
             payload: payload.clone(),
-            can_last: payload.get("remember").is_some_and(Value::is_string),
-            goes_on: field(payload, "onDenial") == "continue",
+            can_be_remembered: payload.get("remember").is_some_and(Value::is_string),
+            continues_on_denial: field(payload, "onDenial") == "continue",
             form: payload.get("form").filter(|form| form.is_object()).map(Form::read),
         }
     }
@@ -110,48 +110,46 @@ impl Pending {
         }
         match self.choices.as_slice() {
             [] => {
-                let lasting = if self.can_last {
+                let lasting = if self.can_be_remembered {
                     " once, r this run, s this session, w always in this repository,"
                 } else {
                     ","
                 };
-                let why = if self.goes_on { ", n REASON" } else { "" };
-                match (self.can_last, self.goes_on) {
+                let why = if self.continues_on_denial { ", n REASON" } else { "" };
+                match (self.can_be_remembered, self.continues_on_denial) {
                     (false, false) => "approve? [y/n]".to_owned(),
                     (_, _) => format!("approve? [y{lasting} n{why}, v view all]"),
                 }
             }
-            choices => format!("choose one: [{}]", plain_line(&choices.join("/"))),
+            choices => format!("choose one: [{}]", sanitize_line(&choices.join("/"))),
         }
     }
 
     /// Parses a typed answer; none if it is not valid.
-    pub(crate) fn verdict(&self, typed: &str) -> Option<Verdict> {
+    pub(crate) fn parse_answer(&self, typed: &str) -> Option<Decision> {
         let written = typed.trim();
         if let Some(form) = &self.form {
             let dismissed = written == DISMISS;
-            return if dismissed {
-                Some(Verdict::Deny(None))
-            } else {
-                form.typed(written).map(Verdict::Answer)
-            };
+            return if dismissed { Some(Decision::Deny(None)) } else { form.parse_line(written).map(Decision::Answer) };
         }
         let typed = written.to_lowercase();
-        let lasting = |scope| self.can_last.then_some(Verdict::ApproveFor(scope));
+        let lasting = |scope| self.can_be_remembered.then_some(Decision::ApproveForScope(scope));
         match typed.as_str() {
             "" => None,
-            "y" | "yes" => Some(Verdict::Approve(None)),
-            "n" | "no" => Some(Verdict::Deny(None)),
+            "y" | "yes" => Some(Decision::Approve(None)),
+            "n" | "no" => Some(Decision::Deny(None)),
             "r" if self.choices.is_empty() => lasting(Scope::Run),
             "s" if self.choices.is_empty() => lasting(Scope::Session),
             "w" if self.choices.is_empty() => lasting(Scope::Always),
-            _ if self.goes_on && self.choices.is_empty() => reason(written).map(Verdict::DenyBecause),
-            _ => self.choice(&typed),
+            _ if self.continues_on_denial && self.choices.is_empty() => {
+                parse_denial_reason(written).map(Decision::DenyWithReason)
+            }
+            _ => self.parse_choice(&typed),
         }
     }
 
     /// Returns the decision of a choice: the last choice denies, every other one approves.
-    pub(crate) fn choice(&self, typed: &str) -> Option<Verdict> {
+    pub(crate) fn parse_choice(&self, typed: &str) -> Option<Decision> {
         let exact = self.choices.iter().position(|choice| choice == typed);
         let mut beginning = (0..self.choices.len()).filter(|at| self.choices[*at].starts_with(typed));
         let at = match (exact, beginning.next(), beginning.next()) {
@@ -159,26 +157,26 @@ impl Pending {
             (None, _, _) => return None,
         };
         let choice = Some(self.choices[at].clone());
-        Some(if at + 1 == self.choices.len() { Verdict::Deny(choice) } else { Verdict::Approve(choice) })
+        Some(if at + 1 == self.choices.len() { Decision::Deny(choice) } else { Decision::Approve(choice) })
     }
 
     /// Returns the request that submits a decision.
-    pub(crate) fn settle(
+    pub(crate) fn decision_request(
         &self,
-        verdict: Verdict,
+        verdict: Decision,
         comment: Option<String>,
         environment: &Environment,
     ) -> Request {
         let mut answer = None;
         let (decision, choice, scope, comment) = match verdict {
-            Verdict::Approve(choice) => ("approve", choice, None, comment),
-            Verdict::ApproveFor(scope) => ("approve", None, Some(scope.word()), comment),
-            Verdict::Answer(filled_in) => {
+            Decision::Approve(choice) => ("approve", choice, None, comment),
+            Decision::ApproveForScope(scope) => ("approve", None, Some(scope.as_str()), comment),
+            Decision::Answer(filled_in) => {
                 answer = Some(filled_in);
                 ("approve", None, None, comment)
             }
-            Verdict::Deny(choice) => ("deny", choice, None, comment),
-            Verdict::DenyBecause(why) => ("deny", None, None, Some(why)),
+            Decision::Deny(choice) => ("deny", choice, None, comment),
+            Decision::DenyWithReason(why) => ("deny", None, None, Some(why)),
         };
         Request::submit_approval(&self.session, &self.id, decision)
             .with_some("runId", self.run.clone())
@@ -192,26 +190,26 @@ impl Pending {
 
 /// A decision, with the choice if there are more than two.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Decision {
     /// Approve.
     Approve(Option<String>),
     /// Approve, and do not ask again within this scope.
-    ApproveFor(Scope),
+    ApproveForScope(Scope),
     /// The answer to a form.
     Answer(Value),
     /// Deny.
     Deny(Option<String>),
     /// Deny, with a reason.
-    DenyBecause(String),
+    DenyWithReason(String),
 }
 
 /// Returns whether the typed answer asks for the complete approval (`v`).
-pub(crate) fn wants_more(typed: &str) -> bool {
+pub(crate) fn wants_full_view(typed: &str) -> bool {
     typed.trim().eq_ignore_ascii_case("v")
 }
 
 /// Returns the reason that follows `n` or `no`.
-fn reason(typed: &str) -> Option<String> {
+fn parse_denial_reason(typed: &str) -> Option<String> {
     let (word, why) = typed.split_once([' ', ',', ':'])?;
     let says_no = matches!(word.to_lowercase().as_str(), "n" | "no");
     let why = why.trim();
@@ -219,32 +217,32 @@ fn reason(typed: &str) -> Option<String> {
 }
 
 /// Returns whether an error code means that the approval is decided already: by another client, or in a replay.
-pub(crate) fn is_settled_already(code: Option<&str>) -> bool {
+pub(crate) fn is_already_decided(code: Option<&str>) -> bool {
     matches!(code, Some("APPROVAL_EXPIRED" | "APPROVAL_NOT_FOUND"))
 }
 
 /// The pending approvals of a session, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Board {
-    waiting: Vec<Pending>,
+pub(crate) struct PendingApprovals {
+    pending: Vec<PendingApproval>,
 }
 
-impl Board {
+impl PendingApprovals {
     /// Applies an event and returns the approval that it opened.
-    pub(crate) fn follow(&mut self, event: &Event) -> Option<&Pending> {
+    pub(crate) fn follow(&mut self, event: &Event) -> Option<&PendingApproval> {
         match event.kind.as_str() {
             "approval_required" => self.open(&event.session, event.run.as_deref(), &event.payload),
             "approval_received" => {
                 let id = event.text("approvalId");
-                self.waiting.retain(|pending| pending.id != id);
+                self.pending.retain(|pending| pending.id != id);
                 None
             }
             "run_complete" => {
-                self.waiting.retain(|pending| pending.run != event.run);
+                self.pending.retain(|pending| pending.run != event.run);
                 None
             }
             "session_snapshot" => {
-                self.waiting.clear();
+                self.pending.clear();
                 let run = event.payload.get("activeRunId").and_then(Value::as_str);
                 let pending = event.payload.get("pendingApproval").filter(|pending| pending.is_object())?;
                 self.open(&event.session, run, pending)
@@ -254,13 +252,13 @@ impl Board {
     }
 
     /// Returns the oldest pending approval.
-    pub(crate) fn oldest(&self) -> Option<&Pending> {
-        self.waiting.first()
+    pub(crate) fn oldest(&self) -> Option<&PendingApproval> {
+        self.pending.first()
     }
 
-    fn open(&mut self, session: &str, run: Option<&str>, payload: &Value) -> Option<&Pending> {
-        self.waiting.push(Pending::read(session, run, payload));
-        self.waiting.last()
+    fn open(&mut self, session: &str, run: Option<&str>, payload: &Value) -> Option<&PendingApproval> {
+        self.pending.push(PendingApproval::read(session, run, payload));
+        self.pending.last()
     }
 }
 
@@ -271,69 +269,69 @@ mod tests {
     use super::*;
 
     #[test]
-    fn yes_and_no_are_understood_and_nothing_else() {
+    fn only_yes_and_no_are_valid_answers() {
         let pending = pending(&[]);
         for typed in ["y", "Yes\n", " YES "] {
-            assert_eq!(pending.verdict(typed), Some(Verdict::Approve(None)));
+            assert_eq!(pending.parse_answer(typed), Some(Decision::Approve(None)));
         }
         for typed in ["n", "No"] {
-            assert_eq!(pending.verdict(typed), Some(Verdict::Deny(None)));
+            assert_eq!(pending.parse_answer(typed), Some(Decision::Deny(None)));
         }
         for typed in ["", "yep", "why?", "yes please"] {
-            assert_eq!(pending.verdict(typed), None, "{typed}");
+            assert_eq!(pending.parse_answer(typed), None, "{typed}");
         }
     }
 
     #[test]
-    fn a_yes_may_last_and_a_no_may_say_why_where_that_is_offered() {
+    fn an_approval_may_have_a_scope_and_a_denial_a_reason_if_offered() {
         let plain = pending(&[]);
         for typed in ["r", "s", "w", "n because", "no: because"] {
-            assert_eq!(plain.verdict(typed), None, "{typed}");
+            assert_eq!(plain.parse_answer(typed), None, "{typed}");
         }
-        let open = Pending { can_last: true, goes_on: true, ..plain };
+        let open = PendingApproval { can_be_remembered: true, continues_on_denial: true, ..plain };
         assert_eq!(
             open.prompt(),
             "approve? [y once, r this run, s this session, w always in this repository, n, n REASON, v view all]"
         );
-        assert_eq!(open.verdict("R"), Some(Verdict::ApproveFor(Scope::Run)));
-        assert_eq!(open.verdict("s"), Some(Verdict::ApproveFor(Scope::Session)));
-        assert_eq!(open.verdict("w"), Some(Verdict::ApproveFor(Scope::Always)));
-        assert_eq!(open.verdict("n"), Some(Verdict::Deny(None)));
-        assert_eq!(open.verdict("No, use Make"), Some(Verdict::DenyBecause("use Make".into())));
-        assert_eq!(open.verdict("yes please"), None);
+        assert_eq!(open.parse_answer("R"), Some(Decision::ApproveForScope(Scope::Run)));
+        assert_eq!(open.parse_answer("s"), Some(Decision::ApproveForScope(Scope::Session)));
+        assert_eq!(open.parse_answer("w"), Some(Decision::ApproveForScope(Scope::Always)));
+        assert_eq!(open.parse_answer("n"), Some(Decision::Deny(None)));
+        assert_eq!(open.parse_answer("No, use Make"), Some(Decision::DenyWithReason("use Make".into())));
+        assert_eq!(open.parse_answer("yes please"), None);
     }
 
     #[test]
-    fn what_is_asked_is_answered_or_dismissed() {
+    fn a_form_is_answered_or_dismissed() {
         let form = json!({"method": "select", "title": "Which?", "options": ["red", "blue"]});
         let payload = json!({"approvalId": "appr_1", "summary": "Which?", "details": {}, "form": form,
             "onDenial": "dismiss"});
-        let pending = Pending::read("s", Some("r"), &payload);
+        let pending = PendingApproval::read("s", Some("r"), &payload);
         assert_eq!(pending.prompt(), "choose one: [1 red, 2 blue, or /dismiss]");
-        assert_eq!(pending.verdict("2\n"), Some(Verdict::Answer(json!("blue"))));
-        assert_eq!(pending.verdict("/dismiss"), Some(Verdict::Deny(None)));
-        assert_eq!(pending.verdict("green"), None);
-        let line = pending.settle(Verdict::Answer(json!("blue")), None, &Environment::new()).line("r");
+        assert_eq!(pending.parse_answer("2\n"), Some(Decision::Answer(json!("blue"))));
+        assert_eq!(pending.parse_answer("/dismiss"), Some(Decision::Deny(None)));
+        assert_eq!(pending.parse_answer("green"), None);
+        let line = pending.decision_request(Decision::Answer(json!("blue")), None, &Environment::new()).line("r");
         let request: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(request["payload"]["answer"], "blue");
         assert_eq!(request["payload"]["decision"], "approve");
     }
 
     #[test]
-    fn a_choice_may_be_shortened_and_the_last_one_is_the_no() {
+    fn a_choice_may_be_abbreviated_and_the_last_choice_denies() {
         let pending = pending(&["run_again", "skip", "stop"]);
-        assert_eq!(pending.verdict("r"), Some(Verdict::Approve(Some("run_again".into()))));
-        assert_eq!(pending.verdict("sk"), Some(Verdict::Approve(Some("skip".into()))));
-        assert_eq!(pending.verdict("stop"), Some(Verdict::Deny(Some("stop".into()))));
-        assert_eq!(pending.verdict("s"), None);
-        assert_eq!(pending.verdict("y"), Some(Verdict::Approve(None)));
+        assert_eq!(pending.parse_answer("r"), Some(Decision::Approve(Some("run_again".into()))));
+        assert_eq!(pending.parse_answer("sk"), Some(Decision::Approve(Some("skip".into()))));
+        assert_eq!(pending.parse_answer("stop"), Some(Decision::Deny(Some("stop".into()))));
+        assert_eq!(pending.parse_answer("s"), None);
+        assert_eq!(pending.parse_answer("y"), Some(Decision::Approve(None)));
         assert_eq!(pending.prompt(), "choose one: [run_again/skip/stop]");
     }
 
     #[test]
-    fn a_verdict_names_everything_and_only_what_was_said() {
+    fn a_decision_request_has_all_given_fields_and_no_others() {
         let line = pending(&["a", "b"])
-            .settle(Verdict::Deny(Some("b".into())), None, &Environment::from([("L".into(), "C".into())]))
+            .decision_request(Decision::Deny(Some("b".into())), None, &Environment::from([("L".into(), "C".into())]))
             .line("r");
         let request: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(
@@ -344,8 +342,8 @@ mod tests {
     }
 
     #[test]
-    fn the_board_holds_what_waits() {
-        let mut board = Board::default();
+    fn pending_approvals_are_tracked() {
+        let mut board = PendingApprovals::default();
         let opened = board.follow(&event("approval_required", json!({"approvalId": "a", "summary": "x"})));
         assert_eq!(opened.map(|pending| pending.id.as_str()), Some("a"));
         board.follow(&event("approval_required", json!({"approvalId": "b"})));
@@ -357,21 +355,18 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_is_a_new_beginning() {
-        let mut board = Board::default();
+    fn a_snapshot_replaces_the_pending_approvals() {
+        let mut board = PendingApprovals::default();
         board.follow(&event("approval_required", json!({"approvalId": "old"})));
-        board.follow(&event(
-            "session_snapshot",
-            json!({"activeRunId": "r", "pendingApproval": {"approvalId": "new"}}),
-        ));
+        board.follow(&event("session_snapshot", json!({"activeRunId": "r", "pendingApproval": {"approvalId": "new"}})));
         assert_eq!(board.oldest().map(|pending| pending.id.as_str()), Some("new"));
         board.follow(&event("session_snapshot", json!({"activeRunId": null, "pendingApproval": null})));
         assert_eq!(board.oldest(), None);
     }
 
-    fn pending(choices: &[&str]) -> Pending {
+    fn pending(choices: &[&str]) -> PendingApproval {
         let payload = json!({"approvalId": "appr_1", "summary": "x", "details": {"choices": choices}});
-        Pending::read("s", Some("r"), &payload)
+        PendingApproval::read("s", Some("r"), &payload)
     }
 
     fn event(kind: &str, payload: Value) -> Event {

@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use super::context::{Context, now};
 use super::exit::{CliError, Exit};
+use super::format::field;
 use super::ids;
-use super::phrase::field;
-use super::plain::{exact_line, plain_line};
+use super::sanitize::{escape_line, sanitize_line};
 use super::sessions::age;
 use super::view::Echo;
 use crate::client::Request;
@@ -39,14 +39,14 @@ pub(crate) async fn run(args: ApprovalsArgs, context: &mut Context) -> Result<Ex
         return revoke(&typed, context).await;
     }
     if args.remembered {
-        return remembered(args.json, context).await;
+        return list_remembered(args.json, context).await;
     }
     let mut client = context.client().await?;
     let session = match args.session {
-        Some(typed) => Some(ids::session(&mut client, &typed).await?),
+        Some(typed) => Some(ids::resolve_session(&mut client, &typed).await?),
         None => None,
     };
-    let answer = client.ask(Request::list_approvals(session.as_deref())).await?;
+    let answer = client.request(Request::list_approvals(session.as_deref())).await?;
     if args.json {
         context.console.json(&answer)?;
         return Ok(Exit::SUCCESS);
@@ -57,11 +57,11 @@ pub(crate) async fn run(args: ApprovalsArgs, context: &mut Context) -> Result<Ex
     }
     let mut view = context.view(Echo::Messages);
     for approval in waiting {
-        let mut text = view.question(approval);
+        let mut text = view.approval(approval);
         if args.whole {
-            text += &view.whole_question(approval);
+            text += &view.full_approval(approval);
         }
-        text += &where_and_when(approval, now());
+        text += &session_and_expiry(approval, now());
         context.console.text(&text)?;
     }
     if !waiting.is_empty() {
@@ -70,8 +70,8 @@ pub(crate) async fn run(args: ApprovalsArgs, context: &mut Context) -> Result<Ex
     Ok(Exit::SUCCESS)
 }
 
-async fn remembered(json: bool, context: &mut Context) -> Result<Exit, CliError> {
-    let answer = context.client().await?.ask(Request::list_grants()).await?;
+async fn list_remembered(json: bool, context: &mut Context) -> Result<Exit, CliError> {
+    let answer = context.client().await?.request(Request::list_grants()).await?;
     if json {
         context.console.json(&answer)?;
         return Ok(Exit::SUCCESS);
@@ -81,7 +81,7 @@ async fn remembered(json: bool, context: &mut Context) -> Result<Exit, CliError>
         context.console.note("no remembered approvals");
     }
     for grant in grants {
-        context.console.text(&described(grant, now()))?;
+        context.console.text(&describe_grant(grant, now()))?;
     }
     if !grants.is_empty() {
         context.console.note("revoke with: push approvals --revoke ID");
@@ -89,10 +89,10 @@ async fn remembered(json: bool, context: &mut Context) -> Result<Exit, CliError>
     Ok(Exit::SUCCESS)
 }
 
-fn described(grant: &Value, now: u64) -> String {
+fn describe_grant(grant: &Value, now: u64) -> String {
     let since = grant.get("grantedAt").and_then(Value::as_u64).unwrap_or_default();
     // The reader decides from this text what to revoke, so invisible characters are escaped.
-    let word = |name| exact_line(&field(grant, name));
+    let word = |name| escape_line(&field(grant, name));
     format!(
         "{}  {}\n  in {}, by {} {} ago\n",
         word("grantId"),
@@ -105,16 +105,16 @@ fn described(grant: &Value, now: u64) -> String {
 
 async fn revoke(typed: &str, context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
-    let answer = client.ask(Request::list_grants()).await?;
+    let answer = client.request(Request::list_grants()).await?;
     let known = ids::column(&answer["grants"], "grantId");
-    let id = ids::choose("remembered approval", "grant_", typed, &known)?;
-    client.ask(Request::revoke_grant(&id)).await?;
-    context.console.line(&format!("revoked {}", plain_line(&id)))?;
+    let id = ids::resolve("remembered approval", "grant_", typed, &known)?;
+    client.request(Request::revoke_grant(&id)).await?;
+    context.console.line(&format!("revoked {}", sanitize_line(&id)))?;
     Ok(Exit::SUCCESS)
 }
 
-fn where_and_when(approval: &Value, now: u64) -> String {
-    let session = plain_line(&ids::handle(&field(approval, "sessionId")));
+fn session_and_expiry(approval: &Value, now: u64) -> String {
+    let session = sanitize_line(&ids::handle(&field(approval, "sessionId")));
     let expires = approval.get("expiresAt").and_then(Value::as_u64);
     let left = expires.map(|at| format!(", denied in {}", age(at.saturating_sub(now)))).unwrap_or_default();
     format!("  in {session}{left}\n")

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::approval::{Pending, Scope, Verdict};
+use super::approval::{Decision, PendingApproval, Scope};
 use super::context::Context;
 use super::exit::{CliError, Exit};
+use super::format::field;
 use super::ids;
-use super::phrase::field;
-use super::plain::plain_line;
+use super::sanitize::sanitize_line;
 use crate::client::Request;
 
 /// Approve a pending approval
@@ -47,60 +47,58 @@ pub(crate) struct DenyArgs {
 
 /// Approves.
 pub(crate) async fn approve(args: ApproveArgs, context: &mut Context) -> Result<Exit, CliError> {
-    settle(args.id, args.comment, context, |pending| match (&args.choice, args.scope) {
-        _ if args.answer.is_some() || pending.form.is_some() => answered(pending, args.answer.as_deref()),
-        (None, None | Some(Scope::Once)) => Ok(Verdict::Approve(None)),
-        (None, Some(scope)) if pending.can_last => Ok(Verdict::ApproveFor(scope)),
-        (None, Some(_)) => {
-            Err(CliError::Usage("this request can only be approved once; leave out --for".to_owned()))
-        }
-        (Some(choice), _) => pending.choice(choice).ok_or_else(|| no_such_choice(pending, choice)),
+    submit(args.id, args.comment, context, |pending| match (&args.choice, args.scope) {
+        _ if args.answer.is_some() || pending.form.is_some() => parse_form_answer(pending, args.answer.as_deref()),
+        (None, None | Some(Scope::Once)) => Ok(Decision::Approve(None)),
+        (None, Some(scope)) if pending.can_be_remembered => Ok(Decision::ApproveForScope(scope)),
+        (None, Some(_)) => Err(CliError::Usage("this request can only be approved once; leave out --for".to_owned())),
+        (Some(choice), _) => pending.parse_choice(choice).ok_or_else(|| no_such_choice(pending, choice)),
     })
     .await
 }
 
 /// Denies.
 pub(crate) async fn deny(args: DenyArgs, context: &mut Context) -> Result<Exit, CliError> {
-    settle(args.id, args.comment, context, |_| Ok(Verdict::Deny(None))).await
+    submit(args.id, args.comment, context, |_| Ok(Decision::Deny(None))).await
 }
 
-async fn settle(
+async fn submit(
     typed: Option<String>,
     comment: Option<String>,
     context: &mut Context,
-    verdict: impl FnOnce(&Pending) -> Result<Verdict, CliError>,
+    verdict: impl FnOnce(&PendingApproval) -> Result<Decision, CliError>,
 ) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
-    let answer = client.ask(Request::list_approvals(None)).await?;
+    let answer = client.request(Request::list_approvals(None)).await?;
     let pending = find(&answer["approvals"], typed.as_deref())?;
     let verdict = verdict(&pending)?;
     let word = match &verdict {
-        Verdict::Approve(_) | Verdict::ApproveFor(_) => "approved",
-        Verdict::Answer(_) => "answered",
-        Verdict::Deny(_) | Verdict::DenyBecause(_) => "denied",
+        Decision::Approve(_) | Decision::ApproveForScope(_) => "approved",
+        Decision::Answer(_) => "answered",
+        Decision::Deny(_) | Decision::DenyWithReason(_) => "denied",
     };
-    let request = pending.settle(verdict, comment, client.environment());
-    client.ask(request).await?;
-    context.console.line(&format!("{word} {}", plain_line(&pending.id)))?;
+    let request = pending.decision_request(verdict, comment, client.environment());
+    client.request(request).await?;
+    context.console.line(&format!("{word} {}", sanitize_line(&pending.id)))?;
     Ok(Exit::SUCCESS)
 }
 
-fn find(approvals: &Value, typed: Option<&str>) -> Result<Pending, CliError> {
+fn find(approvals: &Value, typed: Option<&str>) -> Result<PendingApproval, CliError> {
     let known = ids::column(approvals, "approvalId");
     let id = match typed {
-        Some(typed) => ids::choose("pending approval", "appr_", typed, &known)?,
+        Some(typed) => ids::resolve("pending approval", "appr_", typed, &known)?,
         None => ids::only("pending approval", &known)?,
     };
     let items = approvals.as_array().map(Vec::as_slice).unwrap_or_default();
     let found = items.iter().find(|item| field(item, "approvalId") == id).unwrap_or(&Value::Null);
     let run = found.get("runId").and_then(Value::as_str);
-    Ok(Pending::read(&field(found, "sessionId"), run, found))
+    Ok(PendingApproval::read(&field(found, "sessionId"), run, found))
 }
 
 /// Parses the answer to a form.
-fn answered(pending: &Pending, answer: Option<&str>) -> Result<Verdict, CliError> {
+fn parse_form_answer(pending: &PendingApproval, answer: Option<&str>) -> Result<Decision, CliError> {
     match (&pending.form, answer) {
-        (Some(form), Some(answer)) => form.given(answer).map(Verdict::Answer).map_err(CliError::Usage),
+        (Some(form), Some(answer)) => form.parse_argument(answer).map(Decision::Answer).map_err(CliError::Usage),
         (Some(_), None) => Err(CliError::Usage(
             "this approval is a question: answer it with --answer, or dismiss it with `push deny`".to_owned(),
         )),
@@ -108,8 +106,8 @@ fn answered(pending: &Pending, answer: Option<&str>) -> Result<Verdict, CliError
     }
 }
 
-fn no_such_choice(pending: &Pending, choice: &str) -> CliError {
-    let choices = plain_line(&pending.choices.join(", "));
+fn no_such_choice(pending: &PendingApproval, choice: &str) -> CliError {
+    let choices = sanitize_line(&pending.choices.join(", "));
     CliError::Usage(if choices.is_empty() {
         format!("this approval has no choices: leave out --choice {choice:?}")
     } else {
@@ -124,18 +122,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_takes_an_answer_and_an_approval_takes_none() {
+    fn only_a_form_accepts_an_answer() {
         let form = json!({"method": "confirm", "title": "Sure?"});
-        let asked = Pending::read("s", None, &json!({"approvalId": "a", "details": {}, "form": form}));
-        assert_eq!(answered(&asked, Some("no")).unwrap(), Verdict::Answer(json!(false)));
-        assert!(answered(&asked, None).is_err());
-        assert!(answered(&asked, Some("perhaps")).is_err());
-        let plain = Pending::read("s", None, &json!({"approvalId": "a", "details": {}}));
-        assert!(answered(&plain, Some("yes")).is_err());
+        let asked = PendingApproval::read("s", None, &json!({"approvalId": "a", "details": {}, "form": form}));
+        assert_eq!(parse_form_answer(&asked, Some("no")).unwrap(), Decision::Answer(json!(false)));
+        assert!(parse_form_answer(&asked, None).is_err());
+        assert!(parse_form_answer(&asked, Some("perhaps")).is_err());
+        let plain = PendingApproval::read("s", None, &json!({"approvalId": "a", "details": {}}));
+        assert!(parse_form_answer(&plain, Some("yes")).is_err());
     }
 
     #[test]
-    fn an_approval_is_found_by_its_beginning_or_by_being_alone() {
+    fn an_approval_is_found_by_a_unique_prefix_or_if_it_is_the_only_one() {
         let two = json!([
             {"sessionId": "s1", "runId": "r1", "approvalId": "appr_01A", "summary": "a", "details": {}},
             {"sessionId": "s2", "runId": "r2", "approvalId": "appr_01B", "summary": "b", "details": {"choices": ["x", "y"]}},

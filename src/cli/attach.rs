@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::approval::{Board, is_settled_already, wants_more};
+use super::approval::{PendingApprovals, is_already_decided, wants_full_view};
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::ids;
-use super::input::{Interrupts, OnTerminate, STOP_PATIENCE, StopRequest, TypedLines};
-use super::plain::plain_line;
+use super::input::{InputLines, Interrupts, OnTerminate, STOP_TIMEOUT, StopRequest};
 use super::run::detached_hint;
+use super::sanitize::sanitize_line;
 use super::send::new_message_id;
 use super::view::{Echo, View};
-use crate::client::{Access, AskError, Client, Event, Request};
+use crate::client::{Access, Client, Event, Request, RequestError};
 
 /// Follow a session and send messages to it
 #[derive(Debug, clap::Args)]
@@ -47,45 +47,45 @@ pub(crate) async fn run(args: AttachArgs, context: &mut Context) -> Result<Exit,
         _ = interrupts.next() => return Ok(Exit::SUCCESS),
         connected = connect(&args, context) => connected?,
     };
-    if end.as_ref().is_some_and(|end| end.is_before(args.since)) {
+    if end.as_ref().is_some_and(|end| end.is_reached_at(args.since)) {
         return Ok(Exit::SUCCESS);
     }
     let view = context.view(Echo::Messages);
-    let mut room = Room {
+    let mut attached = AttachedSession {
         client,
         session,
         view,
-        board: Board::default(),
-        newest,
+        approvals: PendingApprovals::default(),
+        last_seq_at_attach: newest,
         run: None,
         cancelled: false,
-        greeted: false,
-        typed_here: BTreeSet::new(),
+        hint_printed: false,
+        sent_messages: BTreeSet::new(),
     };
-    let mut lines = if args.read_only { None } else { TypedLines::start(&context.console) };
-    room.greeted = lines.is_none();
+    let mut lines = if args.read_only { None } else { InputLines::start(&context.console) };
+    attached.hint_printed = lines.is_none();
     loop {
         tokio::select! {
             biased;
             request = interrupts.next() => {
-                if args.read_only || room.interrupted(request, context, &mut interrupts).await? == Stay::No {
+                if args.read_only || attached.handle_signal(request, context, &mut interrupts).await? == LoopControl::Detach {
                     return Ok(Exit::SUCCESS);
                 }
             }
             line = next_line(&mut lines) => match line {
                 Some(line) => {
-                    if room.typed_or_interrupted(&line, context, &mut interrupts).await? == Stay::No {
+                    if attached.handle_line_or_signal(&line, context, &mut interrupts).await? == LoopControl::Detach {
                         return Ok(Exit::SUCCESS);
                     }
                 }
                 None => {
-                    room.leave(context);
+                    attached.print_reattach_hint(context);
                     return Ok(Exit::SUCCESS);
                 }
             },
-            event = room.client.next() => {
+            event = attached.client.next() => {
                 let event = event?;
-                room.take(&event, context)?;
+                attached.handle_event(&event, context)?;
                 if end.as_ref().is_some_and(|end| end.is_reached(&event)) {
                     return Ok(Exit::SUCCESS);
                 }
@@ -98,13 +98,13 @@ pub(crate) async fn run(args: AttachArgs, context: &mut Context) -> Result<Exit,
 async fn connect(
     args: &AttachArgs,
     context: &mut Context,
-) -> Result<(Client, String, u64, Option<EndOfRun>), CliError> {
+) -> Result<(Client, String, u64, Option<ExitCondition>), CliError> {
     let mut client = context.client().await?;
-    let session = ids::session(&mut client, &args.session).await?;
+    let session = ids::resolve_session(&mut client, &args.session).await?;
     // Without a terminal no message can be typed, and without --read-only the command does not wait for other
     // clients.
     let end = if !args.read_only && !context.console.input_is_terminal {
-        Some(EndOfRun::read(&client.ask(Request::session_snapshot(&session)).await?))
+        Some(ExitCondition::read(&client.request(Request::session_snapshot(&session)).await?))
     } else {
         None
     };
@@ -115,92 +115,90 @@ async fn connect(
 
 /// When to exit: at the end of the active run or, without one, at the end of the history.
 #[derive(Debug, PartialEq, Eq)]
-enum EndOfRun {
+enum ExitCondition {
     /// At the end of this run.
-    Run(String),
+    RunComplete(String),
     /// At this seq.
-    Position(u64),
+    Seq(u64),
 }
 
-impl EndOfRun {
+impl ExitCondition {
     /// Reads it from a snapshot of the session.
     fn read(snapshot: &Value) -> Self {
         match snapshot.get("activeRunId").and_then(Value::as_str) {
-            Some(run) => Self::Run(run.to_owned()),
-            None => Self::Position(snapshot.get("lastSeq").and_then(Value::as_u64).unwrap_or_default()),
+            Some(run) => Self::RunComplete(run.to_owned()),
+            None => Self::Seq(snapshot.get("lastSeq").and_then(Value::as_u64).unwrap_or_default()),
         }
     }
 
     /// Returns whether no event is left after a seq.
-    fn is_before(&self, seen: u64) -> bool {
+    fn is_reached_at(&self, seen: u64) -> bool {
         match self {
-            Self::Run(_) => false,
-            Self::Position(last) => *last <= seen,
+            Self::RunComplete(_) => false,
+            Self::Seq(last) => *last <= seen,
         }
     }
 
     /// Returns whether an event is the last one. A snapshot may replace the events in which the run ended.
     fn is_reached(&self, event: &Event) -> bool {
         match (self, event.kind.as_str()) {
-            (Self::Run(run), "run_complete") => event.run.as_ref() == Some(run),
-            (Self::Run(run), "session_snapshot") => {
+            (Self::RunComplete(run), "run_complete") => event.run.as_ref() == Some(run),
+            (Self::RunComplete(run), "session_snapshot") => {
                 event.payload.get("activeRunId").and_then(Value::as_str) != Some(run)
             }
-            (Self::Run(_), _) => false,
-            (Self::Position(last), _) => event.seq >= *last,
+            (Self::RunComplete(_), _) => false,
+            (Self::Seq(last), _) => event.seq >= *last,
         }
     }
 }
 
 /// What the event loop does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stay {
-    Yes,
-    No,
+enum LoopControl {
+    Continue,
+    Detach,
 }
 
 /// An attached session.
-struct Room {
+struct AttachedSession {
     client: Client,
     session: String,
     view: View,
-    board: Board,
+    approvals: PendingApprovals,
     /// The last seq at the time of attaching: approvals in earlier events are not prompted for.
-    newest: u64,
+    last_seq_at_attach: u64,
     run: Option<String>,
     cancelled: bool,
     /// Whether the hint about typed input was printed.
-    greeted: bool,
+    hint_printed: bool,
     /// The ids of messages that were typed here and whose events have not arrived yet.
-    typed_here: BTreeSet<String>,
+    sent_messages: BTreeSet<String>,
 }
 
-impl Room {
-    fn take(&mut self, event: &Event, context: &mut Context) -> Result<(), CliError> {
-        self.follow(event);
+impl AttachedSession {
+    fn handle_event(&mut self, event: &Event, context: &mut Context) -> Result<(), CliError> {
+        self.track_run(event);
         // A message that was typed here is on the screen already.
-        if event.kind != "user_message" || !self.typed_here.remove(event.text("messageId")) {
+        if event.kind != "user_message" || !self.sent_messages.remove(event.text("messageId")) {
             let text = self.view.event(event);
             context.console.text(&text)?;
         }
-        let opened = self.board.follow(event).is_some();
-        if event.seq >= self.newest && !std::mem::replace(&mut self.greeted, true) {
-            let session = plain_line(&ids::handle(&self.session));
-            context
-                .console
-                .note(&format!("attached to {session}: typed lines are sent to it, Ctrl-D detaches"));
+        let opened = self.approvals.follow(event).is_some();
+        if event.seq >= self.last_seq_at_attach && !std::mem::replace(&mut self.hint_printed, true) {
+            let session = sanitize_line(&ids::handle(&self.session));
+            context.console.note(&format!("attached to {session}: typed lines are sent to it, Ctrl-D detaches"));
         }
-        if (opened && event.seq > self.newest || event.seq == self.newest)
+        if (opened && event.seq > self.last_seq_at_attach || event.seq == self.last_seq_at_attach)
             && context.console.input_is_terminal
-            && let Some(pending) = self.board.oldest()
+            && let Some(pending) = self.approvals.oldest()
         {
-            context.console.ask(&pending.prompt());
+            context.console.prompt(&pending.prompt());
         }
         Ok(())
     }
 
     /// Tracks the active run.
-    fn follow(&mut self, event: &Event) {
+    fn track_run(&mut self, event: &Event) {
         let run = match event.kind.as_str() {
             "run_complete" => None,
             "session_snapshot" => event.payload.get("activeRunId").and_then(Value::as_str).map(str::to_owned),
@@ -214,66 +212,64 @@ impl Room {
     }
 
     /// Handles a typed line, unless a signal arrives before the daemon has replied.
-    async fn typed_or_interrupted(
+    async fn handle_line_or_signal(
         &mut self,
         line: &str,
         context: &mut Context,
         interrupts: &mut Interrupts,
-    ) -> Result<Stay, CliError> {
+    ) -> Result<LoopControl, CliError> {
         let request = tokio::select! {
             biased;
             request = interrupts.next() => request,
-            done = self.typed(line, context) => return done.map(|()| Stay::Yes),
+            done = self.handle_line(line, context) => return done.map(|()| LoopControl::Continue),
         };
-        self.interrupted(request, context, interrupts).await
+        self.handle_signal(request, context, interrupts).await
     }
 
     /// Handles a signal.
-    async fn interrupted(
+    async fn handle_signal(
         &mut self,
         request: StopRequest,
         context: &mut Context,
         interrupts: &mut Interrupts,
-    ) -> Result<Stay, CliError> {
+    ) -> Result<LoopControl, CliError> {
         match request {
             StopRequest::Cancel => self.cancel(context, interrupts).await,
             StopRequest::Detach => {
-                self.leave(context);
-                Ok(Stay::No)
+                self.print_reattach_hint(context);
+                Ok(LoopControl::Detach)
             }
         }
     }
 
     /// Prints how to attach to a run that continues.
-    fn leave(&self, context: &mut Context) {
+    fn print_reattach_hint(&self, context: &mut Context) {
         if self.run.is_some() {
             context.console.note(&detached_hint(&self.client, &self.session));
         }
     }
 
-    async fn typed(&mut self, line: &str, context: &mut Context) -> Result<(), CliError> {
+    async fn handle_line(&mut self, line: &str, context: &mut Context) -> Result<(), CliError> {
         if line.trim().is_empty() {
             return Ok(());
         }
-        if wants_more(line)
-            && let Some(pending) = self.board.oldest()
+        if wants_full_view(line)
+            && let Some(pending) = self.approvals.oldest()
         {
-            return Ok(context.console.text(&self.view.whole_question(&pending.payload))?);
+            return Ok(context.console.text(&self.view.full_approval(&pending.payload))?);
         }
-        let verdict = self.board.oldest().and_then(|pending| Some((pending, pending.verdict(line)?)));
+        let verdict = self.approvals.oldest().and_then(|pending| Some((pending, pending.parse_answer(line)?)));
         let answer = match verdict {
             Some((pending, verdict)) => {
-                let request = pending.settle(verdict, None, self.client.environment());
-                self.client.ask(request).await
+                let request = pending.decision_request(verdict, None, self.client.environment());
+                self.client.request(request).await
             }
-            None => self.say(line).await,
+            None => self.send_message(line).await,
         };
         match answer {
             Ok(_) => {}
-            Err(error) if is_settled_already(error.code()) => {
-                context.console.note("the approval is already decided")
-            }
-            Err(AskError::Refused(fault)) => context.console.error(&plain_line(&fault.to_string())),
+            Err(error) if is_already_decided(error.code()) => context.console.note("the approval is already decided"),
+            Err(RequestError::Refused(fault)) => context.console.error(&sanitize_line(&fault.to_string())),
             Err(error) => return Err(error.into()),
         }
         Ok(())
@@ -282,25 +278,24 @@ impl Room {
     /// Sends a line to the active run, or starts a run with it.
     ///
     /// If a run starts or ends in the meantime, the line is sent the other way.
-    async fn say(&mut self, line: &str) -> Result<Value, AskError> {
+    async fn send_message(&mut self, line: &str) -> Result<Value, RequestError> {
         let id = new_message_id();
-        self.typed_here.insert(id.clone());
+        self.sent_messages.insert(id.clone());
         let steer = Request::steer(&self.session, &id, line);
-        let begin =
-            Request::send_user_message(&self.session, &id, line).with_environment(self.client.environment());
+        let begin = Request::send_user_message(&self.session, &id, line).with_environment(self.client.environment());
         let (first, otherwise, second) = match self.run {
             Some(_) => (steer, "NO_ACTIVE_RUN", begin),
             None => (begin, "RUN_IN_PROGRESS", steer),
         };
-        match self.client.ask(first).await {
-            Err(error) if error.code() == Some(otherwise) => self.client.ask(second).await,
+        match self.client.request(first).await {
+            Err(error) if error.code() == Some(otherwise) => self.client.request(second).await,
             answer => answer,
         }
     }
 
     /// Cancels the active run. Without one, or the second time, it detaches.
-    async fn cancel(&mut self, context: &mut Context, interrupts: &mut Interrupts) -> Result<Stay, CliError> {
-        let Some(run) = self.run.clone().filter(|_| !self.cancelled) else { return Ok(Stay::No) };
+    async fn cancel(&mut self, context: &mut Context, interrupts: &mut Interrupts) -> Result<LoopControl, CliError> {
+        let Some(run) = self.run.clone().filter(|_| !self.cancelled) else { return Ok(LoopControl::Detach) };
         self.cancelled = true;
         if self.client.awaits_start() {
             return Err(CliError::not_cancelled(&self.client, &self.session));
@@ -310,18 +305,18 @@ impl Room {
         tokio::select! {
             // Two signals may arrive together; the request must be sent before the second one is handled.
             biased;
-            answer = self.client.ask(request) => match answer {
-                Ok(_) | Err(AskError::Refused(_)) => Ok(Stay::Yes),
+            answer = self.client.request(request) => match answer {
+                Ok(_) | Err(RequestError::Refused(_)) => Ok(LoopControl::Continue),
                 Err(error) => Err(error.into()),
             },
-            _ = interrupts.next() => Ok(Stay::No),
-            () = sleep(STOP_PATIENCE) => Err(CliError::not_cancelled(&self.client, &self.session)),
+            _ = interrupts.next() => Ok(LoopControl::Detach),
+            () = sleep(STOP_TIMEOUT) => Err(CliError::not_cancelled(&self.client, &self.session)),
         }
     }
 }
 
 /// Returns the next typed line; never completes without an input.
-async fn next_line(lines: &mut Option<TypedLines>) -> Option<String> {
+async fn next_line(lines: &mut Option<InputLines>) -> Option<String> {
     match lines {
         Some(lines) => lines.next().await,
         None => std::future::pending().await,
@@ -335,8 +330,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_is_that_of_the_active_run_or_of_the_history() {
-        let end = EndOfRun::read(&json!({"activeRunId": "r", "lastSeq": 7}));
+    fn the_exit_condition_is_the_end_of_the_active_run_or_of_the_history() {
+        let end = ExitCondition::read(&json!({"activeRunId": "r", "lastSeq": 7}));
         for (kind, run, payload, reached) in [
             ("tool_result", "r", json!({}), false),
             ("run_complete", "q", json!({}), false),
@@ -346,11 +341,11 @@ mod tests {
         ] {
             assert_eq!(end.is_reached(&event(9, kind, run, payload)), reached, "{kind} {run}");
         }
-        assert!(!end.is_before(7));
-        let end = EndOfRun::read(&json!({"activeRunId": null, "lastSeq": 7}));
+        assert!(!end.is_reached_at(7));
+        let end = ExitCondition::read(&json!({"activeRunId": null, "lastSeq": 7}));
         assert!(!end.is_reached(&event(6, "run_complete", "r", json!({}))));
         assert!(end.is_reached(&event(7, "run_complete", "r", json!({}))));
-        assert_eq!((end.is_before(6), end.is_before(7)), (false, true));
+        assert_eq!((end.is_reached_at(6), end.is_reached_at(7)), (false, true));
     }
 
     fn event(seq: u64, kind: &str, run: &str, payload: Value) -> Event {

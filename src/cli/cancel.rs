@@ -16,8 +16,8 @@ pub(crate) struct CancelArgs {
 /// Cancels the active run.
 pub(crate) async fn run(args: CancelArgs, context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
-    let session = ids::session(&mut client, &args.session).await?;
-    client.ask(Request::cancel_run(&session, None)).await?;
+    let session = ids::resolve_session(&mut client, &args.session).await?;
+    client.request(Request::cancel_run(&session, None)).await?;
     context.console.note("cancelling the run");
     Ok(Exit::SUCCESS)
 }

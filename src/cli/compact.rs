@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::context::Context;
 use super::exit::{CliError, Exit};
+use super::format::field;
 use super::ids;
-use super::phrase::field;
-use super::plain::{plain, plain_line};
+use super::sanitize::{sanitize, sanitize_line};
 use crate::client::{Access, Client, Event, Request};
 
 /// Summarise the older part of a session's conversation
@@ -32,17 +32,17 @@ pub(crate) struct CompactArgs {
 /// Compacts a session.
 pub(crate) async fn run(args: CompactArgs, context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
-    let session = ids::session(&mut client, &args.session).await?;
-    let snapshot = client.ask(Request::session_snapshot(&session)).await?;
+    let session = ids::resolve_session(&mut client, &args.session).await?;
+    let snapshot = client.request(Request::session_snapshot(&session)).await?;
     let seen = snapshot.get("lastSeq").and_then(Value::as_u64).unwrap_or_default();
     client.attach(&session, seen, Access::Full).await?;
     let request = Request::compact_session(&session, args.instructions.as_deref());
-    let began = client.ask(request.with_environment(client.environment())).await?;
+    let began = client.request(request.with_environment(client.environment())).await?;
     let began = began.get("seq").and_then(Value::as_u64).unwrap_or_default();
     context.console.note("summarising");
     let event = outcome(&mut client, &session, began).await?;
     if event.kind == "compaction_ended" {
-        let message = plain_line(event.text("message"));
+        let message = sanitize_line(event.text("message"));
         return Err(CliError::NotCompacted { session, message });
     }
     let summary = field(&event.payload, "summary");
@@ -50,7 +50,7 @@ pub(crate) async fn run(args: CompactArgs, context: &mut Context) -> Result<Exit
     if args.json {
         context.console.json(&json!({"sessionId": session, "summary": summary, "tokensBefore": before}))?;
     } else {
-        context.console.line(&plain(&summary))?;
+        context.console.line(&sanitize(&summary))?;
         context.console.note(&format!("the conversation had about {before} tokens before"));
     }
     Ok(Exit::SUCCESS)

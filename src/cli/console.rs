@@ -8,7 +8,7 @@ use std::io::{self, IsTerminal, Write};
 use clap::ValueEnum;
 use serde_json::Value;
 
-use crate::invisible_chars::is_unseen;
+use crate::invisible_chars::is_invisible;
 
 /// When to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -72,7 +72,7 @@ impl Palette {
 
 /// How much is printed besides the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Volume {
+pub(crate) enum Verbosity {
     /// Errors only.
     Quiet,
     /// Notes and warnings.
@@ -92,29 +92,29 @@ pub(crate) struct Console {
     /// Whether the last line of standard output is unfinished.
     open_line: bool,
     /// Whether standard error is a terminal.
-    notes: bool,
+    stderr_is_terminal: bool,
     /// The palette of standard output.
     pub(crate) palette: Palette,
     /// The palette of standard error.
-    pub(crate) notes_palette: Palette,
+    pub(crate) stderr_palette: Palette,
     /// How much is printed besides the result.
-    pub(crate) volume: Volume,
+    pub(crate) verbosity: Verbosity,
 }
 
 impl Console {
     /// Uses the standard streams of the process.
-    pub(crate) fn standard(color: ColorChoice, volume: Volume) -> Self {
+    pub(crate) fn standard(color: ColorChoice, verbosity: Verbosity) -> Self {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self {
             palette: Palette::new(color, io::stdout().is_terminal(), no_color),
-            notes_palette: Palette::new(color, io::stderr().is_terminal(), no_color),
+            stderr_palette: Palette::new(color, io::stderr().is_terminal(), no_color),
             input_is_terminal: io::stdin().is_terminal(),
             output_is_terminal: io::stdout().is_terminal(),
             open_line: false,
-            notes: io::stderr().is_terminal(),
+            stderr_is_terminal: io::stderr().is_terminal(),
             out: Box::new(io::stdout()),
             err: Box::new(io::stderr()),
-            volume,
+            verbosity,
         }
     }
 
@@ -134,7 +134,7 @@ impl Console {
             return;
         }
         // If both streams are a terminal they share one cursor.
-        let shares_cursor = self.output_is_terminal && self.notes;
+        let shares_cursor = self.output_is_terminal && self.stderr_is_terminal;
         let line_break = if shares_cursor && std::mem::take(&mut self.open_line) { "\n" } else { "" };
         // A failed write to standard error cannot be reported anywhere.
         let _ = write!(self.err, "{line_break}{text}").and_then(|()| self.err.flush());
@@ -147,73 +147,73 @@ impl Console {
 
     /// Writes a result as JSON on one line.
     pub(crate) fn json(&mut self, value: &Value) -> io::Result<()> {
-        self.line(&harmless(&value.to_string()))
+        self.line(&escape_json(&value.to_string()))
     }
 
     /// Writes a JSON line of the daemon, with control characters escaped.
     pub(crate) fn raw_json(&mut self, line: &str) -> io::Result<()> {
-        self.line(&harmless(line))
+        self.line(&escape_json(line))
     }
 
     /// Prints a note if standard error is a terminal.
     pub(crate) fn note(&mut self, text: &str) {
-        if self.is_watched() {
-            self.complain(text);
+        if self.shows_notes() {
+            self.write_stderr(text);
         }
     }
 
     /// Returns whether notes are printed.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.notes && self.volume >= Volume::Normal
+    pub(crate) fn shows_notes(&self) -> bool {
+        self.stderr_is_terminal && self.verbosity >= Verbosity::Normal
     }
 
     /// Prints a note of little importance.
     pub(crate) fn faint_note(&mut self, text: &str) {
-        let text = self.notes_palette.paint(Style::Faint, text);
+        let text = self.stderr_palette.paint(Style::Faint, text);
         self.note(&text);
     }
 
     /// Prints a detail if the output is verbose.
     pub(crate) fn detail(&mut self, text: &str) {
-        if self.volume >= Volume::Verbose {
-            self.complain(text);
+        if self.verbosity >= Verbosity::Verbose {
+            self.write_stderr(text);
         }
     }
 
     /// Prints a warning.
     pub(crate) fn warn(&mut self, text: &str) {
-        if self.volume >= Volume::Normal {
-            self.complain(&format!("push: {text}"));
+        if self.verbosity >= Verbosity::Normal {
+            self.write_stderr(&format!("push: {text}"));
         }
     }
 
     /// Prints a hint for an error.
     pub(crate) fn hint(&mut self, text: &str) {
-        if self.volume >= Volume::Normal {
-            self.complain(&format!("  {text}"));
+        if self.verbosity >= Verbosity::Normal {
+            self.write_stderr(&format!("  {text}"));
         }
     }
 
     /// Prints a prompt without a line break.
-    pub(crate) fn ask(&mut self, text: &str) {
+    pub(crate) fn prompt(&mut self, text: &str) {
         let _ = write!(self.err, "{text} ").and_then(|()| self.err.flush());
     }
 
     /// Prints an error.
     pub(crate) fn error(&mut self, text: &str) {
-        self.complain(&format!("push: {text}"));
+        self.write_stderr(&format!("push: {text}"));
     }
 
     // A failed write to standard error cannot be reported anywhere.
-    fn complain(&mut self, text: &str) {
+    fn write_stderr(&mut self, text: &str) {
         let _ = writeln!(self.err, "{text}").and_then(|()| self.err.flush());
     }
 }
 
 /// Escapes control characters and invisible characters in JSON text, without changing its value. JSON itself requires
 /// escapes for the first 32 characters only.
-fn harmless(json: &str) -> Cow<'_, str> {
-    let hides = |c: char| c.is_control() || is_unseen(c);
+fn escape_json(json: &str) -> Cow<'_, str> {
+    let hides = |c: char| c.is_control() || is_invisible(c);
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~');
     if json.bytes().all(is_plain) || !json.contains(hides) {
         return Cow::Borrowed(json);
@@ -239,16 +239,16 @@ pub(crate) mod testing {
 
     /// The captured output of one stream.
     #[derive(Debug, Clone, Default)]
-    pub(crate) struct Written(Arc<Mutex<Vec<u8>>>);
+    pub(crate) struct CapturedStream(Arc<Mutex<Vec<u8>>>);
 
-    impl Written {
+    impl CapturedStream {
         /// Returns all of it.
         pub(crate) fn text(&self) -> String {
             String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
         }
     }
 
-    impl Write for Written {
+    impl Write for CapturedStream {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -261,9 +261,9 @@ pub(crate) mod testing {
 
     /// A stream whose reader has closed it.
     #[derive(Debug)]
-    pub(crate) struct Closed;
+    pub(crate) struct BrokenPipe;
 
-    impl Write for Closed {
+    impl Write for BrokenPipe {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
             Err(io::ErrorKind::BrokenPipe.into())
         }
@@ -274,18 +274,18 @@ pub(crate) mod testing {
     }
 
     /// Returns a console that writes to `out`, and its captured standard error.
-    pub(crate) fn console(out: impl Write + Send + 'static) -> (Console, Written) {
-        let err = Written::default();
+    pub(crate) fn console(out: impl Write + Send + 'static) -> (Console, CapturedStream) {
+        let err = CapturedStream::default();
         let console = Console {
             out: Box::new(out),
             err: Box::new(err.clone()),
             input_is_terminal: false,
             output_is_terminal: false,
             open_line: false,
-            notes: true,
+            stderr_is_terminal: true,
             palette: Palette::Plain,
-            notes_palette: Palette::Plain,
-            volume: Volume::Normal,
+            stderr_palette: Palette::Plain,
+            verbosity: Verbosity::Normal,
         };
         (console, err)
     }
@@ -295,20 +295,20 @@ pub(crate) mod testing {
 mod tests {
     use serde_json::json;
 
-    use super::testing::{Written, console};
+    use super::testing::{CapturedStream, console};
     use super::*;
 
     #[test]
-    fn results_go_out_and_notes_go_to_whoever_looks() {
-        let out = Written::default();
+    fn results_go_to_stdout_and_notes_to_a_terminal_on_stderr() {
+        let out = CapturedStream::default();
         let (mut console, err) = console(out.clone());
         console.line("result").unwrap();
         console.note("seen");
-        console.notes = false;
+        console.stderr_is_terminal = false;
         console.note("unseen");
         console.detail("too much");
         console.warn("look");
-        console.volume = Volume::Quiet;
+        console.verbosity = Verbosity::Quiet;
         console.warn("unsaid");
         console.error("bad");
         assert_eq!(out.text(), "result\n");
@@ -316,8 +316,8 @@ mod tests {
     }
 
     #[test]
-    fn json_leaves_nothing_bare_that_acts_on_a_terminal_or_is_not_seen() {
-        let out = Written::default();
+    fn json_escapes_control_and_invisible_characters() {
+        let out = CapturedStream::default();
         let (mut console, _) = console(out.clone());
         let hostile = "\u{9b}31m\u{1b}[0m\u{7f} \u{202e}x\u{200b} \u{e0041} é🦀";
         console.json(&json!({"a": hostile})).unwrap();
@@ -326,13 +326,13 @@ mod tests {
         assert_eq!(serde_json::from_str::<Value>(&out.text()).unwrap()["a"], hostile);
         let every: String = (0..0x11_0000).filter_map(char::from_u32).collect();
         let json = json!({"a": every}).to_string();
-        let json = harmless(&json);
-        assert!(json.chars().all(|c| !c.is_control() && !is_unseen(c)));
+        let json = escape_json(&json);
+        assert!(json.chars().all(|c| !c.is_control() && !is_invisible(c)));
         assert_eq!(serde_json::from_str::<Value>(&json).unwrap()["a"], every);
     }
 
     #[test]
-    fn colours_follow_the_flag_then_the_variable_then_the_terminal() {
+    fn colours_depend_on_the_flag_then_the_variable_then_the_terminal() {
         use ColorChoice::{Always, Auto, Never};
         for (choice, terminal, no_color, palette) in [
             (Auto, true, false, Palette::Colored),

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::confirm::Consent;
+use super::confirm::Confirmation;
 use super::context::{Context, now};
+use super::disk_usage::{self, FileKind};
 use super::exit::{CliError, Exit};
-use super::holdings::{self, Kind};
-use super::phrase::{field, size};
-use super::plain::plain_line;
-use super::sessions::{age, shortened};
+use super::format::{field, size};
+use super::sanitize::sanitize_line;
+use super::sessions::{age, truncate};
 use super::{duration, ids, pi_files};
 use crate::client::{Client, Request};
 
@@ -56,7 +56,7 @@ struct Candidate {
 /// A session that is skipped, and the reason.
 struct Skipped {
     id: String,
-    why: String,
+    reason: String,
 }
 
 /// Deletes sessions.
@@ -66,30 +66,30 @@ pub(crate) async fn run(args: DeleteArgs, context: &mut Context) -> Result<Exit,
         Some(age) => older_than(&mut client, age).await?,
         None => named(&mut client, &args.sessions).await?,
     };
-    let (candidates, mut skipped) = weigh(&mut client, found).await?;
+    let (candidates, mut skipped) = measure_sessions(&mut client, found).await?;
     for session in &skipped {
-        context.console.warn(&format!("skipped {}: {}", plain_line(&session.id), plain_line(&session.why)));
+        context.console.warn(&format!("skipped {}: {}", sanitize_line(&session.id), sanitize_line(&session.reason)));
     }
     if !candidates.is_empty() {
-        let consent = Consent::read(args.yes, context)?;
-        if !consent.asks(&question(&candidates, args.with_pi_files), context).await? {
+        let consent = Confirmation::from_flag(args.yes, context)?;
+        if !consent.confirm(&confirmation_prompt(&candidates, args.with_pi_files), context).await? {
             context.console.note("cancelled; nothing was deleted");
             return Ok(Exit::CANCELLED);
         }
     }
     let mut deleted = Vec::new();
     for mut candidate in candidates {
-        match client.ask(Request::delete_session(&candidate.id, args.with_pi_files)).await {
+        match client.request(Request::delete_session(&candidate.id, args.with_pi_files)).await {
             Ok(answer) => {
-                candidate.files = pi_files::listed(&answer);
+                candidate.files = pi_files::listed_files(&answer);
                 deleted.push(candidate);
             }
             // It existed a moment ago: either the reply was lost, or another client deleted it.
             Err(error) if error.code() == Some("SESSION_NOT_FOUND") => deleted.push(candidate),
             Err(error) if error.code().is_some() => {
                 let why = error.to_string();
-                context.console.warn(&format!("skipped {}: {}", plain_line(&candidate.id), plain_line(&why)));
-                skipped.push(Skipped { id: candidate.id, why });
+                context.console.warn(&format!("skipped {}: {}", sanitize_line(&candidate.id), sanitize_line(&why)));
+                skipped.push(Skipped { id: candidate.id, reason: why });
             }
             Err(error) => return Err(error.into()),
         }
@@ -106,8 +106,9 @@ fn report(
 ) -> Result<(), CliError> {
     let bytes: u64 = deleted.iter().map(|session| session.bytes).sum();
     if args.json {
-        let gone = |session: &Candidate| json!({"sessionId": session.id, "bytes": session.bytes, "piFiles": session.files});
-        let left = |session: &Skipped| json!({"sessionId": session.id, "reason": session.why});
+        let gone =
+            |session: &Candidate| json!({"sessionId": session.id, "bytes": session.bytes, "piFiles": session.files});
+        let left = |session: &Skipped| json!({"sessionId": session.id, "reason": session.reason});
         let gone: Vec<_> = deleted.iter().map(gone).collect();
         let left: Vec<_> = skipped.iter().map(left).collect();
         context.console.json(&json!({"deleted": gone, "skipped": left, "bytes": bytes}))?;
@@ -115,10 +116,10 @@ fn report(
     if deleted.is_empty() && skipped.is_empty() {
         context.console.note("no session is older than that");
     } else {
-        context.console.note(&format!("deleted {}, {}", sessions(deleted.len()), size(bytes)));
+        context.console.note(&format!("deleted {}, {}", count_sessions(deleted.len()), size(bytes)));
     }
     pi_files::report(deleted.iter().flat_map(|session| &session.files), context);
-    let (files, bytes) = holdings::sum(&holdings::all(&context.paths()?), Kind::SetAside);
+    let (files, bytes) = disk_usage::total(&disk_usage::list(&context.paths()?), FileKind::SetAside);
     if !deleted.is_empty() && files > 0 {
         context.console.warn(&format!(
             "{files} damaged journal files that were set aside ({}) may still contain deleted data; see `push doctor`",
@@ -132,11 +133,11 @@ fn report(
 async fn named(client: &mut Client, typed: &[String]) -> Result<Vec<Value>, CliError> {
     let mut found: Vec<Value> = Vec::new();
     for typed in typed {
-        let id = ids::session(client, typed).await?;
+        let id = ids::resolve_session(client, typed).await?;
         if found.iter().any(|item| field(item, "sessionId") == id) {
             continue;
         }
-        let answer = client.ask(Request::list_sessions(2).with("prefix", id.as_str())).await?;
+        let answer = client.request(Request::list_sessions(2).with("prefix", id.as_str())).await?;
         let items = answer["sessions"].as_array().cloned().unwrap_or_default();
         let item = items.into_iter().find(|item| field(item, "sessionId") == id);
         found.push(item.unwrap_or_else(|| json!({"sessionId": id})));
@@ -149,7 +150,7 @@ async fn older_than(client: &mut Client, age: Duration) -> Result<Vec<Value>, Cl
     let mut found = Vec::new();
     let mut cursor = Value::Null;
     loop {
-        let answer = client.ask(Request::list_sessions(PAGE).with("cursor", cursor)).await?;
+        let answer = client.request(Request::list_sessions(PAGE).with("cursor", cursor)).await?;
         let page = answer["sessions"].as_array().cloned().unwrap_or_default();
         found.extend(page.into_iter().filter(|item| updated(item).is_some_and(|at| at < before)));
         cursor = answer["nextCursor"].clone();
@@ -166,19 +167,19 @@ fn updated(item: &Value) -> Option<u64> {
     item.get("updatedAt").and_then(Value::as_u64)
 }
 
-async fn weigh(client: &mut Client, found: Vec<Value>) -> Result<(Vec<Candidate>, Vec<Skipped>), CliError> {
+async fn measure_sessions(client: &mut Client, found: Vec<Value>) -> Result<(Vec<Candidate>, Vec<Skipped>), CliError> {
     let (mut candidates, mut skipped) = (Vec::new(), Vec::new());
     for item in found {
         let id = field(&item, "sessionId");
-        match client.ask(Request::weigh_session(&id)).await {
+        match client.request(Request::delete_session_dry_run(&id)).await {
             Ok(answer) => {
                 let name = field(&item, "name");
                 let title = if name.is_empty() { field(&item, "lastUserMessage") } else { name };
                 let bytes = answer.get("bytes").and_then(Value::as_u64).unwrap_or_default();
-                let files = pi_files::listed(&answer);
+                let files = pi_files::listed_files(&answer);
                 candidates.push(Candidate { id, title, updated: updated(&item), bytes, files });
             }
-            Err(error) if error.code().is_some() => skipped.push(Skipped { id, why: error.to_string() }),
+            Err(error) if error.code().is_some() => skipped.push(Skipped { id, reason: error.to_string() }),
             Err(error) => return Err(error.into()),
         }
     }
@@ -186,28 +187,28 @@ async fn weigh(client: &mut Client, found: Vec<Value>) -> Result<(Vec<Candidate>
 }
 
 /// Returns the confirmation prompt with the sessions to delete.
-fn question(candidates: &[Candidate], with_pi_files: bool) -> String {
+fn confirmation_prompt(candidates: &[Candidate], with_pi_files: bool) -> String {
     let now = now();
     let mut text = String::new();
     for session in candidates.iter().take(SHOWN) {
         let age = session.updated.map(|at| age(now.saturating_sub(at))).unwrap_or_default();
-        let title = shortened(&plain_line(&session.title), 50);
-        let line = format!("  {}  {age:>4}  {:>10}  {title}", plain_line(&session.id), size(session.bytes));
+        let title = truncate(&sanitize_line(&session.title), 50);
+        let line = format!("  {}  {age:>4}  {:>10}  {title}", sanitize_line(&session.id), size(session.bytes));
         text += line.trim_end();
         text.push('\n');
     }
     if candidates.len() > SHOWN {
         text += &format!("  and {} more\n", candidates.len() - SHOWN);
     }
-    text += &pi_files::question(candidates.iter().flat_map(|session| &session.files), with_pi_files);
+    text += &pi_files::prompt_lines(candidates.iter().flat_map(|session| &session.files), with_pi_files);
     let bytes = candidates.iter().map(|session| session.bytes).sum();
-    text + &format!("delete {}, {}, permanently? [y/n]", sessions(candidates.len()), size(bytes))
+    text + &format!("delete {}, {}, permanently? [y/n]", count_sessions(candidates.len()), size(bytes))
 }
 
 /// How many sessions the prompt lists.
 const SHOWN: usize = 20;
 
-fn sessions(count: usize) -> String {
+fn count_sessions(count: usize) -> String {
     if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") }
 }
 
@@ -216,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_question_names_what_goes_and_no_more_than_fits() {
+    fn the_prompt_lists_the_sessions_to_delete_up_to_a_limit() {
         let candidate = |id: &str, bytes| Candidate {
             id: id.to_owned(),
             title: "fix \u{1b}[2Jit".to_owned(),
@@ -224,15 +225,23 @@ mod tests {
             bytes,
             files: vec![json!({"path": format!("/{id}.jsonl"), "bytes": 9, "created": id == "sess_1"})],
         };
-        let one = question(&[candidate("sess_1", 2048)], false);
+        let one = confirmation_prompt(&[candidate("sess_1", 2048)], false);
         assert!(one.contains("removes /sess_1.jsonl"), "{one}");
         let imported = [candidate("sess_2", 1)];
-        assert!(question(&imported, false).contains("keeps /sess_2.jsonl"), "{}", question(&imported, false));
-        assert!(question(&imported, true).contains("removes /sess_2.jsonl"), "{}", question(&imported, true));
+        assert!(
+            confirmation_prompt(&imported, false).contains("keeps /sess_2.jsonl"),
+            "{}",
+            confirmation_prompt(&imported, false)
+        );
+        assert!(
+            confirmation_prompt(&imported, true).contains("removes /sess_2.jsonl"),
+            "{}",
+            confirmation_prompt(&imported, true)
+        );
         assert!(one.contains("sess_1") && one.contains("2.0 KiB") && one.contains("fix it"), "{one}");
         assert!(one.ends_with("delete 1 session, 2.0 KiB, permanently? [y/n]"), "{one}");
         let many: Vec<_> = (0..30).map(|number| candidate(&format!("sess_{number}"), 1024)).collect();
-        let many = question(&many, false);
+        let many = confirmation_prompt(&many, false);
         assert!(many.contains("  and 10 more\n"), "{many}");
         assert!(many.contains("delete 30 sessions, 30.0 KiB"), "{many}");
     }

@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn invalid_durations_are_refused() {
         for text in ["", "x", "m", "-1", "-5m", "NaN", "inf", "1e300", "1e3", "5 m", "5y", "1.2.3", "5M"] {
             assert!(age(text).is_err(), "{text}");
         }

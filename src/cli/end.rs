@@ -16,8 +16,8 @@ pub(crate) struct EndArgs {
 /// Ends a session.
 pub(crate) async fn run(args: EndArgs, context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
-    let session = ids::session(&mut client, &args.session).await?;
-    client.ask(Request::end_session(&session)).await?;
+    let session = ids::resolve_session(&mut client, &args.session).await?;
+    client.request(Request::end_session(&session)).await?;
     context.console.note("session ended");
     Ok(Exit::SUCCESS)
 }

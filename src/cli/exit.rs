@@ -4,12 +4,12 @@ use std::io;
 use std::process::ExitCode;
 
 use super::ids::{self, NameError};
-use super::plain::plain_line;
-use crate::client::{AskError, Client, Unreachable};
+use super::sanitize::sanitize_line;
+use crate::client::{Client, RequestError, UnreachableError};
 use crate::config::file::ConfigError;
 use crate::config::paths::PathsError;
 use crate::provider::keys::KeyError;
-use crate::token::TokensError;
+use crate::token::TokenStoreError;
 
 /// An exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Exit {
     /// Returns the exit code that the daemon derived from a run.
     ///
     /// A code that does not fit into a byte counts as a failure.
-    pub(crate) fn of_run(hint: Option<u64>) -> Self {
+    pub(crate) fn from_run_hint(hint: Option<u64>) -> Self {
         hint.and_then(|code| u8::try_from(code).ok()).map_or(Self::FAILURE, Self)
     }
 
@@ -55,7 +55,7 @@ impl From<Exit> for ExitCode {
 pub(crate) enum CliError {
     /// The daemon refused a request or cannot be reached.
     #[error(transparent)]
-    Ask(#[from] AskError),
+    Request(#[from] RequestError),
     /// The command line is not valid.
     #[error("{0}")]
     Usage(String),
@@ -83,7 +83,7 @@ pub(crate) enum CliError {
     Config(#[from] ConfigError),
     /// Tokens cannot be read or changed.
     #[error(transparent)]
-    Token(#[from] TokensError),
+    Token(#[from] TokenStoreError),
     /// A key cannot be stored.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -97,7 +97,7 @@ pub(crate) enum CliError {
     },
     /// The events with the outcome of the run are lost.
     #[error("the outcome of the run is unknown: its events are lost")]
-    OutcomeGone,
+    OutcomeLost,
     /// The session has no run to wait for.
     #[error("session {session} has no run yet")]
     NoRun {
@@ -129,7 +129,7 @@ pub(crate) enum CliError {
     },
     /// The daemon did not exit.
     #[error("pushd did not stop; `push daemon stop --force` kills it")]
-    StillThere,
+    StillRunning,
     /// Active runs would be interrupted.
     #[error("{}; `push purge --force` stops active runs", if *count == 1 { "1 run is active".to_owned() } else { format!("{count} runs are active") })]
     RunsActive {
@@ -153,25 +153,25 @@ pub(crate) enum CliError {
 impl CliError {
     /// Returns the error for a run that could not be cancelled.
     pub(crate) fn not_cancelled(client: &Client, session: &str) -> Self {
-        let session = plain_line(session);
+        let session = sanitize_line(session);
         if client.awaits_start() { Self::DaemonStopped { session } } else { Self::NotCancelled { session } }
     }
 
     /// Returns the exit code.
     pub(crate) fn exit(&self) -> Exit {
         match self {
-            Self::Usage(_) | Self::NoRun { .. } | Self::Ask(AskError::TooLong { .. }) => Exit::USAGE,
+            Self::Usage(_) | Self::NoRun { .. } | Self::Request(RequestError::TooLong { .. }) => Exit::USAGE,
             // 1 would mean that a run of that session failed.
             Self::Name(error) if error.what() == ids::SESSION => Exit::USAGE,
             // Several match, so the command line has to be more precise.
             Self::Name(NameError::Several { .. } | NameError::Ambiguous { .. }) => Exit::USAGE,
-            Self::Ask(AskError::Refused(fault)) if fault.code == "SESSION_NOT_FOUND" => Exit::USAGE,
-            Self::Ask(AskError::Unreachable(_))
+            Self::Request(RequestError::Refused(fault)) if fault.code == "SESSION_NOT_FOUND" => Exit::USAGE,
+            Self::Request(RequestError::Unreachable(_))
             | Self::Paths(_)
             | Self::NotCancelled { .. }
             | Self::DaemonStopped { .. } => Exit::UNAVAILABLE,
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::SUCCESS,
-            Self::Ask(AskError::Refused(_) | AskError::Unanswered { .. })
+            Self::Request(RequestError::Refused(_) | RequestError::NoReply { .. })
             | Self::Name(_)
             | Self::Output(_)
             | Self::File { .. }
@@ -179,9 +179,9 @@ impl CliError {
             | Self::Key(_)
             | Self::Token(_)
             | Self::UnknownProvider { .. }
-            | Self::OutcomeGone
+            | Self::OutcomeLost
             | Self::NotCompacted { .. }
-            | Self::StillThere
+            | Self::StillRunning
             | Self::RunsActive { .. }
             | Self::StateInUse { .. }
             | Self::NoLog { .. } => Exit::FAILURE,
@@ -189,13 +189,13 @@ impl CliError {
     }
 
     /// Returns whether the reader closed the output, which is not reported.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub(crate) fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
     /// Returns whether the daemon is not running.
     pub(crate) const fn is_not_running(&self) -> bool {
-        matches!(self, Self::Ask(AskError::Unreachable(Unreachable::NotRunning)))
+        matches!(self, Self::Request(RequestError::Unreachable(UnreachableError::NotRunning)))
     }
 
     /// Returns a hint for the user.
@@ -203,16 +203,14 @@ impl CliError {
         if let Self::Name(NameError::UnknownSession { .. }) = self {
             return Some("`push sessions` lists the sessions");
         }
-        let Self::Ask(AskError::Refused(fault)) = self else { return None };
+        let Self::Request(RequestError::Refused(fault)) = self else { return None };
         match fault.code.as_str() {
             "RUN_IN_PROGRESS" => Some(
                 "a run is active: `push queue` sends the message after it, `push steer` sends it to the active run",
             ),
             "SESSION_NOT_FOUND" => Some("`push sessions` lists the sessions"),
             "APPROVAL_NOT_FOUND" | "APPROVAL_EXPIRED" => Some("`push approvals` lists pending approvals"),
-            "PROVIDER_NOT_CONFIGURED" => {
-                Some("without a model, `--provider playbook` runs the steps in the message")
-            }
+            "PROVIDER_NOT_CONFIGURED" => Some("without a model, `--provider playbook` runs the steps in the message"),
             _ => None,
         }
     }
@@ -221,35 +219,35 @@ impl CliError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::Fault;
+    use crate::client::ResponseError;
 
     #[test]
-    fn the_code_of_a_run_is_the_daemons_word() {
+    fn the_exit_code_of_a_run_is_that_of_the_daemon() {
         for code in 0..=4 {
-            assert_eq!(Exit::of_run(Some(code)).number(), u8::try_from(code).unwrap());
+            assert_eq!(Exit::from_run_hint(Some(code)).number(), u8::try_from(code).unwrap());
         }
-        assert_eq!(Exit::of_run(None), Exit::FAILURE);
-        assert_eq!(Exit::of_run(Some(256)), Exit::FAILURE);
+        assert_eq!(Exit::from_run_hint(None), Exit::FAILURE);
+        assert_eq!(Exit::from_run_hint(Some(256)), Exit::FAILURE);
     }
 
     #[test]
     fn usage_is_64_and_an_unreachable_daemon_69_and_a_refusal_1() {
         assert_eq!(CliError::Usage("x".into()).exit(), Exit::USAGE);
-        assert_eq!(CliError::Ask(Unreachable::NotRunning.into_ask()).exit(), Exit::UNAVAILABLE);
-        let fault = Fault { code: "X".into(), message: "x".into(), retryable: false, detail: None };
-        assert_eq!(CliError::Ask(fault.into()).exit(), Exit::FAILURE);
+        assert_eq!(CliError::Request(UnreachableError::NotRunning.into_request_error()).exit(), Exit::UNAVAILABLE);
+        let fault = ResponseError { code: "X".into(), message: "x".into(), retryable: false, detail: None };
+        assert_eq!(CliError::Request(fault.into()).exit(), Exit::FAILURE);
     }
 
     #[test]
-    fn a_broken_pipe_is_told_to_nobody() {
+    fn a_broken_pipe_is_not_reported() {
         let error = CliError::Output(io::ErrorKind::BrokenPipe.into());
-        assert!(error.is_quiet());
+        assert!(error.is_broken_pipe());
         assert_eq!(error.exit(), Exit::SUCCESS);
-        assert!(!CliError::Output(io::ErrorKind::StorageFull.into()).is_quiet());
+        assert!(!CliError::Output(io::ErrorKind::StorageFull.into()).is_broken_pipe());
     }
 
-    impl Unreachable {
-        fn into_ask(self) -> AskError {
+    impl UnreachableError {
+        fn into_request_error(self) -> RequestError {
             self.into()
         }
     }

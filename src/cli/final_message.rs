@@ -28,9 +28,9 @@ impl FinalMessage {
                 self.complete = true;
                 None
             }
-            "run_recovered" => self.discard_cut(),
-            "warning" if event.text("code") == TURN_CUT => self.discard_cut(),
-            "tool_call" if !event.is_of_check() => Some(self.take()),
+            "run_recovered" => self.discard_incomplete(),
+            "warning" if event.text("code") == TURN_CUT => self.discard_incomplete(),
+            "tool_call" if !event.is_acceptance_check() => Some(self.take()),
             "user_message" => Some(self.take()),
             "run_complete" if !self.complete => Some(self.take()),
             _ => None,
@@ -43,7 +43,7 @@ impl FinalMessage {
     }
 
     /// Drops a message that was cut off: the model writes it again.
-    fn discard_cut(&mut self) -> Option<String> {
+    fn discard_incomplete(&mut self) -> Option<String> {
         if !self.complete {
             self.text.clear();
         }

@@ -4,8 +4,8 @@
 
 use serde_json::{Map, Value};
 
-use super::phrase::field;
-use super::plain::plain_line;
+use super::format::field;
+use super::sanitize::sanitize_line;
 
 /// Typed to dismiss a form.
 pub(crate) const DISMISS: &str = "/dismiss";
@@ -15,11 +15,11 @@ pub(crate) const DISMISS: &str = "/dismiss";
 pub(crate) struct Form {
     method: String,
     options: Vec<String>,
-    fields: Vec<Entry>,
+    fields: Vec<FormField>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Entry {
+struct FormField {
     name: String,
     label: String,
     options: Vec<String>,
@@ -29,14 +29,14 @@ impl Form {
     /// Reads a form from its payload.
     pub(crate) fn read(form: &Value) -> Self {
         let fields = form.get("fields").and_then(Value::as_array);
-        let entry = |entry: &Value| Entry {
+        let entry = |entry: &Value| FormField {
             name: field(entry, "name"),
             label: field(entry, "label"),
-            options: texts(entry, "options"),
+            options: strings(entry, "options"),
         };
         Self {
             method: field(form, "method"),
-            options: texts(form, "options"),
+            options: strings(form, "options"),
             fields: fields.into_iter().flatten().map(entry).collect(),
         }
     }
@@ -47,7 +47,7 @@ impl Form {
             "select" => {
                 let numbered = self.options.iter().enumerate();
                 let numbered: Vec<_> =
-                    numbered.map(|(at, option)| format!("{} {}", at + 1, plain_line(option))).collect();
+                    numbered.map(|(at, option)| format!("{} {}", at + 1, sanitize_line(option))).collect();
                 format!("choose one: [{}, or {DISMISS}]", numbered.join(", "))
             }
             "confirm" => format!("yes or no? [y/n, or {DISMISS}]"),
@@ -61,23 +61,19 @@ impl Form {
         let options = self.options.iter().enumerate().map(|(at, option)| format!("{}. {option}", at + 1));
         let fields = self.fields.iter().map(|entry| {
             let label = if entry.label.is_empty() { String::new() } else { format!(": {}", entry.label) };
-            let among = if entry.options.is_empty() {
-                String::new()
-            } else {
-                format!(" ({})", entry.options.join(" / "))
-            };
+            let among =
+                if entry.options.is_empty() { String::new() } else { format!(" ({})", entry.options.join(" / ")) };
             format!("{}{label}{among}", entry.name)
         });
         options.chain(fields).collect()
     }
 
     /// Parses a typed line; none if it is not a valid answer.
-    pub(crate) fn typed(&self, line: &str) -> Option<Value> {
+    pub(crate) fn parse_line(&self, line: &str) -> Option<Value> {
         match self.method.as_str() {
             "select" => {
                 let exact = self.options.iter().find(|option| *option == line);
-                let by_number =
-                    || line.parse::<usize>().ok().and_then(|at| self.options.get(at.checked_sub(1)?));
+                let by_number = || line.parse::<usize>().ok().and_then(|at| self.options.get(at.checked_sub(1)?));
                 exact.or_else(by_number).map(|option| Value::from(option.as_str()))
             }
             "confirm" => match line.to_lowercase().as_str() {
@@ -85,7 +81,7 @@ impl Form {
                 "n" | "no" | "false" => Some(Value::Bool(false)),
                 _ => None,
             },
-            "interview" => self.interview(line),
+            "interview" => self.parse_interview(line),
             "input" | "editor" => (!line.is_empty()).then(|| Value::from(line)),
             // An unknown method: JSON if it parses, else the text.
             _ => (!line.is_empty()).then(|| serde_json::from_str(line).unwrap_or_else(|_| Value::from(line))),
@@ -93,25 +89,25 @@ impl Form {
     }
 
     /// Parses an answer of the command line, or returns what a valid answer is.
-    pub(crate) fn given(&self, answer: &str) -> Result<Value, String> {
+    pub(crate) fn parse_argument(&self, answer: &str) -> Result<Value, String> {
         if matches!(self.method.as_str(), "input" | "editor") {
             return Ok(Value::from(answer));
         }
-        self.typed(answer).ok_or_else(|| match self.method.as_str() {
+        self.parse_line(answer).ok_or_else(|| match self.method.as_str() {
             "select" => {
-                format!("{answer:?} is not an option; choose one of {}", plain_line(&self.options.join(", ")))
+                format!("{answer:?} is not an option; choose one of {}", sanitize_line(&self.options.join(", ")))
             }
             "confirm" => format!("{answer:?} is neither yes nor no"),
             "interview" => {
                 let names: Vec<_> = self.fields.iter().map(|entry| entry.name.as_str()).collect();
-                format!("the answer must be a JSON object with {}", plain_line(&names.join(", ")))
+                format!("the answer must be a JSON object with {}", sanitize_line(&names.join(", ")))
             }
             _ => "the answer is empty".to_owned(),
         })
     }
 
     /// Parses the answer to an interview. One with a single field also accepts plain text.
-    fn interview(&self, line: &str) -> Option<Value> {
+    fn parse_interview(&self, line: &str) -> Option<Value> {
         match (serde_json::from_str::<Value>(line), self.fields.as_slice()) {
             (Ok(Value::Object(answers)), _) => Some(Value::Object(answers)),
             (_, [only]) if !line.is_empty() => {
@@ -122,7 +118,7 @@ impl Form {
     }
 }
 
-fn texts(object: &Value, name: &str) -> Vec<String> {
+fn strings(object: &Value, name: &str) -> Vec<String> {
     let list = object.get(name).and_then(Value::as_array);
     list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
@@ -134,10 +130,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_of_question_is_answered_in_its_own_way() {
+    fn every_method_parses_its_answers() {
         let select = json!({"method": "select", "options": ["red", "blue"]});
-        let one =
-            json!({"method": "interview", "fields": [{"name": "a", "label": "A?", "options": ["x", "y"]}]});
+        let one = json!({"method": "interview", "fields": [{"name": "a", "label": "A?", "options": ["x", "y"]}]});
         for (form, typed, expected) in [
             (&select, "1", Some(json!("red"))),
             (&select, "blue", Some(json!("blue"))),
@@ -154,21 +149,18 @@ mod tests {
             (&json!({"method": "of_tomorrow"}), "[1]", Some(json!([1]))),
             (&json!({"method": "of_tomorrow"}), "words", Some(json!("words"))),
         ] {
-            assert_eq!(Form::read(form).typed(typed), expected, "{form} {typed}");
+            assert_eq!(Form::read(form).parse_line(typed), expected, "{form} {typed}");
         }
         assert_eq!(Form::read(&one).lines(), ["a: A? (x / y)"]);
         assert_eq!(Form::read(&select).lines(), ["1. red", "2. blue"]);
     }
 
     #[test]
-    fn a_wrong_answer_says_what_a_right_one_is() {
+    fn the_error_of_an_invalid_answer_lists_valid_ones() {
         let form = Form::read(&json!({"method": "select", "options": ["red", "blue"]}));
-        assert_eq!(
-            form.given("green"),
-            Err("\"green\" is not an option; choose one of red, blue".to_owned())
-        );
+        assert_eq!(form.parse_argument("green"), Err("\"green\" is not an option; choose one of red, blue".to_owned()));
         let form = Form::read(&json!({"method": "interview", "fields": [{"name": "a"}, {"name": "b"}]}));
-        assert_eq!(form.given("x"), Err("the answer must be a JSON object with a, b".to_owned()));
-        assert_eq!(Form::read(&json!({"method": "editor"})).given(""), Ok(json!("")));
+        assert_eq!(form.parse_argument("x"), Err("the answer must be a JSON object with a, b".to_owned()));
+        assert_eq!(Form::read(&json!({"method": "editor"})).parse_argument(""), Ok(json!("")));
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::exit::CliError;
-use super::phrase::field;
+use super::format::field;
 use crate::client::{Client, Repository, Request};
 
 /// The word for a session in messages.
@@ -76,12 +76,7 @@ impl NameError {
 /// Resolves `typed` to one of the known ids.
 ///
 /// The prefix up to the underscore may be left out. A complete id takes precedence over ids that start with it.
-pub(crate) fn choose(
-    what: &'static str,
-    prefix: &str,
-    typed: &str,
-    known: &[String],
-) -> Result<String, NameError> {
+pub(crate) fn resolve(what: &'static str, prefix: &str, typed: &str, known: &[String]) -> Result<String, NameError> {
     if let Some(whole) = known.iter().find(|id| *id == typed) {
         return Ok(whole.clone());
     }
@@ -102,12 +97,12 @@ pub(crate) fn choose(
 /// Returns a prefix of an id that is long enough to be unique, unless others were created at the same time.
 pub(crate) fn short(id: &str) -> &str {
     let rest = id.find('_').map_or(0, |at| at + 1);
-    id.get(..rest + ENOUGH).unwrap_or(id)
+    id.get(..rest + SHOWN_CHARS).unwrap_or(id)
 }
 
 /// Returns the handle of a session: the last characters of its id, which are random.
 pub(crate) fn handle(id: &str) -> String {
-    handle_of(id, LONGEST_HANDLE)
+    handle_of_length(id, LONGEST_HANDLE)
 }
 
 /// Returns the shortest handles that are unique among these sessions.
@@ -115,22 +110,21 @@ pub(crate) fn handles(ids: &[String]) -> Vec<String> {
     let handle = |id: &String| {
         let is_shared = |handle: &str| ids.iter().filter(|other| has_handle(other, handle)).nth(1).is_some();
         let lengths = SHORTEST_HANDLE..=LONGEST_HANDLE;
-        let unique = lengths.map(|length| handle_of(id, length)).find(|handle| !is_shared(handle));
+        let unique = lengths.map(|length| handle_of_length(id, length)).find(|handle| !is_shared(handle));
         unique.unwrap_or_else(|| id.clone())
     };
     ids.iter().map(handle).collect()
 }
 
-fn handle_of(id: &str, length: usize) -> String {
-    let end =
-        id.len().checked_sub(length).filter(|_| is_whole(SESSION_PREFIX, id)).and_then(|at| id.get(at..));
+fn handle_of_length(id: &str, length: usize) -> String {
+    let end = id.len().checked_sub(length).filter(|_| is_complete_id(SESSION_PREFIX, id)).and_then(|at| id.get(at..));
     end.map_or_else(|| id.to_owned(), str::to_ascii_lowercase)
 }
 
 fn has_handle(id: &str, typed: &str) -> bool {
     let length = typed.len();
     (SHORTEST_HANDLE..=LONGEST_HANDLE).contains(&length)
-        && is_whole(SESSION_PREFIX, id)
+        && is_complete_id(SESSION_PREFIX, id)
         && id.get(id.len() - length..).is_some_and(|end| end.eq_ignore_ascii_case(typed))
 }
 
@@ -141,7 +135,7 @@ const LONGEST_HANDLE: usize = 6;
 const SESSION_PREFIX: &str = "sess_";
 
 /// How many characters of an id are shown after its prefix: the timestamp and two random characters.
-const ENOUGH: usize = 12;
+const SHOWN_CHARS: usize = 12;
 
 /// Returns the only known id.
 pub(crate) fn only(what: &'static str, known: &[String]) -> Result<String, NameError> {
@@ -170,11 +164,11 @@ struct KnownSession {
 }
 
 /// Resolves a session: by id or unique prefix, handle, name, `@last` or `@last-any`.
-pub(crate) async fn session(client: &mut Client, typed: &str) -> Result<String, CliError> {
-    if is_whole(SESSION_PREFIX, typed) {
+pub(crate) async fn resolve_session(client: &mut Client, typed: &str) -> Result<String, CliError> {
+    if is_complete_id(SESSION_PREFIX, typed) {
         return Ok(typed.to_owned());
     }
-    let known = every_session(client).await?;
+    let known = list_all_sessions(client).await?;
     match typed {
         "@last-any" => Ok(latest(&known, |_| true).ok_or(NameError::None { what: SESSION })?),
         "@last" => {
@@ -183,20 +177,20 @@ pub(crate) async fn session(client: &mut Client, typed: &str) -> Result<String, 
             let is_here = |session: &KnownSession| session.is_in(&here, root.as_deref());
             Ok(latest(&known, is_here).ok_or(NameError::NoneHere { others: known.len() })?)
         }
-        typed => Ok(named(typed, &known)?),
+        typed => Ok(find_session(typed, &known)?),
     }
 }
 
-async fn every_session(client: &mut Client) -> Result<Vec<KnownSession>, CliError> {
+async fn list_all_sessions(client: &mut Client) -> Result<Vec<KnownSession>, CliError> {
     let mut known = Vec::new();
-    let mut answer = client.ask(Request::list_sessions(PAGE)).await?;
+    let mut answer = client.request(Request::list_sessions(PAGE)).await?;
     loop {
         let page = answer["sessions"].as_array().map(Vec::as_slice).unwrap_or_default();
         known.extend(page.iter().map(KnownSession::read));
         let Some(cursor) = answer.get("nextCursor").filter(|cursor| !cursor.is_null()).cloned() else {
             return Ok(known);
         };
-        answer = client.ask(Request::list_sessions(PAGE).with("cursor", cursor)).await?;
+        answer = client.request(Request::list_sessions(PAGE).with("cursor", cursor)).await?;
     }
 }
 
@@ -223,7 +217,7 @@ impl KnownSession {
         }
     }
 
-    fn described(&self) -> String {
+    fn describe(&self) -> String {
         if self.name.is_empty() { self.id.clone() } else { format!("{} ({})", self.id, self.name) }
     }
 }
@@ -236,7 +230,7 @@ fn latest(known: &[KnownSession], is_meant: impl Fn(&KnownSession) -> bool) -> O
 }
 
 /// Finds a session; a complete id or name takes precedence over prefixes and handles.
-fn named(typed: &str, known: &[KnownSession]) -> Result<String, NameError> {
+fn find_session(typed: &str, known: &[KnownSession]) -> Result<String, NameError> {
     let longer = format!("{SESSION_PREFIX}{typed}");
     let begins = |id: &str| !typed.is_empty() && (id.starts_with(typed) || id.starts_with(&longer));
     let ways: [&dyn Fn(&KnownSession) -> bool; 3] =
@@ -249,7 +243,7 @@ fn named(typed: &str, known: &[KnownSession]) -> Result<String, NameError> {
             [] => {}
             [one] => return Ok(one.id.clone()),
             _ => {
-                let candidates = found.iter().take(5).map(|session| session.described()).collect();
+                let candidates = found.iter().take(5).map(|session| session.describe()).collect();
                 return Err(NameError::Ambiguous { what: SESSION, typed: typed.to_owned(), candidates });
             }
         }
@@ -258,7 +252,7 @@ fn named(typed: &str, known: &[KnownSession]) -> Result<String, NameError> {
 }
 
 /// Returns whether this is a complete id of the daemon, which needs no lookup.
-fn is_whole(prefix: &str, typed: &str) -> bool {
+fn is_complete_id(prefix: &str, typed: &str) -> bool {
     // Session ids of earlier versions have no second part.
     let is_ours = |rest: &str| match rest.split_once('_') {
         None => rest.len() == 26,
@@ -272,13 +266,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shown_name_is_as_short_as_it_can_be_called_by() {
+    fn a_short_id_keeps_the_timestamp() {
         assert_eq!(short("sess_01M7H53XBQKVC2NK5Z01NH8TGQ"), "sess_01M7H53XBQKV");
         assert_eq!(short("sess_1"), "sess_1");
     }
 
     #[test]
-    fn a_handle_is_the_end_of_an_id_and_as_long_as_it_has_to_be() {
+    fn a_handle_is_the_shortest_unique_suffix_of_an_id() {
         let ids = [
             "sess_01M7H53XBQKVC2NK5Z01NH8TGQ",
             "sess_01M7H53XBQKVC2NK5Z01NHAAAA",
@@ -289,13 +283,11 @@ mod tests {
         assert_eq!(handles(&ids), ["8tgq", "haaaa", "baaaa", "chosen-by-a-client"]);
         assert_eq!(handle(&ids[0]), "nh8tgq");
         assert!(has_handle(&ids[0], "8TgQ") && has_handle(&ids[0], "h8tgq"));
-        assert!(
-            !has_handle(&ids[0], "tgq") && !has_handle(&ids[0], "1nh8tgq") && !has_handle(&ids[3], "ient")
-        );
+        assert!(!has_handle(&ids[0], "tgq") && !has_handle(&ids[0], "1nh8tgq") && !has_handle(&ids[3], "ient"));
     }
 
     #[test]
-    fn a_session_is_called_by_its_id_its_name_or_its_handle() {
+    fn a_session_is_resolved_by_id_name_or_handle() {
         let session = |id: &str, name: &str| KnownSession {
             id: id.into(),
             name: name.into(),
@@ -308,22 +300,22 @@ mod tests {
             session("sess_01M7H53XBQKVC2NK5Z01NHAAAA", "8tgq"),
             session("sess_02M7H53XBQKVC2NK5Z01NHBBBB", "docs"),
         ];
-        assert_eq!(named("8tgq", &known), Ok(known[1].id.clone()), "a name wins");
-        assert_eq!(named("h8tgq", &known), Ok(known[0].id.clone()));
-        assert_eq!(named("02", &known), Ok(known[2].id.clone()));
-        assert_eq!(named("sess_02", &known), Ok(known[2].id.clone()));
-        let Err(NameError::Ambiguous { candidates, .. }) = named("docs", &known) else {
+        assert_eq!(find_session("8tgq", &known), Ok(known[1].id.clone()), "a name wins");
+        assert_eq!(find_session("h8tgq", &known), Ok(known[0].id.clone()));
+        assert_eq!(find_session("02", &known), Ok(known[2].id.clone()));
+        assert_eq!(find_session("sess_02", &known), Ok(known[2].id.clone()));
+        let Err(NameError::Ambiguous { candidates, .. }) = find_session("docs", &known) else {
             panic!("not ambiguous")
         };
-        assert_eq!(candidates, [known[0].described(), known[2].described()]);
-        assert!(matches!(named("01", &known), Err(NameError::Ambiguous { .. })));
+        assert_eq!(candidates, [known[0].describe(), known[2].describe()]);
+        assert!(matches!(find_session("01", &known), Err(NameError::Ambiguous { .. })));
         for typed in ["", "nothing", "tgq"] {
-            assert_eq!(named(typed, &known), Err(NameError::UnknownSession { typed: typed.into() }));
+            assert_eq!(find_session(typed, &known), Err(NameError::UnknownSession { typed: typed.into() }));
         }
     }
 
     #[test]
-    fn the_latest_session_is_of_this_repository_or_directory() {
+    fn last_is_the_latest_session_of_this_repository_or_directory() {
         let session = |id: &str, directory: &str, root: &str| KnownSession {
             id: id.into(),
             name: String::new(),
@@ -344,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_be_shortened_while_it_is_unique() {
+    fn a_unique_prefix_resolves_an_id() {
         let known = ids(&["sess_01A", "sess_01B", "sess_02"]);
         assert_eq!(find("sess_02", &known), Ok("sess_02".into()));
         assert_eq!(find("sess_0", &known).unwrap_err(), ambiguous("sess_0", &known));
@@ -355,30 +347,30 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_name_wins_over_longer_ones_and_needs_no_form() {
+    fn a_complete_id_takes_precedence_over_longer_ones() {
         let known = ids(&["mine", "mine-too"]);
         assert_eq!(find("mine", &known), Ok("mine".into()));
         assert_eq!(find("mine-", &known), Ok("mine-too".into()));
     }
 
     #[test]
-    fn one_alone_needs_no_name() {
+    fn the_only_object_needs_no_id() {
         assert_eq!(only("approval", &ids(&["a"])), Ok("a".into()));
         assert_eq!(only("approval", &[]), Err(NameError::None { what: "approval" }));
         assert!(matches!(only("approval", &ids(&["a", "b"])), Err(NameError::Several { .. })));
     }
 
     #[test]
-    fn only_a_name_of_full_length_is_taken_on_trust() {
-        assert!(is_whole("sess_", "sess_01HXYZ01HXYZ01HXYZ01HXYZ01"));
-        assert!(is_whole("sess_", "sess_01hxyz01hxyz01hxyz01hxyz01_0a1b2c"));
-        assert!(!is_whole("sess_", "sess_01hxyz01hxyz01hxyz01hxyz01_0a1"));
-        assert!(!is_whole("sess_", "sess_01HXYZ"));
-        assert!(!is_whole("sess_", "01HXYZ01HXYZ01HXYZ01HXYZ01"));
+    fn only_a_complete_id_needs_no_lookup() {
+        assert!(is_complete_id("sess_", "sess_01HXYZ01HXYZ01HXYZ01HXYZ01"));
+        assert!(is_complete_id("sess_", "sess_01hxyz01hxyz01hxyz01hxyz01_0a1b2c"));
+        assert!(!is_complete_id("sess_", "sess_01hxyz01hxyz01hxyz01hxyz01_0a1"));
+        assert!(!is_complete_id("sess_", "sess_01HXYZ"));
+        assert!(!is_complete_id("sess_", "01HXYZ01HXYZ01HXYZ01HXYZ01"));
     }
 
     fn find(typed: &str, known: &[String]) -> Result<String, NameError> {
-        choose("session", "sess_", typed, known)
+        resolve("session", "sess_", typed, known)
     }
 
     fn ids(names: &[&str]) -> Vec<String> {

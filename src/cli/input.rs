@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::console::Console;
-pub(crate) use super::os::{Interrupts, Unseen};
-use super::os::{discard_typed, is_foreground};
+pub(crate) use super::os::{HiddenInput, Interrupts};
+use super::os::{flush_input, is_foreground};
 
 /// What a signal requests of a client that follows a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,15 +29,15 @@ pub(crate) enum OnTerminate {
 }
 
 /// How long to wait for the daemon after a request to stop.
-pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The lines of standard input.
 ///
 /// A thread reads them, since not every system can poll a terminal; the thread ends with the process.
 #[derive(Debug)]
-pub(crate) struct TypedLines(mpsc::Receiver<String>);
+pub(crate) struct InputLines(mpsc::Receiver<String>);
 
-impl TypedLines {
+impl InputLines {
     /// Starts reading, if standard input is a terminal and this process is in its foreground.
     pub(crate) fn start(console: &Console) -> Option<Self> {
         (console.input_is_terminal && is_foreground()).then(Self::read)
@@ -62,8 +62,8 @@ impl TypedLines {
     }
 
     /// Drops what was typed before the prompt, since it cannot be the answer.
-    pub(crate) fn discard(&mut self) {
-        discard_typed();
+    pub(crate) fn discard_pending(&mut self) {
+        flush_input();
         while self.0.try_recv().is_ok() {}
     }
 

@@ -8,37 +8,37 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::phrase::{field, refused_by};
-use super::plain::plain;
+use super::format::{denial_reason, field};
 use super::report::{Check, Denial, Progress, Report};
+use super::sanitize::sanitize;
 
 /// The longest output, in bytes.
-const CONTENT: usize = 64 * 1024;
+const MAX_CONTENT_BYTES: usize = 64 * 1024;
 /// The longest name or message, in bytes.
-const ATTRIBUTE: usize = 1024;
+const MAX_ATTRIBUTE_BYTES: usize = 1024;
 
 /// Returns the report of a run, also of one whose end was not received.
 pub(crate) fn write(report: &Report) -> String {
     let cases = cases(report);
-    let count = |wanted: fn(&Verdict) -> bool| cases.iter().filter(|case| wanted(&case.verdict)).count();
+    let count = |wanted: fn(&CaseResult) -> bool| cases.iter().filter(|case| wanted(&case.result)).count();
     let (failures, errors, skipped) = (
-        count(|verdict| matches!(verdict, Verdict::Failed { .. })),
-        count(|verdict| matches!(verdict, Verdict::Unknown)),
-        count(|verdict| matches!(verdict, Verdict::Skipped { .. })),
+        count(|verdict| matches!(verdict, CaseResult::Failed { .. })),
+        count(|verdict| matches!(verdict, CaseResult::Unknown)),
+        count(|verdict| matches!(verdict, CaseResult::Skipped { .. })),
     );
     let totals = format!(
         "tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\" time=\"{}\"",
         cases.len(),
         seconds(duration(report)),
     );
-    let name = attribute(report.names().1);
+    let name = attribute(report.ids().1);
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let _ = writeln!(xml, "<testsuites name=\"push\" {totals}>");
     let _ = writeln!(xml, "  <testsuite name=\"{name}\" {totals}{}>", timestamp(report));
     properties(report, &mut xml);
     cases.iter().for_each(|case| case.write(&mut xml));
-    if !report.said().is_empty() {
-        let _ = writeln!(xml, "    <system-out>{}</system-out>", content(report.said()));
+    if !report.assistant_text().is_empty() {
+        let _ = writeln!(xml, "    <system-out>{}</system-out>", content(report.assistant_text()));
     }
     xml += "  </testsuite>\n</testsuites>\n";
     xml
@@ -49,15 +49,15 @@ struct Case {
     class: &'static str,
     name: String,
     millis: Option<u64>,
-    verdict: Verdict,
+    result: CaseResult,
 }
 
 /// The result of a test case.
-enum Verdict {
+enum CaseResult {
     /// It passed.
     Passed,
     /// It failed.
-    Failed { sort: String, message: String, output: String },
+    Failed { failure_type: String, message: String, output: String },
     /// It was not run.
     Skipped { message: String },
     /// Its end was not received.
@@ -73,19 +73,19 @@ impl Case {
             attribute(&self.name),
             seconds(self.millis)
         );
-        let _ = match &self.verdict {
-            Verdict::Passed => writeln!(xml, "/>"),
-            Verdict::Failed { sort, message, output } => writeln!(
+        let _ = match &self.result {
+            CaseResult::Passed => writeln!(xml, "/>"),
+            CaseResult::Failed { failure_type: sort, message, output } => writeln!(
                 xml,
                 ">\n      <failure type=\"{}\" message=\"{}\">{}</failure>\n    </testcase>",
                 attribute(sort),
                 attribute(message),
                 content(output)
             ),
-            Verdict::Skipped { message } => {
+            CaseResult::Skipped { message } => {
                 writeln!(xml, ">\n      <skipped message=\"{}\"/>\n    </testcase>", attribute(message))
             }
-            Verdict::Unknown => writeln!(
+            CaseResult::Unknown => writeln!(
                 xml,
                 ">\n      <error type=\"unknown\" message=\"the outcome of the run is unknown: its end was not received\"/>\n    </testcase>"
             ),
@@ -96,8 +96,7 @@ impl Case {
 fn cases(report: &Report) -> Vec<Case> {
     let mut cases = vec![run_case(report)];
     let results = report.completion().pointer("/acceptance/results").and_then(Value::as_array);
-    let result_of =
-        |check: &Check| results.into_iter().flatten().find(|result| field(result, "id") == check.id);
+    let result_of = |check: &Check| results.into_iter().flatten().find(|result| field(result, "id") == check.id);
     cases.extend(report.checks().iter().map(|check| check_case(check, result_of(check))));
     cases.extend(report.denials().iter().map(denial_case));
     cases
@@ -108,46 +107,46 @@ fn run_case(report: &Report) -> Case {
     let completion = report.completion();
     let (outcome, reason) = (field(completion, "outcome"), field(completion, "reason"));
     let verdict = match report.progress() {
-        Progress::Going | Progress::Unknown => Verdict::Unknown,
-        Progress::Over(_) if outcome == "success" => Verdict::Passed,
-        Progress::Over(_) if reason == "acceptance" && !report.checks().is_empty() => Verdict::Passed,
-        Progress::Over(exit) => {
+        Progress::Running | Progress::Unknown => CaseResult::Unknown,
+        Progress::Finished(_) if outcome == "success" => CaseResult::Passed,
+        Progress::Finished(_) if reason == "acceptance" && !report.checks().is_empty() => CaseResult::Passed,
+        Progress::Finished(exit) => {
             let sort = if reason.is_empty() { outcome.clone() } else { reason };
             let summary = field(completion, "summary");
             let message = if summary.is_empty() { outcome } else { summary };
             let output = format!("exit code {}\n{message}", exit.number());
-            Verdict::Failed { sort, message, output }
+            CaseResult::Failed { failure_type: sort, message, output }
         }
     };
-    Case { class: "push.run", name: "run".to_owned(), millis: duration(report), verdict }
+    Case { class: "push.run", name: "run".to_owned(), millis: duration(report), result: verdict }
 }
 
 fn check_case(check: &Check, result: Option<&Value>) -> Case {
     let verdict = match result {
-        None => Verdict::Skipped { message: "not checked, because the run ended before".to_owned() },
-        Some(result) if result.get("passed").and_then(Value::as_bool).unwrap_or_default() => Verdict::Passed,
+        None => CaseResult::Skipped { message: "not checked, because the run ended before".to_owned() },
+        Some(result) if result.get("passed").and_then(Value::as_bool).unwrap_or_default() => CaseResult::Passed,
         Some(result) => {
             let message = match result.get("exitCode").and_then(Value::as_i64) {
                 Some(code) => format!("exit code {code}"),
                 None => "the check was stopped".to_owned(),
             };
-            Verdict::Failed { sort: "acceptance".to_owned(), message, output: field(result, "output") }
+            CaseResult::Failed { failure_type: "acceptance".to_owned(), message, output: field(result, "output") }
         }
     };
     let name = format!("{}: {}", check.id, check.command);
-    Case { class: "push.acceptance", name, millis: check.millis, verdict }
+    Case { class: "push.acceptance", name, millis: check.millis, result: verdict }
 }
 
 fn denial_case(denial: &Denial) -> Case {
     let name = format!("{}: {}", denial.kind, denial.summary);
-    let message = format!("{} ({})", refused_by(&denial.by, &denial.reason), denial.id);
-    Case { class: "push.approval", name, millis: None, verdict: Verdict::Skipped { message } }
+    let message = format!("{} ({})", denial_reason(&denial.by, &denial.reason), denial.id);
+    Case { class: "push.approval", name, millis: None, result: CaseResult::Skipped { message } }
 }
 
 fn properties(report: &Report, xml: &mut String) {
-    let (session, run) = report.names();
+    let (session, run) = report.ids();
     let mut pairs = vec![("sessionId", session.to_owned()), ("runId", run.to_owned())];
-    if let Progress::Over(exit) = report.progress() {
+    if let Progress::Finished(exit) = report.progress() {
         pairs.push(("outcome", field(report.completion(), "outcome")));
         pairs.push(("exitCode", exit.number().to_string()));
     }
@@ -185,8 +184,7 @@ fn timestamp(report: &Report) -> String {
 
 /// Converts days since 1970-01-01 to a date.
 fn date(mut days: u64) -> (u64, u64, u64) {
-    let is_leap =
-        |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let mut year = 1970 + days / 146_097 * 400;
     days %= 146_097;
     loop {
@@ -211,12 +209,12 @@ fn date(mut days: u64) -> (u64, u64, u64) {
 
 /// Returns untrusted text as the content of an element.
 fn content(text: &str) -> String {
-    escape(&bounded(&plain(text), CONTENT), "\n")
+    escape(&truncate_middle(&sanitize(text), MAX_CONTENT_BYTES), "\n")
 }
 
 /// Returns untrusted text as an attribute value, where XML parsers turn a plain line break into a space.
 fn attribute(text: &str) -> String {
-    escape(&bounded(&plain(text), ATTRIBUTE), "&#10;")
+    escape(&truncate_middle(&sanitize(text), MAX_ATTRIBUTE_BYTES), "&#10;")
 }
 
 fn escape(text: &str, line_break: &str) -> String {
@@ -238,7 +236,7 @@ fn escape(text: &str, line_break: &str) -> String {
 }
 
 /// Removes the middle of a text that is too long.
-fn bounded(text: &str, longest: usize) -> String {
+fn truncate_middle(text: &str, longest: usize) -> String {
     if text.len() <= longest {
         return text.to_owned();
     }

@@ -50,13 +50,9 @@ b</failure>
 }
 
 #[test]
-fn a_failed_run_is_a_failure_and_what_was_not_checked_is_skipped() {
+fn a_failed_run_is_a_failure_and_unchecked_criteria_are_skipped() {
     let xml = write(&report(&[
-        (
-            1,
-            "user_message",
-            json!({"acceptanceCriteria": [{"id": "check-1", "check": "make", "exitCode": 0}]}),
-        ),
+        (1, "user_message", json!({"acceptanceCriteria": [{"id": "check-1", "check": "make", "exitCode": 0}]})),
         (2, "usage", json!({"model": "m", "inputTokens": 12, "costMicroUsd": 500_000})),
         (
             9,
@@ -77,39 +73,28 @@ fn a_failed_run_is_a_failure_and_what_was_not_checked_is_skipped() {
 }
 
 #[test]
-fn what_was_denied_is_listed_and_only_a_denied_run_fails() {
+fn denials_are_listed_and_only_a_denied_run_fails() {
     for (outcome, code, failures) in [("denied", 3, 1), ("success", 0, 0), ("cancelled", 2, 1)] {
         let xml = write(&report(&[
-            (
-                1,
-                "approval_required",
-                json!({"approvalId": "appr_1", "kind": "command", "summary": "rm -rf /"}),
-            ),
+            (1, "approval_required", json!({"approvalId": "appr_1", "kind": "command", "summary": "rm -rf /"})),
             (2, "approval_received", json!({"approvalId": "appr_1", "decision": "deny", "by": "timeout"})),
-            (
-                3,
-                "run_complete",
-                json!({"outcome": outcome, "summary": "", "headless": {"exitCodeHint": code}}),
-            ),
+            (3, "run_complete", json!({"outcome": outcome, "summary": "", "headless": {"exitCodeHint": code}})),
         ]));
-        assert!(
-            xml.contains(&format!("tests=\"2\" failures=\"{failures}\" errors=\"0\" skipped=\"1\"")),
-            "{xml}"
-        );
+        assert!(xml.contains(&format!("tests=\"2\" failures=\"{failures}\" errors=\"0\" skipped=\"1\"")), "{xml}");
         assert!(xml.contains("name=\"command: rm -rf /\""), "{xml}");
         assert!(xml.contains("<skipped message=\"the approval timed out (appr_1)\"/>"), "{xml}");
     }
 }
 
 #[test]
-fn a_run_whose_end_was_not_seen_is_an_error() {
+fn a_run_without_a_completion_event_is_an_error() {
     let xml = write(&report(&[(1, "user_message", json!({"text": "x"}))]));
     assert!(xml.contains("tests=\"1\" failures=\"0\" errors=\"1\""), "{xml}");
     assert!(xml.contains("<error type=\"unknown\""), "{xml}");
 }
 
 #[test]
-fn nothing_that_xml_cannot_hold_gets_through() {
+fn characters_that_xml_cannot_represent_are_removed() {
     let every: String = (0..0x11_0000).filter_map(char::from_u32).collect();
     for text in [content(&every), attribute(&every)] {
         let allowed = |c: char| matches!(c, '\t' | '\n' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..='\u{10ffff}');
@@ -120,12 +105,12 @@ fn nothing_that_xml_cannot_hold_gets_through() {
 }
 
 #[test]
-fn a_long_text_keeps_its_beginning_and_its_end() {
+fn a_long_text_keeps_its_start_and_its_end() {
     let long = format!("begin{}end", "ä".repeat(100_000));
     let kept = content(&long);
     assert!(kept.starts_with("begin") && kept.ends_with("end"), "it kept neither");
-    assert!(kept.contains("bytes left out]") && kept.len() < CONTENT + 100, "{}", kept.len());
-    assert_eq!(content(&"x".repeat(CONTENT)).len(), CONTENT);
+    assert!(kept.contains("bytes left out]") && kept.len() < MAX_CONTENT_BYTES + 100, "{}", kept.len());
+    assert_eq!(content(&"x".repeat(MAX_CONTENT_BYTES)).len(), MAX_CONTENT_BYTES);
 }
 
 #[test]

@@ -28,13 +28,13 @@ pub(crate) struct LogArgs {
 }
 
 /// How long the daemon may send nothing before the history counts as complete.
-const QUIET: Duration = Duration::from_secs(3);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Prints the history of a session.
 pub(crate) async fn run(args: LogArgs, context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
-    let session = ids::session(&mut client, &args.session).await?;
-    let newest = attach_to_what_is_kept(&mut client, &session).await?;
+    let session = ids::resolve_session(&mut client, &args.session).await?;
+    let newest = attach_from_earliest_retained(&mut client, &session).await?;
     let mut view = context.view(Echo::Messages);
     let mut seen = 0;
     while args.follow || seen < newest {
@@ -42,7 +42,7 @@ pub(crate) async fn run(args: LogArgs, context: &mut Context) -> Result<Exit, Cl
             client.next().await?
         } else {
             // The last seq may belong to an event for another subscriber only.
-            match timeout(QUIET, client.next()).await {
+            match timeout(SILENCE_TIMEOUT, client.next()).await {
                 Ok(event) => event?,
                 Err(_) => break,
             }
@@ -67,12 +67,12 @@ fn show(view: &mut super::view::View, event: &Event, context: &mut Context) -> R
 /// Attaches from the earliest retained event and returns the last seq.
 ///
 /// If the daemon does not name the earliest seq, its snapshot replaces the lost events.
-async fn attach_to_what_is_kept(client: &mut Client, session: &str) -> Result<u64, CliError> {
+async fn attach_from_earliest_retained(client: &mut Client, session: &str) -> Result<u64, CliError> {
     let attached = client.attach(session, 0, Access::ReadOnly).await?;
     if !attached.gap {
         return Ok(attached.to);
     }
-    let seen = match earliest(&client.next().await?) {
+    let seen = match earliest_retained_seq(&client.next().await?) {
         Some(earliest) => earliest.saturating_sub(1),
         None => 0,
     };
@@ -80,7 +80,7 @@ async fn attach_to_what_is_kept(client: &mut Client, session: &str) -> Result<u6
 }
 
 /// Reads the earliest retained seq from a gap warning.
-fn earliest(event: &Event) -> Option<u64> {
+fn earliest_retained_seq(event: &Event) -> Option<u64> {
     let (before, number) = event.text("detail").rsplit_once(' ')?;
     if event.text("code") == "EVENT_GAP" && before.ends_with("earliest retained seq is") {
         return number.parse().ok();
@@ -94,22 +94,18 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::client::testing::{Daemon, replay, within};
+    use crate::client::testing::{ScriptedDaemon, replay, with_timeout};
 
     #[tokio::test]
-    async fn what_is_still_kept_is_asked_for_when_the_beginning_is_gone() {
-        let daemon = Daemon::new();
-        let settings = daemon.settings();
+    async fn after_a_gap_the_log_starts_with_the_earliest_retained_event() {
+        let daemon = ScriptedDaemon::new();
+        let settings = daemon.config();
         let script = async {
-            let mut peer = daemon.greet("0.0.1").await;
+            let mut peer = daemon.handshake("0.0.1").await;
             let first = peer.request("attach_session").await;
-            peer.answer(
-                &first,
-                json!({"replay": {"fromSeq": 151, "toSeq": 150, "completed": false, "gap": true}}),
-            )
-            .await;
-            peer.run_event(151, "warning", gap("Requested lastSeenSeq=0 but earliest retained seq is 140"))
+            peer.answer(&first, json!({"replay": {"fromSeq": 151, "toSeq": 150, "completed": false, "gap": true}}))
                 .await;
+            peer.run_event(151, "warning", gap("Requested lastSeenSeq=0 but earliest retained seq is 140")).await;
             peer.run_event(152, "session_snapshot", json!({})).await;
             let second = peer.request("attach_session").await;
             assert_eq!(second["payload"]["lastSeenSeq"], 139);
@@ -119,10 +115,10 @@ mod tests {
         };
         let work = async {
             let mut client = Client::open(settings).await.unwrap();
-            let newest = attach_to_what_is_kept(&mut client, "s").await.unwrap();
+            let newest = attach_from_earliest_retained(&mut client, "s").await.unwrap();
             (newest, client.next().await.unwrap().seq)
         };
-        let (found, _peer) = within(async { tokio::join!(work, script) }).await;
+        let (found, _peer) = with_timeout(async { tokio::join!(work, script) }).await;
         assert_eq!(found, (150, 140));
     }
 

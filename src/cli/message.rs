@@ -13,13 +13,13 @@ use tokio::time::timeout;
 use super::answer::AnswerSource;
 use super::console::Console;
 use super::exit::CliError;
+use super::format::size;
 use super::os::input_is_piped;
-use super::phrase::size;
 use crate::client::MESSAGE_BYTES;
 use crate::provider::playbook::parse;
 
 /// How long to wait for the first byte of standard input if the command line has a message too.
-const PATIENCE: Duration = Duration::from_secs(10);
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The message of a run.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) struct Message {
 
 impl Message {
     /// Creates a message from a text.
-    pub(crate) fn typed(text: impl Into<String>) -> Self {
+    pub(crate) fn from_text(text: impl Into<String>) -> Self {
         Self { text: text.into(), input: None }
     }
 
@@ -44,7 +44,7 @@ impl Message {
         let text = self.text.trim_end_matches('\n');
         match source {
             AnswerSource::Model => format!("{text}\n\n{input}"),
-            AnswerSource::Steps => format!("{text}\n\n{}", quoted(input)),
+            AnswerSource::Steps => format!("{text}\n\n{}", fenced(input)),
         }
     }
 
@@ -53,12 +53,12 @@ impl Message {
         let items = parse::parse(&self.text);
         self.input.is_none()
             && parse::has_steps(&items)
-            && !items.iter().any(|item| matches!(item, parse::Item::Say(_) | parse::Item::Problem { .. }))
+            && !items.iter().any(|item| matches!(item, parse::Item::Prose(_) | parse::Item::Problem { .. }))
     }
 }
 
 /// Puts a text into a fenced block that the text cannot close.
-fn quoted(text: &str) -> String {
+fn fenced(text: &str) -> String {
     let longest = text.lines().map(|line| line.trim_start().chars().take_while(|c| *c == '~').count()).max();
     let fence = "~".repeat(longest.unwrap_or_default().max(2) + 1);
     format!("{fence}text\n{}\n{fence}\n", text.trim_end_matches('\n'))
@@ -74,16 +74,16 @@ pub(crate) async fn read_for_run(
         Some("-") | None if no_stdin => {
             Err(CliError::Usage("--no-stdin requires a message on the command line or in a file".into()))
         }
-        Some("-") => whole(Source::Input).await.map(Message::typed),
-        None if !console.input_is_terminal => whole(Source::Input).await.map(Message::typed),
+        Some("-") => read_source(Source::Input).await.map(Message::from_text),
+        None if !console.input_is_terminal => read_source(Source::Input).await.map(Message::from_text),
         None => Err(CliError::Usage("the message is missing; example: push run '$ date'".into())),
         Some(typed) => {
-            let text = whole(Source::of(typed)).await?;
+            let text = read_source(Source::parse(typed)).await?;
             let mut input = None;
             if !no_stdin && input_is_piped() {
-                input = piped(io::stdin(), PATIENCE, console).await?;
+                input = read_piped(io::stdin(), FIRST_BYTE_TIMEOUT, console).await?;
             }
-            fits(text.len() + input.as_ref().map_or(0, String::len))?;
+            check_length(text.len() + input.as_ref().map_or(0, String::len))?;
             Ok(Message { text, input })
         }
     }
@@ -92,12 +92,12 @@ pub(crate) async fn read_for_run(
 /// Reads a playbook from a file; `-` is standard input.
 pub(crate) async fn read_playbook(file: &str) -> Result<Message, CliError> {
     let source = if file == "-" { Source::Input } else { Source::File(file.to_owned()) };
-    whole(source).await.map(Message::typed)
+    read_source(source).await.map(Message::from_text)
 }
 
 /// Reads the message that `typed` refers to, possibly from standard input.
-pub(crate) fn read_standard(typed: &str) -> Result<String, CliError> {
-    Source::of(typed).read(&mut io::stdin().lock())
+pub(crate) fn read(typed: &str) -> Result<String, CliError> {
+    Source::parse(typed).read(&mut io::stdin().lock())
 }
 
 /// The source of a message.
@@ -110,7 +110,7 @@ enum Source {
 
 impl Source {
     /// Parses an argument: `-` is standard input, `@FILE` a file, `@@…` a text that starts with `@`.
-    fn of(typed: &str) -> Self {
+    fn parse(typed: &str) -> Self {
         match (typed, typed.strip_prefix('@')) {
             ("-", _) => Self::Input,
             (_, Some(rest)) if rest.starts_with('@') => Self::Text(rest.to_owned()),
@@ -122,13 +122,13 @@ impl Source {
     fn read(self, input: &mut dyn Read) -> Result<String, CliError> {
         let text = match self {
             Self::Text(text) => {
-                fits(text.len())?;
+                check_length(text.len())?;
                 text
             }
-            Self::Input => bounded(input, "standard input")?,
+            Self::Input => read_bounded(input, "standard input")?,
             Self::File(path) => {
                 let mut file = File::open(&path).map_err(|error| unreadable(&path, error))?;
-                bounded(&mut file, &path)?
+                read_bounded(&mut file, &path)?
             }
         };
         if text.trim().is_empty() {
@@ -139,13 +139,13 @@ impl Source {
 }
 
 /// Reads a source on a separate thread, so that waiting for a silent pipe can be cancelled.
-async fn whole(source: Source) -> Result<String, CliError> {
+async fn read_source(source: Source) -> Result<String, CliError> {
     let reading = tokio::task::spawn_blocking(move || source.read(&mut io::stdin().lock()));
     reading.await.unwrap_or_else(|error| Err(unreadable("the message", io::Error::other(error))))
 }
 
 /// Reads standard input in addition to a message; none if it is empty or nothing arrives in time.
-async fn piped(
+async fn read_piped(
     mut input: impl Read + Send + 'static,
     patience: Duration,
     console: &mut Console,
@@ -161,7 +161,7 @@ async fn piped(
         };
         // The receiver may have timed out.
         let _ = began.send(());
-        bounded(&mut first[..read].chain(input), INPUT)
+        read_bounded(&mut first[..read].chain(input), INPUT)
     });
     if timeout(patience, beginning).await.is_err() {
         let seconds = patience.as_secs();
@@ -176,15 +176,15 @@ async fn piped(
 
 const INPUT: &str = "standard input";
 
-fn bounded(input: &mut dyn Read, what: &str) -> Result<String, CliError> {
+fn read_bounded(input: &mut dyn Read, what: &str) -> Result<String, CliError> {
     let mut bytes = Vec::new();
     let limit = u64::try_from(MESSAGE_BYTES).unwrap_or(u64::MAX);
     input.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| unreadable(what, error))?;
-    fits(bytes.len())?;
+    check_length(bytes.len())?;
     String::from_utf8(bytes).map_err(|_| CliError::Usage(format!("{what} is not UTF-8")))
 }
 
-fn fits(bytes: usize) -> Result<(), CliError> {
+fn check_length(bytes: usize) -> Result<(), CliError> {
     if bytes <= MESSAGE_BYTES {
         return Ok(());
     }
@@ -204,66 +204,64 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::cli::console::testing::{Written, console};
+    use crate::cli::console::testing::{CapturedStream, console};
     use crate::cli::exit::Exit;
 
     #[test]
-    fn a_message_comes_from_the_line_from_input_or_from_a_file() {
+    fn a_message_comes_from_the_argument_from_input_or_from_a_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("m.md");
         fs::write(&path, "from a file\n").unwrap();
-        assert_eq!(take("hello"), Ok("hello".into()));
-        assert_eq!(take("-"), Ok("from input".into()));
-        assert_eq!(take(&format!("@{}", path.display())), Ok("from a file\n".into()));
-        assert_eq!(take("@@you"), Ok("@you".into()));
+        assert_eq!(read_argument("hello"), Ok("hello".into()));
+        assert_eq!(read_argument("-"), Ok("from input".into()));
+        assert_eq!(read_argument(&format!("@{}", path.display())), Ok("from a file\n".into()));
+        assert_eq!(read_argument("@@you"), Ok("@you".into()));
     }
 
     #[test]
-    fn what_is_no_message_is_bad_usage() {
+    fn an_invalid_message_is_bad_usage() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("m");
         fs::write(&path, [0xff]).unwrap();
         let long = dir.path().join("long");
         fs::write(&long, vec![b'x'; MESSAGE_BYTES + 1]).unwrap();
-        for typed in
-            ["", "  \n", "@/no/such/file", &format!("@{}", path.display()), &format!("@{}", long.display())]
-        {
-            assert_eq!(take(typed), Err(Exit::USAGE), "{typed:?}");
+        for typed in ["", "  \n", "@/no/such/file", &format!("@{}", path.display()), &format!("@{}", long.display())] {
+            assert_eq!(read_argument(typed), Err(Exit::USAGE), "{typed:?}");
         }
-        let advice = fits(MESSAGE_BYTES + 1).unwrap_err().to_string();
+        let advice = check_length(MESSAGE_BYTES + 1).unwrap_err().to_string();
         assert!(advice.ends_with("name its path in the message, without @"), "{advice}");
     }
 
     #[test]
-    fn input_beside_a_message_is_appended_and_no_step_of_a_playbook() {
+    fn input_in_addition_to_a_message_is_appended_and_not_run_as_steps() {
         let message = Message { text: "$ true\n".into(), input: Some("$ rm x\n~~~~\n$ rm y\n".into()) };
         assert_eq!(message.text_for(AnswerSource::Model), "$ true\n\n$ rm x\n~~~~\n$ rm y\n");
         let items = parse::parse(&message.text_for(AnswerSource::Steps));
-        let steps: Vec<_> = items.iter().filter(|item| !matches!(item, parse::Item::Say(_))).collect();
+        let steps: Vec<_> = items.iter().filter(|item| !matches!(item, parse::Item::Prose(_))).collect();
         assert!(matches!(steps[..], [parse::Item::Exec { command, .. }] if command == "true"), "{items:?}");
         assert!(!message.consists_of_steps());
-        assert!(Message::typed("$ make\n$ make test").consists_of_steps());
-        assert!(!Message::typed("Fix this:\n\n$ make").consists_of_steps());
+        assert!(Message::from_text("$ make\n$ make test").consists_of_steps());
+        assert!(!Message::from_text("Fix this:\n\n$ make").consists_of_steps());
     }
 
     #[tokio::test]
-    async fn a_silent_pipe_is_given_up_with_a_warning_and_a_slow_one_is_read_to_its_end() {
-        let (mut console, err) = console(Written::default());
+    async fn a_silent_pipe_times_out_with_a_warning_and_a_slow_one_is_read_completely() {
+        let (mut console, err) = console(CapturedStream::default());
         let (quiet, _held) = pipe();
-        assert_eq!(piped(quiet, Duration::from_millis(20), &mut console).await.unwrap(), None);
+        assert_eq!(read_piped(quiet, Duration::from_millis(20), &mut console).await.unwrap(), None);
         assert!(err.text().contains("no data on standard input"), "{}", err.text());
-        assert_eq!(piped(&b""[..], Duration::from_secs(60), &mut console).await.unwrap(), None);
+        assert_eq!(read_piped(&b""[..], Duration::from_secs(60), &mut console).await.unwrap(), None);
         let (slow, send) = pipe();
         let writer = std::thread::spawn(move || {
             for part in ["a di", "ff\n"] {
                 send.send(part.as_bytes().to_vec()).unwrap();
             }
         });
-        let read = piped(slow, Duration::from_secs(60), &mut console).await.unwrap();
+        let read = read_piped(slow, Duration::from_secs(60), &mut console).await.unwrap();
         assert_eq!(read.as_deref(), Some("a diff\n"));
         writer.join().unwrap();
         let long = vec![b'x'; MESSAGE_BYTES + 1];
-        let refused = piped(io::Cursor::new(long), Duration::from_secs(60), &mut console).await;
+        let refused = read_piped(io::Cursor::new(long), Duration::from_secs(60), &mut console).await;
         assert!(refused.unwrap_err().to_string().contains("4.0 MiB"));
     }
 
@@ -287,7 +285,7 @@ mod tests {
         }
     }
 
-    fn take(typed: &str) -> Result<String, Exit> {
-        Source::of(typed).read(&mut &b"from input"[..]).map_err(|error| error.exit())
+    fn read_argument(typed: &str) -> Result<String, Exit> {
+        Source::parse(typed).read(&mut &b"from input"[..]).map_err(|error| error.exit())
     }
 }

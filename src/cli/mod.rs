@@ -5,11 +5,12 @@
 
 mod answer;
 mod approval;
+mod approval_view;
 mod approvals;
 mod approve;
+mod atomic_file;
 mod attach;
 mod cancel;
-mod card;
 mod compact;
 mod config;
 mod confirm;
@@ -17,13 +18,14 @@ mod console;
 mod context;
 mod daemon;
 mod delete;
+mod disk_usage;
 mod doctor;
 mod duration;
 mod end;
 mod exit;
 mod final_message;
 mod form;
-mod holdings;
+mod format;
 mod ids;
 mod input;
 mod junit;
@@ -37,24 +39,22 @@ mod os;
 #[path = "windows.rs"]
 mod os;
 mod overview;
-mod phrase;
 mod pi;
 mod pi_files;
-mod plain;
 mod playbook;
 mod purge;
 mod queue;
 mod rename;
 mod report;
-mod returned;
 mod run;
+mod sanitize;
 mod send;
 mod sessions;
 mod show;
 mod steer;
 mod step_output;
-mod store;
 mod token;
+mod tool_results;
 mod view;
 mod wait;
 
@@ -63,20 +63,20 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use self::console::{ColorChoice, Volume};
+use self::console::{ColorChoice, Verbosity};
 use self::context::Context;
 use self::daemon::{DaemonArgs, DaemonVerb};
 use self::exit::{CliError, Exit};
 use crate::client::Announcement;
-use crate::config::pi::Asked;
+use crate::config::pi::ListenRequest;
 
 /// The options of `push daemon run`.
 #[derive(Debug)]
-pub struct Serve {
+pub struct ServeOptions {
     /// The start-up notification, if a client started the daemon.
     pub announcement: Option<Announcement>,
     /// Where to listen for the Pi protocol.
-    pub pi: Asked,
+    pub pi: ListenRequest,
 }
 
 /// Runs coding agents and playbooks in sessions that survive disconnects and restarts.
@@ -151,15 +151,15 @@ enum Verb {
 }
 
 /// Executes the command line; `serve` runs the daemon, for `push daemon run`.
-pub fn main(serve: impl FnOnce(Serve) -> ExitCode) -> ExitCode {
+pub fn main(serve: impl FnOnce(ServeOptions) -> ExitCode) -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => return misunderstood(&error),
+        Err(error) => return report_usage(&error),
     };
     if let Some(Verb::Daemon(DaemonArgs { verb: DaemonVerb::Run(run) })) = &args.verb {
         return serve(run.serve());
     }
-    let mut context = Context::new(args.style.color, args.style.volume());
+    let mut context = Context::new(args.style.color, args.style.verbosity());
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -172,7 +172,7 @@ pub fn main(serve: impl FnOnce(Serve) -> ExitCode) -> ExitCode {
     runtime.shutdown_background();
     match outcome {
         Ok(exit) => exit.into(),
-        Err(error) => explain(&error, &mut context).into(),
+        Err(error) => report_error(&error, &mut context).into(),
     }
 }
 
@@ -207,15 +207,15 @@ async fn dispatch(verb: Option<Verb>, context: &mut Context) -> Result<Exit, Cli
 }
 
 /// Prints the requested help, or the usage error.
-fn misunderstood(error: &clap::Error) -> ExitCode {
+fn report_usage(error: &clap::Error) -> ExitCode {
     // A closed output stream needs no report.
     let _ = error.print();
     if error.use_stderr() { Exit::USAGE.into() } else { Exit::SUCCESS.into() }
 }
 
 /// Prints an error with its causes and its hint.
-fn explain(error: &CliError, context: &mut Context) -> Exit {
-    if !error.is_quiet() {
+fn report_error(error: &CliError, context: &mut Context) -> Exit {
+    if !error.is_broken_pipe() {
         context.console.error(&chain(error));
         if let Some(hint) = error.hint() {
             context.console.hint(hint);
@@ -226,10 +226,10 @@ fn explain(error: &CliError, context: &mut Context) -> Exit {
 
 /// Returns an error and its causes. A cause that an error already includes in its own message is not repeated.
 fn chain(error: &dyn Error) -> String {
-    let mut words = plain::plain(&error.to_string());
+    let mut words = sanitize::sanitize(&error.to_string());
     let mut cause = error.source();
     while let Some(error) = cause {
-        let next = plain::plain(&error.to_string());
+        let next = sanitize::sanitize(&error.to_string());
         if !words.ends_with(&next) {
             words += &format!(": {next}");
         }
@@ -239,11 +239,11 @@ fn chain(error: &dyn Error) -> String {
 }
 
 impl StyleArgs {
-    const fn volume(&self) -> Volume {
+    const fn verbosity(&self) -> Verbosity {
         match (self.quiet, self.verbose) {
-            (true, _) => Volume::Quiet,
-            (false, true) => Volume::Verbose,
-            (false, false) => Volume::Normal,
+            (true, _) => Verbosity::Quiet,
+            (false, true) => Verbosity::Verbose,
+            (false, false) => Verbosity::Normal,
         }
     }
 }

@@ -8,8 +8,8 @@ use crate::client::Request;
 /// Prints the latest sessions and useful next commands.
 pub(crate) async fn run(context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
-    let answer = client.ask(Request::list_sessions(10)).await?;
-    let waiting = client.ask(Request::list_approvals(None)).await?;
+    let answer = client.request(Request::list_sessions(10)).await?;
+    let waiting = client.request(Request::list_approvals(None)).await?;
     let waiting = waiting["approvals"].as_array().map_or(0, Vec::len);
     let table = sessions::table(&answer["sessions"], context);
     context.console.text(&table)?;
@@ -38,7 +38,7 @@ mod tests {
     use super::next_commands;
 
     #[test]
-    fn the_next_commands_fit_what_there_is() {
+    fn the_suggested_commands_depend_on_sessions_and_approvals() {
         let none = next_commands(false, 0);
         assert!(none.starts_with("No sessions yet."));
         assert!(none.contains("push run") && !none.contains("attach") && !none.contains("approvals"));

@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::context::Context;
 use super::exit::{CliError, Exit};
-use crate::client::{Bridged, Request};
+use crate::client::{BridgeOutcome, Request};
 
 /// Use the Pi protocol over standard input and output
 #[derive(Debug, Args)]
@@ -28,14 +28,14 @@ pub(crate) async fn run(args: PiArgs, context: &mut Context) -> Result<Exit, Cli
     let client = context.client().await?;
     // Without a valid current directory every session has to name its own.
     let cwd = std::env::current_dir().ok().and_then(|cwd| cwd.into_os_string().into_string().ok());
-    let request = Request::speak("pi", cwd.as_deref()).with_environment(client.environment());
-    let bridge = client.speak(request).await?;
-    match bridge.pass(tokio::io::stdin(), tokio::io::stdout()).await {
-        Bridged::Done => Ok(Exit::SUCCESS),
-        Bridged::Lost => {
+    let request = Request::switch_protocol("pi", cwd.as_deref()).with_environment(client.environment());
+    let bridge = client.switch_protocol(request).await?;
+    match bridge.relay(tokio::io::stdin(), tokio::io::stdout()).await {
+        BridgeOutcome::Done => Ok(Exit::SUCCESS),
+        BridgeOutcome::ConnectionLost => {
             context.console.error("pushd closed the connection");
             Ok(Exit::UNAVAILABLE)
         }
-        Bridged::Output(error) => Err(error.into()),
+        BridgeOutcome::OutputFailed(error) => Err(error.into()),
     }
 }

@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::context::Context;
-use super::phrase::{field, size};
-use super::plain::plain_line;
+use super::format::{field, size};
+use super::sanitize::sanitize_line;
 use crate::runtime::session_files::index::SessionFileIndex;
 use crate::runtime::session_files::store::Store;
 
 /// Returns the files that a reply of the daemon lists.
-pub(crate) fn listed(answer: &Value) -> Vec<Value> {
+pub(crate) fn listed_files(answer: &Value) -> Vec<Value> {
     answer["piFiles"].as_array().cloned().unwrap_or_default()
 }
 
 /// Lists, for the prompt, which files of the sessions to delete are removed and which are kept.
-pub(crate) fn question<'a>(files: impl Iterator<Item = &'a Value>, with_imported: bool) -> String {
+pub(crate) fn prompt_lines<'a>(files: impl Iterator<Item = &'a Value>, with_imported: bool) -> String {
     let lines = files.take(SHOWN).map(|file| {
         let goes = with_imported || file["created"] == true;
         line(&field(file, "path"), file["bytes"].as_u64().unwrap_or_default(), goes)
@@ -29,13 +29,13 @@ pub(crate) fn question<'a>(files: impl Iterator<Item = &'a Value>, with_imported
 /// Reports which files of deleted sessions were removed.
 pub(crate) fn report<'a>(files: impl Iterator<Item = &'a Value>, context: &mut Context) {
     for file in files {
-        let path = plain_line(&field(file, "path"));
+        let path = sanitize_line(&field(file, "path"));
         if let Some(problem) = file["problem"].as_str() {
-            context.console.warn(&format!("{path} was not removed: {}", plain_line(problem)));
+            context.console.warn(&format!("{path} was not removed: {}", sanitize_line(problem)));
         } else if file["removed"] == true {
             context.console.note(&format!("removed {path}"));
         } else {
-            context.console.warn(&kept(&path));
+            context.console.warn(&kept_message(&path));
         }
     }
 }
@@ -53,7 +53,7 @@ impl PiFiles {
         let records = match SessionFileIndex::new(state).all() {
             Ok(records) => records,
             Err(error) => {
-                let problem = plain_line(&error.to_string());
+                let problem = sanitize_line(&error.to_string());
                 context.console.warn(&format!("Pi session files are not removed: {problem}"));
                 Vec::new()
             }
@@ -69,10 +69,12 @@ impl PiFiles {
     }
 
     /// Lists, for the prompt, which files are removed and which are kept.
-    pub(crate) fn question(&self, with_imported: bool) -> String {
-        let lines = self.files.iter().take(SHOWN).map(|(path, (bytes, created))| {
-            line(&path.display().to_string(), *bytes, *created || with_imported)
-        });
+    pub(crate) fn prompt_lines(&self, with_imported: bool) -> String {
+        let lines = self
+            .files
+            .iter()
+            .take(SHOWN)
+            .map(|(path, (bytes, created))| line(&path.display().to_string(), *bytes, *created || with_imported));
         let more = self.files.len().saturating_sub(SHOWN);
         let more = if more > 0 { format!("  and {more} more Pi session files\n") } else { String::new() };
         lines.collect::<String>() + &more
@@ -88,15 +90,15 @@ impl PiFiles {
     pub(crate) fn remove(&self, with_imported: bool, context: &mut Context) -> u64 {
         let (store, mut removed) = (store(), 0_u64);
         for (path, (_, created)) in &self.files {
-            let name = plain_line(&path.display().to_string());
+            let name = sanitize_line(&path.display().to_string());
             if !created && !with_imported {
-                context.console.warn(&kept(&name));
+                context.console.warn(&kept_message(&name));
                 continue;
             }
             match store.remove(path) {
                 Ok(bytes) => removed = removed.saturating_add(bytes.unwrap_or_default()),
                 Err(error) => {
-                    let problem = plain_line(&error.to_string());
+                    let problem = sanitize_line(&error.to_string());
                     context.console.warn(&format!("{name} was not removed: {problem}"));
                 }
             }
@@ -110,7 +112,7 @@ fn store() -> Store {
 }
 
 fn line(path: &str, bytes: u64, goes: bool) -> String {
-    let path = plain_line(path);
+    let path = sanitize_line(path);
     if goes {
         format!("  {:>10}  removes {path}\n", size(bytes))
     } else {
@@ -118,7 +120,7 @@ fn line(path: &str, bytes: u64, goes: bool) -> String {
     }
 }
 
-fn kept(path: &str) -> String {
+fn kept_message(path: &str) -> String {
     format!("{path} was imported and is kept; --with-pi-files removes such files")
 }
 

@@ -4,14 +4,14 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::Path;
 
-use super::confirm::Consent;
+use super::confirm::Confirmation;
 use super::context::Context;
 use super::daemon;
+use super::disk_usage::{self, FileKind, StoredFile};
 use super::exit::{CliError, Exit};
-use super::holdings::{self, Holding, Kind};
-use super::phrase::{count, size};
+use super::format::{count, size};
 use super::pi_files::PiFiles;
-use super::plain::plain_line;
+use super::sanitize::sanitize_line;
 use crate::client::Request;
 use crate::config::paths::Paths;
 use crate::sandbox::caches;
@@ -41,43 +41,45 @@ pub(crate) struct PurgeArgs {
 
 /// Removes all stored data.
 pub(crate) async fn run(args: PurgeArgs, context: &mut Context) -> Result<Exit, CliError> {
-    let consent = Consent::read(args.yes, context)?;
+    let consent = Confirmation::from_flag(args.yes, context)?;
     let paths = context.paths()?;
     refuse_active_runs(args.force, context).await?;
     let files = PiFiles::read(&paths.state, context);
-    let found = everything(&paths);
+    let found = stored_files(&paths);
     // Counted once, since a stopping daemon moves its write-ahead log into the database.
     let counted = removable_bytes(&found);
     let in_all = counted.saturating_add(files.bytes(args.with_pi_files));
-    let question = question(&found, &paths, &files.question(args.with_pi_files), in_all);
-    if !consent.asks(&question, context).await? {
+    let question = confirmation_prompt(&found, &paths, &files.prompt_lines(args.with_pi_files), in_all);
+    if !consent.confirm(&question, context).await? {
         context.console.note("cancelled; nothing was removed");
         return Ok(Exit::CANCELLED);
     }
     // Runs may have started while the prompt was open.
     refuse_active_runs(args.force, context).await?;
     daemon::stop(args.force, context).await?;
-    let _lock = claim(&paths.state.join("pushd.lock"))?;
+    let _lock = lock_state(&paths.state.join("pushd.lock"))?;
     // Read again, since the daemon may have changed the index.
     let files = PiFiles::read(&paths.state, context);
     let bytes = counted.saturating_add(files.remove(args.with_pi_files, context));
-    for holding in everything(&paths) {
+    for holding in stored_files(&paths) {
         match holding.kind {
-            Kind::Journal | Kind::SetAside | Kind::Token | Kind::Grant | Kind::Log => remove(&holding.path)?,
-            Kind::Cache => {
+            FileKind::Journal | FileKind::SetAside | FileKind::Token | FileKind::Grant | FileKind::Log => {
+                remove(&holding.path)?
+            }
+            FileKind::Cache => {
                 let removed = caches::remove(&holding.path);
                 removed.map_err(|source| cannot_remove(&holding.path, source))?;
             }
-            Kind::Lock => {}
-            Kind::Foreign => {
-                let path = plain_line(&holding.path.display().to_string());
+            FileKind::Lock => {}
+            FileKind::Foreign => {
+                let path = sanitize_line(&holding.path.display().to_string());
                 context.console.warn(&format!("{path} does not belong to pushd and was kept"));
             }
         }
     }
     // Fails if the directory contains other files, which are kept.
     let _ = fs::remove_dir(&paths.logs);
-    let _ = fs::remove_dir(paths.caches());
+    let _ = fs::remove_dir(paths.caches_dir());
     context.console.note(&format!("removed {}", size(bytes)));
     Ok(Exit::SUCCESS)
 }
@@ -88,7 +90,7 @@ async fn refuse_active_runs(force: bool, context: &mut Context) -> Result<(), Cl
         Err(error) if error.is_not_running() => return Ok(()),
         Err(error) => return Err(error),
     };
-    let metrics = client.ask(Request::metrics()).await?;
+    let metrics = client.request(Request::metrics()).await?;
     match metrics.get("activeRuns").and_then(serde_json::Value::as_u64) {
         Some(count) if count > 0 && !force => Err(CliError::RunsActive { count }),
         Some(_) | None => Ok(()),
@@ -96,41 +98,41 @@ async fn refuse_active_runs(force: bool, context: &mut Context) -> Result<(), Cl
 }
 
 /// Lists all stored files, including private caches.
-fn everything(paths: &Paths) -> Vec<Holding> {
-    let mut found = holdings::all(paths);
-    found.extend(holdings::private_caches(paths));
+fn stored_files(paths: &Paths) -> Vec<StoredFile> {
+    let mut found = disk_usage::list(paths);
+    found.extend(disk_usage::private_caches(paths));
     found
 }
 
 /// Returns the total size of the files to remove.
-fn removable_bytes(holdings: &[Holding]) -> u64 {
-    let kinds = [Kind::Journal, Kind::SetAside, Kind::Token, Kind::Grant, Kind::Log, Kind::Cache];
-    kinds.into_iter().fold(0, |sum, kind| sum.saturating_add(holdings::sum(holdings, kind).1))
+fn removable_bytes(holdings: &[StoredFile]) -> u64 {
+    let kinds =
+        [FileKind::Journal, FileKind::SetAside, FileKind::Token, FileKind::Grant, FileKind::Log, FileKind::Cache];
+    kinds.into_iter().fold(0, |sum, kind| sum.saturating_add(disk_usage::total(holdings, kind).1))
 }
 
-fn question(holdings: &[Holding], paths: &Paths, files: &str, in_all: u64) -> String {
+fn confirmation_prompt(holdings: &[StoredFile], paths: &Paths, files: &str, in_all: u64) -> String {
     let line = |what: &str, kind, directory: &Path| {
-        let (files, bytes) = holdings::sum(holdings, kind);
-        let directory = plain_line(&directory.display().to_string());
+        let (files, bytes) = disk_usage::total(holdings, kind);
+        let directory = sanitize_line(&directory.display().to_string());
         let files = u64::try_from(files).unwrap_or(u64::MAX);
-        (files > 0)
-            .then(|| format!("  {:>10}  {what} ({} in {directory})\n", size(bytes), count(files, "file")))
+        (files > 0).then(|| format!("  {:>10}  {what} ({} in {directory})\n", size(bytes), count(files, "file")))
     };
     let lines = [
-        line("all sessions", Kind::Journal, &paths.state),
-        line("damaged journal files that were set aside", Kind::SetAside, &paths.state),
-        line("tokens", Kind::Token, &paths.state),
-        line("remembered approvals", Kind::Grant, &paths.state),
-        line("logs", Kind::Log, &paths.logs),
-        line("private caches of workspaces", Kind::Cache, &paths.caches()),
+        line("all sessions", FileKind::Journal, &paths.state),
+        line("damaged journal files that were set aside", FileKind::SetAside, &paths.state),
+        line("tokens", FileKind::Token, &paths.state),
+        line("remembered approvals", FileKind::Grant, &paths.state),
+        line("logs", FileKind::Log, &paths.logs),
+        line("private caches of workspaces", FileKind::Cache, &paths.caches_dir()),
     ];
     let in_all = format!("  {:>10}  total\n", size(in_all));
     lines.into_iter().flatten().collect::<String>() + files + &in_all + "remove all of it, permanently? [y/n]"
 }
 
 /// Takes the lock of the state directory, so that no daemon starts to use it; none if there is no state.
-fn claim(path: &Path) -> Result<Option<File>, CliError> {
-    let name = || plain_line(&path.display().to_string());
+fn lock_state(path: &Path) -> Result<Option<File>, CliError> {
+    let name = || sanitize_line(&path.display().to_string());
     let file = match File::options().write(true).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -151,5 +153,5 @@ fn remove(path: &Path) -> Result<(), CliError> {
 }
 
 fn cannot_remove(path: &Path, source: io::Error) -> CliError {
-    CliError::File { action: "remove", what: plain_line(&path.display().to_string()), source }
+    CliError::File { action: "remove", what: sanitize_line(&path.display().to_string()), source }
 }

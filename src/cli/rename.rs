@@ -18,8 +18,8 @@ pub(crate) struct RenameArgs {
 /// Renames a session.
 pub(crate) async fn run(args: RenameArgs, context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
-    let session = ids::session(&mut client, &args.session).await?;
-    client.ask(Request::rename_session(&session, &args.name)).await?;
+    let session = ids::resolve_session(&mut client, &args.session).await?;
+    client.request(Request::rename_session(&session, &args.name)).await?;
     context.console.note("session renamed");
     Ok(Exit::SUCCESS)
 }

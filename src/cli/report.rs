@@ -13,7 +13,7 @@ use self::captured::CapturedOutput;
 use self::usage::Usage;
 use super::exit::Exit;
 use super::final_message::FinalMessage;
-use super::phrase::field;
+use super::format::field;
 use crate::client::Event;
 use crate::kernel::event::TURN_CUT;
 
@@ -26,21 +26,21 @@ pub(crate) struct Report {
     /// The answer of a model.
     message: FinalMessage,
     /// Where the unfinished message starts in the text.
-    saying_from: Option<usize>,
-    asked: BTreeMap<String, Asked>,
+    open_message_start: Option<usize>,
+    approvals: BTreeMap<String, ApprovalSubject>,
     denials: Vec<Denial>,
     usage: Usage,
     checks: Vec<Check>,
-    began: Option<u64>,
-    ended: Option<u64>,
-    ending: Ending,
+    started_at: Option<u64>,
+    ended_at: Option<u64>,
+    completion: Completion,
     /// The output of the steps, if the run is a playbook.
     output: Option<CapturedOutput>,
 }
 
 /// What an approval asks for.
 #[derive(Debug, Clone, Default)]
-struct Asked {
+struct ApprovalSubject {
     kind: String,
     summary: String,
 }
@@ -73,22 +73,22 @@ pub(crate) struct Check {
 
 /// Whether the run has ended.
 #[derive(Debug, Clone, PartialEq)]
-enum Ending {
+enum Completion {
     /// It is running.
-    Open,
+    Running,
     /// It has ended with this `run_complete` payload.
     Complete(Value),
     /// It has ended, and its completion event is lost.
-    Gone,
+    Lost,
 }
 
 /// The progress of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// It is running.
-    Going,
+    Running,
     /// It has ended.
-    Over(Exit),
+    Finished(Exit),
     /// It has ended with an unknown outcome.
     Unknown,
 }
@@ -101,14 +101,14 @@ impl Report {
             run: run.to_owned(),
             text: String::new(),
             message: FinalMessage::default(),
-            saying_from: None,
-            asked: BTreeMap::new(),
+            open_message_start: None,
+            approvals: BTreeMap::new(),
             denials: Vec::new(),
             usage: Usage::default(),
             checks: Vec::new(),
-            began: None,
-            ended: None,
-            ending: Ending::Open,
+            started_at: None,
+            ended_at: None,
+            completion: Completion::Running,
             output: None,
         }
     }
@@ -119,12 +119,12 @@ impl Report {
     }
 
     /// Returns the ids of the session and the run.
-    pub(crate) fn names(&self) -> (&str, &str) {
+    pub(crate) fn ids(&self) -> (&str, &str) {
         (&self.session, &self.run)
     }
 
     /// Returns whether an event belongs to this run or to no run.
-    pub(crate) fn concerns(&self, event: &Event) -> bool {
+    pub(crate) fn includes(&self, event: &Event) -> bool {
         event.run.as_ref().is_none_or(|run| *run == self.run)
     }
 
@@ -135,30 +135,30 @@ impl Report {
         }
         self.message.follow(event);
         match event.kind.as_str() {
-            "user_message" => self.begin(event),
+            "user_message" => self.start(event),
             "assistant_token" => {
-                self.saying_from.get_or_insert(self.text.len());
+                self.open_message_start.get_or_insert(self.text.len());
                 self.text.push_str(event.text("text"));
             }
             "assistant_done" => {
-                self.saying_from = None;
+                self.open_message_start = None;
                 if !self.text.is_empty() && !self.text.ends_with('\n') {
                     self.text.push('\n');
                 }
             }
-            "run_recovered" => self.unsay(),
-            "warning" if event.text("code") == TURN_CUT => self.unsay(),
+            "run_recovered" => self.discard_open_message(),
+            "warning" if event.text("code") == TURN_CUT => self.discard_open_message(),
             "approval_required" => {
                 let asked =
-                    Asked { kind: event.text("kind").to_owned(), summary: event.text("summary").to_owned() };
-                self.asked.insert(event.text("approvalId").to_owned(), asked);
+                    ApprovalSubject { kind: event.text("kind").to_owned(), summary: event.text("summary").to_owned() };
+                self.approvals.insert(event.text("approvalId").to_owned(), asked);
             }
-            "approval_received" if event.text("decision") == "deny" => self.deny(event),
-            "tool_result" if event.is_of_check() => self.checked(event),
+            "approval_received" if event.text("decision") == "deny" => self.record_denial(event),
+            "tool_result" if event.is_acceptance_check() => self.record_check(event),
             "usage" => self.usage.add(event),
             "run_complete" => {
-                self.ended = Some(event.at);
-                self.ending = Ending::Complete(event.payload.clone());
+                self.ended_at = Some(event.at);
+                self.completion = Completion::Complete(event.payload.clone());
             }
             "session_snapshot" => self.rebase(&event.payload),
             _ => {}
@@ -167,18 +167,18 @@ impl Report {
 
     /// Returns the progress of the run.
     pub(crate) fn progress(&self) -> Progress {
-        match &self.ending {
-            Ending::Open => Progress::Going,
-            Ending::Complete(payload) => Progress::Over(exit_of(payload)),
-            Ending::Gone => Progress::Unknown,
+        match &self.completion {
+            Completion::Running => Progress::Running,
+            Completion::Complete(payload) => Progress::Finished(exit_of(payload)),
+            Completion::Lost => Progress::Unknown,
         }
     }
 
     /// Returns the payload of `run_complete`; null while the run is active.
     pub(crate) const fn completion(&self) -> &Value {
-        match &self.ending {
-            Ending::Complete(payload) => payload,
-            Ending::Open | Ending::Gone => &Value::Null,
+        match &self.completion {
+            Completion::Complete(payload) => payload,
+            Completion::Running | Completion::Lost => &Value::Null,
         }
     }
 
@@ -194,11 +194,11 @@ impl Report {
 
     /// Returns the start and the end of the run in milliseconds since 1970, if these events were received.
     pub(crate) const fn times(&self) -> (Option<u64>, Option<u64>) {
-        (self.began, self.ended)
+        (self.started_at, self.ended_at)
     }
 
     /// Returns all messages of the assistant.
-    pub(crate) fn said(&self) -> &str {
+    pub(crate) fn assistant_text(&self) -> &str {
         self.text.trim_end_matches('\n')
     }
 
@@ -245,48 +245,44 @@ impl Report {
         let is_ours = |pointer| snapshot.pointer(pointer).and_then(Value::as_str) == Some(self.run.as_str());
         if is_ours("/lastRun/runId") {
             let last = &snapshot["lastRun"];
-            self.ending = Ending::Complete(json!({
+            self.completion = Completion::Complete(json!({
                 "outcome": last["outcome"],
                 "summary": "",
                 "headless": {"exitCodeHint": last["exitCode"]},
             }));
         } else if !is_ours("/activeRunId") {
-            self.ending = Ending::Gone;
+            self.completion = Completion::Lost;
         }
     }
 
     /// Reads the acceptance criteria from the first message of the run; later messages steer it and have none.
-    fn begin(&mut self, event: &Event) {
-        if self.began.is_some() {
+    fn start(&mut self, event: &Event) {
+        if self.started_at.is_some() {
             return;
         }
-        self.began = Some(event.at);
+        self.started_at = Some(event.at);
         let criteria = event.payload.get("acceptanceCriteria").and_then(Value::as_array);
-        let check = |criterion: &Value| Check {
-            id: field(criterion, "id"),
-            command: field(criterion, "check"),
-            millis: None,
-        };
+        let check =
+            |criterion: &Value| Check { id: field(criterion, "id"), command: field(criterion, "check"), millis: None };
         self.checks = criteria.into_iter().flatten().map(check).collect();
     }
 
     /// Drops an unfinished message: the model writes it again.
-    fn unsay(&mut self) {
-        if let Some(from) = self.saying_from.take() {
+    fn discard_open_message(&mut self) {
+        if let Some(from) = self.open_message_start.take() {
             self.text.truncate(from);
         }
     }
 
-    fn deny(&mut self, event: &Event) {
+    fn record_denial(&mut self, event: &Event) {
         let id = event.text("approvalId").to_owned();
-        let Asked { kind, summary } = self.asked.get(&id).cloned().unwrap_or_default();
+        let ApprovalSubject { kind, summary } = self.approvals.get(&id).cloned().unwrap_or_default();
         let (by, reason) = (event.text("by").to_owned(), event.text("comment").to_owned());
         self.denials.push(Denial { id, kind, summary, by, reason });
     }
 
-    fn checked(&mut self, event: &Event) {
-        let index =
-            event.payload.get("check").and_then(Value::as_u64).and_then(|at| usize::try_from(at).ok());
+    fn record_check(&mut self, event: &Event) {
+        let index = event.payload.get("check").and_then(Value::as_u64).and_then(|at| usize::try_from(at).ok());
         if let Some(check) = index.and_then(|at| self.checks.get_mut(at)) {
             check.millis = event.payload.get("durationMs").and_then(Value::as_u64);
         }
@@ -295,8 +291,7 @@ impl Report {
 
 impl Denial {
     fn to_json(&self) -> Value {
-        let mut denial =
-            json!({"approvalId": self.id, "kind": self.kind, "summary": self.summary, "by": self.by});
+        let mut denial = json!({"approvalId": self.id, "kind": self.kind, "summary": self.summary, "by": self.by});
         if !self.reason.is_empty() {
             denial["reason"] = self.reason.as_str().into();
         }
@@ -305,7 +300,7 @@ impl Denial {
 }
 
 fn exit_of(payload: &Value) -> Exit {
-    Exit::of_run(payload.pointer("/headless/exitCodeHint").and_then(Value::as_u64))
+    Exit::from_run_hint(payload.pointer("/headless/exitCodeHint").and_then(Value::as_u64))
 }
 
 #[cfg(test)]
@@ -313,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_holds_what_the_events_said() {
+    fn a_result_has_the_content_of_the_events() {
         let mut report = Report::new("sess_1", "run_1");
         let complete = json!({"runId": "run_1", "outcome": "denied", "summary": "no", "reason": "approval",
             "acceptance": {"total": 1, "passed": 0, "results": []}, "headless": {"exitCodeHint": 3}});
@@ -326,17 +321,14 @@ mod tests {
             ("approval_required", json!({"approvalId": "a", "kind": "command", "summary": "rm"})),
             ("usage", json!({"model": "m", "inputTokens": 7, "outputTokens": 1, "costMicroUsd": 250_000})),
             ("approval_received", json!({"approvalId": "a", "decision": "deny", "by": "cli"})),
-            (
-                "approval_received",
-                json!({"approvalId": "c", "decision": "deny", "by": "policy", "comment": "why"}),
-            ),
+            ("approval_received", json!({"approvalId": "c", "decision": "deny", "by": "policy", "comment": "why"})),
             ("approval_received", json!({"approvalId": "b", "decision": "approve", "by": "cli"})),
         ] {
             report.follow(&event(kind, payload));
-            assert_eq!(report.progress(), Progress::Going);
+            assert_eq!(report.progress(), Progress::Running);
         }
         report.follow(&event("run_complete", complete));
-        assert_eq!(report.progress(), Progress::Over(Exit::of_run(Some(3))));
+        assert_eq!(report.progress(), Progress::Finished(Exit::from_run_hint(Some(3))));
         assert_eq!(
             report.to_json(),
             json!({"sessionId": "sess_1", "runId": "run_1", "outcome": "denied", "exitCode": 3, "summary": "no",
@@ -350,17 +342,16 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_was_not_completed_is_no_answer() {
+    fn an_incomplete_message_is_no_answer() {
         let mut report = Report::new("s", "run_1");
         report.follow(&event("assistant_token", json!({"text": "half"})));
         report.follow(&event("run_complete", json!({"outcome": "cancelled"})));
-        assert_eq!((report.to_json()["text"].as_str(), report.said()), (Some(""), "half"));
+        assert_eq!((report.to_json()["text"].as_str(), report.assistant_text()), (Some(""), "half"));
     }
 
     #[test]
-    fn a_text_that_was_cut_and_said_again_counts_once() {
-        for (kind, payload) in
-            [("warning", json!({"code": TURN_CUT})), ("run_recovered", json!({"found": "working"}))]
+    fn an_interrupted_message_that_is_repeated_counts_once() {
+        for (kind, payload) in [("warning", json!({"code": TURN_CUT})), ("run_recovered", json!({"found": "working"}))]
         {
             let mut report = Report::new("sess_1", "run_1");
             for (kind, payload) in [
@@ -375,20 +366,16 @@ mod tests {
             ] {
                 report.follow(&event(kind, payload));
             }
-            assert_eq!(report.said(), "one\nthe whole");
+            assert_eq!(report.assistant_text(), "one\nthe whole");
         }
     }
 
     #[test]
-    fn every_hint_is_the_exit_code() {
-        for (outcome, hint) in [("success", 0), ("failed", 1), ("cancelled", 2), ("denied", 3), ("failed", 4)]
-        {
+    fn every_exit_code_hint_is_the_exit_code() {
+        for (outcome, hint) in [("success", 0), ("failed", 1), ("cancelled", 2), ("denied", 3), ("failed", 4)] {
             let mut report = Report::new("s", "run_1");
-            report.follow(&event(
-                "run_complete",
-                json!({"outcome": outcome, "headless": {"exitCodeHint": hint}}),
-            ));
-            assert_eq!(report.progress(), Progress::Over(Exit::of_run(Some(hint))));
+            report.follow(&event("run_complete", json!({"outcome": outcome, "headless": {"exitCodeHint": hint}})));
+            assert_eq!(report.progress(), Progress::Finished(Exit::from_run_hint(Some(hint))));
         }
     }
 
@@ -399,22 +386,21 @@ mod tests {
             report.follow(&event("session_snapshot", snapshot));
             report.progress()
         };
-        let over =
-            json!({"activeRunId": null, "lastRun": {"runId": "run_1", "outcome": "failed", "exitCode": 4}});
-        assert_eq!(after(over), Progress::Over(Exit::of_run(Some(4))));
-        assert_eq!(after(json!({"activeRunId": "run_1"})), Progress::Going);
+        let over = json!({"activeRunId": null, "lastRun": {"runId": "run_1", "outcome": "failed", "exitCode": 4}});
+        assert_eq!(after(over), Progress::Finished(Exit::from_run_hint(Some(4))));
+        assert_eq!(after(json!({"activeRunId": "run_1"})), Progress::Running);
         assert_eq!(after(json!({"activeRunId": "run_2"})), Progress::Unknown);
     }
 
     #[test]
-    fn other_runs_do_not_concern_it() {
+    fn events_of_other_runs_are_not_included() {
         let report = Report::new("s", "run_1");
         let mut other = event("status", json!({}));
-        assert!(report.concerns(&other));
+        assert!(report.includes(&other));
         other.run = Some("run_2".into());
-        assert!(!report.concerns(&other));
+        assert!(!report.includes(&other));
         other.run = None;
-        assert!(report.concerns(&other));
+        assert!(report.includes(&other));
     }
 
     fn event(kind: &str, payload: Value) -> Event {

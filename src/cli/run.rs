@@ -2,7 +2,7 @@
 
 mod budget;
 mod follow;
-mod offer;
+mod ollama_hint;
 mod report_file;
 mod session;
 mod worktree;
@@ -17,19 +17,19 @@ use tokio::time::sleep;
 
 use self::budget::BudgetArgs;
 pub(super) use self::follow::detached_hint;
-use self::follow::{Follow, Output, come_back};
+use self::follow::{Output, RunFollower, reattach_hint};
 use self::report_file::ReportFile;
-use self::session::{RunSession, directory};
+use self::session::{RunSession, resolve_directory};
 use super::answer::AnswerSource;
-use super::approval::{Policies, Policy};
-use super::console::Volume;
+use super::approval::{ApprovalPolicies, ApprovalPolicy};
+use super::console::{Console, Verbosity};
 use super::context::Context;
 use super::exit::{CliError, Exit};
-use super::input::{Interrupts, OnTerminate, STOP_PATIENCE, StopRequest};
+use super::format::field;
+use super::input::{Interrupts, OnTerminate, STOP_TIMEOUT, StopRequest};
 use super::message::Message;
-use super::phrase::field;
-use super::plain::plain_line;
 use super::report::Report;
+use super::sanitize::sanitize_line;
 use super::send::new_message_id;
 use super::view::Echo;
 use super::{duration, message};
@@ -96,7 +96,7 @@ pub(crate) struct RunFlags {
     name: Option<String>,
     /// How to answer approvals: deny (default with --headless), ask (default otherwise) or all
     #[arg(long, value_enum, value_name = "WHAT", hide_possible_values = true)]
-    approve: Option<Policy>,
+    approve: Option<ApprovalPolicy>,
     /// Same as --approve all: approve everything except raising the budget
     #[arg(long, short, conflicts_with = "approve")]
     yes: bool,
@@ -168,8 +168,8 @@ pub(crate) async fn run(args: RunArgs, context: &mut Context) -> Result<Exit, Cl
     };
     let plan = RunPlan {
         message,
-        provider: said(provider.as_deref(), "PUSH_PROVIDER"),
-        model: said(model.as_deref(), "PUSH_MODEL"),
+        provider: flag_or_variable(provider.as_deref(), "PUSH_PROVIDER"),
+        model: flag_or_variable(model.as_deref(), "PUSH_MODEL"),
         is_playbook: false,
     };
     execute(plan, flags, interrupts, context).await
@@ -197,41 +197,35 @@ pub(super) async fn execute(
         _ = interrupts.next() => return Ok(Exit::CANCELLED),
         prepared = prepare => prepared?,
     };
-    session.announce(&flags, &mut context.console);
+    session.warn_about_directory(&flags, &mut context.console);
     let text = plan.message.text_for(session.source());
     if session.source() == AnswerSource::Model && plan.message.consists_of_steps() {
         context.console.warn(
             "the message consists of steps, but a model reads it; `push playbook FILE` runs steps without a model",
         );
     }
-    let begun = uninterrupted(begin(&flags, &session, &text, &mut client), &mut interrupts).await?;
+    let begun = wait_for_start(start_run(&flags, &session, &text, &mut client), &mut interrupts).await?;
     let (run, interrupted) = match begun {
-        Begun::Left => return Ok(Exit::CANCELLED),
-        Begun::Run(run) if flags.detach => return detached(&flags, &session.id, &run, context),
-        Begun::Run(run) => (run, None),
-        Begun::Interrupted(run, request) => (run, Some(request)),
+        StartOutcome::Abandoned => return Ok(Exit::CANCELLED),
+        StartOutcome::Started(run) if flags.detach => {
+            return print_detached(&flags, &session.id, &run, context);
+        }
+        StartOutcome::Started(run) => (run, None),
+        StartOutcome::Interrupted(run, request) => (run, Some(request)),
     };
     let report = match session.source() {
         AnswerSource::Steps => Report::new(&session.id, &run).with_step_output(),
         AnswerSource::Model => Report::new(&session.id, &run),
     };
     let output = flags.output(session.source(), context);
-    let mut follow = Follow::new(client, interrupts, report, flags.policies(), output);
-    let outcome = async {
-        if let Some(request) = interrupted
-            && let Some(exit) = follow.interrupted(request, &mut context.console).await?
-        {
-            return Ok(exit);
-        }
-        follow.until_over(&mut context.console).await
-    };
-    let outcome = match outcome.await {
+    let mut follow = RunFollower::new(client, interrupts, report, flags.policies(), output);
+    let outcome = match follow_run(&mut follow, interrupted, &mut context.console).await {
         // The run continues, so it has no exit code yet.
-        Err(error) if error.is_quiet() => Ok(Exit::BROKEN_PIPE),
+        Err(error) if error.is_broken_pipe() => Ok(Exit::BROKEN_PIPE),
         outcome => outcome,
     };
     if flags.session.is_none() && plan.provider.is_none() {
-        offer::offer(follow.report(), &context.paths()?, &mut context.console).await;
+        ollama_hint::suggest_ollama(follow.report(), &context.paths()?, &mut context.console).await;
     }
     match &flags.report {
         Some(file) => file.write(follow.report(), outcome, &mut context.console),
@@ -239,34 +233,48 @@ pub(super) async fn execute(
     }
 }
 
+/// Handles the signal that arrived while the run started, then follows the run to its end.
+async fn follow_run(
+    follow: &mut RunFollower,
+    interrupted: Option<StopRequest>,
+    console: &mut Console,
+) -> Result<Exit, CliError> {
+    if let Some(request) = interrupted
+        && let Some(exit) = follow.handle_signal(request, console).await?
+    {
+        return Ok(exit);
+    }
+    follow.follow_to_end(console).await
+}
+
 /// The result of starting a run.
 #[derive(Debug, PartialEq, Eq)]
-enum Begun {
+enum StartOutcome {
     /// The run has started.
-    Run(String),
+    Started(String),
     /// The run has started, and a signal requested to stop.
     Interrupted(String, StopRequest),
     /// The user exited before the daemon confirmed the run.
-    Left,
+    Abandoned,
 }
 
 /// Waits for the start of a run, also after a first signal: the run may have started, and its id is needed to cancel
 /// it.
 ///
 /// After the signal it waits for the daemon for a limited time only.
-async fn uninterrupted(
+async fn wait_for_start(
     begin: impl Future<Output = Result<String, CliError>>,
     interrupts: &mut Interrupts,
-) -> Result<Begun, CliError> {
+) -> Result<StartOutcome, CliError> {
     tokio::pin!(begin);
     let request = tokio::select! {
-        run = &mut begin => return Ok(Begun::Run(run?)),
+        run = &mut begin => return Ok(StartOutcome::Started(run?)),
         request = interrupts.next() => request,
     };
     tokio::select! {
-        run = &mut begin => Ok(Begun::Interrupted(run?, request)),
-        _ = interrupts.next() => Ok(Begun::Left),
-        () = sleep(STOP_PATIENCE) => Ok(Begun::Left),
+        run = &mut begin => Ok(StartOutcome::Interrupted(run?, request)),
+        _ = interrupts.next() => Ok(StartOutcome::Abandoned),
+        () = sleep(STOP_TIMEOUT) => Ok(StartOutcome::Abandoned),
     }
 }
 
@@ -278,18 +286,18 @@ impl RunFlags {
     }
 
     /// Returns the approval policies. Approving everything does not include raising the budget.
-    const fn policies(&self) -> Policies {
+    const fn policies(&self) -> ApprovalPolicies {
         let work = match (self.approve, self.yes, self.headless) {
             (Some(policy), _, _) => policy,
-            (None, true, _) => Policy::All,
-            (None, false, true) => Policy::Deny,
-            (None, false, false) => Policy::Ask,
+            (None, true, _) => ApprovalPolicy::All,
+            (None, false, true) => ApprovalPolicy::Deny,
+            (None, false, false) => ApprovalPolicy::Ask,
         };
         let budget = match (work, self.headless) {
-            (Policy::Deny, _) | (Policy::All, true) => Policy::Deny,
-            (Policy::Ask, _) | (Policy::All, false) => Policy::Ask,
+            (ApprovalPolicy::Deny, _) | (ApprovalPolicy::All, true) => ApprovalPolicy::Deny,
+            (ApprovalPolicy::Ask, _) | (ApprovalPolicy::All, false) => ApprovalPolicy::Ask,
         };
-        Policies { work, budget }
+        ApprovalPolicies { work, budget }
     }
 
     /// Returns the directory of a new session, which may be in a new worktree; none if a session is continued.
@@ -297,16 +305,16 @@ impl RunFlags {
         if self.session.is_some() {
             return Ok(None);
         }
-        let directory = directory(self.cwd.as_deref())?;
+        let directory = resolve_directory(self.cwd.as_deref())?;
         let Some(branch) = &self.worktree else { return Ok(Some(directory)) };
         let worktree = worktree::add(&directory, branch.as_deref())?;
-        context.console.warn(&worktree.announcement());
+        context.console.warn(&worktree.note());
         Ok(Some(worktree.directory))
     }
 
     fn output(&self, source: AnswerSource, context: &Context) -> Output {
         let console = &context.console;
-        let is_watched = console.output_is_terminal && !self.headless && console.volume != Volume::Quiet;
+        let is_watched = console.output_is_terminal && !self.headless && console.verbosity != Verbosity::Quiet;
         match (self.json, self.jsonl) {
             (true, _) => Output::Result,
             (_, true) => Output::Events,
@@ -317,21 +325,15 @@ impl RunFlags {
 }
 
 /// Returns the value of a flag or else of an environment variable that is not empty.
-fn said(flag: Option<&str>, variable: &str) -> Option<String> {
+fn flag_or_variable(flag: Option<&str>, variable: &str) -> Option<String> {
     let told = || std::env::var(variable).ok().filter(|value| !value.is_empty());
     flag.map(str::to_owned).or_else(told)
 }
 
 /// Sends the message and returns the id of its run.
-async fn begin(
-    args: &RunFlags,
-    session: &RunSession,
-    text: &str,
-    client: &mut Client,
-) -> Result<String, CliError> {
+async fn start_run(args: &RunFlags, session: &RunSession, text: &str, client: &mut Client) -> Result<String, CliError> {
     let id = args.idempotency_key.as_deref().map_or_else(new_message_id, message_id);
-    let mut request =
-        Request::send_user_message(&session.id, &id, text).with_environment(client.environment());
+    let mut request = Request::send_user_message(&session.id, &id, text).with_environment(client.environment());
     if !args.accept.is_empty() {
         request = request.with("acceptanceCriteria", criteria(&args.accept));
     }
@@ -341,15 +343,15 @@ async fn begin(
     let mut rules: Vec<String> = args.allow.iter().chain(&args.deny).map(ToString::to_string).collect();
     // The policy is stored with the run, so it also holds while no client is attached.
     rules.extend(match args.policies().work {
-        Policy::All => Some(gate::APPROVE_ALL.to_owned()),
-        Policy::Deny => Some(gate::APPROVE_NOTHING.to_owned()),
-        Policy::Ask => None,
+        ApprovalPolicy::All => Some(gate::APPROVE_ALL.to_owned()),
+        ApprovalPolicy::Deny => Some(gate::DENY_ALL.to_owned()),
+        ApprovalPolicy::Ask => None,
     });
     if !rules.is_empty() {
         request = request.with("rules", rules);
     }
     request = request.with_some("budget", args.budget.to_json());
-    let answer = client.ask(request).await?;
+    let answer = client.request(request).await?;
     if answer.get("repeated").and_then(Value::as_bool).unwrap_or_default() && !args.detach {
         // The run was started before, so its events have to be replayed.
         client.attach(&session.id, session.seen, Access::Full).await?;
@@ -357,13 +359,13 @@ async fn begin(
     Ok(field(&answer, "runId"))
 }
 
-fn detached(args: &RunFlags, session: &str, run: &str, context: &mut Context) -> Result<Exit, CliError> {
+fn print_detached(args: &RunFlags, session: &str, run: &str, context: &mut Context) -> Result<Exit, CliError> {
     if args.json {
         context.console.json(&json!({"sessionId": session, "runId": run}))?;
     } else {
-        context.console.line(&format!("{} {}", plain_line(session), plain_line(run)))?;
+        context.console.line(&format!("{} {}", sanitize_line(session), sanitize_line(run)))?;
     }
-    context.console.note(&come_back(session));
+    context.console.note(&reattach_hint(session));
     Ok(Exit::SUCCESS)
 }
 
@@ -387,10 +389,10 @@ mod tests {
 
     #[cfg(unix)]
     #[tokio::test]
-    async fn a_retry_with_the_same_key_follows_the_first_run_from_its_beginning() {
-        use crate::client::testing::{Daemon, replay, within};
-        let daemon = Daemon::new();
-        let settings = daemon.settings();
+    async fn a_retry_with_the_same_key_follows_the_first_run_from_its_start() {
+        use crate::client::testing::{ScriptedDaemon, replay, with_timeout};
+        let daemon = ScriptedDaemon::new();
+        let settings = daemon.config();
         let args = args(&[
             "hi",
             "--idempotency-key",
@@ -406,10 +408,9 @@ mod tests {
             "3",
         ]);
         let script = async {
-            let mut peer = daemon.greet("0.0.1").await;
+            let mut peer = daemon.handshake("0.0.1").await;
             let list = peer.request("list_sessions").await;
-            peer.answer(&list, json!({"sessions": [{"sessionId": "s", "state": "running", "cwd": "/"}]}))
-                .await;
+            peer.answer(&list, json!({"sessions": [{"sessionId": "s", "state": "running", "cwd": "/"}]})).await;
             let start = peer.request("start_session").await;
             assert_eq!(start["payload"]["idempotencyKey"], "job-7");
             assert_eq!(start["payload"]["mode"], "headless");
@@ -433,31 +434,31 @@ mod tests {
         let work = async {
             let mut client = Client::open(settings).await.unwrap();
             let plan = RunPlan {
-                message: Message::typed("hi"),
+                message: Message::from_text("hi"),
                 provider: None,
                 model: args.model.clone(),
                 is_playbook: false,
             };
             let session = session::open(&plan, &args.flags, Some("/"), &mut client).await.unwrap();
             assert_eq!((session.seen, session.source()), (0, AnswerSource::Model));
-            let run = begin(&args.flags, &session, "hi", &mut client).await.unwrap();
+            let run = start_run(&args.flags, &session, "hi", &mut client).await.unwrap();
             (run, client.next().await.unwrap().seq)
         };
-        let (outcome, _peer) = within(async { tokio::join!(work, script) }).await;
+        let (outcome, _peer) = with_timeout(async { tokio::join!(work, script) }).await;
         assert_eq!(outcome, ("r".to_owned(), 1));
     }
 
     #[test]
-    fn approvals_are_denied_headless_and_asked_about_otherwise() {
+    fn approvals_are_denied_with_headless_and_prompted_for_otherwise() {
         for (flags, work, budget) in [
-            (&["x"][..], Policy::Ask, Policy::Ask),
-            (&["x", "--headless"], Policy::Deny, Policy::Deny),
-            (&["x", "--yes"], Policy::All, Policy::Ask),
-            (&["x", "--headless", "--yes"], Policy::All, Policy::Deny),
-            (&["x", "--headless", "--approve", "ask"], Policy::Ask, Policy::Ask),
-            (&["x", "--approve", "deny"], Policy::Deny, Policy::Deny),
+            (&["x"][..], ApprovalPolicy::Ask, ApprovalPolicy::Ask),
+            (&["x", "--headless"], ApprovalPolicy::Deny, ApprovalPolicy::Deny),
+            (&["x", "--yes"], ApprovalPolicy::All, ApprovalPolicy::Ask),
+            (&["x", "--headless", "--yes"], ApprovalPolicy::All, ApprovalPolicy::Deny),
+            (&["x", "--headless", "--approve", "ask"], ApprovalPolicy::Ask, ApprovalPolicy::Ask),
+            (&["x", "--approve", "deny"], ApprovalPolicy::Deny, ApprovalPolicy::Deny),
         ] {
-            assert_eq!(args(flags).flags.policies(), Policies { work, budget }, "{flags:?}");
+            assert_eq!(args(flags).flags.policies(), ApprovalPolicies { work, budget }, "{flags:?}");
         }
     }
 

@@ -5,16 +5,14 @@ use ulid::Ulid;
 
 use super::context::Context;
 use super::exit::{CliError, Exit};
-use super::phrase::field;
-use super::plain::plain_line;
+use super::format::field;
+use super::sanitize::sanitize_line;
 use super::{ids, message};
 use crate::client::Request;
 
 /// Send a message to a session and exit; the run continues
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  push send @last 'now the tests'\n  push send @last @plan.md && push wait @last"
-)]
+#[command(after_help = "Examples:\n  push send @last 'now the tests'\n  push send @last @plan.md && push wait @last")]
 pub(crate) struct SendArgs {
     /// The session
     session: String,
@@ -27,17 +25,16 @@ pub(crate) struct SendArgs {
 
 /// Sends a message.
 pub(crate) async fn run(args: SendArgs, context: &mut Context) -> Result<Exit, CliError> {
-    let text = message::read_standard(&args.message)?;
+    let text = message::read(&args.message)?;
     let mut client = context.client().await?;
-    let session = ids::session(&mut client, &args.session).await?;
-    let request =
-        Request::send_user_message(&session, &new_message_id(), &text).with_environment(client.environment());
-    let answer = client.ask(request).await?;
+    let session = ids::resolve_session(&mut client, &args.session).await?;
+    let request = Request::send_user_message(&session, &new_message_id(), &text).with_environment(client.environment());
+    let answer = client.request(request).await?;
     let run = field(&answer, "runId");
     if args.json {
         context.console.json(&json!({"sessionId": session, "runId": run}))?;
     } else {
-        context.console.line(&plain_line(&run))?;
+        context.console.line(&sanitize_line(&run))?;
     }
     Ok(Exit::SUCCESS)
 }

@@ -5,16 +5,14 @@ use serde_json::{Value, json};
 use super::console::Style;
 use super::context::{Context, now};
 use super::exit::{CliError, Exit};
+use super::format::field;
 use super::ids;
-use super::phrase::field;
-use super::plain::plain_line;
+use super::sanitize::sanitize_line;
 use crate::client::Request;
 
 /// List the sessions, latest first
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  push sessions\n  push sessions --all --json | jq -r '.sessions[].sessionId'"
-)]
+#[command(after_help = "Examples:\n  push sessions\n  push sessions --all --json | jq -r '.sessions[].sessionId'")]
 pub(crate) struct SessionsArgs {
     /// List all sessions, not only the latest 20
     #[arg(long)]
@@ -32,12 +30,12 @@ const LATEST: u64 = 20;
 /// Lists the sessions.
 pub(crate) async fn run(args: SessionsArgs, context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
-    let mut answer = client.ask(Request::list_sessions(if args.all { PAGE } else { LATEST })).await?;
+    let mut answer = client.request(Request::list_sessions(if args.all { PAGE } else { LATEST })).await?;
     let mut sessions = answer["sessions"].as_array().cloned().unwrap_or_default();
     while args.all
         && let Some(cursor) = answer.get("nextCursor").filter(|cursor| !cursor.is_null()).cloned()
     {
-        answer = client.ask(Request::list_sessions(PAGE).with("cursor", cursor)).await?;
+        answer = client.request(Request::list_sessions(PAGE).with("cursor", cursor)).await?;
         sessions.extend(answer["sessions"].as_array().cloned().unwrap_or_default());
     }
     let sessions = Value::Array(sessions);
@@ -61,8 +59,7 @@ pub(crate) fn table(sessions: &Value, context: &Context) -> String {
     let palette = context.console.palette;
     let items = sessions.as_array().map(Vec::as_slice).unwrap_or_default();
     let ids = ids::column(sessions, "sessionId");
-    let rows: Vec<[String; 4]> =
-        items.iter().zip(ids::handles(&ids)).map(|(item, id)| row(item, &id, now)).collect();
+    let rows: Vec<[String; 4]> = items.iter().zip(ids::handles(&ids)).map(|(item, id)| row(item, &id, now)).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
     let widths = [width(0), width(1), width(2)];
     let mut lines = String::new();
@@ -85,11 +82,11 @@ fn row(item: &Value, id: &str, now: u64) -> [String; 4] {
     let named = field(item, "name");
     let title = if named.is_empty() { field(item, "lastUserMessage") } else { named };
     let place = field(item, "cwd");
-    let title = shortened(&plain_line(&title), 60);
-    let place = plain_line(&place);
+    let title = truncate(&sanitize_line(&title), 60);
+    let place = sanitize_line(&place);
     [
-        plain_line(id),
-        plain_line(&field(item, "state")),
+        sanitize_line(id),
+        sanitize_line(&field(item, "state")),
         age(now.saturating_sub(updated)),
         if title.is_empty() { place } else { format!("{title}  {place}") },
     ]
@@ -107,7 +104,7 @@ pub(crate) fn age(millis: u64) -> String {
 }
 
 /// Truncates a text to `most` characters, with an ellipsis at the end.
-pub(crate) fn shortened(text: &str, most: usize) -> String {
+pub(crate) fn truncate(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }
@@ -119,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_shows_a_name_or_the_last_message_and_the_place() {
+    fn a_row_shows_a_name_or_the_last_message_and_the_directory() {
         let item = json!({"sessionId": "sess_1", "state": "idle", "updatedAt": 1000, "cwd": "/p",
             "lastUserMessage": "fix\nit \u{1b}[2J"});
         assert_eq!(row(&item, "sess_1", 91_000), ["sess_1", "idle", "1m", "fix it  /p"].map(str::to_owned));
@@ -130,7 +127,7 @@ mod tests {
     #[test]
     fn ages_and_texts_are_short() {
         assert_eq!([59_000, 60_000, 7_200_000, 172_800_000].map(age), ["59s", "1m", "2h", "2d"]);
-        assert_eq!(shortened("abcdef", 4), "abc…");
-        assert_eq!(shortened("äöü", 3), "äöü");
+        assert_eq!(truncate("abcdef", 4), "abc…");
+        assert_eq!(truncate("äöü", 3), "äöü");
     }
 }

@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use super::context::{Context, now};
 use super::exit::{CliError, Exit};
+use super::format::field;
 use super::ids;
-use super::phrase::field;
-use super::plain::{plain, plain_line};
+use super::sanitize::{sanitize, sanitize_line};
 use super::sessions::age;
 use super::view::Echo;
 use crate::client::Request;
@@ -26,8 +26,8 @@ pub(crate) struct ShowArgs {
 /// Prints a session.
 pub(crate) async fn run(args: ShowArgs, context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
-    let session = ids::session(&mut client, &args.session).await?;
-    let mut snapshot = client.ask(Request::session_snapshot(&session)).await?;
+    let session = ids::resolve_session(&mut client, &args.session).await?;
+    let mut snapshot = client.request(Request::session_snapshot(&session)).await?;
     if args.json {
         if let Some(snapshot) = snapshot.as_object_mut() {
             snapshot.insert("sessionId".into(), session.into());
@@ -37,7 +37,7 @@ pub(crate) async fn run(args: ShowArgs, context: &mut Context) -> Result<Exit, C
     }
     context.console.text(&describe(&session, &snapshot, now()))?;
     if let Some(pending) = snapshot.get("pendingApproval").filter(|pending| pending.is_object()) {
-        let question = context.view(Echo::Messages).question(pending);
+        let question = context.view(Echo::Messages).approval(pending);
         context.console.text(&question)?;
     }
     Ok(Exit::SUCCESS)
@@ -72,10 +72,10 @@ fn describe(session: &str, snapshot: &Value, now: u64) -> String {
     ];
     let mut text = String::new();
     for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
-        text += &format!("{name:<10} {}\n", plain_line(value));
+        text += &format!("{name:<10} {}\n", sanitize_line(value));
     }
     for (name, mark) in [("lastUserMessage", "> "), ("lastAssistantText", "")] {
-        let said = plain(&field(snapshot, name));
+        let said = sanitize(&field(snapshot, name));
         if !said.trim().is_empty() {
             text.push('\n');
             said.lines().for_each(|line| text += &format!("{mark}{line}\n"));
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_is_described_by_what_it_has() {
+    fn only_existing_properties_are_printed() {
         let snapshot = json!({"state": "failed", "activeRunId": null, "lastAssistantText": "done\n", "pendingApproval": null,
             "meta": {"provider": "playbook", "sandboxProvider": "local", "cwd": "/p\u{1b}[2J", "mode": "headless"},
             "lastSeq": 9, "lastUserMessage": "go", "queued": 0, "ended": true,

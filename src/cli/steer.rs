@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::context::Context;
 use super::exit::{CliError, Exit};
-use super::phrase::field;
-use super::plain::plain_line;
+use super::format::field;
+use super::sanitize::sanitize_line;
 use super::send::new_message_id;
 use super::{ids, message};
 use crate::client::Request;
@@ -25,15 +25,15 @@ pub(crate) struct SteerArgs {
 
 /// Steers the active run.
 pub(crate) async fn run(args: SteerArgs, context: &mut Context) -> Result<Exit, CliError> {
-    let text = message::read_standard(&args.message)?;
+    let text = message::read(&args.message)?;
     let mut client = context.client().await?;
-    let session = ids::session(&mut client, &args.session).await?;
-    let answer = client.ask(Request::steer(&session, &new_message_id(), &text)).await?;
+    let session = ids::resolve_session(&mut client, &args.session).await?;
+    let answer = client.request(Request::steer(&session, &new_message_id(), &text)).await?;
     let run = field(&answer, "runId");
     if args.json {
         context.console.json(&json!({"sessionId": session, "runId": run}))?;
     } else {
-        context.console.line(&plain_line(&run))?;
+        context.console.line(&sanitize_line(&run))?;
     }
     Ok(Exit::SUCCESS)
 }

@@ -35,7 +35,7 @@ impl StepOutput {
     pub(crate) fn follow<'a>(&mut self, event: &'a Event) -> Option<(Stream, &'a str)> {
         match event.kind.as_str() {
             "tool_call" => {
-                let is_check = event.is_of_check();
+                let is_check = event.is_acceptance_check();
                 let kind = if is_check { CallKind::Check } else { CallKind::Step };
                 self.calls.insert(event.text("callId").to_owned(), kind);
                 None
@@ -62,20 +62,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_output_of_steps_is_told_from_that_of_checks_and_of_other_tools() {
+    fn the_output_of_steps_is_separated_from_checks_and_other_tools() {
         let mut output = StepOutput::default();
         let table = [
             ("tool_call", json!({"callId": "a", "source": "sandbox"}), None),
-            (
-                "tool_output",
-                json!({"callId": "a", "stream": "stdout", "text": "one"}),
-                Some((Stream::Out, "one")),
-            ),
-            (
-                "tool_output",
-                json!({"callId": "a", "stream": "stderr", "text": "two"}),
-                Some((Stream::Err, "two")),
-            ),
+            ("tool_output", json!({"callId": "a", "stream": "stdout", "text": "one"}), Some((Stream::Out, "one"))),
+            ("tool_output", json!({"callId": "a", "stream": "stderr", "text": "two"}), Some((Stream::Err, "two"))),
             ("tool_result", json!({"callId": "a", "toolName": "sandbox_exec", "text": "onetwo"}), None),
             ("tool_call", json!({"callId": "b", "source": "acceptance"}), None),
             ("tool_output", json!({"callId": "b", "stream": "stdout", "text": "check"}), None),
@@ -90,11 +82,7 @@ mod tests {
                 json!({"callId": "d", "toolName": "sandbox_read_file", "isError": true, "text": "no"}),
                 None,
             ),
-            (
-                "tool_result",
-                json!({"callId": "e", "toolName": "sandbox_write_file", "text": "written"}),
-                None,
-            ),
+            ("tool_result", json!({"callId": "e", "toolName": "sandbox_write_file", "text": "written"}), None),
         ];
         for (kind, payload, expected) in table {
             let event = Event {

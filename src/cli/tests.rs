@@ -10,7 +10,7 @@ fn the_command_line_is_consistent() {
 }
 
 #[test]
-fn every_verb_has_words_and_an_example() {
+fn every_verb_has_a_description_and_an_example() {
     fn check(command: &clap::Command) {
         for verb in command.get_subcommands().filter(|verb| verb.get_name() != "help") {
             let name = verb.get_name();
@@ -27,7 +27,7 @@ fn every_verb_has_words_and_an_example() {
 }
 
 #[test]
-fn what_is_documented_is_understood() {
+fn documented_command_lines_are_accepted() {
     for line in [
         "push",
         "push run hello",
@@ -93,7 +93,7 @@ fn what_is_documented_is_understood() {
 }
 
 #[test]
-fn what_makes_no_sense_is_bad_usage() {
+fn invalid_command_lines_are_bad_usage() {
     for line in [
         "push dance",
         "push run a b",
@@ -142,15 +142,12 @@ fn an_error_names_its_cause_once() {
     #[derive(Debug, thiserror::Error)]
     enum Nested {
         #[error("cannot open x: {source}")]
-        Told { source: std::io::Error },
+        WithCause { source: std::io::Error },
         #[error("cannot start")]
-        Untold { source: Box<Nested> },
+        WithoutCause { source: Box<Nested> },
     }
     let io = || std::io::Error::new(std::io::ErrorKind::NotFound, "no such file");
-    let told = Nested::Told { source: io() };
+    let told = Nested::WithCause { source: io() };
     assert_eq!(chain(&told), "cannot open x: no such file");
-    assert_eq!(
-        chain(&Nested::Untold { source: Box::new(told) }),
-        "cannot start: cannot open x: no such file"
-    );
+    assert_eq!(chain(&Nested::WithoutCause { source: Box::new(told) }), "cannot start: cannot open x: no such file");
 }

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::context::{Context, now};
 use super::exit::{CliError, Exit};
 use super::ids;
-use super::plain::plain_line;
+use super::sanitize::sanitize_line;
 use super::sessions::age;
-use crate::token::{Token, Tokens};
+use crate::token::{TokenRecord, TokenStore};
 
 /// Create, list or revoke tokens for clients that connect by WebSocket
 #[derive(Debug, Args)]
@@ -62,7 +62,7 @@ struct RevokeArgs {
 
 /// Creates, lists or revokes tokens.
 pub(crate) fn run(args: TokenArgs, context: &mut Context) -> Result<Exit, CliError> {
-    let tokens = Tokens::new(&context.paths()?.state);
+    let tokens = TokenStore::new(&context.paths()?.state);
     match args.verb {
         TokenVerb::New(args) => new(&args, &tokens, context)?,
         TokenVerb::List(args) => list(&args, &tokens, context)?,
@@ -71,16 +71,14 @@ pub(crate) fn run(args: TokenArgs, context: &mut Context) -> Result<Exit, CliErr
     Ok(Exit::SUCCESS)
 }
 
-fn new(args: &NewArgs, tokens: &Tokens, context: &mut Context) -> Result<(), CliError> {
+fn new(args: &NewArgs, tokens: &TokenStore, context: &mut Context) -> Result<(), CliError> {
     let (token, secret) = tokens.add(args.name.as_deref(), now())?;
     context.console.line(&secret)?;
-    context
-        .console
-        .note(&format!("created {}; the token is shown only once, pushd stores its digest", token.token_id));
+    context.console.note(&format!("created {}; the token is shown only once, pushd stores its digest", token.token_id));
     Ok(())
 }
 
-fn list(args: &ListArgs, tokens: &Tokens, context: &mut Context) -> Result<(), CliError> {
+fn list(args: &ListArgs, tokens: &TokenStore, context: &mut Context) -> Result<(), CliError> {
     let known = tokens.list()?;
     if args.json {
         let rows: Vec<Value> = known.iter().map(row).collect();
@@ -92,20 +90,20 @@ fn list(args: &ListArgs, tokens: &Tokens, context: &mut Context) -> Result<(), C
     }
     for token in &known {
         let since = age(now().saturating_sub(token.created_at));
-        let name = plain_line(token.name.as_deref().unwrap_or("-"));
-        context.console.line(&format!("{}  {name}  {since} ago", plain_line(&token.token_id)))?;
+        let name = sanitize_line(token.name.as_deref().unwrap_or("-"));
+        context.console.line(&format!("{}  {name}  {since} ago", sanitize_line(&token.token_id)))?;
     }
     Ok(())
 }
 
-fn row(token: &Token) -> Value {
+fn row(token: &TokenRecord) -> Value {
     json!({"tokenId": token.token_id, "name": token.name, "createdAt": token.created_at})
 }
 
-fn revoke(args: &RevokeArgs, tokens: &Tokens, context: &mut Context) -> Result<(), CliError> {
+fn revoke(args: &RevokeArgs, tokens: &TokenStore, context: &mut Context) -> Result<(), CliError> {
     let known: Vec<String> = tokens.list()?.into_iter().map(|token| token.token_id).collect();
-    let id = ids::choose("token", "tok_", &args.id, &known)?;
+    let id = ids::resolve("token", "tok_", &args.id, &known)?;
     tokens.revoke(&id)?;
-    context.console.line(&format!("revoked {}", plain_line(&id)))?;
+    context.console.line(&format!("revoked {}", sanitize_line(&id)))?;
     Ok(())
 }

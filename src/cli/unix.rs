@@ -62,7 +62,7 @@ fn is_hang_up_ignored() -> bool {
 }
 
 /// Discards typed input that has not been read yet.
-pub(crate) fn discard_typed() {
+pub(crate) fn flush_input() {
     // It fails if standard input is not a terminal; then there is nothing to discard.
     let _ = tcflush(io::stdin(), FlushArg::TCIFLUSH);
 }
@@ -81,11 +81,11 @@ pub(crate) fn input_is_piped() -> bool {
 
 /// Disables the echo of the terminal until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Unseen(Termios);
+pub(crate) struct HiddenInput(Termios);
 
-impl Unseen {
+impl HiddenInput {
     /// Disables the echo and discards what was typed before.
-    pub(crate) fn begin() -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let mut hiding = before.clone();
         hiding.local_flags.remove(LocalFlags::ECHO);
@@ -96,7 +96,7 @@ impl Unseen {
     }
 }
 
-impl Drop for Unseen {
+impl Drop for HiddenInput {
     fn drop(&mut self) {
         // Best effort: the terminal may be closed.
         let _ = tcsetattr(io::stdin(), SetArg::TCSADRAIN, &self.0);

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::card::{Extent, card, indented, painted, shortened};
+use super::approval_view::{DisplayLimits, color_diff, indent, render, truncate_lines};
 use super::console::{Palette, Style};
+use super::format::{choices, denial_reason, field, invocation, loss_message, recovery_message, tool_outcome};
 use super::ids;
-use super::phrase::{choices, ending, field, invocation, lost, recovered, refused_by};
-use super::plain::{Plain, exact_line, plain, plain_line};
 use super::report::Denial;
-use super::returned::readable;
+use super::sanitize::{Sanitizer, escape_line, sanitize, sanitize_line};
+use super::tool_results::format_result;
 use crate::client::Event;
 use crate::kernel::event::TURN_CUT;
 use crate::kernel::gate::POLICY;
@@ -28,7 +28,7 @@ pub(crate) enum Echo {
 
 /// Whether reasoning of the model is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Thoughts {
+pub(crate) enum Reasoning {
     /// Yes.
     Shown,
     /// No.
@@ -40,29 +40,29 @@ pub(crate) enum Thoughts {
 pub(crate) struct View {
     palette: Palette,
     echo: Echo,
-    thoughts: Thoughts,
+    reasoning: Reasoning,
     /// The source of the unfinished line; none at the start of a line.
-    open_line: Option<Voice>,
-    speech: Plain,
+    open_line: Option<LineSource>,
+    sanitizer: Sanitizer,
     calls: BTreeMap<String, Call>,
     /// The last tool invocation that was printed; an approval of it follows directly.
-    called: String,
+    last_invocation: String,
     /// The call whose heading was printed last.
     heading: String,
     /// The first line of the last message, which a summary often repeats.
-    said: String,
-    saying: bool,
+    message_line: String,
+    message_open: bool,
     /// The last error of the run, which its summary often repeats.
-    error: String,
+    last_error: String,
     /// Whether the acceptance checks were printed one by one.
-    checked: bool,
+    checks_printed: bool,
 }
 
 /// The source of an unfinished line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Voice {
+enum LineSource {
     Assistant,
-    Thought,
+    Reasoning,
     Tool(String),
 }
 
@@ -70,33 +70,33 @@ enum Voice {
 #[derive(Debug, Default)]
 struct Call {
     title: String,
-    streams: BTreeMap<String, Plain>,
+    streams: BTreeMap<String, Sanitizer>,
     printed: bool,
 }
 
 /// The maximum number of lines of a result that was not streamed.
 const RESULT_LINES: usize = 40;
 /// How much of a message is compared with the summary, in bytes.
-const LINE_BYTES: usize = 4096;
+const MESSAGE_LINE_BYTES: usize = 4096;
 /// The tool name of the daemon's own request to raise a budget; it is not a call of the model.
 const RAISE_BUDGET: &str = "raise_budget";
 
 impl View {
     /// Starts at the start of a line.
-    pub(crate) fn new(palette: Palette, echo: Echo, thoughts: Thoughts) -> Self {
+    pub(crate) fn new(palette: Palette, echo: Echo, reasoning: Reasoning) -> Self {
         Self {
             palette,
             echo,
-            thoughts,
+            reasoning,
             open_line: None,
-            speech: Plain::default(),
+            sanitizer: Sanitizer::default(),
             calls: BTreeMap::new(),
-            called: String::new(),
+            last_invocation: String::new(),
             heading: String::new(),
-            said: String::new(),
-            saying: false,
-            error: String::new(),
-            checked: false,
+            message_line: String::new(),
+            message_open: false,
+            last_error: String::new(),
+            checks_printed: false,
         }
     }
 
@@ -104,53 +104,49 @@ impl View {
     pub(crate) fn event(&mut self, event: &Event) -> String {
         match event.kind.as_str() {
             "assistant_token" => {
-                self.remember(event.text("text"));
-                self.speak(event.text("text"), Voice::Assistant)
+                self.remember_line(event.text("text"));
+                self.append(event.text("text"), LineSource::Assistant)
             }
-            "thinking_token" => match self.thoughts {
-                Thoughts::Shown => self.speak(event.text("text"), Voice::Thought),
-                Thoughts::Hidden => String::new(),
+            "thinking_token" => match self.reasoning {
+                Reasoning::Shown => self.append(event.text("text"), LineSource::Reasoning),
+                Reasoning::Hidden => String::new(),
             },
             "assistant_done" => {
-                self.saying = false;
+                self.message_open = false;
                 self.end_line()
             }
             "user_message" => self.message(event),
-            "message_queued" => {
-                self.line(Style::Faint, &format!("queued: {}", plain_line(event.text("text"))))
-            }
+            "message_queued" => self.line(Style::Faint, &format!("queued: {}", sanitize_line(event.text("text")))),
             "message_unqueued" => {
-                self.line(Style::Faint, &format!("unqueued: {}", plain_line(event.text("messageId"))))
+                self.line(Style::Faint, &format!("unqueued: {}", sanitize_line(event.text("messageId"))))
             }
             "tool_call" => self.call(event),
             "tool_output" => self.output(event),
             "tool_result" => self.result(event),
-            "approval_required" => self.question(&event.payload),
-            "approval_vote" => self.verdict(event, "voted"),
-            "approval_received" => self.verdict(event, "decided"),
+            "approval_required" => self.approval(&event.payload),
+            "approval_vote" => self.decision(event, "voted"),
+            "approval_received" => self.decision(event, "decided"),
             "warning" => {
-                self.saying &= event.text("code") != TURN_CUT;
-                self.trouble(event, Style::Attention, "warning")
+                self.message_open &= event.text("code") != TURN_CUT;
+                self.problem(event, Style::Attention, "warning")
             }
             // Only provider status is printed, such as loading a model; other activity has events of its own.
             "status" if event.text("source") == "provider" => {
-                let (phase, detail) = (plain_line(event.text("phase")), plain_line(event.text("detail")));
+                let (phase, detail) = (sanitize_line(event.text("phase")), sanitize_line(event.text("detail")));
                 self.line(Style::Faint, &format!("{phase} ({detail})"))
             }
             "error" => {
-                self.error = event.text("message").to_owned();
-                self.trouble(event, Style::Bad, "error")
+                self.last_error = event.text("message").to_owned();
+                self.problem(event, Style::Bad, "error")
             }
             "run_recovered" => {
-                self.saying = false;
-                self.line(Style::Attention, &recovered(event.text("found")))
+                self.message_open = false;
+                self.line(Style::Attention, &recovery_message(event.text("found")))
             }
-            "events_lost" => self.line(Style::Attention, &lost(&event.payload)),
+            "events_lost" => self.line(Style::Attention, &loss_message(&event.payload)),
             "run_complete" => self.complete(&event.payload),
             "session_snapshot" => self.snapshot(&event.payload),
-            "session_renamed" => {
-                self.line(Style::Faint, &format!("renamed to {}", plain_line(event.text("name"))))
-            }
+            "session_renamed" => self.line(Style::Faint, &format!("renamed to {}", sanitize_line(event.text("name")))),
             "session_ended" => self.line(Style::Faint, "the session was ended"),
             _ => String::new(),
         }
@@ -165,37 +161,37 @@ impl View {
     }
 
     /// Renders a pending approval.
-    pub(crate) fn question(&mut self, payload: &Value) -> String {
+    pub(crate) fn approval(&mut self, payload: &Value) -> String {
         let mut text = self.end_line();
-        let title = exact_line(&field(payload, "title"));
-        let id = plain_line(ids::short(&field(payload, "approvalId")));
+        let title = escape_line(&field(payload, "title"));
+        let id = sanitize_line(ids::short(&field(payload, "approvalId")));
         text += &self.palette.paint(Style::Attention, &format!("? {title}"));
         text += &format!(" ({id})\n");
-        text += &card(payload, &std::mem::take(&mut self.called), self.palette, Extent::USUAL);
+        text += &render(payload, &std::mem::take(&mut self.last_invocation), self.palette, DisplayLimits::DEFAULT);
         let choices = choices(payload);
         if !choices.is_empty() {
-            text += &format!("  choices: {}\n", plain_line(&choices.join(", ")));
+            text += &format!("  choices: {}\n", sanitize_line(&choices.join(", ")));
         }
         text
     }
 
     /// Renders an approval without truncation.
-    pub(crate) fn whole_question(&mut self, payload: &Value) -> String {
-        self.end_line() + &card(payload, "", self.palette, Extent::WHOLE)
+    pub(crate) fn full_approval(&mut self, payload: &Value) -> String {
+        self.end_line() + &render(payload, "", self.palette, DisplayLimits::UNLIMITED)
     }
 
     /// Renders a complete message of the assistant.
-    pub(crate) fn speech(&mut self, message: &str) -> String {
-        self.saying = false;
-        self.remember(message);
-        self.saying = false;
-        self.speak(message, Voice::Assistant) + &self.end_line()
+    pub(crate) fn assistant_message(&mut self, message: &str) -> String {
+        self.message_open = false;
+        self.remember_line(message);
+        self.message_open = false;
+        self.append(message, LineSource::Assistant) + &self.end_line()
     }
 
     /// Records a message that is printed elsewhere, so that the summary does not repeat it.
     pub(crate) fn remember_message(&mut self, message: &str) {
-        self.saying = false;
-        self.remember(message);
+        self.message_open = false;
+        self.remember_line(message);
     }
 
     /// Records that the output of a tool call is printed elsewhere, so that its result does not repeat it.
@@ -207,38 +203,38 @@ impl View {
     pub(crate) fn denials(&mut self, denials: &[Denial]) -> String {
         let mut text = String::new();
         for denial in denials {
-            let (id, summary) = (plain_line(ids::short(&denial.id)), plain_line(&denial.summary));
-            let why = refused_by(&denial.by, &denial.reason);
+            let (id, summary) = (sanitize_line(ids::short(&denial.id)), sanitize_line(&denial.summary));
+            let why = denial_reason(&denial.by, &denial.reason);
             text += &self.line(Style::Bad, &format!("not approved: {summary} ({id}, {why})"));
         }
         text
     }
 
-    fn speak(&mut self, piece: &str, voice: Voice) -> String {
-        let mut text = self.change_voice(&voice);
-        let shown = self.speech.piece(piece);
-        self.open_line = if shown.is_empty() { self.open_line.take() } else { after(&shown, voice.clone()) };
-        text += &match voice {
-            Voice::Thought => self.palette.paint(Style::Faint, &shown),
-            Voice::Assistant | Voice::Tool(_) => shown,
+    fn append(&mut self, piece: &str, source: LineSource) -> String {
+        let mut text = self.switch_source(&source);
+        let shown = self.sanitizer.push(piece);
+        self.open_line = if shown.is_empty() { self.open_line.take() } else { source_after(&shown, source.clone()) };
+        text += &match source {
+            LineSource::Reasoning => self.palette.paint(Style::Faint, &shown),
+            LineSource::Assistant | LineSource::Tool(_) => shown,
         };
         text
     }
 
     /// Keeps the first line of the current message.
-    fn remember(&mut self, piece: &str) {
-        if !std::mem::replace(&mut self.saying, true) {
-            self.said.clear();
+    fn remember_line(&mut self, piece: &str) {
+        if !std::mem::replace(&mut self.message_open, true) {
+            self.message_line.clear();
         }
-        if self.said.len() < LINE_BYTES && !self.said.trim_start().contains('\n') {
-            self.said.push_str(piece);
+        if self.message_line.len() < MESSAGE_LINE_BYTES && !self.message_line.trim_start().contains('\n') {
+            self.message_line.push_str(piece);
         }
     }
 
     /// Ends the unfinished line if it has another source.
-    fn change_voice(&mut self, voice: &Voice) -> String {
+    fn switch_source(&mut self, source: &LineSource) -> String {
         match &self.open_line {
-            Some(open) if open != voice => self.end_line(),
+            Some(open) if open != source => self.end_line(),
             Some(_) | None => String::new(),
         }
     }
@@ -253,7 +249,7 @@ impl View {
             return String::new();
         }
         let mut text = self.end_line();
-        for line in plain(event.text("text")).lines() {
+        for line in sanitize(event.text("text")).lines() {
             text += &self.palette.paint(Style::Strong, &format!("> {line}"));
             text.push('\n');
         }
@@ -262,23 +258,23 @@ impl View {
 
     fn call(&mut self, event: &Event) -> String {
         let (prompt, words) = invocation(&event.payload);
-        let title = format!("{prompt}{}", plain_line(&words));
+        let title = format!("{prompt}{}", sanitize_line(&words));
         event.text("callId").clone_into(&mut self.heading);
         self.calls.insert(self.heading.clone(), Call { title, ..Call::default() });
         if event.text("toolName") == RAISE_BUDGET {
             // The approval has all details.
             return self.end_line();
         }
-        let check = if event.is_of_check() {
-            self.checked = true;
+        let check = if event.is_acceptance_check() {
+            self.checks_printed = true;
             let index = event.payload.get("check").and_then(Value::as_u64).unwrap_or_default();
             format!("check {}: ", index.saturating_add(1))
         } else {
             String::new()
         };
         let mut text = self.end_line();
-        self.called.clone_from(&words);
-        for (index, line) in plain(&words).lines().enumerate() {
+        self.last_invocation.clone_from(&words);
+        for (index, line) in sanitize(&words).lines().enumerate() {
             let mark = if index == 0 { format!("{check}{prompt}") } else { "  ".to_owned() };
             text += &self.palette.paint(Style::Strong, &format!("{mark}{line}"));
             text.push('\n');
@@ -287,14 +283,13 @@ impl View {
     }
 
     fn output(&mut self, event: &Event) -> String {
-        self.called.clear();
+        self.last_invocation.clear();
         let id = event.text("callId").to_owned();
-        let voice = Voice::Tool(id.clone());
-        let mut text = self.change_voice(&voice);
+        let source = LineSource::Tool(id.clone());
+        let mut text = self.switch_source(&source);
         let call = self.calls.entry(id).or_default();
         call.printed = true;
-        let shown =
-            call.streams.entry(event.text("stream").to_owned()).or_default().piece(event.text("text"));
+        let shown = call.streams.entry(event.text("stream").to_owned()).or_default().push(event.text("text"));
         let mut at_start = self.open_line.is_none();
         for line in shown.split_inclusive('\n') {
             if at_start && line != "\n" {
@@ -303,7 +298,7 @@ impl View {
             text += line;
             at_start = line.ends_with('\n');
         }
-        self.open_line = if at_start { None } else { Some(voice) };
+        self.open_line = if at_start { None } else { Some(source) };
         text
     }
 
@@ -319,16 +314,16 @@ impl View {
             event.text("callId").clone_into(&mut self.heading);
         }
         if !call.printed {
-            text += &self.returned(event);
+            text += &self.result_text(event);
         }
-        let (style, words) = ending(event);
+        let (style, words) = tool_outcome(event);
         text += "  ";
         text += &self.palette.paint(style, &words);
         text.push('\n');
         text
     }
 
-    fn returned(&self, event: &Event) -> String {
+    fn result_text(&self, event: &Event) -> String {
         if event.payload.get("noOutput").and_then(Value::as_bool).unwrap_or_default() {
             return String::new();
         }
@@ -338,13 +333,13 @@ impl View {
             return String::new();
         }
         match event.text("toolName") {
-            "sandbox_git_diff" => painted(text, RESULT_LINES, self.palette),
-            "sandbox_read_file" | "sandbox_exec" => shortened(&plain(text), RESULT_LINES),
-            _ => shortened(&plain(&readable(text)), RESULT_LINES),
+            "sandbox_git_diff" => color_diff(text, RESULT_LINES, self.palette),
+            "sandbox_read_file" | "sandbox_exec" => truncate_lines(&sanitize(text), RESULT_LINES),
+            _ => truncate_lines(&sanitize(&format_result(text)), RESULT_LINES),
         }
     }
 
-    fn verdict(&mut self, event: &Event, settled: &str) -> String {
+    fn decision(&mut self, event: &Event, settled: &str) -> String {
         let decision = match (event.text("decision"), settled) {
             ("approve", "decided") => "approved",
             ("approve", _) => "one vote to approve",
@@ -352,7 +347,7 @@ impl View {
             (_, _) => "one vote to deny",
         };
         let mut words = decision.to_owned();
-        let choice = plain_line(event.text("choice"));
+        let choice = sanitize_line(event.text("choice"));
         if !choice.is_empty() {
             words += &format!(" ({choice})");
         }
@@ -366,9 +361,9 @@ impl View {
             "timeout" => " because the approval timed out".to_owned(),
             "cancel" => " because the run was cancelled".to_owned(),
             POLICY => " by the policy of the run".to_owned(),
-            by => format!(" by {}", plain_line(by)),
+            by => format!(" by {}", sanitize_line(by)),
         };
-        let comment = plain_line(event.text("comment"));
+        let comment = sanitize_line(event.text("comment"));
         if !comment.is_empty() {
             words += &format!(": {comment}");
         }
@@ -376,9 +371,9 @@ impl View {
         self.line(style, &words)
     }
 
-    fn trouble(&mut self, event: &Event, style: Style, word: &str) -> String {
-        let mut words = format!("{word}: {}", plain_line(event.text("message")));
-        let detail = plain_line(event.text("detail"));
+    fn problem(&mut self, event: &Event, style: Style, word: &str) -> String {
+        let mut words = format!("{word}: {}", sanitize_line(event.text("message")));
+        let detail = sanitize_line(event.text("detail"));
         if !detail.is_empty() {
             words += &format!(" ({detail})");
         }
@@ -389,24 +384,24 @@ impl View {
     pub(crate) fn complete(&mut self, payload: &Value) -> String {
         let mut text = self.end_line();
         let checks = payload.pointer("/acceptance/results").and_then(Value::as_array);
-        if !std::mem::take(&mut self.checked) {
+        if !std::mem::take(&mut self.checks_printed) {
             checks.into_iter().flatten().for_each(|check| text += &self.check(check));
         }
-        let error = std::mem::take(&mut self.error);
-        let outcome = plain_line(&field(payload, "outcome"));
+        let error = std::mem::take(&mut self.last_error);
+        let outcome = sanitize_line(&field(payload, "outcome"));
         let style = if outcome == "success" { Style::Good } else { Style::Bad };
         text += &self.palette.paint(style, &outcome);
-        let reason = plain_line(&field(payload, "reason"));
-        let summary = plain_line(&field(payload, "summary"));
+        let reason = sanitize_line(&field(payload, "reason"));
+        let summary = sanitize_line(&field(payload, "summary"));
         if let Some(rest) = summary.strip_prefix(&outcome) {
             text += rest;
         } else {
             if !reason.is_empty() {
                 text += &format!(" ({reason})");
             }
-            let said = plain_line(self.said.trim().lines().next().unwrap_or_default());
+            let said = sanitize_line(self.message_line.trim().lines().next().unwrap_or_default());
             // The summary of a model's run is the start of its last message.
-            if !summary.is_empty() && summary != plain_line(&error) && !said.starts_with(&summary) {
+            if !summary.is_empty() && summary != sanitize_line(&error) && !said.starts_with(&summary) {
                 text += &format!(": {summary}");
             }
         }
@@ -421,26 +416,26 @@ impl View {
             Some(code) if !passed => format!(" (exit {code})"),
             Some(_) | None => String::new(),
         };
-        let id = plain_line(&field(check, "id"));
+        let id = sanitize_line(&field(check, "id"));
         format!("check {id}: {}{code}\n", self.palette.paint(style, word))
     }
 
     fn snapshot(&mut self, payload: &Value) -> String {
-        let state = plain_line(&field(payload, "state"));
+        let state = sanitize_line(&field(payload, "state"));
         let mut text = self.line(Style::Faint, &format!("earlier events are lost; the session is {state}"));
-        let last = plain(&field(payload, "lastAssistantText"));
+        let last = sanitize(&field(payload, "lastAssistantText"));
         if !last.is_empty() {
-            text += &indented(&last);
+            text += &indent(&last);
         }
         if let Some(pending) = payload.get("pendingApproval").filter(|pending| pending.is_object()) {
-            text += &self.question(pending);
+            text += &self.approval(pending);
         }
         text
     }
 }
 
-fn after(shown: &str, voice: Voice) -> Option<Voice> {
-    if shown.ends_with('\n') { None } else { Some(voice) }
+fn source_after(shown: &str, source: LineSource) -> Option<LineSource> {
+    if shown.ends_with('\n') { None } else { Some(source) }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 
 #[test]
-fn a_run_reads_from_top_to_bottom() {
+fn a_run_is_rendered_in_order() {
     let shown = show(&[
         ("user_message", json!({"text": "fix it", "messageId": "m", "by": "cli"})),
         ("assistant_token", json!({"text": "I will "})),
@@ -25,12 +25,9 @@ fn a_run_reads_from_top_to_bottom() {
 }
 
 #[test]
-fn what_was_not_streamed_is_shown_with_its_result() {
+fn output_that_was_not_streamed_is_shown_with_its_result() {
     let shown = show(&[
-        (
-            "tool_call",
-            json!({"source": "sandbox", "toolName": "read", "args": {"path": "a.txt"}, "callId": "c"}),
-        ),
+        ("tool_call", json!({"source": "sandbox", "toolName": "read", "args": {"path": "a.txt"}, "callId": "c"})),
         (
             "tool_result",
             json!({"toolName": "read", "callId": "c", "status": "done", "durationMs": 5, "isError": false, "text": "alpha\nbeta\n"}),
@@ -40,7 +37,7 @@ fn what_was_not_streamed_is_shown_with_its_result() {
 }
 
 #[test]
-fn a_long_result_is_cut_and_says_so() {
+fn a_long_result_is_truncated_with_a_note() {
     let text = "x\n".repeat(RESULT_LINES + 2);
     let shown = show(&[("tool_result", result("c", "done", 0, 0, &text))]);
     assert!(shown.contains("  … 2 more lines\n"), "{shown}");
@@ -66,10 +63,7 @@ fn an_approval_shows_the_exact_command_and_its_end() {
             json!({"approvalId": "appr_1", "kind": "exec", "title": "Run a command", "summary": "short",
                 "details": {"command": "rm -rf build\nmake"}, "options": ["approve", "deny"], "expiresAt": 1}),
         ),
-        (
-            "approval_received",
-            json!({"approvalId": "appr_1", "decision": "deny", "by": "cli", "comment": "no"}),
-        ),
+        ("approval_received", json!({"approvalId": "appr_1", "decision": "deny", "by": "cli", "comment": "no"})),
     ]);
     assert_eq!(shown, "next\n? Run a command (appr_1)\n  │ rm -rf build\n  │ make\ndenied by cli: no\n");
 }
@@ -84,14 +78,11 @@ fn acceptance_is_reported_check_by_check() {
                 {"id": "test", "passed": false, "exitCode": 3, "output": "boom"}]},
             "headless": {"exitCodeHint": 4}}),
     )]);
-    assert_eq!(
-        shown,
-        "check build: passed\ncheck test: failed (exit 3)\nfailed (acceptance): 1 of 2 checks passed\n"
-    );
+    assert_eq!(shown, "check build: passed\ncheck test: failed (exit 3)\nfailed (acceptance): 1 of 2 checks passed\n");
 }
 
 #[test]
-fn foreign_text_cannot_act_wherever_it_stands() {
+fn untrusted_text_is_sanitized_in_every_field() {
     let evil = "a\u{1b}]0;x\u{7}\u{1b}[2J\u{202e}b\u{9b}1m\r\u{8}c";
     let kinds = [
         "assistant_token",
@@ -147,9 +138,7 @@ fn foreign_text_cannot_act_wherever_it_stands() {
     ] {
         payload[name] = json!(evil);
     }
-    for (kind, about) in
-        kinds.into_iter().flat_map(|kind| ["exec", "write", "commit"].map(|about| (kind, about)))
-    {
+    for (kind, about) in kinds.into_iter().flat_map(|kind| ["exec", "write", "commit"].map(|about| (kind, about))) {
         payload["kind"] = json!(about);
         let shown = show(&[(kind, payload.clone())]);
         let harmless = |c: char| c == '\n' || !(c.is_control() || c == '\u{202e}');
@@ -168,7 +157,7 @@ fn a_control_sequence_split_over_two_pieces_is_stripped() {
 }
 
 #[test]
-fn a_model_that_is_being_loaded_is_shown_and_what_a_run_is_busy_with_is_not() {
+fn provider_status_is_shown_and_other_status_is_not() {
     let loading = json!({"source": "provider", "phase": "openai is loading the model", "detail": "m, 5 s"});
     assert_eq!(show(&[("status", loading)]), "openai is loading the model (m, 5 s)\n");
     let busy = json!({"source": "orchestrator", "phase": "Waiting for model..."});
@@ -181,21 +170,21 @@ fn an_unknown_event_shows_nothing() {
 }
 
 #[test]
-fn ones_own_message_is_not_repeated_but_steering_is_shown() {
-    let mut view = View::new(Palette::Plain, Echo::Nothing, Thoughts::Hidden);
+fn a_typed_message_is_not_repeated_but_steering_is_shown() {
+    let mut view = View::new(Palette::Plain, Echo::Nothing, Reasoning::Hidden);
     assert_eq!(view.event(&event("user_message", json!({"text": "hi"}))), "");
     assert_eq!(view.event(&event("user_message", json!({"text": "hi", "delivery": "steer"}))), "> hi\n");
 }
 
 #[test]
 fn colours_surround_what_is_painted_and_nothing_else() {
-    let mut view = View::new(Palette::Colored, Echo::Messages, Thoughts::Shown);
+    let mut view = View::new(Palette::Colored, Echo::Messages, Reasoning::Shown);
     let shown = view.event(&event("run_complete", json!({"outcome": "success", "summary": "ok"})));
     assert_eq!(shown, "\u{1b}[32msuccess\u{1b}[0m: ok\n");
 }
 
 #[test]
-fn nothing_is_said_twice() {
+fn errors_and_checks_are_not_repeated() {
     let error = json!({"code": "X", "message": "no model", "retryable": false});
     let over = json!({"outcome": "failed", "reason": "x", "summary": "no model"});
     assert_eq!(show(&[("error", error), ("run_complete", over)]), "error: no model\nfailed (x)\n");
@@ -215,7 +204,7 @@ fn nothing_is_said_twice() {
 }
 
 #[test]
-fn results_of_tools_that_were_used_at_once_are_told_apart() {
+fn results_of_parallel_calls_have_headings() {
     let looks = |id: &str, path: &str| json!({"source": "sandbox", "toolName": "sandbox_read_file", "args": {"path": path}, "callId": id});
     let read = |id: &str, text: &str| json!({"toolName": "sandbox_read_file", "callId": id, "status": "done", "durationMs": 1, "text": text});
     let shown = show(&[
@@ -228,7 +217,7 @@ fn results_of_tools_that_were_used_at_once_are_told_apart() {
 }
 
 #[test]
-fn a_failure_and_a_last_word_are_said_once() {
+fn a_failure_and_a_final_message_are_not_repeated() {
     let failed = json!({"toolName": "sandbox_edit_file", "callId": "c", "status": "failed", "durationMs": 0,
         "isError": true, "text": "no such text", "structuredError": {"message": "no such text"}});
     assert_eq!(show(&[("tool_result", failed)]), "  failed, 0ms: no such text\n");
@@ -245,7 +234,7 @@ fn a_failure_and_a_last_word_are_said_once() {
 }
 
 #[test]
-fn a_budget_is_a_question_and_nothing_that_the_model_does() {
+fn raising_a_budget_is_an_approval_and_not_a_tool_call() {
     let shown = show(&[
         ("tool_call", json!({"toolName": "raise_budget", "args": {"of": "turns"}, "callId": "c"})),
         (
@@ -262,26 +251,18 @@ fn a_budget_is_a_question_and_nothing_that_the_model_does() {
 }
 
 #[test]
-fn a_question_names_its_choices() {
+fn an_approval_lists_its_choices() {
     let asked = json!({"approvalId": "appr_1", "title": "Again?", "summary": "x", "details": {"choices": ["a", "b"]}});
     assert_eq!(show(&[("approval_required", asked)]), "? Again? (appr_1)\n  │ x\n  choices: a, b\n");
 }
 
 fn show(events: &[(&str, Value)]) -> String {
-    let mut view = View::new(Palette::Plain, Echo::Messages, Thoughts::Shown);
+    let mut view = View::new(Palette::Plain, Echo::Messages, Reasoning::Shown);
     events.iter().map(|(kind, payload)| view.event(&event(kind, payload.clone()))).collect()
 }
 
 fn event(kind: &str, payload: Value) -> Event {
-    Event {
-        session: "s".into(),
-        run: Some("r".into()),
-        seq: 1,
-        at: 0,
-        kind: kind.into(),
-        payload,
-        line: String::new(),
-    }
+    Event { session: "s".into(), run: Some("r".into()), seq: 1, at: 0, kind: kind.into(), payload, line: String::new() }
 }
 
 fn call(id: &str, command: &str) -> Value {

@@ -36,7 +36,7 @@ pub(crate) struct WaitArgs {
 pub(crate) async fn run(args: WaitArgs, context: &mut Context) -> Result<Exit, CliError> {
     let work = async {
         let mut client = context.client().await?;
-        let session = ids::session(&mut client, &args.session).await?;
+        let session = ids::resolve_session(&mut client, &args.session).await?;
         outcome(&mut client, &session).await
     };
     let report = match args.timeout {
@@ -47,8 +47,8 @@ pub(crate) async fn run(args: WaitArgs, context: &mut Context) -> Result<Exit, C
         None => work.await?,
     };
     let exit = match report.progress() {
-        Progress::Over(exit) => exit,
-        Progress::Going | Progress::Unknown => return Err(CliError::OutcomeGone),
+        Progress::Finished(exit) => exit,
+        Progress::Running | Progress::Unknown => return Err(CliError::OutcomeLost),
     };
     if args.json {
         let mut result = report.to_json();
@@ -68,7 +68,7 @@ pub(crate) async fn run(args: WaitArgs, context: &mut Context) -> Result<Exit, C
 
 /// Follows the active run to its end; without one, returns the report of the last run.
 async fn outcome(client: &mut Client, session: &str) -> Result<Report, CliError> {
-    let snapshot = client.ask(Request::session_snapshot(session)).await?;
+    let snapshot = client.request(Request::session_snapshot(session)).await?;
     let run = match (text_at(&snapshot, "/activeRunId"), text_at(&snapshot, "/lastRun/runId")) {
         (Some(run), _) => run,
         (None, Some(run)) => {
@@ -81,9 +81,9 @@ async fn outcome(client: &mut Client, session: &str) -> Result<Report, CliError>
     let seen = snapshot.get("lastSeq").and_then(Value::as_u64).unwrap_or_default();
     let mut report = Report::new(session, &run);
     client.attach(session, seen, Access::ReadOnly).await?;
-    while report.progress() == Progress::Going {
+    while report.progress() == Progress::Running {
         let event = client.next().await?;
-        if report.concerns(&event) {
+        if report.includes(&event) {
             report.follow(&event);
         }
     }

@@ -33,7 +33,7 @@ impl Interrupts {
 }
 
 /// Does nothing: the reader of the lines drops those that it has read.
-pub(crate) const fn discard_typed() {}
+pub(crate) const fn flush_input() {}
 
 /// Returns true: Windows has no background jobs that may not read the console.
 pub(crate) const fn is_foreground() -> bool {
@@ -50,18 +50,18 @@ pub(crate) fn input_is_piped() -> bool {
 
 /// Disables the echo of the console until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Unseen(u32);
+pub(crate) struct HiddenInput(u32);
 
-impl Unseen {
+impl HiddenInput {
     /// Disables the echo.
-    pub(crate) fn begin() -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         let before = mode()?;
         set_mode(before & !ENABLE_ECHO_INPUT)?;
         Ok(Self(before))
     }
 }
 
-impl Drop for Unseen {
+impl Drop for HiddenInput {
     fn drop(&mut self) {
         // Best effort: the console may be closed.
         let _ = set_mode(self.0);

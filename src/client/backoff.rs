@@ -33,7 +33,7 @@ impl Backoff {
 }
 
 /// Returns a random byte for the jitter, or 127 if the system has no random source.
-pub(super) fn chance() -> u8 {
+pub(super) fn random_byte() -> u8 {
     let mut byte = [127];
     // Without randomness the delays are only spread less evenly.
     let _ = getrandom::fill(&mut byte);
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_doubles_from_50_ms_to_2_s_and_begins_again_after_success() {
+    fn delays_double_from_50_ms_to_2_s_and_restart_after_success() {
         let mut backoff = Backoff::new();
         let waits: Vec<_> = (0..8).map(|_| backoff.advance(255).as_millis()).collect();
         assert_eq!(waits, [50, 100, 200, 400, 800, 1600, 2000, 2000]);
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_takes_away_at_most_half() {
+    fn jitter_removes_at_most_half_of_the_delay() {
         assert_eq!(Backoff::new().advance(0).as_millis(), 25);
         assert_eq!(Backoff::new().advance(255).as_millis(), 50);
     }

@@ -18,13 +18,13 @@ pub struct Bridge {
 
 /// How a bridge ended.
 #[derive(Debug)]
-pub enum Bridged {
+pub enum BridgeOutcome {
     /// The input ended and the daemon answered all of it.
     Done,
     /// The daemon closed the connection while the input was open, or the connection failed.
-    Lost,
+    ConnectionLost,
     /// The output cannot be written.
-    Output(io::Error),
+    OutputFailed(io::Error),
 }
 
 impl Bridge {
@@ -32,7 +32,7 @@ impl Bridge {
     ///
     /// At the end of the input the write half is shut down; the daemon closes the connection once it has answered
     /// everything.
-    pub async fn pass(self, mut input: impl AsyncRead + Unpin, output: impl AsyncWrite + Unpin) -> Bridged {
+    pub async fn relay(self, mut input: impl AsyncRead + Unpin, output: impl AsyncWrite + Unpin) -> BridgeOutcome {
         let Self { reader, mut writer } = self;
         let ended = Cell::new(false);
         let to = async {
@@ -41,44 +41,44 @@ impl Bridge {
             ended.set(true);
             let _ = writer.shutdown().await;
         };
-        let from = show(reader, output);
+        let from = copy_output(reader, output);
         tokio::pin!(to, from);
         let shown = tokio::select! {
             shown = &mut from => shown,
             () = &mut to => from.await,
         };
         match shown {
-            Shown::All if ended.get() => Bridged::Done,
-            Shown::All | Shown::Broken => Bridged::Lost,
-            Shown::Unwritable(error) => Bridged::Output(error),
+            OutputEnd::EndOfFile if ended.get() => BridgeOutcome::Done,
+            OutputEnd::EndOfFile | OutputEnd::ReadFailed => BridgeOutcome::ConnectionLost,
+            OutputEnd::WriteFailed(error) => BridgeOutcome::OutputFailed(error),
         }
     }
 }
 
 /// Why copying to the output stopped.
-enum Shown {
-    All,
-    Broken,
-    Unwritable(io::Error),
+enum OutputEnd {
+    EndOfFile,
+    ReadFailed,
+    WriteFailed(io::Error),
 }
 
 /// Copies everything from the daemon to the output and flushes after every read.
-async fn show(mut from: impl AsyncBufRead + Unpin, mut to: impl AsyncWrite + Unpin) -> Shown {
+async fn copy_output(mut from: impl AsyncBufRead + Unpin, mut to: impl AsyncWrite + Unpin) -> OutputEnd {
     loop {
         let length = match from.fill_buf().await {
-            Ok([]) => return Shown::All,
-            Err(_) => return Shown::Broken,
+            Ok([]) => return OutputEnd::EndOfFile,
+            Err(_) => return OutputEnd::ReadFailed,
             Ok(bytes) => {
                 let written = to.write_all(bytes).await;
                 if let Err(error) = written {
-                    return Shown::Unwritable(error);
+                    return OutputEnd::WriteFailed(error);
                 }
                 bytes.len()
             }
         };
         from.consume(length);
         if let Err(error) = to.flush().await {
-            return Shown::Unwritable(error);
+            return OutputEnd::WriteFailed(error);
         }
     }
 }

@@ -6,38 +6,35 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::backoff::{Backoff, chance};
+use super::backoff::{Backoff, random_byte};
 use super::bridge::Bridge;
-use super::link::{Link, Lost};
-use super::start::{Missing, Unreachable, connect_or_start};
-use super::watch::{Access, Attached, Watch};
+use super::link::{Link, LinkError};
+use super::start::{MissingDaemon, UnreachableError, connect_or_start};
+use super::subscriptions::{Access, Attached, Subscriptions};
 use crate::config::limits::LINE_BYTES;
-use crate::protocol::push::client::{Environment, Event, Fault, Incoming, Repeat, Request};
+use crate::protocol::push::client::{Environment, Event, Incoming, Request, ResponseError, RetrySafety};
 use crate::transport::local::Address;
 
 /// Configuration of a client.
-pub struct Settings {
+pub struct ClientConfig {
     /// Where the daemon listens.
     pub address: Address,
     /// What to do if no daemon listens.
-    pub missing: Missing,
+    pub on_missing: MissingDaemon,
     /// This client's version.
     pub version: &'static str,
     /// The environment that is sent with requests that may start a run.
     pub environment: Environment,
     /// How long to try to reconnect after a lost connection.
-    pub patience: Duration,
+    pub reconnect_timeout: Duration,
     /// Called with notices for the user.
-    pub notices: Box<dyn FnMut(Notice) + Send>,
+    pub on_notice: Box<dyn FnMut(Notice) + Send>,
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for ClientConfig {
     // The environment may hold secrets, so it is left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientConfig")
-            .field("address", &self.address)
-            .field("missing", &self.missing)
-            .finish()
+        f.debug_struct("ClientConfig").field("address", &self.address).field("missing", &self.on_missing).finish()
     }
 }
 
@@ -47,29 +44,29 @@ pub enum Notice {
     /// No daemon is running, and the client starts one.
     Starting,
     /// The daemon has another version. Reported once per client.
-    OtherVersion {
+    VersionMismatch {
         /// The version of this client.
         client: String,
         /// The version of the daemon.
         daemon: String,
     },
     /// The connection was lost, and the client reconnects.
-    Lost,
+    ConnectionLost,
     /// The daemon was stopped on purpose; the client waits for its next start.
-    Stopped,
+    DaemonStopped,
     /// The client has reconnected and continues after the last event.
-    Back,
+    Reconnected,
 }
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
-pub enum AskError {
+pub enum RequestError {
     /// The daemon refused the request.
     #[error(transparent)]
-    Refused(#[from] Fault),
+    Refused(#[from] ResponseError),
     /// The daemon cannot be reached.
     #[error(transparent)]
-    Unreachable(#[from] Unreachable),
+    Unreachable(#[from] UnreachableError),
     /// The request is longer than a protocol line may be; it was not sent.
     #[error(
         "the request has {bytes} bytes and the limit is {limit}; write the text to a file and name its path in the message, without @"
@@ -81,33 +78,31 @@ pub enum AskError {
         limit: usize,
     },
     /// The connection was lost before the reply, and repeating the request could execute it twice.
-    #[error(
-        "the connection was lost before the reply to {kind}; the request may or may not have been executed"
-    )]
-    Unanswered {
+    #[error("the connection was lost before the reply to {kind}; the request may or may not have been executed")]
+    NoReply {
         /// The type of the request.
         kind: &'static str,
     },
 }
 
-impl AskError {
+impl RequestError {
     /// Returns the error code if the daemon refused the request.
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Refused(fault) => Some(&fault.code),
-            Self::Unreachable(_) | Self::TooLong { .. } | Self::Unanswered { .. } => None,
+            Self::Unreachable(_) | Self::TooLong { .. } | Self::NoReply { .. } => None,
         }
     }
 }
 
 /// How long the daemon may take to answer `hello`.
-const GREETING: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// After how long a connection counts as stable, so that its loss starts a new reconnect period.
-const STEADY: Duration = Duration::from_secs(5);
+const STABLE_AFTER: Duration = Duration::from_secs(5);
 /// How long to wait for a daemon that is not running and that this client does not start: a restart takes no longer.
-const ABSENT: Duration = Duration::from_secs(3);
+const RESTART_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often a request is sent before it fails.
-const REPEATS: u32 = 8;
+const MAX_ATTEMPTS: u32 = 8;
 
 /// Length of a request id plus the line feed.
 const ID_BYTES: usize = 31;
@@ -115,35 +110,35 @@ const ID_BYTES: usize = 31;
 /// A client with its connection.
 #[derive(Debug)]
 pub struct Client {
-    settings: Settings,
+    config: ClientConfig,
     link: Option<Link>,
-    watch: Watch,
+    subscriptions: Subscriptions,
     backoff: Backoff,
     lost_since: Option<Instant>,
-    linked_at: Instant,
-    version_named: bool,
+    connected_at: Instant,
+    version_reported: bool,
     /// Whether the daemon's pid file existed on an earlier connection; a forwarded socket has none.
     pid_file_seen: bool,
 }
 
 impl Client {
     /// Connects to the daemon and starts it if the configuration allows that.
-    pub async fn open(settings: Settings) -> Result<Self, AskError> {
+    pub async fn open(settings: ClientConfig) -> Result<Self, RequestError> {
         let mut client = Self {
-            settings,
+            config: settings,
             link: None,
-            watch: Watch::default(),
+            subscriptions: Subscriptions::default(),
             backoff: Backoff::new(),
             lost_since: None,
-            linked_at: Instant::now(),
-            version_named: false,
+            connected_at: Instant::now(),
+            version_reported: false,
             pid_file_seen: false,
         };
         match client.establish().await {
-            Ok(link) => client.progress(link),
+            Ok(link) => client.restore_link(link),
             // A connection that is lost during the handshake is handled like one that is lost later.
-            Err(NoLink::Lost(_)) => client.lose(),
-            Err(NoLink::Ask(error)) => return Err(error),
+            Err(ConnectError::Link(_)) => client.drop_link(),
+            Err(ConnectError::Request(error)) => return Err(error),
         }
         Ok(client)
     }
@@ -151,77 +146,77 @@ impl Client {
     /// Sends a request and waits for the reply.
     ///
     /// After a lost connection the request is sent again if it is idempotent.
-    pub async fn ask(&mut self, request: Request) -> Result<Value, AskError> {
+    pub async fn request(&mut self, request: Request) -> Result<Value, RequestError> {
         let bytes = request.line("").len() + ID_BYTES;
         if bytes > LINE_BYTES {
-            return Err(AskError::TooLong { bytes, limit: LINE_BYTES });
+            return Err(RequestError::TooLong { bytes, limit: LINE_BYTES });
         }
-        for _ in 0..REPEATS {
+        for _ in 0..MAX_ATTEMPTS {
             let mut link = self.take_link().await?;
-            if let Ok(outcome) = link.exchange(&request, &mut self.watch).await {
-                self.progress(link);
+            if let Ok(outcome) = link.exchange(&request, &mut self.subscriptions).await {
+                self.restore_link(link);
                 return Ok(outcome?);
             }
-            self.lose();
-            if request.repeat() == Repeat::Never {
+            self.drop_link();
+            if request.retry_safety() == RetrySafety::Unsafe {
                 break;
             }
         }
-        Err(AskError::Unanswered { kind: request.kind() })
+        Err(RequestError::NoReply { kind: request.kind() })
     }
 
     /// Switches the connection to another protocol and returns it.
-    pub async fn speak(mut self, request: Request) -> Result<Bridge, AskError> {
+    pub async fn switch_protocol(mut self, request: Request) -> Result<Bridge, RequestError> {
         let mut link = self.take_link().await?;
-        match link.exchange(&request, &mut self.watch).await {
+        match link.exchange(&request, &mut self.subscriptions).await {
             Ok(outcome) => {
                 outcome?;
                 Ok(link.into_bridge())
             }
-            Err(_) => Err(AskError::Unreachable(self.silent())),
+            Err(_) => Err(RequestError::Unreachable(self.no_answer())),
         }
     }
 
     /// Attaches to a session: every event after `seen` is delivered once.
-    pub async fn attach(&mut self, session: &str, seen: u64, access: Access) -> Result<Attached, AskError> {
-        let payload = self.ask(attach_request(session, seen, access, &self.settings.environment)).await?;
+    pub async fn attach(&mut self, session: &str, seen: u64, access: Access) -> Result<Attached, RequestError> {
+        let payload = self.request(attach_request(session, seen, access, &self.config.environment)).await?;
         let attached = Attached::read(&payload);
-        self.watch.rewind(session, seen, access, attached);
+        self.subscriptions.rewind(session, seen, access, attached);
         Ok(attached)
     }
 
     /// Delivers the events of a session to which a request has subscribed this connection, or is about to.
     ///
     /// After a reconnect the client attaches to the session again, from `seen` on.
-    pub fn expect(&mut self, session: &str, seen: u64) {
-        self.watch.expect(session, seen, Access::Full);
+    pub fn track(&mut self, session: &str, seen: u64) {
+        self.subscriptions.track(session, seen, Access::Full);
     }
 
     /// Returns the next event and reconnects as often as necessary. Cancel-safe.
-    pub async fn next(&mut self) -> Result<Event, AskError> {
+    pub async fn next(&mut self) -> Result<Event, RequestError> {
         loop {
-            if let Some(event) = self.watch.pop() {
-                return if event.kind == "session_deleted" { Err(self.forget(&event)) } else { Ok(event) };
+            if let Some(event) = self.subscriptions.pop() {
+                return if event.kind == "session_deleted" { Err(self.session_deleted(&event)) } else { Ok(event) };
             }
             self.ensure_link().await?;
             let Some(link) = &mut self.link else { continue };
             match link.read().await {
                 Ok(incoming) => {
-                    self.at_ease();
+                    self.reset_backoff();
                     if let Incoming::Event(event) = incoming {
-                        self.watch.take(*event);
+                        self.subscriptions.accept(*event);
                     }
                 }
-                Err(_) => self.lose(),
+                Err(_) => self.drop_link(),
             }
         }
     }
 
     /// Unsubscribes from a deleted session and returns the error that the daemon gives for it from now on.
-    fn forget(&mut self, event: &Event) -> AskError {
-        self.watch.forget(&event.session);
+    fn session_deleted(&mut self, event: &Event) -> RequestError {
+        self.subscriptions.unsubscribe(&event.session);
         let message = format!("session {} was deleted", event.session);
-        Fault { code: "SESSION_DELETED".to_owned(), message, retryable: false, detail: None }.into()
+        ResponseError { code: "SESSION_DELETED".to_owned(), message, retryable: false, detail: None }.into()
     }
 
     /// Waits until the daemon closes the connection and drops all events. Cancel-safe.
@@ -235,11 +230,11 @@ impl Client {
 
     /// Returns the environment that is sent with requests that may start a run.
     pub const fn environment(&self) -> &Environment {
-        &self.settings.environment
+        &self.config.environment
     }
 
     /// Takes the link out of the client, so that a cancelled request does not leave its reply to the next request.
-    async fn take_link(&mut self) -> Result<Link, AskError> {
+    async fn take_link(&mut self) -> Result<Link, RequestError> {
         loop {
             self.ensure_link().await?;
             if let Some(link) = self.link.take() {
@@ -248,67 +243,69 @@ impl Client {
         }
     }
 
-    fn progress(&mut self, link: Link) {
+    fn restore_link(&mut self, link: Link) {
         self.link = Some(link);
-        self.at_ease();
+        self.reset_backoff();
     }
 
     /// Resets the backoff and the reconnect timeout.
-    const fn at_ease(&mut self) {
+    const fn reset_backoff(&mut self) {
         self.backoff.reset();
         self.lost_since = None;
     }
 
-    fn lose(&mut self) {
+    fn drop_link(&mut self) {
         self.link = None;
-        if self.linked_at.elapsed() > STEADY {
-            self.at_ease();
+        if self.connected_at.elapsed() > STABLE_AFTER {
+            self.reset_backoff();
         }
         if self.lost_since.is_none() {
             self.lost_since = Some(Instant::now());
-            (self.settings.notices)(Notice::Lost);
+            (self.config.on_notice)(Notice::ConnectionLost);
         }
     }
 
     /// Reconnects if necessary, and attaches to every subscribed session after its last event.
-    async fn ensure_link(&mut self) -> Result<(), AskError> {
+    async fn ensure_link(&mut self) -> Result<(), RequestError> {
         if self.link.is_some() {
             return Ok(());
         }
-        let told = self.lost_since.is_some();
+        let was_lost = self.lost_since.is_some();
         // After a cancelled request there is no link although the connection was not lost.
         let mut since = *self.lost_since.get_or_insert_with(Instant::now);
         let mut stopped = false;
         loop {
-            sleep(self.backoff.advance(chance())).await;
+            sleep(self.backoff.advance(random_byte())).await;
             let error = match self.establish().await {
                 Ok(link) => {
                     self.link = Some(link);
-                    self.linked_at = Instant::now();
-                    if told {
-                        (self.settings.notices)(Notice::Back);
+                    self.connected_at = Instant::now();
+                    if was_lost {
+                        (self.config.on_notice)(Notice::Reconnected);
                     }
                     return Ok(());
                 }
-                Err(NoLink::Ask(AskError::Refused(fault))) => return Err(fault.into()),
-                Err(NoLink::Ask(error)) => error,
-                Err(NoLink::Lost(_)) => self.silent().into(),
+                Err(ConnectError::Request(RequestError::Refused(fault))) => return Err(fault.into()),
+                Err(ConnectError::Request(error)) => error,
+                Err(ConnectError::Link(_)) => self.no_answer().into(),
             };
             if self.awaits_start() {
                 // The reconnect timeout starts with the next start of the daemon.
                 since = Instant::now();
                 if !std::mem::replace(&mut stopped, true) {
-                    (self.settings.notices)(Notice::Stopped);
+                    (self.config.on_notice)(Notice::DaemonStopped);
                 }
                 continue;
             }
             let patience = match &error {
                 // No daemon listens, and this client starts none.
-                AskError::Unreachable(Unreachable::NotRunning) => self.settings.patience.min(ABSENT),
-                AskError::Refused(_)
-                | AskError::Unreachable(_)
-                | AskError::TooLong { .. }
-                | AskError::Unanswered { .. } => self.settings.patience,
+                RequestError::Unreachable(UnreachableError::NotRunning) => {
+                    self.config.reconnect_timeout.min(RESTART_TIMEOUT)
+                }
+                RequestError::Refused(_)
+                | RequestError::Unreachable(_)
+                | RequestError::TooLong { .. }
+                | RequestError::NoReply { .. } => self.config.reconnect_timeout,
             };
             if since.elapsed() >= patience {
                 return Err(error);
@@ -317,24 +314,22 @@ impl Client {
     }
 
     /// Connects, sends `hello`, and attaches to the subscribed sessions.
-    async fn establish(&mut self) -> Result<Link, NoLink> {
+    async fn establish(&mut self) -> Result<Link, ConnectError> {
         let leave = self.awaits_start();
-        let Settings { address, missing, notices, .. } = &mut self.settings;
-        let missing = if leave { &Missing::Leave } else { &*missing };
-        let stream = connect_or_start(address, missing, &mut || notices(Notice::Starting))
-            .await
-            .map_err(AskError::from)?;
+        let ClientConfig { address, on_missing: missing, on_notice: notices, .. } = &mut self.config;
+        let missing = if leave { &MissingDaemon::Fail } else { &*missing };
+        let stream =
+            connect_or_start(address, missing, &mut || notices(Notice::Starting)).await.map_err(RequestError::from)?;
         let mut link = Link::new(stream);
-        let greeting = Request::hello(self.settings.version);
-        let answer = timeout(GREETING, link.exchange(&greeting, &mut self.watch)).await;
-        let hello = answer.map_err(|_| AskError::from(self.silent()))??.map_err(AskError::from)?;
-        self.name_version(&hello);
-        self.pid_file_seen |= self.settings.address.pid.exists();
-        for (session, position) in self.watch.positions() {
-            let request =
-                attach_request(&session, position.seen, position.access, &self.settings.environment);
-            let payload = link.exchange(&request, &mut self.watch).await?.map_err(AskError::from)?;
-            self.watch.rewind(&session, position.seen, position.access, Attached::read(&payload));
+        let greeting = Request::hello(self.config.version);
+        let answer = timeout(HANDSHAKE_TIMEOUT, link.exchange(&greeting, &mut self.subscriptions)).await;
+        let hello = answer.map_err(|_| RequestError::from(self.no_answer()))??.map_err(RequestError::from)?;
+        self.report_version(&hello);
+        self.pid_file_seen |= self.config.address.pid.exists();
+        for (session, position) in self.subscriptions.positions() {
+            let request = attach_request(&session, position.seen, position.access, &self.config.environment);
+            let payload = link.exchange(&request, &mut self.subscriptions).await?.map_err(RequestError::from)?;
+            self.subscriptions.rewind(&session, position.seen, position.access, Attached::read(&payload));
         }
         Ok(link)
     }
@@ -346,43 +341,43 @@ impl Client {
     /// one. If there never was a pid file, its absence means nothing.
     pub fn awaits_start(&self) -> bool {
         self.lost_since.is_some()
-            && !self.watch.is_empty()
+            && !self.subscriptions.is_empty()
             && self.pid_file_seen
-            && !self.settings.address.pid.exists()
+            && !self.config.address.pid.exists()
     }
 
-    fn name_version(&mut self, hello: &Value) {
+    fn report_version(&mut self, hello: &Value) {
         let daemon = hello.get("runtimeVersion").and_then(Value::as_str).unwrap_or("unknown");
-        if daemon != self.settings.version && !self.version_named {
-            self.version_named = true;
-            let client = self.settings.version.to_owned();
-            (self.settings.notices)(Notice::OtherVersion { client, daemon: daemon.to_owned() });
+        if daemon != self.config.version && !self.version_reported {
+            self.version_reported = true;
+            let client = self.config.version.to_owned();
+            (self.config.on_notice)(Notice::VersionMismatch { client, daemon: daemon.to_owned() });
         }
     }
 
-    fn silent(&self) -> Unreachable {
-        Unreachable::Silent { path: self.settings.address.socket.clone() }
+    fn no_answer(&self) -> UnreachableError {
+        UnreachableError::NoAnswer { path: self.config.address.socket.clone() }
     }
 }
 
 /// Why connecting failed.
 #[derive(Debug)]
-enum NoLink {
+enum ConnectError {
     /// The connection was lost during the handshake; the client tries again.
-    Lost(#[expect(dead_code, reason = "shown when debugging")] Lost),
+    Link(#[expect(dead_code, reason = "shown when debugging")] LinkError),
     /// The daemon could not be reached or refused a request.
-    Ask(AskError),
+    Request(RequestError),
 }
 
-impl From<Lost> for NoLink {
-    fn from(lost: Lost) -> Self {
-        Self::Lost(lost)
+impl From<LinkError> for ConnectError {
+    fn from(lost: LinkError) -> Self {
+        Self::Link(lost)
     }
 }
 
-impl From<AskError> for NoLink {
-    fn from(error: AskError) -> Self {
-        Self::Ask(error)
+impl From<RequestError> for ConnectError {
+    fn from(error: RequestError) -> Self {
+        Self::Request(error)
     }
 }
 

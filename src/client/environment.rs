@@ -7,11 +7,11 @@ use std::ffi::OsString;
 use crate::protocol::push::client::Environment;
 
 /// The longest value that is sent, in bytes.
-const LONGEST: usize = 64 * 1024;
+const MAX_VALUE_BYTES: usize = 64 * 1024;
 /// The largest environment that is sent, in bytes.
-const TOTAL: usize = 1024 * 1024;
+const MAX_TOTAL_BYTES: usize = 1024 * 1024;
 /// The most variables that are sent.
-const COUNT: usize = 4096;
+const MAX_VARIABLES: usize = 4096;
 
 /// Returns the variables that are sent with a request.
 ///
@@ -22,7 +22,10 @@ pub fn collect(variables: impl Iterator<Item = (OsString, OsString)>) -> Environ
     for (name, value) in variables {
         let (Ok(name), Ok(value)) = (name.into_string(), value.into_string()) else { continue };
         let size = name.len() + value.len();
-        if !is_the_users(&name) || value.len() > LONGEST || taken + size > TOTAL || environment.len() == COUNT
+        if !is_user_variable(&name)
+            || value.len() > MAX_VALUE_BYTES
+            || taken + size > MAX_TOTAL_BYTES
+            || environment.len() == MAX_VARIABLES
         {
             continue;
         }
@@ -32,7 +35,7 @@ pub fn collect(variables: impl Iterator<Item = (OsString, OsString)>) -> Environ
     environment
 }
 
-fn is_the_users(name: &str) -> bool {
+fn is_user_variable(name: &str) -> bool {
     let of_the_shell = ["PWD", "OLDPWD", "SHLVL", "_"].contains(&name);
     // Windows keeps a directory per drive in variables like `=C:`.
     let malformed = name.is_empty() || name.contains(['=', '\0']);
@@ -44,16 +47,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shells_own_and_our_own_variables_stay_behind() {
+    fn shell_and_push_variables_are_not_sent() {
         let names = ["PATH", "PWD", "OLDPWD", "SHLVL", "_", "PUSH_HOME", "PUSHD_SOCKET", "LANG", "PUSHER"];
         let environment = collect(names.iter().map(|name| (OsString::from(name), OsString::from("x"))));
         assert_eq!(environment.into_keys().collect::<Vec<_>>(), ["LANG", "PATH", "PUSHER"]);
     }
 
     #[test]
-    fn what_exceeds_the_limits_is_left_out() {
-        let big = "x".repeat(LONGEST + 1);
-        let fits = "y".repeat(LONGEST);
+    fn variables_over_the_limits_are_left_out() {
+        let big = "x".repeat(MAX_VALUE_BYTES + 1);
+        let fits = "y".repeat(MAX_VALUE_BYTES);
         let mut variables = vec![(OsString::from("BIG"), OsString::from(big))];
         variables.extend((0..40).map(|n| (OsString::from(format!("N{n:02}")), OsString::from(&fits))));
         let environment = collect(variables.into_iter());
@@ -63,7 +66,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn what_is_not_utf8_is_left_out() {
+    fn variables_that_are_not_utf8_are_left_out() {
         use std::os::unix::ffi::OsStringExt;
         let variables = [
             (OsString::from("BAD"), OsString::from_vec(vec![0xff])),

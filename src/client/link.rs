@@ -9,8 +9,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, ReadHalf, WriteHalf, 
 use ulid::Ulid;
 
 use super::bridge::Bridge;
-use super::watch::Watch;
-use crate::protocol::push::client::{Fault, Incoming, Request, Unreadable, read};
+use super::subscriptions::Subscriptions;
+use crate::protocol::push::client::{DecodeError, Incoming, Request, ResponseError, decode_line};
 use crate::transport::local::Stream;
 
 /// The longest line that is accepted from the daemon.
@@ -18,19 +18,19 @@ const LONGEST_LINE: usize = 64 * 1024 * 1024;
 
 /// Why a connection cannot be used any more.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Lost {
+pub(super) enum LinkError {
     /// The daemon closed it.
     #[error("the daemon closed the connection")]
     Closed,
     /// Reading or writing failed.
     #[error("the connection failed")]
-    Broken(#[from] io::Error),
+    Io(#[from] io::Error),
     /// The daemon sent something that is not the protocol.
     #[error(transparent)]
-    Unreadable(#[from] Unreadable),
+    Unreadable(#[from] DecodeError),
     /// A line exceeds the limit.
     #[error("the daemon sent a line of more than {LONGEST_LINE} bytes")]
-    Endless,
+    LineTooLong,
 }
 
 /// One connection.
@@ -53,8 +53,8 @@ impl Link {
     pub(super) async fn exchange(
         &mut self,
         request: &Request,
-        watch: &mut Watch,
-    ) -> Result<Result<Value, Fault>, Lost> {
+        watch: &mut Subscriptions,
+    ) -> Result<Result<Value, ResponseError>, LinkError> {
         let id = format!("req_{}", Ulid::generate());
         let mut line = request.line(&id);
         line.push('\n');
@@ -66,7 +66,7 @@ impl Link {
                 // Only one request is in flight, so an error reply with another id answers a line whose id the daemon
                 // could not parse.
                 Incoming::Response(response) if response.outcome.is_err() => return Ok(response.outcome),
-                Incoming::Event(event) => watch.take(*event),
+                Incoming::Event(event) => watch.accept(*event),
                 Incoming::Response(_) | Incoming::Unknown => {}
             }
         }
@@ -78,32 +78,32 @@ impl Link {
     }
 
     /// Reads the next message. Cancel-safe.
-    pub(super) async fn read(&mut self) -> Result<Incoming, Lost> {
+    pub(super) async fn read(&mut self) -> Result<Incoming, LinkError> {
         loop {
             let line = self.line().await?;
             if !line.trim().is_empty() {
-                return Ok(read(line)?);
+                return Ok(decode_line(line)?);
             }
         }
     }
 
-    async fn line(&mut self) -> Result<String, Lost> {
+    async fn line(&mut self) -> Result<String, LinkError> {
         loop {
             let chunk = self.reader.fill_buf().await?;
             if chunk.is_empty() {
-                return Err(Lost::Closed);
+                return Err(LinkError::Closed);
             }
             let end = memchr::memchr(b'\n', chunk);
             let taken = end.map_or(chunk.len(), |at| at + 1);
             self.partial.extend_from_slice(&chunk[..end.unwrap_or(chunk.len())]);
             self.reader.consume(taken);
             if self.partial.len() > LONGEST_LINE {
-                return Err(Lost::Endless);
+                return Err(LinkError::LineTooLong);
             }
             if end.is_some() {
                 let bytes = std::mem::take(&mut self.partial);
                 return String::from_utf8(bytes)
-                    .map_err(|error| Lost::Broken(io::Error::new(io::ErrorKind::InvalidData, error)));
+                    .map_err(|error| LinkError::Io(io::Error::new(io::ErrorKind::InvalidData, error)));
             }
         }
     }

@@ -17,7 +17,7 @@ mod os;
 mod ready;
 mod repository;
 mod start;
-mod watch;
+mod subscriptions;
 
 #[cfg(test)]
 #[cfg(unix)]
@@ -26,13 +26,13 @@ pub(crate) mod testing;
 #[cfg(unix)]
 mod tests;
 
-pub use crate::protocol::push::client::{Environment, Event, Fault, MESSAGE_BYTES, Request};
+pub use crate::protocol::push::client::{Environment, Event, MESSAGE_BYTES, Request, ResponseError};
 pub use crate::transport::local::Address;
-pub use bridge::{Bridge, Bridged};
-pub use connection::{AskError, Client, Notice, Settings};
+pub use bridge::{Bridge, BridgeOutcome};
+pub use connection::{Client, ClientConfig, Notice, RequestError};
 pub use environment::collect as collect_environment;
-pub use os::{end_process, process_is_alive};
+pub use os::{kill_process, process_is_alive};
 pub use ready::Announcement;
 pub use repository::Repository;
-pub use start::{Launch, Missing, Unreachable};
-pub use watch::{Access, Attached};
+pub use start::{DaemonCommand, MissingDaemon, UnreachableError};
+pub use subscriptions::{Access, Attached};

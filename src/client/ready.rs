@@ -12,7 +12,7 @@ const READY: &str = "ready";
 /// Status line: another daemon holds the lock.
 const IN_USE: &str = "in-use";
 /// How much output of a failing daemon is kept, in bytes.
-const WORDS: usize = 16 * 1024;
+const MAX_OUTPUT_BYTES: usize = 16 * 1024;
 
 /// The daemon's side of the notification.
 ///
@@ -23,23 +23,23 @@ pub struct Announcement(());
 
 impl Announcement {
     /// Creates an announcement on standard output, which must be the client's pipe.
-    pub const fn promised() -> Self {
+    pub const fn on_stdout() -> Self {
         Self(())
     }
 
     /// Reports that the daemon listens, and releases the pipe.
     pub fn ready(self) -> io::Result<()> {
-        say(READY)?;
-        os::let_go_of_output()
+        write_line(READY)?;
+        os::release_output()
     }
 
     /// Reports that another daemon listens or is about to.
     pub fn in_use(self) -> io::Result<()> {
-        say(IN_USE)
+        write_line(IN_USE)
     }
 }
 
-fn say(word: &str) -> io::Result<()> {
+fn write_line(word: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{word}")?;
     out.flush()
@@ -47,7 +47,7 @@ fn say(word: &str) -> io::Result<()> {
 
 /// The result of starting a daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Announced {
+pub(super) enum StartOutcome {
     /// It listens.
     Ready,
     /// Another daemon listens or is about to; the output names the lock it holds.
@@ -57,20 +57,20 @@ pub(super) enum Announced {
 }
 
 /// Reads the status line and the output of a starting daemon from its pipe.
-pub(super) fn read(pipe: impl io::Read) -> Announced {
+pub(super) fn read(pipe: impl io::Read) -> StartOutcome {
     let mut words = String::new();
     for line in io::BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
         match String::from_utf8_lossy(&line).trim_end() {
-            READY => return Announced::Ready,
-            IN_USE => return Announced::InUse(words.trim_end().to_owned()),
-            line if words.len() + line.len() < WORDS => {
+            READY => return StartOutcome::Ready,
+            IN_USE => return StartOutcome::InUse(words.trim_end().to_owned()),
+            line if words.len() + line.len() < MAX_OUTPUT_BYTES => {
                 words.push_str(line);
                 words.push('\n');
             }
             _ => {}
         }
     }
-    Announced::Failed(words.trim_end().to_owned())
+    StartOutcome::Failed(words.trim_end().to_owned())
 }
 
 #[cfg(test)]
@@ -78,11 +78,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_says_how_it_went_and_everything_else_says_why_not() {
-        assert_eq!(read(&b"ready\nmore"[..]), Announced::Ready);
-        assert_eq!(read(&b"warning: x\nin-use\n"[..]), Announced::InUse("warning: x".into()));
-        assert_eq!(read(&b"error: no\ncause: y\n"[..]), Announced::Failed("error: no\ncause: y".into()));
-        assert_eq!(read(&b""[..]), Announced::Failed(String::new()));
-        assert_eq!(read(&[b'x'; WORDS + 1][..]), Announced::Failed(String::new()));
+    fn the_status_line_is_the_outcome_and_other_output_is_the_reason() {
+        assert_eq!(read(&b"ready\nmore"[..]), StartOutcome::Ready);
+        assert_eq!(read(&b"warning: x\nin-use\n"[..]), StartOutcome::InUse("warning: x".into()));
+        assert_eq!(read(&b"error: no\ncause: y\n"[..]), StartOutcome::Failed("error: no\ncause: y".into()));
+        assert_eq!(read(&b""[..]), StartOutcome::Failed(String::new()));
+        assert_eq!(read(&[b'x'; MAX_OUTPUT_BYTES + 1][..]), StartOutcome::Failed(String::new()));
     }
 }

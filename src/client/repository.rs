@@ -38,9 +38,7 @@ impl Repository {
         Some(Self {
             root: root.to_owned(),
             branch: head.trim().strip_prefix("ref: refs/heads/").map(str::to_owned),
-            remote: read(&common.join("config"))
-                .and_then(|text| origin(&text))
-                .map(|url| without_credentials(&url)),
+            remote: read(&common.join("config")).and_then(|text| origin(&text)).map(|url| without_credentials(&url)),
         })
     }
 
@@ -125,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worktree_takes_its_branch_from_itself_and_its_remote_from_the_common_place() {
+    fn a_worktree_has_its_own_branch_and_the_remote_of_the_common_directory() {
         let dir = tempfile::tempdir().unwrap();
         let (main, tree) = (dir.path().join("main"), dir.path().join("tree"));
         fs::create_dir_all(&main).unwrap();
@@ -152,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_keeps_nothing_that_lets_somebody_in() {
+    fn credentials_are_removed_from_remote_urls() {
         for (url, safe) in [
             ("https://token@host.example/o/r", "https://host.example/o/r"),
             ("https://u:p@host.example:8443/o?key=1", "https://host.example:8443/o"),

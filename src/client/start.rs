@@ -13,21 +13,21 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::backoff::{Backoff, chance};
+use super::backoff::{Backoff, random_byte};
 use super::os;
-use super::ready::{self, Announced};
+use super::ready::{self, StartOutcome};
 use crate::transport::local::{Address, Stream, connect};
 
 /// The program that becomes the daemon.
 #[derive(Debug, Clone)]
-pub struct Launch {
+pub struct DaemonCommand {
     /// The program.
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
 }
 
-impl Launch {
+impl DaemonCommand {
     /// Starts the daemon from the running executable.
     pub fn this_program() -> io::Result<Self> {
         let arguments = ["daemon", "run", "--announce"].map(OsString::from).to_vec();
@@ -37,16 +37,16 @@ impl Launch {
 
 /// What to do if no daemon listens.
 #[derive(Debug, Clone)]
-pub enum Missing {
+pub enum MissingDaemon {
     /// Start one.
-    Start(Launch),
+    Start(DaemonCommand),
     /// Fail.
-    Leave,
+    Fail,
 }
 
 /// Why the daemon cannot be reached.
 #[derive(Debug, thiserror::Error)]
-pub enum Unreachable {
+pub enum UnreachableError {
     /// No daemon listens, and the client was not allowed to start one.
     #[error("pushd is not running")]
     NotRunning,
@@ -68,44 +68,44 @@ pub enum Unreachable {
     },
     /// The daemon exited during its start.
     #[error("pushd failed to start{}", if .words.is_empty() { String::new() } else { format!(":\n{}", .words) })]
-    Failed {
+    StartFailed {
         /// Its output.
         words: String,
     },
     /// The daemon did not answer in time.
     #[error("pushd at {} does not answer", .path.display())]
-    Silent {
+    NoAnswer {
         /// The socket.
         path: PathBuf,
     },
 }
 
 /// How long a daemon may take to listen: it may have to recover its journal first.
-const PATIENCE: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long to wait after starting a daemon before starting another one.
-const AGAIN: Duration = Duration::from_secs(1);
+const RESTART_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often another daemon may hold the lock while the socket does not answer.
-const LOSSES: u32 = 4;
+const MAX_LOCK_CONFLICTS: u32 = 4;
 
 /// Connects to the daemon at `at`, and starts it if `missing` says so.
 ///
 /// `starting` is called once, before the first start.
 pub(super) async fn connect_or_start(
     at: &Address,
-    missing: &Missing,
+    missing: &MissingDaemon,
     starting: &mut (dyn FnMut() + Send),
-) -> Result<Stream, Unreachable> {
-    let deadline = Instant::now() + PATIENCE;
+) -> Result<Stream, UnreachableError> {
+    let deadline = Instant::now() + START_TIMEOUT;
     let mut backoff = Backoff::new();
     let mut last_start: Option<Instant> = None;
     let mut losses = 0;
     loop {
-        match (knock(at).await?, missing) {
-            (Knock::Open(stream), _) => return Ok(stream),
-            (Knock::Nobody, Missing::Leave) => return Err(Unreachable::NotRunning),
-            (Knock::Nobody, Missing::Start(launch))
-                if last_start.is_none_or(|start| start.elapsed() > AGAIN) =>
+        match (try_connect(at).await?, missing) {
+            (ConnectAttempt::Connected(stream), _) => return Ok(stream),
+            (ConnectAttempt::NotListening, MissingDaemon::Fail) => return Err(UnreachableError::NotRunning),
+            (ConnectAttempt::NotListening, MissingDaemon::Start(launch))
+                if last_start.is_none_or(|start| start.elapsed() > RESTART_INTERVAL) =>
             {
                 if last_start.is_none() {
                     starting();
@@ -113,57 +113,56 @@ pub(super) async fn connect_or_start(
                 let announced = start(launch, deadline).await?;
                 last_start = Some(Instant::now());
                 match announced {
-                    Announced::Ready => continue,
+                    StartOutcome::Ready => continue,
                     // The daemon that holds the lock is about to listen, unless it shares the state and listens at
                     // another socket.
-                    Announced::InUse(_) if losses < LOSSES => losses += 1,
-                    Announced::InUse(words) => return Err(Unreachable::Failed { words }),
-                    Announced::Failed(words) => match knock(at).await? {
-                        Knock::Open(stream) => return Ok(stream),
-                        Knock::Busy | Knock::Nobody => return Err(Unreachable::Failed { words }),
+                    StartOutcome::InUse(_) if losses < MAX_LOCK_CONFLICTS => losses += 1,
+                    StartOutcome::InUse(words) => return Err(UnreachableError::StartFailed { words }),
+                    StartOutcome::Failed(words) => match try_connect(at).await? {
+                        ConnectAttempt::Connected(stream) => return Ok(stream),
+                        ConnectAttempt::Busy | ConnectAttempt::NotListening => {
+                            return Err(UnreachableError::StartFailed { words });
+                        }
                     },
                 }
             }
-            (Knock::Busy | Knock::Nobody, Missing::Start(_) | Missing::Leave) => {}
+            (ConnectAttempt::Busy | ConnectAttempt::NotListening, MissingDaemon::Start(_) | MissingDaemon::Fail) => {}
         }
         if Instant::now() >= deadline {
-            return Err(Unreachable::Silent { path: at.socket.clone() });
+            return Err(UnreachableError::NoAnswer { path: at.socket.clone() });
         }
-        sleep(backoff.advance(chance())).await;
+        sleep(backoff.advance(random_byte())).await;
     }
 }
 
 /// The result of one connection attempt.
-enum Knock {
+enum ConnectAttempt {
     /// The connection is established.
-    Open(Stream),
+    Connected(Stream),
     /// A daemon listens, but its backlog is full.
     Busy,
     /// Nothing listens.
-    Nobody,
+    NotListening,
 }
 
-async fn knock(at: &Address) -> Result<Knock, Unreachable> {
+async fn try_connect(at: &Address) -> Result<ConnectAttempt, UnreachableError> {
     let error = match connect(at).await {
-        Ok(stream) => return Ok(Knock::Open(stream)),
+        Ok(stream) => return Ok(ConnectAttempt::Connected(stream)),
         Err(error) => error,
     };
     let kind = error.kind();
     if matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) {
-        Ok(Knock::Nobody)
-    } else if matches!(
-        kind,
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionReset
-    ) {
-        Ok(Knock::Busy)
+        Ok(ConnectAttempt::NotListening)
+    } else if matches!(kind, io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionReset) {
+        Ok(ConnectAttempt::Busy)
     } else {
-        Err(Unreachable::Connect { path: at.socket.clone(), source: error })
+        Err(UnreachableError::Connect { path: at.socket.clone(), source: error })
     }
 }
 
 /// Starts a daemon and waits for its announcement.
-async fn start(launch: &Launch, deadline: Instant) -> Result<Announced, Unreachable> {
-    let failed = |source| Unreachable::Spawn { program: launch.program.clone(), source };
+async fn start(launch: &DaemonCommand, deadline: Instant) -> Result<StartOutcome, UnreachableError> {
+    let failed = |source| UnreachableError::Spawn { program: launch.program.clone(), source };
     let (pipe, output) = io::pipe().map_err(failed)?;
     let mut command = Command::new(&launch.program);
     command.args(&launch.arguments).stdin(Stdio::null());
@@ -172,15 +171,15 @@ async fn start(launch: &Launch, deadline: Instant) -> Result<Announced, Unreacha
     let mut child = command.spawn().map_err(failed)?;
     // The command holds the write end of the pipe, whose end of file reports a failed start.
     drop(command);
-    let (tell, told) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     thread::spawn(move || {
-        let _ = tell.send(ready::read(pipe));
+        let _ = sender.send(ready::read(pipe));
         // The daemon stays a child of this process: it is reaped, so that a dead daemon does not look alive.
         let _ = child.wait();
     });
-    Ok(match timeout_at(deadline, told).await {
+    Ok(match timeout_at(deadline, receiver).await {
         Ok(Ok(announced)) => announced,
-        Ok(Err(_)) => Announced::Failed(String::new()),
-        Err(_) => Announced::Failed("the daemon did not report in time that it listens".to_owned()),
+        Ok(Err(_)) => StartOutcome::Failed(String::new()),
+        Err(_) => StartOutcome::Failed("the daemon did not report in time that it listens".to_owned()),
     })
 }

@@ -11,17 +11,17 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::*;
-use crate::transport::local::Directory;
+use crate::transport::local::DirectoryKind;
 
 /// A daemon whose replies the test sends itself.
-pub(crate) struct Daemon {
+pub(crate) struct ScriptedDaemon {
     pub(crate) dir: TempDir,
     pub(crate) socket: PathBuf,
     listener: UnixListener,
     notices: Arc<Mutex<Vec<Notice>>>,
 }
 
-impl Daemon {
+impl ScriptedDaemon {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("pushd.sock");
@@ -30,26 +30,26 @@ impl Daemon {
     }
 
     /// Moves the socket away, as if no daemon listened.
-    pub(crate) fn hide(&self) -> PathBuf {
+    pub(crate) fn hide_socket(&self) -> PathBuf {
         let away = self.dir.path().join("away.sock");
         std::fs::rename(&self.socket, &away).unwrap();
         away
     }
 
-    pub(crate) fn settings(&self) -> Settings {
+    pub(crate) fn config(&self) -> ClientConfig {
         let notices = Arc::clone(&self.notices);
-        Settings {
+        ClientConfig {
             address: Address {
                 socket: self.socket.clone(),
                 lock: self.dir.path().join("pushd.lock"),
                 pid: self.dir.path().join("pushd.pid"),
-                directory: Directory::Chosen,
+                directory: DirectoryKind::Custom,
             },
-            missing: Missing::Leave,
+            on_missing: MissingDaemon::Fail,
             version: "0.0.1",
             environment: Environment::new(),
-            patience: Duration::from_secs(20),
-            notices: Box::new(move |notice| notices.lock().unwrap().push(notice)),
+            reconnect_timeout: Duration::from_secs(20),
+            on_notice: Box::new(move |notice| notices.lock().unwrap().push(notice)),
         }
     }
 
@@ -57,7 +57,7 @@ impl Daemon {
         self.notices.lock().unwrap().clone()
     }
 
-    pub(crate) async fn greet(&self, version: &str) -> Peer {
+    pub(crate) async fn handshake(&self, version: &str) -> Peer {
         let (stream, _) = self.listener.accept().await.unwrap();
         let mut peer = Peer::new(stream);
         let hello = peer.request("hello").await;
@@ -86,32 +86,32 @@ impl Peer {
     }
 
     pub(crate) async fn answer(&mut self, request: &Value, payload: Value) {
-        self.say(json!({"v": "push.runtime.v1", "kind": "response", "requestId": request["requestId"],
+        self.send(json!({"v": "push.runtime.v1", "kind": "response", "requestId": request["requestId"],
             "type": request["type"], "ok": true, "payload": payload, "error": null}))
             .await;
     }
 
     pub(crate) async fn refuse(&mut self, request: &Value, code: &str) {
-        self.say(json!({"v": "push.runtime.v1", "kind": "response", "requestId": request["requestId"],
+        self.send(json!({"v": "push.runtime.v1", "kind": "response", "requestId": request["requestId"],
             "type": request["type"], "ok": false, "payload": {},
             "error": {"code": code, "message": "no", "retryable": false}}))
             .await;
     }
 
     pub(crate) async fn event(&mut self, seq: u64) {
-        self.say(json!({"v": "push.runtime.v1", "kind": "event", "sessionId": "s", "seq": seq, "ts": 1,
+        self.send(json!({"v": "push.runtime.v1", "kind": "event", "sessionId": "s", "seq": seq, "ts": 1,
             "type": "status", "payload": {}}))
             .await;
     }
 
     /// Sends an event of the run `r` of the session `s`.
     pub(crate) async fn run_event(&mut self, seq: u64, kind: &str, payload: Value) {
-        self.say(json!({"v": "push.runtime.v1", "kind": "event", "sessionId": "s", "runId": "r", "seq": seq,
+        self.send(json!({"v": "push.runtime.v1", "kind": "event", "sessionId": "s", "runId": "r", "seq": seq,
             "ts": 1, "type": kind, "payload": payload}))
             .await;
     }
 
-    pub(crate) async fn say(&mut self, message: Value) {
+    pub(crate) async fn send(&mut self, message: Value) {
         self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
     }
 }
@@ -122,11 +122,11 @@ pub(crate) fn replay(from: u64, to: u64) -> Value {
 }
 
 /// Returns a start command that runs a shell script.
-pub(crate) fn shell(script: &str) -> Missing {
-    Missing::Start(Launch { program: "/bin/sh".into(), arguments: vec!["-c".into(), script.into()] })
+pub(crate) fn shell(script: &str) -> MissingDaemon {
+    MissingDaemon::Start(DaemonCommand { program: "/bin/sh".into(), arguments: vec!["-c".into(), script.into()] })
 }
 
 /// Waits for a future with a timeout.
-pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
+pub(crate) async fn with_timeout<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), work).await.expect("the test timed out")
 }

@@ -13,13 +13,13 @@ use nix::unistd::{Pid, dup2_stderr, dup2_stdout, setsid};
 
 /// Detaches `command` from this process: a new session, the root directory, and no descriptors but the standard ones.
 pub(super) fn detach(command: &mut Command) {
-    keep_descriptors_from_children();
+    set_close_on_exec_on_all();
     command.current_dir("/");
-    leave_the_session(command);
+    start_new_session(command);
 }
 
 #[expect(unsafe_code, reason = "a new session can only be begun between fork and exec")]
-fn leave_the_session(command: &mut Command) {
+fn start_new_session(command: &mut Command) {
     // SAFETY: the closure makes one system call, which is safe after a fork, and allocates nothing.
     unsafe {
         command.pre_exec(|| setsid().map(drop).map_err(io::Error::from));
@@ -30,7 +30,7 @@ fn leave_the_session(command: &mut Command) {
 ///
 /// Descriptors of this program have it already. A shell, a test runner or an editor may have passed on others, and a
 /// daemon that keeps their pipes open blocks their readers.
-fn keep_descriptors_from_children() {
+fn set_close_on_exec_on_all() {
     match fs::read_dir("/dev/fd") {
         Ok(entries) => {
             let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -49,7 +49,7 @@ fn close_on_exec(fd: RawFd) {
 }
 
 /// Redirects standard output and standard error to `/dev/null`, so that their reader sees the end of the file.
-pub(super) fn let_go_of_output() -> io::Result<()> {
+pub(super) fn release_output() -> io::Result<()> {
     let nowhere = fs::OpenOptions::new().write(true).open("/dev/null")?;
     dup2_stdout(&nowhere)?;
     dup2_stderr(&nowhere)?;
@@ -59,7 +59,7 @@ pub(super) fn let_go_of_output() -> io::Result<()> {
 /// Kills a process with SIGKILL.
 ///
 /// The caller must make sure that the pid has not been reused.
-pub fn end_process(pid: u32) -> io::Result<()> {
+pub fn kill_process(pid: u32) -> io::Result<()> {
     let pid = i32::try_from(pid).ok().filter(|pid| *pid > 1).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(kill(Pid::from_raw(pid), Signal::SIGKILL)?)
 }

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use windows_sys::Win32::Foundation::{CloseHandle, WAIT_TIMEOUT};
 use windows_sys::Win32::System::Threading::{
-    CREATE_NEW_PROCESS_GROUP, DETACHED_PROCESS, OpenProcess, PROCESS_SYNCHRONIZE, PROCESS_TERMINATE,
-    TerminateProcess, WaitForSingleObject,
+    CREATE_NEW_PROCESS_GROUP, DETACHED_PROCESS, OpenProcess, PROCESS_SYNCHRONIZE, PROCESS_TERMINATE, TerminateProcess,
+    WaitForSingleObject,
 };
 
 /// Detaches `command` from this process: no console, and the root directory.
@@ -16,7 +16,7 @@ pub(super) fn detach(command: &mut Command) {
 }
 
 /// Does nothing: the reader stops at the status line and does not wait for the end of the file.
-pub(super) fn let_go_of_output() -> io::Result<()> {
+pub(super) fn release_output() -> io::Result<()> {
     Ok(())
 }
 
@@ -24,7 +24,7 @@ pub(super) fn let_go_of_output() -> io::Result<()> {
 ///
 /// The caller must make sure that the pid has not been reused.
 #[expect(unsafe_code, reason = "the standard library ends only its own children")]
-pub fn end_process(pid: u32) -> io::Result<()> {
+pub fn kill_process(pid: u32) -> io::Result<()> {
     // SAFETY: the handle is checked before use, used by nobody else and closed once.
     unsafe {
         let process = OpenProcess(PROCESS_TERMINATE, 0, pid);

@@ -2,6 +2,7 @@
 //!
 //! This module only reads; it creates and changes nothing. Credentials are not part of the configuration.
 
+pub mod cache;
 pub mod file;
 pub mod limits;
 pub mod origin;
@@ -10,4 +11,3 @@ pub mod pi;
 pub mod project;
 pub mod sandbox;
 pub mod settings;
-pub mod watched;

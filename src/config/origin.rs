@@ -9,25 +9,25 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::file::File;
+use super::file::ConfigFile;
 use super::pi;
-use super::project::{Project, tighten};
-use super::settings::{NO_MODEL, Price, ProviderKind, ProviderSettings, Settings, Switch, place_variable};
+use super::project::{ProjectConfig, tighten};
+use super::settings::{NO_MODEL, Price, ProviderKind, ProviderSettings, Settings, Switch, base_url_variable};
 
 /// One value and its origin.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct ConfigRow {
     /// Its dotted key.
     pub key: String,
     /// The value; null if there is none.
     pub value: Value,
     /// Where it comes from.
-    pub origin: Origin,
+    pub origin: ValueOrigin,
 }
 
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
+pub enum ValueOrigin {
     /// The user's file.
     File {
         /// The line.
@@ -47,30 +47,34 @@ pub enum Origin {
 }
 
 /// Looks up an environment variable.
-pub type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+pub type EnvironmentLookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// Returns every effective value for sessions in a project; `projects` are the project files that apply.
-pub fn rows(file: &File, projects: &[Project], variables: Variables<'_>) -> Vec<Row> {
+pub fn effective_values(
+    file: &ConfigFile,
+    projects: &[ProjectConfig],
+    variables: EnvironmentLookup<'_>,
+) -> Vec<ConfigRow> {
     let mut rows = vec![
-        chosen(
+        variable_or_file_row(
             file,
             variables,
             "provider",
             "PUSH_PROVIDER",
             file.settings.provider.as_deref().or(Some(NO_MODEL)),
         ),
-        chosen(file, variables, "model", "PUSH_MODEL", file.settings.model.as_deref()),
+        variable_or_file_row(file, variables, "model", "PUSH_MODEL", file.settings.model.as_deref()),
     ];
     rows.extend(provider_rows(file, variables));
     rows.extend(file.settings.prices.iter().enumerate().map(|(index, price)| price_row(file, index, price)));
-    let mut settings = Settings { limits: file.settings.limits.with_usual(), ..file.settings.clone() };
+    let mut settings = Settings { limits: file.settings.limits.with_defaults(), ..file.settings.clone() };
     let mut bounded = bounded_rows(&settings, file);
     for project in projects {
         settings = tighten(settings, project.tightening());
         let tighter = bounded_rows(&settings, &project.file);
         for (row, tight) in bounded.iter_mut().zip(tighter).filter(|(row, tight)| row.value != tight.value) {
             let line = project.file.lines.get(&row.key).copied().unwrap_or(1);
-            *row = Row { origin: Origin::Project { path: project.path.clone(), line }, ..tight };
+            *row = ConfigRow { origin: ValueOrigin::Project { path: project.path.clone(), line }, ..tight };
         }
     }
     rows.extend(bounded);
@@ -80,22 +84,22 @@ pub fn rows(file: &File, projects: &[Project], variables: Variables<'_>) -> Vec<
 }
 
 /// The approval rules: the user's, then those of projects.
-fn rule_rows(file: &File, projects: &[Project]) -> Vec<Row> {
-    let line = |file: &File, index: usize| {
+fn rule_rows(file: &ConfigFile, projects: &[ProjectConfig]) -> Vec<ConfigRow> {
+    let line = |file: &ConfigFile, index: usize| {
         file.lines.get(&format!("approvals.rules.{}", index + 1)).copied().unwrap_or(1)
     };
-    let own = file.settings.rules.own.iter().enumerate();
-    let mut found: Vec<(String, Origin)> =
-        own.map(|(index, rule)| (rule.to_string(), Origin::File { line: line(file, index) })).collect();
+    let own = file.settings.rules.user.iter().enumerate();
+    let mut found: Vec<(String, ValueOrigin)> =
+        own.map(|(index, rule)| (rule.to_string(), ValueOrigin::File { line: line(file, index) })).collect();
     for project in projects {
         for (index, rule) in project.tightening().rules.iter().enumerate() {
-            let origin = Origin::Project { path: project.path.clone(), line: line(&project.file, index) };
+            let origin = ValueOrigin::Project { path: project.path.clone(), line: line(&project.file, index) };
             found.push((rule.to_string(), origin));
         }
     }
     let numbered = found.into_iter().enumerate();
     numbered
-        .map(|(index, (rule, origin))| Row {
+        .map(|(index, (rule, origin))| ConfigRow {
             key: format!("approvals.rules.{}", index + 1),
             value: json!(rule),
             origin,
@@ -104,63 +108,72 @@ fn rule_rows(file: &File, projects: &[Project]) -> Vec<Row> {
 }
 
 /// The Pi endpoint, which a project cannot configure.
-fn pi_rows(file: &File, variables: Variables<'_>) -> Vec<Row> {
+fn pi_rows(file: &ConfigFile, variables: EnvironmentLookup<'_>) -> Vec<ConfigRow> {
     let pi = &file.settings.pi;
-    let mut listen = row(file, "pi.listen", json!(pi.listen.to_string()));
-    if let Ok(Some(port)) = pi::port(variables) {
+    let mut listen = file_row(file, "pi.listen", json!(pi.listen.to_string()));
+    if let Ok(Some(port)) = pi::port_from_environment(variables) {
         let value = json!(SocketAddr::new(pi.listen.ip(), port).to_string());
-        listen = Row { value, origin: Origin::Variable(pi::PORT_VARIABLE.to_owned()), ..listen };
+        listen = ConfigRow { value, origin: ValueOrigin::Variable(pi::PORT_VARIABLE.to_owned()), ..listen };
     }
     vec![
-        row(file, "pi.enabled", json!(pi.enabled == Switch::On)),
+        file_row(file, "pi.enabled", json!(pi.enabled == Switch::On)),
         listen,
-        row(file, "pi.origins", json!(pi.origins)),
-        row(file, "pi.hosts", json!(pi.hosts)),
-        row(file, "pi.require_token", json!(pi.require_token == Switch::On)),
+        file_row(file, "pi.origins", json!(pi.origins)),
+        file_row(file, "pi.hosts", json!(pi.hosts)),
+        file_row(file, "pi.require_token", json!(pi.require_token == Switch::On)),
     ]
 }
 
-fn chosen(file: &File, variables: Variables<'_>, key: &str, variable: &str, otherwise: Option<&str>) -> Row {
+fn variable_or_file_row(
+    file: &ConfigFile,
+    variables: EnvironmentLookup<'_>,
+    key: &str,
+    variable: &str,
+    otherwise: Option<&str>,
+) -> ConfigRow {
     match variables(variable).filter(|value| !value.is_empty()) {
-        Some(value) => Row {
+        Some(value) => ConfigRow {
             key: key.to_owned(),
             value: json!(value.to_string_lossy()),
-            origin: Origin::Variable(variable.to_owned()),
+            origin: ValueOrigin::Variable(variable.to_owned()),
         },
-        None => row(file, key, json!(otherwise)),
+        None => file_row(file, key, json!(otherwise)),
     }
 }
 
 /// The providers in the file, and those whose base URL is set by a variable.
-fn provider_rows(file: &File, variables: Variables<'_>) -> Vec<Row> {
+fn provider_rows(file: &ConfigFile, variables: EnvironmentLookup<'_>) -> Vec<ConfigRow> {
     let mut providers = file.settings.providers.clone();
     for (name, kind) in ProviderKind::ALL {
-        if variables(&place_variable(name)).is_some_and(|value| !value.is_empty()) {
-            providers.entry((*name).to_owned()).or_insert_with(|| ProviderSettings::of(*kind));
+        if variables(&base_url_variable(name)).is_some_and(|value| !value.is_empty()) {
+            providers.entry((*name).to_owned()).or_insert_with(|| ProviderSettings::new(*kind));
         }
     }
-    providers.iter().flat_map(|(name, provider)| rows_of(file, variables, name, provider)).collect()
+    providers.iter().flat_map(|(name, provider)| provider_fields(file, variables, name, provider)).collect()
 }
 
-fn rows_of(file: &File, variables: Variables<'_>, name: &str, provider: &ProviderSettings) -> Vec<Row> {
+fn provider_fields(
+    file: &ConfigFile,
+    variables: EnvironmentLookup<'_>,
+    name: &str,
+    provider: &ProviderSettings,
+) -> Vec<ConfigRow> {
     let key = |field: &str| format!("providers.{name}.{field}");
-    let mut rows = vec![row(file, &key("kind"), json!(provider.kind.word()))];
-    let variable = place_variable(name);
-    rows.push(chosen(file, variables, &key("base_url"), &variable, provider.base_url.as_deref()));
-    rows.push(row(file, &key("model"), json!(provider.model)));
-    rows.extend(
-        provider.headers.keys().map(|header| row(file, &key(&format!("headers.{header}")), json!("set"))),
-    );
-    rows.push(row(
+    let mut rows = vec![file_row(file, &key("kind"), json!(provider.kind.word()))];
+    let variable = base_url_variable(name);
+    rows.push(variable_or_file_row(file, variables, &key("base_url"), &variable, provider.base_url.as_deref()));
+    rows.push(file_row(file, &key("model"), json!(provider.model)));
+    rows.extend(provider.headers.keys().map(|header| file_row(file, &key(&format!("headers.{header}")), json!("set"))));
+    rows.push(file_row(
         file,
         &key("context_window"),
-        json!(provider.context_window.unwrap_or(provider.kind.usual_window())),
+        json!(provider.context_window.unwrap_or(provider.kind.default_context_window())),
     ));
-    rows.push(row(file, &key("thinking"), json!(provider.thinking.word())));
+    rows.push(file_row(file, &key("thinking"), json!(provider.thinking.word())));
     rows
 }
 
-fn price_row(file: &File, index: usize, price: &Price) -> Row {
+fn price_row(file: &ConfigFile, index: usize, price: &Price) -> ConfigRow {
     let line = file.lines.get(&format!("prices.{}.model", index + 1)).copied().unwrap_or(1);
     let value = json!({
         "input": dollars(price.input),
@@ -168,35 +181,35 @@ fn price_row(file: &File, index: usize, price: &Price) -> Row {
         "cache_read": dollars(price.cache_read),
         "cache_write": dollars(price.cache_write),
     });
-    Row { key: format!("prices.{}", price.model), value, origin: Origin::File { line } }
+    ConfigRow { key: format!("prices.{}", price.model), value, origin: ValueOrigin::File { line } }
 }
 
 /// The values that a project may restrict, always in the same order, and those next to them.
-fn bounded_rows(settings: &Settings, file: &File) -> Vec<Row> {
+fn bounded_rows(settings: &Settings, file: &ConfigFile) -> Vec<ConfigRow> {
     let (limits, sandbox) = (&settings.limits, &settings.sandbox);
     vec![
-        row(file, "approvals.preset", json!(settings.approvals.word())),
-        row(file, "limits.max_turns", json!(limits.max_turns)),
-        row(file, "limits.max_tokens", json!(limits.max_tokens)),
-        row(file, "limits.max_cost_usd", json!(limits.max_cost_micro_usd.map(dollars))),
-        row(file, "limits.compact_at", json!(f64::from(limits.compact_at_permille) / 1000.0)),
-        row(file, "tools.fetch", json!(settings.tools.fetch == Switch::On)),
-        row(file, "sandbox.provider", json!(sandbox.provider.word())),
-        row(file, "sandbox.network", json!(sandbox.network == Switch::On)),
-        row(file, "sandbox.unix_sockets", json!(sandbox.unix_sockets == Switch::On)),
-        row(file, "sandbox.hide", json!(sandbox.hide)),
-        row(file, "sandbox.writable", json!(sandbox.writable)),
-        row(file, "sandbox.readable", json!(sandbox.readable)),
-        row(file, "sandbox.memory_mb", json!(sandbox.memory.map(|bytes| bytes / (1024 * 1024)))),
-        row(file, "sandbox.processes", json!(sandbox.processes)),
+        file_row(file, "approvals.preset", json!(settings.approvals.word())),
+        file_row(file, "limits.max_turns", json!(limits.max_turns)),
+        file_row(file, "limits.max_tokens", json!(limits.max_tokens)),
+        file_row(file, "limits.max_cost_usd", json!(limits.max_cost_micro_usd.map(dollars))),
+        file_row(file, "limits.compact_at", json!(f64::from(limits.compact_at_permille) / 1000.0)),
+        file_row(file, "tools.fetch", json!(settings.tools.fetch == Switch::On)),
+        file_row(file, "sandbox.provider", json!(sandbox.provider.as_str())),
+        file_row(file, "sandbox.network", json!(sandbox.network == Switch::On)),
+        file_row(file, "sandbox.unix_sockets", json!(sandbox.unix_sockets == Switch::On)),
+        file_row(file, "sandbox.hide", json!(sandbox.hide)),
+        file_row(file, "sandbox.writable", json!(sandbox.writable)),
+        file_row(file, "sandbox.readable", json!(sandbox.readable)),
+        file_row(file, "sandbox.memory_mb", json!(sandbox.memory.map(|bytes| bytes / (1024 * 1024)))),
+        file_row(file, "sandbox.processes", json!(sandbox.processes)),
     ]
 }
 
-fn row(file: &File, key: &str, value: Value) -> Row {
+fn file_row(file: &ConfigFile, key: &str, value: Value) -> ConfigRow {
     // A list has the line of its first item.
     let line = file.lines.get(key).or_else(|| file.lines.get(&format!("{key}.1")));
-    let origin = line.map_or(Origin::Default, |line| Origin::File { line: *line });
-    Row { key: key.to_owned(), value, origin }
+    let origin = line.map_or(ValueOrigin::Default, |line| ValueOrigin::File { line: *line });
+    ConfigRow { key: key.to_owned(), value, origin }
 }
 
 fn dollars(millionths: u64) -> f64 {
@@ -211,9 +224,9 @@ mod tests {
     use crate::config::file::parse;
 
     #[test]
-    fn without_anything_everything_is_the_default() {
-        let rows = rows(&File::default(), &[], &|_| None);
-        assert!(rows.iter().all(|row| row.origin == Origin::Default), "{rows:?}");
+    fn without_configuration_every_value_is_the_default() {
+        let rows = effective_values(&ConfigFile::default(), &[], &|_| None);
+        assert!(rows.iter().all(|row| row.origin == ValueOrigin::Default), "{rows:?}");
         assert_eq!(value(&rows, "provider"), &json!("playbook"));
         assert_eq!(value(&rows, "limits.compact_at"), &json!(0.8));
         assert_eq!(value(&rows, "limits.max_turns"), &json!(200));
@@ -221,9 +234,8 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_goes_before_the_file() {
-        let file =
-            file("provider = 'ollama'\nmodel = 'qwen'\n[providers.openai]\nbase_url = 'http://a/v1'\n");
+    fn a_variable_overrides_the_file() {
+        let file = file("provider = 'ollama'\nmodel = 'qwen'\n[providers.openai]\nbase_url = 'http://a/v1'\n");
         let variables = |name: &str| match name {
             "PUSH_PROVIDER" => Some("openai".into()),
             "PUSH_MODEL" => Some("".into()),
@@ -232,13 +244,13 @@ mod tests {
             "PI_SERVER_PORT" => Some("4242".into()),
             _ => None,
         };
-        let rows = rows(&file, &[], &variables);
+        let rows = effective_values(&file, &[], &variables);
         for (key, text, origin) in [
-            ("provider", "openai", Origin::Variable("PUSH_PROVIDER".into())),
-            ("model", "qwen", Origin::File { line: 2 }),
-            ("providers.openai.base_url", "http://b/v1", Origin::Variable("OPENAI_BASE_URL".into())),
-            ("providers.ollama.base_url", "10.0.0.1", Origin::Variable("OLLAMA_HOST".into())),
-            ("pi.listen", "127.0.0.1:4242", Origin::Variable("PI_SERVER_PORT".into())),
+            ("provider", "openai", ValueOrigin::Variable("PUSH_PROVIDER".into())),
+            ("model", "qwen", ValueOrigin::File { line: 2 }),
+            ("providers.openai.base_url", "http://b/v1", ValueOrigin::Variable("OPENAI_BASE_URL".into())),
+            ("providers.ollama.base_url", "10.0.0.1", ValueOrigin::Variable("OLLAMA_HOST".into())),
+            ("pi.listen", "127.0.0.1:4242", ValueOrigin::Variable("PI_SERVER_PORT".into())),
         ] {
             let row = rows.iter().find(|row| row.key == key).unwrap();
             assert_eq!((&row.value, &row.origin), (&json!(text), &origin), "{key}");
@@ -250,36 +262,36 @@ mod tests {
         let file = file("[approvals]\npreset = 'trusted'\n[limits]\nmax_turns = 3\n");
         let path = Path::new("/p/.push/config.toml");
         let text = "\n[approvals]\npreset = 'strict'\n[limits]\nmax_turns = 9\n";
-        let project = Project::new(path.to_owned(), parse(text, path).unwrap()).unwrap();
-        let rows = rows(&file, &[project], &|_| None);
+        let project = ProjectConfig::new(path.to_owned(), parse(text, path).unwrap()).unwrap();
+        let rows = effective_values(&file, &[project], &|_| None);
         let preset = rows.iter().find(|row| row.key == "approvals.preset").unwrap();
         assert_eq!(preset.value, json!("strict"));
-        assert_eq!(preset.origin, Origin::Project { path: path.to_owned(), line: 3 });
+        assert_eq!(preset.origin, ValueOrigin::Project { path: path.to_owned(), line: 3 });
         let turns = rows.iter().find(|row| row.key == "limits.max_turns").unwrap();
-        assert_eq!((&turns.value, &turns.origin), (&json!(3), &Origin::File { line: 4 }));
+        assert_eq!((&turns.value, &turns.origin), (&json!(3), &ValueOrigin::File { line: 4 }));
     }
 
     #[test]
-    fn a_project_raises_nothing_that_nobody_has_set() {
+    fn a_project_cannot_raise_a_default_limit() {
         let path = Path::new("/p/.push/config.toml");
         for (text, turns) in [("[limits]\nmax_turns = 900\n", 200), ("[limits]\nmax_turns = 9\n", 9)] {
-            let project = Project::new(path.to_owned(), parse(text, path).unwrap()).unwrap();
-            let rows = rows(&File::default(), &[project], &|_| None);
+            let project = ProjectConfig::new(path.to_owned(), parse(text, path).unwrap()).unwrap();
+            let rows = effective_values(&ConfigFile::default(), &[project], &|_| None);
             assert_eq!(value(&rows, "limits.max_turns"), &json!(turns));
         }
     }
 
     #[test]
-    fn every_rule_is_shown_with_its_place() {
+    fn every_rule_is_shown_with_its_origin() {
         let file = file("[approvals]\nrules = [\n'allow: exec(ls)',\n'ask: git']\n");
         let path = Path::new("/p/.push/config.toml");
         let text = "[approvals]\nrules = ['deny: read(.env*)']\n";
-        let project = Project::new(path.to_owned(), parse(text, path).unwrap()).unwrap();
-        let rows = rows(&file, &[project], &|_| None);
+        let project = ProjectConfig::new(path.to_owned(), parse(text, path).unwrap()).unwrap();
+        let rows = effective_values(&file, &[project], &|_| None);
         for (key, rule, origin) in [
-            ("approvals.rules.1", "allow: exec(ls)", Origin::File { line: 3 }),
-            ("approvals.rules.2", "ask: git", Origin::File { line: 4 }),
-            ("approvals.rules.3", "deny: read(.env*)", Origin::Project { path: path.to_owned(), line: 2 }),
+            ("approvals.rules.1", "allow: exec(ls)", ValueOrigin::File { line: 3 }),
+            ("approvals.rules.2", "ask: git", ValueOrigin::File { line: 4 }),
+            ("approvals.rules.3", "deny: read(.env*)", ValueOrigin::Project { path: path.to_owned(), line: 2 }),
         ] {
             let row = rows.iter().find(|row| row.key == key).unwrap();
             assert_eq!((&row.value, &row.origin), (&json!(rule), &origin));
@@ -287,23 +299,23 @@ mod tests {
     }
 
     #[test]
-    fn prices_are_in_dollars_and_headers_are_not_told() {
+    fn prices_are_in_dollars_and_header_values_are_not_shown() {
         let file = file(
             "[providers.openai]\nheaders = { 'X-Title' = 'hunter2' }\n[[prices]]\nmodel = 'm'\ninput = 1.25\noutput = 10\n",
         );
-        let rows = rows(&file, &[], &|_| None);
+        let rows = effective_values(&file, &[], &|_| None);
         assert_eq!(value(&rows, "providers.openai.headers.X-Title"), &json!("set"));
         assert!(!format!("{rows:?}").contains("hunter2"));
         let price = json!({"input": 1.25, "output": 10.0, "cache_read": 1.25, "cache_write": 1.25});
         let row = rows.iter().find(|row| row.key == "prices.m").unwrap();
-        assert_eq!((&row.value, &row.origin), (&price, &Origin::File { line: 4 }));
+        assert_eq!((&row.value, &row.origin), (&price, &ValueOrigin::File { line: 4 }));
     }
 
-    fn value<'a>(rows: &'a [Row], key: &str) -> &'a Value {
+    fn value<'a>(rows: &'a [ConfigRow], key: &str) -> &'a Value {
         &rows.iter().find(|row| row.key == key).unwrap().value
     }
 
-    fn file(text: &str) -> File {
+    fn file(text: &str) -> ConfigFile {
         parse(text, Path::new("config.toml")).unwrap()
     }
 }

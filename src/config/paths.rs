@@ -7,7 +7,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use crate::transport::local::{Address, Directory};
+use crate::transport::local::{Address, DirectoryKind};
 
 /// The paths of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct Paths {
     /// The socket (on Windows the name of the pipe); `PUSHD_SOCKET` overrides it.
     pub socket: PathBuf,
     /// How the location of the socket was chosen.
-    pub socket_place: SocketPlace,
+    pub socket_origin: SocketOrigin,
     /// The pid file of the running daemon, next to its socket.
     pub pid: PathBuf,
     /// The lock file that a running daemon holds, next to its socket.
@@ -36,7 +36,7 @@ pub struct Paths {
 
 /// How the location of the socket was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SocketPlace {
+pub enum SocketOrigin {
     /// It is in the run directory, which the daemon manages.
     Default,
     /// `PUSHD_SOCKET` names it; the daemon does not change its directory.
@@ -94,20 +94,20 @@ impl Paths {
             socket: self.socket.clone(),
             lock: self.lock.clone(),
             pid: self.pid.clone(),
-            directory: match self.socket_place {
-                SocketPlace::Default => Directory::Default,
-                SocketPlace::Chosen => Directory::Chosen,
+            directory: match self.socket_origin {
+                SocketOrigin::Default => DirectoryKind::Default,
+                SocketOrigin::Chosen => DirectoryKind::Custom,
             },
         }
     }
 
     /// Returns the directory of the providers' keys: that of the configuration.
-    pub fn keys(&self) -> &Path {
+    pub fn keys_dir(&self) -> &Path {
         self.config.parent().unwrap_or(&self.home)
     }
 
     /// Returns the directory of the private cache copies, one for each workspace.
-    pub fn caches(&self) -> PathBuf {
+    pub fn caches_dir(&self) -> PathBuf {
         self.home.join("cache")
     }
 
@@ -117,13 +117,13 @@ impl Paths {
     /// `x.lock` and `x.pid`, and so has any other `x`), so that daemons with different sockets in one directory do
     /// not conflict. A named pipe has no directory: its lock and pid files are in the run directory.
     pub fn from_environment(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Self, PathsError> {
-        Self::on(SOCKETS, variable)
+        Self::resolve(SOCKET_KIND, variable)
     }
 
     /// Derives the paths like [`Paths::from_environment`], and refuses a user's home that does not exist.
     pub fn in_existing_home(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Self, PathsError> {
         let paths = Self::from_environment(variable)?;
-        if present("PUSH_HOME", variable).is_none() {
+        if non_empty_variable("PUSH_HOME", variable).is_none() {
             let path = user_home(variable)?;
             if !path.is_dir() {
                 return Err(PathsError::MissingHome { path });
@@ -132,73 +132,74 @@ impl Paths {
         Ok(paths)
     }
 
-    fn on(sockets: Sockets, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Self, PathsError> {
-        let home = match absolute("PUSH_HOME", variable)? {
+    fn resolve(sockets: SocketKind, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Self, PathsError> {
+        let home = match absolute_variable("PUSH_HOME", variable)? {
             Some(home) => home,
             None => user_home(variable)?.join(".push"),
         };
         let run = home.join("run");
         let (socket, socket_place) = match (chosen_socket(sockets, variable)?, sockets) {
-            (Some(socket), _) => (socket, SocketPlace::Chosen),
-            (None, Sockets::File { .. }) => (run.join("pushd.sock"), SocketPlace::Default),
-            (None, Sockets::Pipe) => (pipe_of(variable), SocketPlace::Default),
+            (Some(socket), _) => (socket, SocketOrigin::Chosen),
+            (None, SocketKind::File { .. }) => (run.join("pushd.sock"), SocketOrigin::Default),
+            (None, SocketKind::Pipe) => (default_pipe(variable), SocketOrigin::Default),
         };
         let beside = match (sockets, socket_place) {
-            (Sockets::File { limit }, _) => {
+            (SocketKind::File { limit }, _) => {
                 check_length(&socket, limit)?;
                 socket.clone()
             }
-            (Sockets::Pipe, SocketPlace::Default) => run.join("pushd"),
-            (Sockets::Pipe, SocketPlace::Chosen) => run.join(pipe_base(&socket)),
+            (SocketKind::Pipe, SocketOrigin::Default) => run.join("pushd"),
+            (SocketKind::Pipe, SocketOrigin::Chosen) => run.join(pipe_file_name(&socket)),
         };
         Ok(Self {
             pid: sibling(&beside, ".pid"),
             lock: sibling(&beside, ".lock"),
             state: home.join("state"),
-            memory: absolute("PUSH_MEMORY", variable)?.or_else(|| MEMORY.map(PathBuf::from)),
+            memory: absolute_variable("PUSH_MEMORY", variable)?.or_else(|| DEFAULT_MEMORY_DIR.map(PathBuf::from)),
             logs: home.join("logs"),
-            config: config(&home, variable)?,
+            config: config_path(&home, variable)?,
             home,
             run,
             socket,
-            socket_place,
+            socket_origin: socket_place,
         })
     }
 }
 
 /// The kind of local socket on this platform.
 #[derive(Debug, Clone, Copy)]
-enum Sockets {
+enum SocketKind {
     /// A file whose path has at most `limit` bytes.
     File { limit: usize },
     /// A named pipe.
     Pipe,
 }
 
-fn absolute(
+fn absolute_variable(
     name: &'static str,
     variable: &dyn Fn(&str) -> Option<OsString>,
 ) -> Result<Option<PathBuf>, PathsError> {
-    let Some(path) = present(name, variable).map(PathBuf::from) else { return Ok(None) };
+    let Some(path) = non_empty_variable(name, variable).map(PathBuf::from) else { return Ok(None) };
     if path.is_absolute() { Ok(Some(path)) } else { Err(PathsError::Relative { variable: name, path }) }
 }
 
-fn present(name: &str, variable: &dyn Fn(&str) -> Option<OsString>) -> Option<OsString> {
+fn non_empty_variable(name: &str, variable: &dyn Fn(&str) -> Option<OsString>) -> Option<OsString> {
     variable(name).filter(|value| !value.is_empty())
 }
 
 /// Returns the user's home, whose `.push` belongs to the daemon and not to a project.
 pub fn user_home(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, PathsError> {
     // On Windows, some shells set HOME to something other than the user's directory.
-    let told =
-        present("HOME", variable).map(PathBuf::from).filter(|home| !cfg!(windows) && home.is_absolute());
-    told.or_else(|| directories::BaseDirs::new().map(|dirs| dirs.home_dir().to_owned()))
+    let from_variable =
+        non_empty_variable("HOME", variable).map(PathBuf::from).filter(|home| !cfg!(windows) && home.is_absolute());
+    from_variable
+        .or_else(|| directories::BaseDirs::new().map(|dirs| dirs.home_dir().to_owned()))
         .ok_or(PathsError::NoHome)
 }
 
 /// The user's configuration file; in the daemon's home if the user has no configuration directory.
-fn config(home: &Path, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, PathsError> {
-    match absolute("PUSH_CONFIG", variable)? {
+fn config_path(home: &Path, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, PathsError> {
+    match absolute_variable("PUSH_CONFIG", variable)? {
         Some(path) if !names_a_file(&path) => return Err(PathsError::NoConfigName { path }),
         Some(path) => return Ok(path),
         None => {}
@@ -208,26 +209,27 @@ fn config(home: &Path, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Pa
     } else if cfg!(target_os = "macos") {
         user_home(variable).ok().map(|home| home.join("Library/Application Support"))
     } else {
-        let told = present("XDG_CONFIG_HOME", variable).map(PathBuf::from).filter(|path| path.is_absolute());
-        told.or_else(|| user_home(variable).ok().map(|home| home.join(".config")))
+        let from_variable =
+            non_empty_variable("XDG_CONFIG_HOME", variable).map(PathBuf::from).filter(|path| path.is_absolute());
+        from_variable.or_else(|| user_home(variable).ok().map(|home| home.join(".config")))
     };
     Ok(place.map_or_else(|| home.join("config.toml"), |place| place.join("push").join("config.toml")))
 }
 
 fn chosen_socket(
-    sockets: Sockets,
+    sockets: SocketKind,
     variable: &dyn Fn(&str) -> Option<OsString>,
 ) -> Result<Option<PathBuf>, PathsError> {
     match sockets {
-        Sockets::File { .. } => {
-            let socket = absolute(SOCKET, variable)?;
+        SocketKind::File { .. } => {
+            let socket = absolute_variable(SOCKET_VARIABLE, variable)?;
             match socket {
                 Some(path) if !names_a_file(&path) => Err(PathsError::NoSocketName { path }),
                 socket => Ok(socket),
             }
         }
-        Sockets::Pipe => match present(SOCKET, variable).map(PathBuf::from) {
-            Some(path) if pipe_base(&path).is_empty() => Err(PathsError::NoSocketName { path }),
+        SocketKind::Pipe => match non_empty_variable(SOCKET_VARIABLE, variable).map(PathBuf::from) {
+            Some(path) if pipe_file_name(&path).is_empty() => Err(PathsError::NoSocketName { path }),
             socket => Ok(socket),
         },
     }
@@ -248,18 +250,17 @@ fn check_length(socket: &Path, limit: usize) -> Result<(), PathsError> {
 }
 
 /// The default pipe of this user, `\\.\pipe\pushd-<user>`.
-fn pipe_of(variable: &dyn Fn(&str) -> Option<OsString>) -> PathBuf {
-    let user = present("USERNAME", variable).unwrap_or_default();
+fn default_pipe(variable: &dyn Fn(&str) -> Option<OsString>) -> PathBuf {
+    let user = non_empty_variable("USERNAME", variable).unwrap_or_default();
     let plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.' | '-');
-    let name: String =
-        user.to_string_lossy().chars().map(|letter| if plain(letter) { letter } else { '_' }).collect();
-    PathBuf::from(format!("{PIPES}pushd-{name}"))
+    let name: String = user.to_string_lossy().chars().map(|letter| if plain(letter) { letter } else { '_' }).collect();
+    PathBuf::from(format!("{PIPE_PREFIX}pushd-{name}"))
 }
 
 /// The name of a pipe without its prefix, as a file name; empty if the path is not a pipe.
-fn pipe_base(pipe: &Path) -> String {
+fn pipe_file_name(pipe: &Path) -> String {
     let pipe = pipe.to_string_lossy();
-    pipe.strip_prefix(PIPES).unwrap_or_default().replace(['\\', '/', ':'], "_")
+    pipe.strip_prefix(PIPE_PREFIX).unwrap_or_default().replace(['\\', '/', ':'], "_")
 }
 
 /// The path next to `socket` with `ending` in place of `.sock`, or appended to a name without it.
@@ -275,19 +276,19 @@ fn sibling(socket: &Path, ending: &str) -> PathBuf {
 }
 
 /// The memory file system of every Linux: the directory of POSIX shared memory.
-const MEMORY: Option<&str> = if cfg!(target_os = "linux") { Some("/dev/shm") } else { None };
+const DEFAULT_MEMORY_DIR: Option<&str> = if cfg!(target_os = "linux") { Some("/dev/shm") } else { None };
 
-const SOCKET: &str = "PUSHD_SOCKET";
+const SOCKET_VARIABLE: &str = "PUSHD_SOCKET";
 
-const PIPES: &str = r"\\.\pipe\";
+const PIPE_PREFIX: &str = r"\\.\pipe\";
 
 /// The path and a terminating zero byte must fit: 108 bytes on Linux, 104 on BSD systems.
-const SOCKETS: Sockets = if cfg!(windows) {
-    Sockets::Pipe
+const SOCKET_KIND: SocketKind = if cfg!(windows) {
+    SocketKind::Pipe
 } else if cfg!(target_os = "linux") {
-    Sockets::File { limit: 107 }
+    SocketKind::File { limit: 107 }
 } else {
-    Sockets::File { limit: 103 }
+    SocketKind::File { limit: 103 }
 };
 
 #[cfg(test)]
@@ -303,7 +304,7 @@ mod tests {
                 home: "/home/ann/.push".into(),
                 run: "/home/ann/.push/run".into(),
                 socket: "/home/ann/.push/run/pushd.sock".into(),
-                socket_place: SocketPlace::Default,
+                socket_origin: SocketOrigin::Default,
                 pid: "/home/ann/.push/run/pushd.pid".into(),
                 lock: "/home/ann/.push/run/pushd.lock".into(),
                 state: "/home/ann/.push/state".into(),
@@ -319,17 +320,17 @@ mod tests {
     }
 
     #[test]
-    fn push_memory_names_where_files_lie_in_memory() {
-        let told = files(&[("HOME", "/home/ann"), ("PUSH_MEMORY", "/run/user/7")]).unwrap();
-        assert_eq!(told.memory, Some("/run/user/7".into()));
+    fn push_memory_sets_the_memory_directory() {
+        let from_variable = files(&[("HOME", "/home/ann"), ("PUSH_MEMORY", "/run/user/7")]).unwrap();
+        assert_eq!(from_variable.memory, Some("/run/user/7".into()));
         let relative = PathsError::Relative { variable: "PUSH_MEMORY", path: "there".into() };
         assert_eq!(files(&[("HOME", "/h"), ("PUSH_MEMORY", "there")]), Err(relative));
     }
 
     #[test]
-    fn push_config_names_the_configuration() {
-        let told = files(&[("HOME", "/home/ann"), ("PUSH_CONFIG", "/etc/push.toml")]).unwrap();
-        assert_eq!(told.config, Path::new("/etc/push.toml"));
+    fn push_config_sets_the_configuration_file() {
+        let from_variable = files(&[("HOME", "/home/ann"), ("PUSH_CONFIG", "/etc/push.toml")]).unwrap();
+        assert_eq!(from_variable.config, Path::new("/etc/push.toml"));
         let relative = PathsError::Relative { variable: "PUSH_CONFIG", path: "there".into() };
         assert_eq!(files(&[("HOME", "/h"), ("PUSH_CONFIG", "there")]), Err(relative));
         let folder = PathsError::NoConfigName { path: "/etc/".into() };
@@ -337,9 +338,8 @@ mod tests {
     }
 
     #[test]
-    fn push_home_moves_it_all() {
-        let paths =
-            files(&[("HOME", "/home/ann"), ("PUSH_HOME", "/srv/push"), ("PUSHD_SOCKET", "")]).unwrap();
+    fn push_home_moves_every_path() {
+        let paths = files(&[("HOME", "/home/ann"), ("PUSH_HOME", "/srv/push"), ("PUSHD_SOCKET", "")]).unwrap();
         assert_eq!(paths.socket, Path::new("/srv/push/run/pushd.sock"));
         assert_eq!(paths.state, Path::new("/srv/push/state"));
         assert_eq!(paths.logs, Path::new("/srv/push/logs"));
@@ -355,7 +355,7 @@ mod tests {
             ("/run/x/.sock", "/run/x/.sock.lock", "/run/x/.sock.pid"),
         ] {
             let paths = files(&[("HOME", "/home/ann"), ("PUSHD_SOCKET", socket)]).unwrap();
-            assert_eq!(paths.socket_place, SocketPlace::Chosen);
+            assert_eq!(paths.socket_origin, SocketOrigin::Chosen);
             assert_eq!(paths.socket, Path::new(socket));
             assert_eq!((paths.lock, paths.pid), (lock.into(), pid.into()));
             assert_eq!(paths.state, Path::new("/home/ann/.push/state"));
@@ -376,29 +376,26 @@ mod tests {
             assert_eq!(files(&[("HOME", "/h"), ("PUSHD_SOCKET", path)]), refused);
         }
         let refused = Err(PathsError::NoSocketName { path: r"C:\x".into() });
-        assert_eq!(on(Sockets::Pipe, &[("HOME", "/h"), ("PUSHD_SOCKET", r"C:\x")]), refused);
+        assert_eq!(resolve_paths(SocketKind::Pipe, &[("HOME", "/h"), ("PUSHD_SOCKET", r"C:\x")]), refused);
     }
 
     #[test]
-    fn a_socket_path_over_the_limit_names_the_way_out() {
+    fn a_socket_path_over_the_limit_is_refused_with_a_remedy() {
         let longest = format!("/{}", "x".repeat(106));
         assert!(files(&[("HOME", "/h"), ("PUSHD_SOCKET", &longest)]).is_ok());
         let longer = format!("{longest}x");
         let error = files(&[("HOME", "/h"), ("PUSHD_SOCKET", &longer)]).unwrap_err();
-        assert!(
-            error.to_string().contains("108 bytes") && error.to_string().contains("PUSHD_SOCKET"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("108 bytes") && error.to_string().contains("PUSHD_SOCKET"), "{error}");
         let error = files(&[("HOME", &longest)]).unwrap_err();
         assert!(matches!(error, PathsError::SocketTooLong { limit: 107, .. }), "{error}");
     }
 
     #[test]
     fn a_pipe_is_named_after_its_user() {
-        let paths = on(Sockets::Pipe, &[("HOME", "/h"), ("USERNAME", r"Dom\Jörg O'Neil-2.x_")]).unwrap();
+        let paths = resolve_paths(SocketKind::Pipe, &[("HOME", "/h"), ("USERNAME", r"Dom\Jörg O'Neil-2.x_")]).unwrap();
         assert_eq!(paths.socket, Path::new(r"\\.\pipe\pushd-Dom_J_rg_O_Neil-2.x_"));
         assert_eq!(paths.lock, paths.run.join("pushd.lock"));
-        let paths = on(Sockets::Pipe, &[("HOME", "/h"), ("PUSHD_SOCKET", r"\\.\pipe\mine")]).unwrap();
+        let paths = resolve_paths(SocketKind::Pipe, &[("HOME", "/h"), ("PUSHD_SOCKET", r"\\.\pipe\mine")]).unwrap();
         assert_eq!(paths.socket, Path::new(r"\\.\pipe\mine"));
         assert_eq!((paths.lock, paths.pid), (paths.run.join("mine.lock"), paths.run.join("mine.pid")));
     }
@@ -409,13 +406,13 @@ mod tests {
     }
 
     fn files(variables: &[(&str, &str)]) -> Result<Paths, PathsError> {
-        on(Sockets::File { limit: 107 }, variables)
+        resolve_paths(SocketKind::File { limit: 107 }, variables)
     }
 
-    fn on(sockets: Sockets, variables: &[(&str, &str)]) -> Result<Paths, PathsError> {
+    fn resolve_paths(sockets: SocketKind, variables: &[(&str, &str)]) -> Result<Paths, PathsError> {
         let lookup = |name: &str| {
             variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| OsString::from(value))
         };
-        Paths::on(sockets, &lookup)
+        Paths::resolve(sockets, &lookup)
     }
 }

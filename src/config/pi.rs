@@ -24,7 +24,7 @@ impl Default for PiSettings {
     fn default() -> Self {
         Self {
             enabled: Switch::Off,
-            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT),
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), DEFAULT_PORT),
             origins: Vec::new(),
             hosts: Vec::new(),
             require_token: Switch::Off,
@@ -33,19 +33,19 @@ impl Default for PiSettings {
 }
 
 /// The default port.
-const PORT: u16 = 3141;
+const DEFAULT_PORT: u16 = 3141;
 
 /// The variable that overrides the port.
 pub const PORT_VARIABLE: &str = "PI_SERVER_PORT";
 
 /// What the command line of the daemon requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Asked {
+pub enum ListenRequest {
     /// Nothing: the configuration decides.
     #[default]
-    Nothing,
+    FromConfig,
     /// The endpoint, at the configured address.
-    Somewhere,
+    Enabled,
     /// The endpoint, at this address.
     At(SocketAddr),
 }
@@ -60,14 +60,14 @@ impl PiSettings {
     /// variable, which overrides the file.
     pub fn resolved(
         mut self,
-        asked: Asked,
+        request: ListenRequest,
         variable: &dyn Fn(&str) -> Option<OsString>,
     ) -> Result<Option<Self>, PortError> {
-        match asked {
-            Asked::At(address) => self.listen = address,
-            Asked::Nothing if self.enabled == Switch::Off => return Ok(None),
-            Asked::Nothing | Asked::Somewhere => {
-                if let Some(port) = port(variable)? {
+        match request {
+            ListenRequest::At(address) => self.listen = address,
+            ListenRequest::FromConfig if self.enabled == Switch::Off => return Ok(None),
+            ListenRequest::FromConfig | ListenRequest::Enabled => {
+                if let Some(port) = port_from_environment(variable)? {
                     self.listen.set_port(port);
                 }
             }
@@ -78,7 +78,7 @@ impl PiSettings {
 }
 
 /// Reads the port variable; an empty one counts as unset.
-pub fn port(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Option<u16>, PortError> {
+pub fn port_from_environment(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Option<u16>, PortError> {
     let Some(value) = variable(PORT_VARIABLE).filter(|value| !value.is_empty()) else { return Ok(None) };
     match value.to_str().and_then(|text| text.parse().ok()) {
         Some(port) => Ok(Some(port)),
@@ -87,7 +87,7 @@ pub fn port(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Option<u16>, 
 }
 
 /// Parses an address: a port on the loopback interface, or an IP address with a port.
-pub fn address(text: &str) -> Result<SocketAddr, AddressError> {
+pub fn parse_address(text: &str) -> Result<SocketAddr, AddressError> {
     if let Ok(port) = text.parse() {
         return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
     }
@@ -110,17 +110,17 @@ mod tests {
         let on = PiSettings { enabled: Switch::On, ..file.clone() };
         let none = |_: &str| None;
         let variable = |name: &str| (name == "PI_SERVER_PORT").then(|| "9".into());
-        let at = |settings: &PiSettings, asked, variable: &dyn Fn(&str) -> Option<OsString>| {
-            settings.clone().resolved(asked, variable).unwrap().map(|settings| settings.listen.port())
+        let at = |settings: &PiSettings, request, variable: &dyn Fn(&str) -> Option<OsString>| {
+            settings.clone().resolved(request, variable).unwrap().map(|settings| settings.listen.port())
         };
-        assert_eq!(at(&file, Asked::Nothing, &none), None);
-        assert_eq!(at(&file, Asked::Nothing, &variable), None, "a port alone opens nothing");
-        assert_eq!(at(&on, Asked::Nothing, &none), Some(7));
-        assert_eq!(at(&on, Asked::Nothing, &variable), Some(9));
-        assert_eq!(at(&file, Asked::Somewhere, &none), Some(7));
-        assert_eq!(at(&file, Asked::Somewhere, &variable), Some(9));
-        assert_eq!(at(&file, Asked::At("[::1]:5".parse().unwrap()), &variable), Some(5));
-        let wrong = on.resolved(Asked::Nothing, &|_| Some("high".into())).unwrap_err();
+        assert_eq!(at(&file, ListenRequest::FromConfig, &none), None);
+        assert_eq!(at(&file, ListenRequest::FromConfig, &variable), None, "a port alone opens nothing");
+        assert_eq!(at(&on, ListenRequest::FromConfig, &none), Some(7));
+        assert_eq!(at(&on, ListenRequest::FromConfig, &variable), Some(9));
+        assert_eq!(at(&file, ListenRequest::Enabled, &none), Some(7));
+        assert_eq!(at(&file, ListenRequest::Enabled, &variable), Some(9));
+        assert_eq!(at(&file, ListenRequest::At("[::1]:5".parse().unwrap()), &variable), Some(5));
+        let wrong = on.resolved(ListenRequest::FromConfig, &|_| Some("high".into())).unwrap_err();
         assert!(wrong.to_string().contains("PI_SERVER_PORT") && wrong.to_string().contains("high"));
     }
 
@@ -133,10 +133,10 @@ mod tests {
             ("0.0.0.0:1", "0.0.0.0:1"),
             ("[::1]:3141", "[::1]:3141"),
         ] {
-            assert_eq!(super::address(text), Ok(address.parse().unwrap()), "{text}");
+            assert_eq!(super::parse_address(text), Ok(address.parse().unwrap()), "{text}");
         }
         for wrong in ["", "localhost", "127.0.0.1", "65536", "::1:80", "box.lan:80", "http://127.0.0.1:1"] {
-            assert_eq!(address(wrong), Err(AddressError), "{wrong}");
+            assert_eq!(parse_address(wrong), Err(AddressError), "{wrong}");
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::file::{self, ConfigError, File, Mistake};
-use super::sandbox::{SandboxChoice, SandboxSettings};
+use super::file::{self, ConfigError, ConfigFile, Mistake};
+use super::sandbox::{SandboxKind, SandboxSettings};
 use super::settings::rule::{Effect, Rule};
 use super::settings::{Preset, Settings, Switch};
 
@@ -28,27 +28,26 @@ pub struct Tightening {
 
 /// A project file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Project {
+pub struct ProjectConfig {
     /// Its path.
     pub path: PathBuf,
     /// Its content.
-    pub file: File,
+    pub file: ConfigFile,
 }
 
-impl Project {
+impl ProjectConfig {
     /// Accepts a file that sets only keys a project may set.
-    pub fn new(path: PathBuf, file: File) -> Result<Self, ConfigError> {
-        let foreign = file.lines.iter().find(|(key, _)| !may_say(key));
+    pub fn new(path: PathBuf, file: ConfigFile) -> Result<Self, ConfigError> {
+        let foreign = file.lines.iter().find(|(key, _)| !is_project_key(key));
         if let Some((key, line)) = foreign {
             let mistake = Mistake::NotForProjects { key: key.clone() };
-            return Err(ConfigError::Wrong { path, line: *line, mistake });
+            return Err(ConfigError::Invalid { path, line: *line, mistake });
         }
         let allows = |rule: &Rule| rule.effect == Effect::Allow;
-        if let Some((index, rule)) = file.settings.rules.own.iter().enumerate().find(|(_, rule)| allows(rule))
-        {
+        if let Some((index, rule)) = file.settings.rules.user.iter().enumerate().find(|(_, rule)| allows(rule)) {
             let line = file.lines.get(&format!("{RULES}.{}", index + 1)).copied().unwrap_or(1);
             let mistake = Mistake::AllowsInProject { rule: rule.to_string() };
-            return Err(ConfigError::Wrong { path, line, mistake });
+            return Err(ConfigError::Invalid { path, line, mistake });
         }
         Ok(Self { path, file })
     }
@@ -59,7 +58,7 @@ impl Project {
         let says = |key: &str| self.file.lines.contains_key(key);
         Tightening {
             preset: says(PRESET).then_some(settings.approvals),
-            rules: settings.rules.own.clone(),
+            rules: settings.rules.user.clone(),
             max_turns: settings.limits.max_turns,
             max_tokens: settings.limits.max_tokens,
             max_cost_micro_usd: settings.limits.max_cost_micro_usd,
@@ -76,7 +75,7 @@ impl Project {
         }
         let mut said = self.file.settings.sandbox.clone();
         if !says("sandbox.provider") {
-            said.provider = SandboxChoice::None;
+            said.provider = SandboxKind::None;
         }
         if !says("sandbox.network") {
             said.network = Switch::On;
@@ -106,24 +105,24 @@ pub fn tighten(mut settings: Settings, by: Tightening) -> Settings {
 /// Reads the project files for a directory: its own and those of its parents, up to the root of the repository.
 ///
 /// `home` is the user's home, whose `.push` belongs to the daemon and not to a project.
-pub fn around(place: &Path, home: &Path) -> Result<Vec<Project>, ConfigError> {
+pub fn load_for(directory: &Path, home: &Path) -> Result<Vec<ProjectConfig>, ConfigError> {
     // One directory may have two paths.
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let (place, home) = (real(place), real(home));
+    let (directory, home) = (real(directory), real(home));
     let mut found = Vec::new();
-    for folder in folders(&place, &home, &|folder| folder.join(".git").exists()) {
+    for folder in config_directories(&directory, &home, &|folder| folder.join(".git").exists()) {
         let path = folder.join(".push").join("config.toml");
         let file = file::read(&path)?;
-        if file != File::default() {
-            found.push(Project::new(path, file)?);
+        if file != ConfigFile::default() {
+            found.push(ProjectConfig::new(path, file)?);
         }
     }
     Ok(found)
 }
 
 /// Returns the directories that may contain a project file; outside a repository only the directory itself.
-fn folders<'a>(place: &'a Path, home: &Path, is_repository: &dyn Fn(&Path) -> bool) -> Vec<&'a Path> {
-    let below_home: Vec<&Path> = place.ancestors().take_while(|folder| *folder != home).collect();
+fn config_directories<'a>(directory: &'a Path, home: &Path, is_repository: &dyn Fn(&Path) -> bool) -> Vec<&'a Path> {
+    let below_home: Vec<&Path> = directory.ancestors().take_while(|folder| *folder != home).collect();
     match below_home.iter().position(|folder| is_repository(folder)) {
         Some(root) => below_home.into_iter().take(root + 1).collect(),
         None => below_home.into_iter().take(1).collect(),
@@ -149,7 +148,7 @@ const PRESET: &str = "approvals.preset";
 const RULES: &str = "approvals.rules";
 const FETCH: &str = "tools.fetch";
 
-const MAY_SAY: &[&str] = &[
+const PROJECT_KEYS: &[&str] = &[
     PRESET,
     FETCH,
     "limits.max_turns",
@@ -163,10 +162,9 @@ const MAY_SAY: &[&str] = &[
 ];
 
 /// Whether a project may set a key; the items of the lists of rules and hidden paths have numbers.
-fn may_say(key: &str) -> bool {
-    let listed =
-        |list: &str| key.strip_prefix(list).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-    MAY_SAY.contains(&key) || listed(RULES) || listed("sandbox.hide")
+fn is_project_key(key: &str) -> bool {
+    let listed = |list: &str| key.strip_prefix(list).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    PROJECT_KEYS.contains(&key) || listed(RULES) || listed("sandbox.hide")
 }
 
 #[cfg(test)]
@@ -174,7 +172,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::config::settings::{Rules, RunLimits, Tools};
+    use crate::config::settings::{ApprovalRules, OptionalTools, RunLimits};
 
     #[test]
     fn no_combination_loosens_anything() {
@@ -200,13 +198,13 @@ mod tests {
     }
 
     #[test]
-    fn a_project_takes_the_network_away_and_never_gives_it() {
+    fn a_project_can_disable_the_network_and_never_enable_it() {
         for (own, wanted, left) in [
             (Switch::On, Some(Switch::Off), Switch::Off),
             (Switch::Off, Some(Switch::On), Switch::Off),
             (Switch::On, None, Switch::On),
         ] {
-            let settings = Settings { tools: Tools { fetch: own }, ..Settings::default() };
+            let settings = Settings { tools: OptionalTools { fetch: own }, ..Settings::default() };
             let tight = tighten(settings, Tightening { fetch: wanted, ..Tightening::default() });
             assert_eq!(tight.tools.fetch, left);
         }
@@ -219,13 +217,13 @@ mod tests {
             Path::new("own.toml"),
         );
         let own = own.unwrap().settings;
-        let asked = project("[sandbox]\nhide = ['/srv/keys']\nunix_sockets = true\n").unwrap();
-        let tight = tighten(own.clone(), asked.tightening()).sandbox;
-        assert_eq!((tight.provider, tight.network), (SandboxChoice::None, Switch::On));
+        let restrictions = project("[sandbox]\nhide = ['/srv/keys']\nunix_sockets = true\n").unwrap();
+        let tight = tighten(own.clone(), restrictions.tightening()).sandbox;
+        assert_eq!((tight.provider, tight.network), (SandboxKind::None, Switch::On));
         assert_eq!((tight.unix_sockets, tight.hide.as_slice()), (Switch::Off, &["/srv/keys".to_owned()][..]));
-        let asked = project("[sandbox]\nprovider = 'local'\nnetwork = false\nprocesses = 9\n").unwrap();
-        let tight = tighten(own, asked.tightening()).sandbox;
-        assert_eq!((tight.provider, tight.network), (SandboxChoice::Local, Switch::Off));
+        let restrictions = project("[sandbox]\nprovider = 'local'\nnetwork = false\nprocesses = 9\n").unwrap();
+        let tight = tighten(own, restrictions.tightening()).sandbox;
+        assert_eq!((tight.provider, tight.network), (SandboxKind::Local, Switch::Off));
         assert_eq!((tight.processes, tight.writable.len()), (Some(9), 1));
         assert!(project("[sandbox]\nwritable = ['/']\n").is_err());
         assert!(project("[sandbox]\nwritable = ['~/x']\n").is_err());
@@ -233,13 +231,10 @@ mod tests {
     }
 
     #[test]
-    fn what_a_project_does_not_say_changes_nothing() {
+    fn settings_that_a_project_omits_stay_unchanged() {
         let project = project("[limits]\nmax_turns = 3\n").unwrap();
-        let own = Settings {
-            approvals: Preset::Trusted,
-            tools: Tools { fetch: Switch::On },
-            ..Settings::default()
-        };
+        let own =
+            Settings { approvals: Preset::Trusted, tools: OptionalTools { fetch: Switch::On }, ..Settings::default() };
         let tight = tighten(own.clone(), project.tightening());
         assert_eq!((tight.approvals, tight.tools.fetch), (Preset::Trusted, Switch::On));
         assert_eq!(tight.limits.max_turns, Some(3));
@@ -247,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_its_user_decides_is_refused_with_its_line() {
+    fn settings_reserved_for_the_user_are_refused_with_their_line() {
         for (text, line) in [
             ("[approvals]\npreset = 'strict'\n[providers.openai]\nbase_url = 'http://evil.example'\n", 4),
             ("model = 'x'\n", 1),
@@ -263,14 +258,13 @@ mod tests {
     fn a_project_asks_and_denies_and_cannot_allow() {
         let rules = "[approvals]\nrules = [\n 'deny: write(.env*)',\n 'ask: git',\n]\n";
         let own = Settings {
-            rules: Rules { own: rules_of(&["allow: exec"]), projects: Vec::new() },
+            rules: ApprovalRules { user: rules_of(&["allow: exec"]), projects: Vec::new() },
             ..Settings::default()
         };
         let tight = tighten(own, project(rules).unwrap().tightening());
-        assert_eq!(tight.rules.own, rules_of(&["allow: exec"]));
+        assert_eq!(tight.rules.user, rules_of(&["allow: exec"]));
         assert_eq!(tight.rules.projects, rules_of(&["deny: write(.env*)", "ask: git"]));
-        let error =
-            project("[approvals]\nrules = ['ask: git',\n 'allow: exec(ls)']\n").unwrap_err().to_string();
+        let error = project("[approvals]\nrules = ['ask: git',\n 'allow: exec(ls)']\n").unwrap_err().to_string();
         assert!(error.starts_with("p.toml, line 3: `allow: exec(ls)` is an `allow` rule"), "{error}");
         let by = Tightening { rules: rules_of(&["allow: exec"]), ..Tightening::default() };
         assert_eq!(tighten(Settings::default(), by), Settings::default());
@@ -283,7 +277,9 @@ mod tests {
     #[test]
     fn a_project_is_its_repository_and_never_the_home() {
         let repository = |folder: &Path| folder == Path::new("/home/ann/code/app");
-        let found = |place: &'static str, home: &str| folders(Path::new(place), Path::new(home), &repository);
+        let found = |directory: &'static str, home: &str| {
+            config_directories(Path::new(directory), Path::new(home), &repository)
+        };
         let paths = |list: &[&'static str]| list.iter().map(|path| Path::new(*path)).collect::<Vec<_>>();
         assert_eq!(
             found("/home/ann/code/app/src", "/home/ann"),
@@ -296,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn files_on_the_way_up_are_read_and_that_of_the_home_is_not() {
+    fn project_files_of_parent_directories_are_read_except_in_the_home() {
         let home = tempfile::tempdir().unwrap();
         let app = home.path().join("app");
         let inner = app.join("inner");
@@ -309,18 +305,18 @@ mod tests {
             fs::write(folder.join(".push/config.toml"), text).unwrap();
         }
         fs::create_dir(app.join(".git")).unwrap();
-        let found = around(&inner, home.path()).unwrap();
-        let asked: Vec<Tightening> = found.iter().map(Project::tightening).collect();
-        assert_eq!(asked[0].fetch, Some(Switch::Off));
-        assert_eq!(asked[1].preset, Some(Preset::Strict));
-        assert_eq!(asked.len(), 2);
-        assert!(around(home.path(), home.path()).unwrap().is_empty());
+        let found = load_for(&inner, home.path()).unwrap();
+        let restrictions: Vec<Tightening> = found.iter().map(ProjectConfig::tightening).collect();
+        assert_eq!(restrictions[0].fetch, Some(Switch::Off));
+        assert_eq!(restrictions[1].preset, Some(Preset::Strict));
+        assert_eq!(restrictions.len(), 2);
+        assert!(load_for(home.path(), home.path()).unwrap().is_empty());
         fs::write(inner.join(".push/config.toml"), "x").unwrap();
-        assert!(around(&inner, home.path()).is_err());
+        assert!(load_for(&inner, home.path()).is_err());
     }
 
-    fn project(text: &str) -> Result<Project, ConfigError> {
+    fn project(text: &str) -> Result<ProjectConfig, ConfigError> {
         let path = Path::new("p.toml");
-        Project::new(path.to_owned(), file::parse(text, path)?)
+        ProjectConfig::new(path.to_owned(), file::parse(text, path)?)
     }
 }

@@ -8,7 +8,7 @@ use super::settings::Switch;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SandboxSettings {
     /// The sandbox that runs the commands.
-    pub provider: SandboxChoice,
+    pub provider: SandboxKind,
     /// Whether commands have network access.
     pub network: Switch,
     /// Whether commands may connect to Unix sockets of the host.
@@ -33,7 +33,7 @@ pub const DEFAULT_PROCESSES: u64 = 1024;
 
 /// The sandbox that runs a model's commands; ordered from strict to lenient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum SandboxChoice {
+pub enum SandboxKind {
     /// On this machine, with all the confinement it supports.
     #[default]
     Local,
@@ -41,12 +41,12 @@ pub enum SandboxChoice {
     None,
 }
 
-impl SandboxChoice {
+impl SandboxKind {
     /// Every value with its name in the file.
     pub const ALL: &[(&str, Self)] = &[("local", Self::Local), ("none", Self::None)];
 
     /// Returns the name in the file.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Local => "local",
             Self::None => "none",
@@ -75,15 +75,15 @@ impl SandboxSettings {
 }
 
 /// Returns the lower of two limits. A user who configured none has the default, which a project cannot raise.
-fn lower(own: Option<u64>, wanted: Option<u64>, default: u64) -> Option<u64> {
-    match wanted {
-        Some(wanted) => Some(own.unwrap_or(default).min(wanted)),
+fn lower(own: Option<u64>, requested: Option<u64>, default: u64) -> Option<u64> {
+    match requested {
+        Some(requested) => Some(own.unwrap_or(default).min(requested)),
         None => own,
     }
 }
 
 /// Returns the path that a value of the configuration names; `~/` is relative to `home`.
-pub fn path(text: &str, home: &Path) -> PathBuf {
+pub fn expand_home(text: &str, home: &Path) -> PathBuf {
     match text.strip_prefix("~/") {
         Some(inner) => home.join(inner),
         None => PathBuf::from(text),
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn a_project_never_loosens_and_may_hide_more() {
         let own = SandboxSettings {
-            provider: SandboxChoice::None,
+            provider: SandboxKind::None,
             network: Switch::On,
             unix_sockets: Switch::Off,
             hide: vec!["~/a".into()],
@@ -116,7 +116,7 @@ mod tests {
             ..SandboxSettings::default()
         };
         let tight = own.tightened(&project);
-        assert_eq!(tight.provider, SandboxChoice::Local);
+        assert_eq!(tight.provider, SandboxKind::Local);
         assert_eq!((tight.network, tight.unix_sockets), (Switch::Off, Switch::Off));
         assert_eq!(tight.hide, ["~/a", "~/b"]);
         assert_eq!((tight.writable, tight.readable), (vec!["/w".to_owned()], vec!["~/notes".to_owned()]));
@@ -144,10 +144,10 @@ mod tests {
     #[test]
     fn a_path_may_begin_at_the_home() {
         let home = Path::new("/home/ann");
-        assert_eq!(path("~/x", home), Path::new("/home/ann/x"));
-        assert_eq!(path("/x", home), Path::new("/x"));
-        for (word, choice) in SandboxChoice::ALL {
-            assert_eq!((SandboxChoice::parse(word), choice.word()), (Some(*choice), *word));
+        assert_eq!(expand_home("~/x", home), Path::new("/home/ann/x"));
+        assert_eq!(expand_home("/x", home), Path::new("/x"));
+        for (word, choice) in SandboxKind::ALL {
+            assert_eq!((SandboxKind::parse(word), choice.as_str()), (Some(*choice), *word));
         }
     }
 }

@@ -25,11 +25,11 @@ pub struct Settings {
     /// The approval preset.
     pub approvals: Preset,
     /// The approval rules, which refine the preset.
-    pub rules: Rules,
+    pub rules: ApprovalRules,
     /// The limits of a run.
     pub limits: RunLimits,
     /// The optional tools.
-    pub tools: Tools,
+    pub tools: OptionalTools,
     /// The confinement of a model's commands.
     pub sandbox: SandboxSettings,
     /// The Pi endpoint.
@@ -46,13 +46,13 @@ impl Settings {
     ///
     /// The default model belongs to the default provider: a session that requests another provider gets that
     /// provider's model.
-    pub fn choose(&self, provider: Option<&str>, model: Option<&str>) -> Choice {
+    pub fn select_model(&self, provider: Option<&str>, model: Option<&str>) -> ModelSelection {
         let default = self.provider.as_deref();
         let provider = provider.or(default).unwrap_or(NO_MODEL);
         let fitting = self.model.as_ref().filter(|_| default.is_none_or(|default| default == provider));
         let own = self.providers.get(provider).and_then(|provider| provider.model.as_ref());
         let model = model.or(fitting.map(String::as_str)).or(own.map(String::as_str));
-        Choice { provider: provider.to_owned(), model: model.map(str::to_owned) }
+        ModelSelection { provider: provider.to_owned(), model: model.map(str::to_owned) }
     }
 
     /// Returns the price of a model, if it is known.
@@ -63,7 +63,7 @@ impl Settings {
 
 /// The provider and model of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Choice {
+pub struct ModelSelection {
     /// The provider.
     pub provider: String,
     /// Its model; `None` leaves the choice to the provider.
@@ -89,7 +89,7 @@ pub struct ProviderSettings {
 
 impl ProviderSettings {
     /// Returns the default settings for a kind of provider.
-    pub const fn of(kind: ProviderKind) -> Self {
+    pub const fn new(kind: ProviderKind) -> Self {
         Self {
             kind,
             base_url: None,
@@ -116,21 +116,20 @@ impl fmt::Debug for ProviderSettings {
 }
 
 /// Returns the variable that holds a provider's base URL.
-pub fn place_variable(provider: &str) -> String {
+pub fn base_url_variable(provider: &str) -> String {
     match provider {
         "ollama" => "OLLAMA_HOST".to_owned(),
-        _ => format!("{}_BASE_URL", variable_name(provider)),
+        _ => format!("{}_BASE_URL", variable_prefix(provider)),
     }
 }
 
 /// Returns the variable that holds a provider's key.
 pub fn key_variable(provider: &str) -> String {
-    format!("{}_API_KEY", variable_name(provider))
+    format!("{}_API_KEY", variable_prefix(provider))
 }
 
-fn variable_name(provider: &str) -> String {
-    let letter =
-        |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' };
+fn variable_prefix(provider: &str) -> String {
+    let letter = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' };
     provider.chars().map(letter).collect()
 }
 
@@ -175,7 +174,7 @@ words! {
 
 impl ProviderKind {
     /// Returns the context window that is assumed when none is configured, in tokens.
-    pub const fn usual_window(self) -> u32 {
+    pub const fn default_context_window(self) -> u32 {
         match self {
             Self::Ollama => 32_768,
             Self::OpenAi => 128_000,
@@ -218,9 +217,9 @@ words! {
 
 /// The approval rules, by author.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Rules {
+pub struct ApprovalRules {
     /// The user's rules.
-    pub own: Vec<Rule>,
+    pub user: Vec<Rule>,
     /// The rules of projects, which ask or deny but never allow.
     pub projects: Vec<Rule>,
 }
@@ -239,13 +238,13 @@ pub struct RunLimits {
 }
 
 /// The default maximum number of turns, so that a model in a loop does not run forever.
-pub const USUAL_TURNS: u32 = 200;
+pub const DEFAULT_MAX_TURNS: u32 = 200;
 
 impl RunLimits {
     /// Returns the limits with the defaults filled in, so that a project can lower but never raise them.
     #[must_use]
-    pub fn with_usual(self) -> Self {
-        Self { max_turns: self.max_turns.or(Some(USUAL_TURNS)), ..self }
+    pub fn with_defaults(self) -> Self {
+        Self { max_turns: self.max_turns.or(Some(DEFAULT_MAX_TURNS)), ..self }
     }
 }
 
@@ -257,7 +256,7 @@ impl Default for RunLimits {
 
 /// The tools that are not always offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tools {
+pub struct OptionalTools {
     /// The tool that fetches from the network.
     pub fetch: Switch,
 }
@@ -292,11 +291,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_goes_before_the_default_and_a_model_stays_with_its_provider() {
+    fn an_explicit_choice_overrides_the_default_and_a_model_stays_with_its_provider() {
         let mut settings = Settings { provider: Some("ollama".into()), ..Settings::default() };
         settings.model = Some("qwen".into());
-        let openai =
-            ProviderSettings { model: Some("gpt".into()), ..ProviderSettings::of(ProviderKind::OpenAi) };
+        let openai = ProviderSettings { model: Some("gpt".into()), ..ProviderSettings::new(ProviderKind::OpenAi) };
         settings.providers.insert("openai".into(), openai);
         for (provider, model, chosen) in [
             (None, None, ("ollama", Some("qwen"))),
@@ -305,21 +303,21 @@ mod tests {
             (Some("openai"), Some("o"), ("openai", Some("o"))),
             (Some("anthropic"), None, ("anthropic", None)),
         ] {
-            let choice = settings.choose(provider, model);
+            let choice = settings.select_model(provider, model);
             assert_eq!((choice.provider.as_str(), choice.model.as_deref()), chosen);
         }
         settings.provider = None;
-        assert_eq!(settings.choose(Some("openai"), None).model.as_deref(), Some("qwen"));
+        assert_eq!(settings.select_model(Some("openai"), None).model.as_deref(), Some("qwen"));
     }
 
     #[test]
     fn without_any_choice_the_playbook_answers() {
-        let choice = Settings::default().choose(None, None);
+        let choice = Settings::default().select_model(None, None);
         assert_eq!((choice.provider.as_str(), choice.model), ("playbook", None));
     }
 
     #[test]
-    fn every_word_is_read_as_what_it_was_written_for() {
+    fn every_enum_word_round_trips() {
         for (word, preset) in Preset::ALL {
             assert_eq!((Preset::parse(word), preset.word()), (Some(*preset), *word));
         }
@@ -332,7 +330,7 @@ mod tests {
 
     #[test]
     fn headers_are_not_shown() {
-        let mut provider = ProviderSettings::of(ProviderKind::OpenAi);
+        let mut provider = ProviderSettings::new(ProviderKind::OpenAi);
         provider.headers.insert("X-Title".into(), "hunter2".into());
         let shown = format!("{provider:?}");
         assert!(shown.contains("X-Title") && !shown.contains("hunter2"), "{shown}");

@@ -4,27 +4,27 @@
 //! of these are scanned. The files are untrusted text: they are read and never run, bounded in number and size, and
 //! no link is followed out of the project or the home. A file that cannot be used is skipped with a reason.
 
-mod front;
-mod looking;
+mod front_matter;
+mod scan;
 
 use std::path::{Path, PathBuf};
 
-use looking::{Kept, Looking, Place};
+use scan::{DirectoryScan, FoundEntry, SearchDir};
 
-use crate::sandbox::ground::{Ground, Reach};
+use crate::sandbox::workspace::{Reach, WorkspaceDir};
 
 /// Who owns a command or skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub enum DiscoverySource {
     /// The project.
     Project,
     /// The user.
     User,
 }
 
-impl Source {
+impl DiscoverySource {
     /// Returns the name in the protocols.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Project => "project",
             Self::User => "user",
@@ -40,7 +40,7 @@ pub struct Command {
     /// Its description for the user.
     pub description: Option<String>,
     /// Its owner.
-    pub source: Source,
+    pub source: DiscoverySource,
     /// The path of its file.
     pub path: PathBuf,
 }
@@ -53,7 +53,7 @@ pub struct Skill {
     /// What it is for.
     pub description: String,
     /// Its owner.
-    pub source: Source,
+    pub source: DiscoverySource,
     /// The path of its instructions.
     pub path: PathBuf,
 }
@@ -69,16 +69,16 @@ pub struct Skipped {
 
 /// The result of a scan. Of several entries with the same name only the first counts; a project's comes first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found<T> {
+pub struct Discovered<T> {
     /// Sorted by name.
-    pub found: Vec<T>,
+    pub items: Vec<T>,
     /// The files that cannot be used.
     pub skipped: Vec<Skipped>,
 }
 
 /// The limits of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct DiscoveryLimits {
     /// The number of files that are read, in all directories together.
     pub files: usize,
     /// The size of a file in bytes.
@@ -87,76 +87,76 @@ pub struct Bounds {
     pub names: usize,
 }
 
-impl Default for Bounds {
+impl Default for DiscoveryLimits {
     fn default() -> Self {
         Self { files: 500, bytes: 256 << 10, names: 10_000 }
     }
 }
 
 /// The directories of commands, with their owners.
-const COMMANDS: [Place; 6] = [
-    (Source::Project, ".pi/prompts"),
-    (Source::Project, ".pi/commands"),
-    (Source::Project, ".claude/commands"),
-    (Source::User, ".pi/agent/prompts"),
-    (Source::User, ".pi/agent/commands"),
-    (Source::User, ".claude/commands"),
+const COMMAND_DIRS: [SearchDir; 6] = [
+    (DiscoverySource::Project, ".pi/prompts"),
+    (DiscoverySource::Project, ".pi/commands"),
+    (DiscoverySource::Project, ".claude/commands"),
+    (DiscoverySource::User, ".pi/agent/prompts"),
+    (DiscoverySource::User, ".pi/agent/commands"),
+    (DiscoverySource::User, ".claude/commands"),
 ];
 
 /// The directories of skills.
-const SKILLS: [Place; 6] = [
-    (Source::Project, ".pi/skills"),
-    (Source::Project, ".agents/skills"),
-    (Source::Project, ".claude/skills"),
-    (Source::User, ".pi/agent/skills"),
-    (Source::User, ".agents/skills"),
-    (Source::User, ".claude/skills"),
+const SKILL_DIRS: [SearchDir; 6] = [
+    (DiscoverySource::Project, ".pi/skills"),
+    (DiscoverySource::Project, ".agents/skills"),
+    (DiscoverySource::Project, ".claude/skills"),
+    (DiscoverySource::User, ".pi/agent/skills"),
+    (DiscoverySource::User, ".agents/skills"),
+    (DiscoverySource::User, ".claude/skills"),
 ];
 
 /// Reads the text of a command or a skill, without its front matter and without blank lines around it.
 ///
 /// Returns `None` if the file was removed or cannot be used any more.
-pub fn body(path: &Path, source: Source, cwd: &Path, home: &Path) -> Option<String> {
+pub fn read_body(path: &Path, source: DiscoverySource, cwd: &Path, home: &Path) -> Option<String> {
     let root = match source {
-        Source::Project => cwd,
-        Source::User => home,
+        DiscoverySource::Project => cwd,
+        DiscoverySource::User => home,
     };
-    let ground = Ground::open(root, Reach::Workspace).ok()?;
-    let below = path.strip_prefix(ground.path()).ok()?;
-    let text = String::from_utf8(ground.content(below, Bounds::default().bytes).ok()?).ok()?;
-    Some(front::split(&text).1.trim().to_owned())
+    let workspace_dir = WorkspaceDir::open(root, Reach::Workspace).ok()?;
+    let below = path.strip_prefix(workspace_dir.path()).ok()?;
+    let text = String::from_utf8(workspace_dir.read(below, DiscoveryLimits::default().bytes).ok()?).ok()?;
+    Some(front_matter::split(&text).1.trim().to_owned())
 }
 
 /// Finds the commands for a working directory.
-pub fn commands(cwd: &Path, home: &Path) -> Found<Command> {
-    commands_within(cwd, home, Bounds::default())
+pub fn commands(cwd: &Path, home: &Path) -> Discovered<Command> {
+    commands_with_limits(cwd, home, DiscoveryLimits::default())
 }
 
 /// Finds the commands for a working directory, with other limits.
-pub fn commands_within(cwd: &Path, home: &Path, bounds: Bounds) -> Found<Command> {
-    let looked = Looking::new(cwd, home, bounds).commands(&COMMANDS);
-    let command = |kept: Kept| Command {
-        name: kept.name,
-        description: kept.description,
-        source: kept.source,
-        path: kept.path,
+pub fn commands_with_limits(cwd: &Path, home: &Path, limits: DiscoveryLimits) -> Discovered<Command> {
+    let scan = DirectoryScan::new(cwd, home, limits).commands(&COMMAND_DIRS);
+    let command = |entry: FoundEntry| Command {
+        name: entry.name,
+        description: entry.description,
+        source: entry.source,
+        path: entry.path,
     };
-    looked.into_found(command)
+    scan.into_discovered(command)
 }
 
 /// Finds the skills for a working directory; a skill must have a description.
-pub fn skills(cwd: &Path, home: &Path) -> Found<Skill> {
-    skills_within(cwd, home, Bounds::default())
+pub fn skills(cwd: &Path, home: &Path) -> Discovered<Skill> {
+    skills_with_limits(cwd, home, DiscoveryLimits::default())
 }
 
 /// Finds the skills for a working directory, with other limits.
-pub fn skills_within(cwd: &Path, home: &Path, bounds: Bounds) -> Found<Skill> {
-    let looked = Looking::new(cwd, home, bounds).skills(&SKILLS);
-    let skill = |kept: Kept| Skill {
-        name: kept.name,
-        description: kept.description.unwrap_or_default(),
-        source: kept.source,
-        path: kept.path,
+pub fn skills_with_limits(cwd: &Path, home: &Path, limits: DiscoveryLimits) -> Discovered<Skill> {
+    let scan = DirectoryScan::new(cwd, home, limits).skills(&SKILL_DIRS);
+    let skill = |entry: FoundEntry| Skill {
+        name: entry.name,
+        description: entry.description.unwrap_or_default(),
+        source: entry.source,
+        path: entry.path,
     };
-    looked.into_found(skill)
+    scan.into_discovered(skill)
 }

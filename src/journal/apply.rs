@@ -6,14 +6,14 @@ use std::cell::Cell;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::check::{self, Numbers};
+use super::checksum::{self, BlockHeader};
 use super::error::{CommitError, Conflict};
 use super::record::{Batch, Block, Checkpoint, Create, Meta};
 use crate::kernel::id::{Seq, SessionId};
 
 /// The epoch of the journal: one opening of it, which marks the rows written since.
 #[derive(Debug)]
-pub(super) struct Life {
+pub(super) struct Epoch {
     /// The epoch's number.
     pub(super) number: u64,
     /// The last key given to a session. No key is ever reused, because rows may outlive their session for a while.
@@ -21,27 +21,29 @@ pub(super) struct Life {
 }
 
 /// Applies every part of `batch`, and returns the key of its session unless it changes nothing.
-pub(super) fn apply(connection: &Connection, batch: &Batch, life: &Life) -> Result<Option<i64>, CommitError> {
+pub(super) fn apply(connection: &Connection, batch: &Batch, epoch: &Epoch) -> Result<Option<i64>, CommitError> {
     if batch.is_empty() {
         return Ok(None);
     }
     let key = match (&batch.create, key(connection, &batch.session)?) {
         (None, Some(key)) => key,
-        (Some(create), None) => insert_session(connection, &batch.session, create, life)?,
+        (Some(create), None) => insert_session(connection, &batch.session, create, epoch)?,
         (Some(_), Some(_)) => return Err(Conflict::SessionExists.into()),
         (None, None) => return Err(Conflict::NoSuchSession.into()),
     };
     if let Some(block) = &batch.block {
-        append(connection, &batch.session, key, block)?;
+        append_block(connection, &batch.session, key, block)?;
     }
     if let Some(meta) = &batch.meta {
-        update(connection, &batch.session, key, meta)?;
+        update_meta(connection, &batch.session, key, meta)?;
     }
     if let Some(reserve) = batch.reserve {
-        let reserved = stored(reserve.number())?;
-        connection
-            .prepare_cached("UPDATE session SET reserved = ?2, life = ?3 WHERE key = ?1")?
-            .execute(params![key, reserved, stored(life.number)?])?;
+        let reserved = to_sql_integer(reserve.number())?;
+        connection.prepare_cached("UPDATE session SET reserved = ?2, life = ?3 WHERE key = ?1")?.execute(params![
+            key,
+            reserved,
+            to_sql_integer(epoch.number)?
+        ])?;
     }
     if let Some(hash) = &batch.token_hash {
         connection
@@ -49,7 +51,7 @@ pub(super) fn apply(connection: &Connection, batch: &Batch, life: &Life) -> Resu
             .execute(params![key, hash.as_slice()])?;
     }
     if let Some(checkpoint) = &batch.checkpoint {
-        keep(connection, &batch.session, key, checkpoint)?;
+        replace_checkpoint(connection, &batch.session, key, checkpoint)?;
     }
     Ok(Some(key))
 }
@@ -67,7 +69,7 @@ pub(super) fn insert_block(
     connection: &Connection,
     session: &SessionId,
     key: i64,
-    numbers: &Numbers,
+    header: &BlockHeader,
     bytes: &[u8],
 ) -> Result<(), CommitError> {
     connection
@@ -77,19 +79,19 @@ pub(super) fn insert_block(
         )?
         .execute(params![
             key,
-            stored(numbers.first)?,
-            stored(numbers.last)?,
-            numbers.count,
-            numbers.prev,
-            numbers.checksum,
-            numbers.seal(session, bytes),
+            to_sql_integer(header.first)?,
+            to_sql_integer(header.last)?,
+            header.count,
+            header.prev,
+            header.checksum,
+            header.seal(session, bytes),
             bytes
         ])?;
     Ok(())
 }
 
 /// Converts a number to SQLite's integer type.
-pub(super) fn stored(number: u64) -> Result<i64, Conflict> {
+pub(super) fn to_sql_integer(number: u64) -> Result<i64, Conflict> {
     i64::try_from(number).map_err(|_| Conflict::TooLarge)
 }
 
@@ -97,11 +99,11 @@ fn insert_session(
     connection: &Connection,
     session: &SessionId,
     create: &Create,
-    life: &Life,
+    epoch: &Epoch,
 ) -> Result<i64, CommitError> {
-    let opened_at = stored(create.opened_at.0)?;
-    let key = life.last_key.get().checked_add(1).ok_or(Conflict::TooLarge)?;
-    life.last_key.set(key);
+    let opened_at = to_sql_integer(create.opened_at.0)?;
+    let key = epoch.last_key.get().checked_add(1).ok_or(Conflict::TooLarge)?;
+    epoch.last_key.set(key);
     connection
         .prepare_cached(
             "INSERT INTO session (key, id, token_hash, opened_at, updated_at, state, summary, reserved, life)
@@ -112,7 +114,7 @@ fn insert_session(
             session.as_str(),
             create.token_hash.as_slice(),
             opened_at,
-            stored(life.number)?
+            to_sql_integer(epoch.number)?
         ])?;
     if let Some((start_key, fingerprint)) = &create.start_key {
         let added = connection
@@ -129,7 +131,7 @@ fn insert_session(
     Ok(key)
 }
 
-fn append(connection: &Connection, session: &SessionId, key: i64, block: &Block) -> Result<(), CommitError> {
+fn append_block(connection: &Connection, session: &SessionId, key: i64, block: &Block) -> Result<(), CommitError> {
     let (first, last) = (block.first.number(), block.last.number());
     let room = last.checked_sub(first).map(|distance| distance.saturating_add(1));
     let fits = first > 0
@@ -144,39 +146,37 @@ fn append(connection: &Connection, session: &SessionId, key: i64, block: &Block)
         .query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     let prev = match tail {
-        Some((reached, _)) if stored(first)? <= reached => {
+        Some((reached, _)) if to_sql_integer(first)? <= reached => {
             let last = Seq::new(u64::try_from(reached).unwrap_or(0));
             return Err(Conflict::Overlap { first: block.first, last }.into());
         }
         Some((_, checksum)) => checksum,
-        None => check::genesis(session),
+        None => checksum::genesis(session),
     };
-    let checksum = check::chain(prev, &block.bytes);
-    let numbers = Numbers { first, last, count: block.count, prev, checksum };
-    insert_block(connection, session, key, &numbers, &block.bytes)
+    let checksum = checksum::chain(prev, &block.bytes);
+    let header = BlockHeader { first, last, count: block.count, prev, checksum };
+    insert_block(connection, session, key, &header, &block.bytes)
 }
 
-fn update(connection: &Connection, session: &SessionId, key: i64, meta: &Meta) -> Result<(), CommitError> {
+fn update_meta(connection: &Connection, session: &SessionId, key: i64, meta: &Meta) -> Result<(), CommitError> {
     if meta.session != *session {
         return Err(Conflict::OtherSession.into());
     }
-    let updated_at = stored(meta.updated_at.0)?;
+    let updated_at = to_sql_integer(meta.updated_at.0)?;
     connection
-        .prepare_cached(
-            "UPDATE session SET state = ?2, updated_at = ?3, active_run = ?4, summary = ?5 WHERE key = ?1",
-        )?
+        .prepare_cached("UPDATE session SET state = ?2, updated_at = ?3, active_run = ?4, summary = ?5 WHERE key = ?1")?
         .execute(params![key, meta.state, updated_at, meta.active_run, meta.summary])?;
     Ok(())
 }
 
-fn keep(
+fn replace_checkpoint(
     connection: &Connection,
     session: &SessionId,
     key: i64,
     checkpoint: &Checkpoint,
 ) -> Result<(), CommitError> {
-    let seq = stored(checkpoint.seq.number())?;
-    let checksum = check::checkpoint(session, checkpoint.seq.number(), &checkpoint.bytes);
+    let seq = to_sql_integer(checkpoint.seq.number())?;
+    let checksum = checksum::checkpoint(session, checkpoint.seq.number(), &checkpoint.bytes);
     connection
         .prepare_cached("REPLACE INTO checkpoint (session, seq, checksum, bytes) VALUES (?1, ?2, ?3, ?4)")?
         .execute(params![key, seq, checksum, checkpoint.bytes.as_ref()])?;

@@ -19,7 +19,9 @@ use super::record::Durability;
 use super::task::{Reply, Task};
 use super::writer::Writer;
 use super::{Journal, apply, row};
-use crate::kernel::book::record::{Body, Outcome, Record, Row, Settlement, Stored};
+use crate::kernel::command_log::record::{
+    CommandOutcome, CommandRecord, OutcomeRecord, ReplyBody, RowId, StoredCommand,
+};
 use crate::kernel::id::{Fingerprint, SessionId};
 use crate::kernel::time::Now;
 
@@ -27,13 +29,13 @@ use crate::kernel::time::Now;
 #[derive(Debug, Clone)]
 pub enum CommandWrite {
     /// The command was admitted.
-    Admitted(Arc<Record>),
+    Admitted(Arc<CommandRecord>),
     /// The command has its outcome.
-    Settled(Settlement),
+    Settled(OutcomeRecord),
 }
 
 /// Command writes that a caller waits for.
-pub(super) struct Keeping {
+pub(super) struct CommandBatch {
     pub(super) writes: Vec<CommandWrite>,
     pub(super) durability: Durability,
     pub(super) reply: Reply,
@@ -43,13 +45,13 @@ impl Journal {
     /// Writes admissions and outcomes. The reply arrives when they have the requested durability.
     ///
     /// Calls are applied in order together with the batches, and each call is atomic.
-    pub fn keep_commands(
+    pub fn write_commands(
         &self,
         writes: Vec<CommandWrite>,
         durability: Durability,
     ) -> oneshot::Receiver<Result<(), CommitError>> {
         let (reply, answer) = oneshot::channel();
-        self.send(Task::KeepCommands(Keeping { writes, durability, reply }));
+        self.send(Task::WriteCommands(CommandBatch { writes, durability, reply }));
         answer
     }
 
@@ -57,34 +59,34 @@ impl Journal {
     ///
     /// The caller only takes a lock that is never held for long. An outcome that is removed before it is written
     /// is never written. A crash may lose all of it.
-    pub fn keep_commands_later(
+    pub fn defer_commands(
         &self,
-        settled: impl IntoIterator<Item = Settlement>,
-        forgotten: impl IntoIterator<Item = Row>,
+        settled: impl IntoIterator<Item = OutcomeRecord>,
+        forgotten: impl IntoIterator<Item = RowId>,
     ) {
-        if self.shared.behind.add(settled, forgotten) {
-            self.send(Task::WriteBehind);
+        if self.shared.deferred.add(settled, forgotten) {
+            self.send(Task::WriteDeferred);
         }
     }
 
     /// Loads the rows of all commands, in order.
     ///
     /// Rows that do not verify are dropped and removed. Call it once, before any command is written.
-    pub async fn load_commands(&self) -> Result<Vec<Stored>, ReadError> {
+    pub async fn load_commands(&self) -> Result<Vec<StoredCommand>, ReadError> {
         let (found, broken) = self.read(load).await?;
         let highest = found.iter().map(|stored| stored.record.row).chain(broken.iter().copied()).max();
-        self.shared.behind.begin_above(highest.unwrap_or(Row(0)));
+        self.shared.deferred.set_previous_rows(highest.unwrap_or(RowId(0)));
         if !broken.is_empty() {
             tracing::warn!(rows = broken.len(), "command rows do not verify; their outcomes are lost");
-            self.keep_commands_later([], broken);
+            self.defer_commands([], broken);
         }
         Ok(found)
     }
 }
 
-impl Keeping {
+impl CommandBatch {
     /// Returns about how many bytes the batch adds to a commit.
-    pub(super) fn weight(&self) -> usize {
+    pub(super) fn estimated_bytes(&self) -> usize {
         let one = |write: &CommandWrite| match write {
             CommandWrite::Admitted(_) => 256,
             CommandWrite::Settled(settlement) => settlement.outcome.body.len() + 256,
@@ -103,7 +105,7 @@ impl Keeping {
 
 impl Writer {
     /// Writes command batches, and returns the replies that wait for a sync.
-    pub(super) fn write_commands(&mut self, group: Vec<Keeping>) -> Vec<Reply> {
+    pub(super) fn write_commands(&mut self, group: Vec<CommandBatch>) -> Vec<Reply> {
         if group.is_empty() {
             return Vec::new();
         }
@@ -112,15 +114,15 @@ impl Writer {
             return Vec::new();
         }
         match self.transact_commands(&group) {
-            Ok(()) => answer(group),
+            Ok(()) => reply_written(group),
             Err(CommitError::Full) => {
-                self.became_full();
-                let (urgent, others): (Vec<_>, Vec<_>) = group.into_iter().partition(Keeping::is_urgent);
+                self.set_full();
+                let (urgent, others): (Vec<_>, Vec<_>) = group.into_iter().partition(CommandBatch::is_urgent);
                 refuse(others, &CommitError::Full);
-                self.make_do_with(urgent)
+                self.write_urgent_commands(urgent)
             }
             Err(error) => {
-                self.give_up_on(group, &error);
+                self.fail_commands(group, &error);
                 Vec::new()
             }
         }
@@ -139,13 +141,13 @@ impl Writer {
     }
 
     /// Writes outcomes on a full disk, with space from the disk reserve.
-    fn make_do_with(&mut self, urgent: Vec<Keeping>) -> Vec<Reply> {
-        while !urgent.is_empty() && self.spare.spend() {
+    fn write_urgent_commands(&mut self, urgent: Vec<CommandBatch>) -> Vec<Reply> {
+        while !urgent.is_empty() && self.reserve.release() {
             match self.transact_commands(&urgent) {
-                Ok(()) => return answer(urgent),
+                Ok(()) => return reply_written(urgent),
                 Err(CommitError::Full) => {}
                 Err(error) => {
-                    self.give_up_on(urgent, &error);
+                    self.fail_commands(urgent, &error);
                     return Vec::new();
                 }
             }
@@ -154,16 +156,16 @@ impl Writer {
         Vec::new()
     }
 
-    fn give_up_on(&mut self, group: Vec<Keeping>, error: &CommitError) {
-        self.note(error);
+    fn fail_commands(&mut self, group: Vec<CommandBatch>, error: &CommitError) {
+        self.note_sync_failure(error);
         refuse(group, error);
-        self.rescued(error);
+        self.replace_if_corrupt(error);
     }
 
-    fn transact_commands(&mut self, group: &[Keeping]) -> Result<(), CommitError> {
+    fn transact_commands(&mut self, group: &[CommandBatch]) -> Result<(), CommitError> {
         let most = self.options.answer_bytes;
         self.in_transaction(|connection, _| {
-            for write in group.iter().flat_map(|keeping| &keeping.writes) {
+            for write in group.iter().flat_map(|batch| &batch.writes) {
                 match write {
                     CommandWrite::Admitted(record) => admit(connection, record)?,
                     CommandWrite::Settled(settlement) => settle(connection, settlement, most)?,
@@ -174,9 +176,9 @@ impl Writer {
     }
 }
 
-fn answer(group: Vec<Keeping>) -> Vec<Reply> {
+fn reply_written(group: Vec<CommandBatch>) -> Vec<Reply> {
     let mut waiting = Vec::new();
-    for Keeping { durability, reply, .. } in group {
+    for CommandBatch { durability, reply, .. } in group {
         match durability {
             Durability::Synced => waiting.push(reply),
             Durability::Written => {
@@ -187,43 +189,43 @@ fn answer(group: Vec<Keeping>) -> Vec<Reply> {
     waiting
 }
 
-fn refuse(group: Vec<Keeping>, error: &CommitError) {
-    for keeping in group {
-        let _ = keeping.reply.send(Err(error.clone()));
+fn refuse(group: Vec<CommandBatch>, error: &CommitError) {
+    for batch in group {
+        let _ = batch.reply.send(Err(error.clone()));
     }
 }
 
 /// Inserts the row of an admitted command, unless its outcome is written already.
-fn admit(connection: &Connection, record: &Record) -> Result<(), CommitError> {
+fn admit(connection: &Connection, record: &CommandRecord) -> Result<(), CommitError> {
     connection
         .prepare_cached(
             "INSERT INTO command (row, id, repeat_key, kind, session, fingerprint, admitted, seal)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING",
         )?
         .execute(params![
-            apply::stored(record.row.0)?,
+            apply::to_sql_integer(record.row.0)?,
             record.id.as_deref(),
             record.key.as_deref(),
             record.kind,
             record.session.as_ref().map(SessionId::as_str),
             record.fingerprint.0.to_be_bytes().as_slice(),
-            apply::stored(record.admitted.0)?,
+            apply::to_sql_integer(record.admitted_at.0)?,
             seal(record, None)
         ])?;
     Ok(())
 }
 
 /// Writes the outcome of a command, whether its admission was written or not.
-pub(super) fn settle(connection: &Connection, it: &Settlement, most: usize) -> Result<(), CommitError> {
+pub(super) fn settle(connection: &Connection, it: &OutcomeRecord, most: usize) -> Result<(), CommitError> {
     let (record, outcome) = (&*it.record, &it.outcome);
     let (body, too_large) = match &outcome.body {
-        Body::Text(text) if text.len() <= most => (Some(&**text), None),
-        Body::Text(text) => (None, Some(text.len() as u64)),
-        Body::TooLarge(bytes) => (None, Some(*bytes)),
-        Body::Gone => (None, None),
+        ReplyBody::Text(text) if text.len() <= most => (Some(&**text), None),
+        ReplyBody::Text(text) => (None, Some(text.len() as u64)),
+        ReplyBody::TooLarge(bytes) => (None, Some(*bytes)),
+        ReplyBody::Removed => (None, None),
     };
-    let too_large = too_large.map(apply::stored).transpose()?;
-    let version = outcome.version.map(apply::stored).transpose()?;
+    let too_large = too_large.map(apply::to_sql_integer).transpose()?;
+    let version = outcome.version.map(apply::to_sql_integer).transpose()?;
     connection
         .prepare_cached(
             "INSERT INTO command (row, id, repeat_key, kind, session, fingerprint, admitted, settled, success,
@@ -233,32 +235,32 @@ pub(super) fn settle(connection: &Connection, it: &Settlement, most: usize) -> R
                  too_large = ?12, seal = ?13, body_seal = ?14, body = ?15",
         )?
         .execute(params![
-            apply::stored(record.row.0)?,
+            apply::to_sql_integer(record.row.0)?,
             record.id.as_deref(),
             record.key.as_deref(),
             record.kind,
             record.session.as_ref().map(SessionId::as_str),
             record.fingerprint.0.to_be_bytes().as_slice(),
-            apply::stored(record.admitted.0)?,
-            apply::stored(it.at.0)?,
+            apply::to_sql_integer(record.admitted_at.0)?,
+            apply::to_sql_integer(it.at.0)?,
             outcome.success,
             outcome.timed_out,
             version,
             too_large,
-            seal(record, Some(&Ended { at: it.at, outcome, too_large })),
+            seal(record, Some(&SealedOutcome { at: it.at, outcome, too_large })),
             body.map(|body| body_seal(record.row, body)),
             body
         ])?;
     Ok(())
 }
 
-pub(super) fn forget(connection: &Connection, row: Row) -> Result<(), CommitError> {
+pub(super) fn remove(connection: &Connection, row: RowId) -> Result<(), CommitError> {
     connection.prepare_cached("DELETE FROM command WHERE row = ?1")?.execute([row::signed(row.0)])?;
     Ok(())
 }
 
 /// Reads all rows, and returns the numbers of those that do not verify.
-fn load(connection: &Connection) -> Result<(Vec<Stored>, Vec<Row>), ReadError> {
+fn load(connection: &Connection) -> Result<(Vec<StoredCommand>, Vec<RowId>), ReadError> {
     let mut statement = connection.prepare(
         "SELECT row, id, repeat_key, kind, session, fingerprint, admitted, settled, success, timed_out, version,
                 too_large, seal, body_seal, body
@@ -269,61 +271,59 @@ fn load(connection: &Connection) -> Result<(Vec<Stored>, Vec<Row>), ReadError> {
     while let Some(row) = rows.next()? {
         match read(row) {
             Some(stored) => found.push(stored),
-            None => broken.push(Row(row::unsigned(row.get(0)?))),
+            None => broken.push(RowId(row::unsigned(row.get(0)?))),
         }
     }
     Ok((found, broken))
 }
 
 /// Reads a row; `None` if it does not verify.
-fn read(row: &SqlRow<'_>) -> Option<Stored> {
+fn read(row: &SqlRow<'_>) -> Option<StoredCommand> {
     let number = |column| row.get::<_, Option<i64>>(column).ok();
     let text = |column| row.get::<_, Option<String>>(column).ok();
-    let record = Record {
-        row: Row(row::unsigned(number(0)??)),
+    let record = CommandRecord {
+        row: RowId(row::unsigned(number(0)??)),
         id: text(1)?.map(Into::into),
         key: text(2)?.map(Into::into),
         kind: text(3)??.into(),
         session: text(4)?.map(Into::into),
         fingerprint: Fingerprint(u128::from_be_bytes(row.get::<_, [u8; 16]>(5).ok()?)),
-        admitted: Now(row::unsigned(number(6)??)),
+        admitted_at: Now(row::unsigned(number(6)??)),
     };
     let too_large = number(11)?;
     let settled = match number(7)? {
         None => None,
         Some(at) => {
-            let outcome = Outcome {
+            let outcome = CommandOutcome {
                 success: number(8)?? != 0,
-                body: too_large.map_or(Body::Gone, |bytes| Body::TooLarge(row::unsigned(bytes))),
+                body: too_large.map_or(ReplyBody::Removed, |bytes| ReplyBody::TooLarge(row::unsigned(bytes))),
                 version: number(10)?.map(row::unsigned),
                 timed_out: number(9)?? != 0,
             };
             Some((outcome, Now(row::unsigned(at))))
         }
     };
-    let ended = settled.as_ref().map(|(outcome, at)| Ended { at: *at, outcome, too_large });
+    let ended = settled.as_ref().map(|(outcome, at)| SealedOutcome { at: *at, outcome, too_large });
     if i64::from(seal(&record, ended.as_ref())) != number(12)?? {
         return None;
     }
-    let body = text(14)
-        .flatten()
-        .filter(|body| number(13).flatten() == Some(i64::from(body_seal(record.row, body))));
+    let body = text(14).flatten().filter(|body| number(13).flatten() == Some(i64::from(body_seal(record.row, body))));
     let settled = settled.map(|(outcome, at)| match body {
-        Some(body) => (Outcome { body: Body::Text(body.into()), ..outcome }, at),
+        Some(body) => (CommandOutcome { body: ReplyBody::Text(body.into()), ..outcome }, at),
         None => (outcome, at),
     });
-    Some(Stored { record, settled })
+    Some(StoredCommand { record, settled })
 }
 
 /// The sealed part of an outcome: everything but the text of the answer.
-struct Ended<'a> {
+struct SealedOutcome<'a> {
     at: Now,
-    outcome: &'a Outcome,
+    outcome: &'a CommandOutcome,
     too_large: Option<i64>,
 }
 
 /// Returns the checksum of a row without the text of its answer, which may be removed alone.
-fn seal(record: &Record, ended: Option<&Ended<'_>>) -> u32 {
+fn seal(record: &CommandRecord, ended: Option<&SealedOutcome<'_>>) -> u32 {
     let mut hasher = Hasher::new();
     let mut text = |text: Option<&str>| {
         let length = text.map_or(u64::MAX, |text| text.len() as u64);
@@ -336,8 +336,8 @@ fn seal(record: &Record, ended: Option<&Ended<'_>>) -> u32 {
     text(record.session.as_ref().map(SessionId::as_str));
     hasher.update(&record.row.0.to_be_bytes());
     hasher.update(&record.fingerprint.0.to_be_bytes());
-    hasher.update(&record.admitted.0.to_be_bytes());
-    if let Some(Ended { at, outcome, too_large }) = ended {
+    hasher.update(&record.admitted_at.0.to_be_bytes());
+    if let Some(SealedOutcome { at, outcome, too_large }) = ended {
         hasher.update(&[1, u8::from(outcome.success), u8::from(outcome.timed_out)]);
         hasher.update(&at.0.to_be_bytes());
         hasher.update(&outcome.version.map_or([0xff; 8], u64::to_be_bytes));
@@ -346,7 +346,7 @@ fn seal(record: &Record, ended: Option<&Ended<'_>>) -> u32 {
     hasher.finalize()
 }
 
-fn body_seal(row: Row, body: &str) -> u32 {
+fn body_seal(row: RowId, body: &str) -> u32 {
     let mut hasher = Hasher::new();
     hasher.update(&row.0.to_be_bytes());
     hasher.update(body.as_bytes());

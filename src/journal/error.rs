@@ -63,7 +63,7 @@ pub enum OpenError {
     },
     /// The losses of the previous epoch cannot be recorded.
     #[error("cannot record lost events in {}", .path.display())]
-    Begin {
+    RecordLosses {
         /// The database.
         path: PathBuf,
         /// The cause.
@@ -206,10 +206,10 @@ pub enum ReadError {
     Sqlite(#[from] rusqlite::Error),
     /// A damaged history could not be repaired.
     #[error("cannot repair a damaged history")]
-    Mend(#[source] CommitError),
+    Repair(#[source] CommitError),
     /// The runtime ended before the read was finished.
     #[error("the read was aborted because the runtime ended")]
-    GivenUp,
+    Aborted,
     /// The journal is closed.
     #[error("the journal is closed")]
     Closed,

@@ -30,20 +30,20 @@ pub(super) trait RawFile: Send + Sync {
 pub(super) type OpenFile = Box<dyn Fn(&Path) -> io::Result<Box<dyn RawFile>> + Send + Sync>;
 
 /// The location of a journal and how its files are opened.
-pub(super) struct Ground {
+pub(super) struct StorageEnv {
     pub(super) dir: PathBuf,
     /// The name of the SQLite VFS; `None` for the default one.
-    pub(super) layer: Option<String>,
-    pub(super) open: OpenFile,
+    pub(super) vfs: Option<String>,
+    pub(super) open_file: OpenFile,
     /// A directory on an in-memory file system, if there is one.
-    pub(super) memory: Option<PathBuf>,
+    pub(super) memory_dir: Option<PathBuf>,
 }
 
-impl Ground {
+impl StorageEnv {
     /// The environment with the real files of the operating system.
-    pub(super) fn real(dir: &Path) -> Self {
+    pub(super) fn native(dir: &Path) -> Self {
         let open = |path: &Path| os::private_file(path).map(|file| Box::new(file) as Box<dyn RawFile>);
-        Self { dir: dir.to_path_buf(), layer: None, open: Box::new(open), memory: None }
+        Self { dir: dir.to_path_buf(), vfs: None, open_file: Box::new(open), memory_dir: None }
     }
 
     /// Returns the path of a file of the journal.
@@ -53,10 +53,10 @@ impl Ground {
 }
 
 /// Opens a connection through a VFS.
-pub(super) fn connect(path: &Path, flags: OpenFlags, layer: Option<&str>) -> rusqlite::Result<Connection> {
-    match layer {
+pub(super) fn connect(path: &Path, flags: OpenFlags, vfs: Option<&str>) -> rusqlite::Result<Connection> {
+    match vfs {
         None => Connection::open_with_flags(path, flags),
-        Some(layer) => Connection::open_with_flags_and_vfs(path, flags, layer),
+        Some(vfs) => Connection::open_with_flags_and_vfs(path, flags, vfs),
     }
 }
 
@@ -64,7 +64,7 @@ pub(super) fn connect(path: &Path, flags: OpenFlags, layer: Option<&str>) -> rus
 ///
 /// After a failed sync the kernel may hold pages that are not on disk, treat them as clean and report later syncs
 /// as successful. Content that a reader sees is then durable only if it is written again.
-pub(super) fn write_again(file: &dyn RawFile) -> io::Result<()> {
+pub(super) fn rewrite(file: &dyn RawFile) -> io::Result<()> {
     let mut buffer = vec![0; 1 << 16];
     let mut at = 0;
     loop {

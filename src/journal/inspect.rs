@@ -9,28 +9,28 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::error::ReadError;
 use super::marks::Marks;
-use super::mend::Known;
-use super::record::Found;
-use super::{DATABASE, Journal, MARKS, check, reader, row};
+use super::record::LossRecord;
+use super::repair::SessionExtent;
+use super::{DATABASE, Journal, MARKS, checksum, reader, row};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::time::Now;
 
 /// The size of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Weight {
+pub struct SessionSize {
     /// The bytes of its events.
     pub bytes: u64,
     /// How many events there are.
     pub events: u64,
     /// The events up to here can be removed, and the rest stays within the limit; zero if nothing exceeds it.
-    pub surplus: Seq,
+    pub removable_up_to: Seq,
     /// Whether its last metadata names an unfinished run.
     pub active: bool,
 }
 
 /// The position of a scan over all sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Walk(i64);
+pub struct SessionCursor(i64);
 
 /// An overview of the journal at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct Survey {
     /// How many sessions are stored.
     pub sessions: u64,
     /// How many bytes of the database are in use.
-    pub used: u64,
+    pub used_bytes: u64,
     /// How many blocks were removed from histories because they did not verify.
     pub set_aside_blocks: u64,
     /// How many losses are recorded.
@@ -51,7 +51,7 @@ pub struct Survey {
 
 /// The sizes of the journal's files in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Sizes {
+pub struct FileSizes {
     /// The database.
     pub database: u64,
     /// The write-ahead log.
@@ -61,59 +61,63 @@ pub struct Sizes {
     /// How many damaged files were set aside.
     pub set_aside_files: u64,
     /// The total size of those files.
-    pub set_aside: u64,
+    pub set_aside_bytes: u64,
 }
 
 impl Journal {
     /// Lists sessions without an unfinished run, least recently updated first.
     ///
     /// `after` is the last entry of the previous list.
-    pub async fn idle(
+    pub async fn idle_sessions(
         &self,
         after: Option<(Now, SessionId)>,
         limit: u32,
     ) -> Result<Vec<(Now, SessionId)>, ReadError> {
-        self.shared.readers.run(move |connection| idle(connection, after.as_ref(), limit)).await
+        self.shared.readers.run(move |connection| idle_sessions(connection, after.as_ref(), limit)).await
     }
 
     /// Returns how many bytes of the database are in use.
-    pub async fn used(&self) -> Result<u64, ReadError> {
-        self.shared.readers.run(|connection| Ok(used(connection)?)).await
+    pub async fn used_bytes(&self) -> Result<u64, ReadError> {
+        self.shared.readers.run(|connection| Ok(used_bytes(connection)?)).await
     }
 
     /// Measures the events of a session, and finds what exceeds `keep` bytes; `None` if there is no such session.
-    pub async fn weigh(&self, session: SessionId, keep: u64) -> Result<Option<Weight>, ReadError> {
-        self.shared.readers.run(move |connection| weigh(connection, &session, keep)).await
+    pub async fn measure(&self, session: SessionId, keep: u64) -> Result<Option<SessionSize>, ReadError> {
+        self.shared.readers.run(move |connection| measure(connection, &session, keep)).await
     }
 
     /// Returns the next sessions of a scan, and where it continues.
-    pub async fn walk(&self, from: Walk, limit: u32) -> Result<(Vec<SessionId>, Option<Walk>), ReadError> {
-        self.shared.readers.run(move |connection| walk(connection, from, limit, |_| Ok(true))).await
+    pub async fn scan_sessions(
+        &self,
+        from: SessionCursor,
+        limit: u32,
+    ) -> Result<(Vec<SessionId>, Option<SessionCursor>), ReadError> {
+        self.shared.readers.run(move |connection| scan_sessions(connection, from, limit, |_| Ok(true))).await
     }
 
     /// Returns those among the next `limit` sessions of a scan that are shorter than they should be.
     ///
     /// Sessions written in this epoch are skipped: they were checked when they were loaded.
-    pub async fn walk_shortened(
+    pub async fn scan_truncated(
         &self,
-        from: Walk,
+        from: SessionCursor,
         limit: u32,
-    ) -> Result<(Vec<SessionId>, Option<Walk>), ReadError> {
+    ) -> Result<(Vec<SessionId>, Option<SessionCursor>), ReadError> {
         let marks = self.shared.marks.clone();
         let job = move |connection: &Connection| {
-            walk(connection, from, limit, |passed| is_shortened(connection, passed, &marks))
+            scan_sessions(connection, from, limit, |scanned| is_truncated(connection, scanned, &marks))
         };
         self.shared.readers.run(job).await
     }
 
     /// Returns whether the checkpoint of a session verifies and `is_readable` accepts it. A session without a
     /// checkpoint counts as valid.
-    pub async fn checkpoint_stands(
+    pub async fn is_checkpoint_valid(
         &self,
         session: SessionId,
         is_readable: fn(&[u8]) -> bool,
     ) -> Result<bool, ReadError> {
-        self.shared.readers.run(move |connection| checkpoint_stands(connection, &session, is_readable)).await
+        self.shared.readers.run(move |connection| is_checkpoint_valid(connection, &session, is_readable)).await
     }
 
     /// Returns an overview of the journal.
@@ -122,22 +126,22 @@ impl Journal {
     }
 
     /// Lists the losses found since the loss numbered `since`, newest first.
-    pub async fn losses_since(&self, since: i64, limit: u32) -> Result<Vec<Found>, ReadError> {
+    pub async fn losses_since(&self, since: i64, limit: u32) -> Result<Vec<LossRecord>, ReadError> {
         self.shared.readers.run(move |connection| reader::losses(connection, since, limit)).await
     }
 
     /// Returns the sizes of the journal's files.
-    pub fn sizes(&self) -> Sizes {
+    pub fn file_sizes(&self) -> FileSizes {
         let size = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
         let (database, log) = (size(&self.shared.database), size(&self.shared.log));
-        let mut sizes = Sizes { database, log, ..Sizes::default() };
+        let mut sizes = FileSizes { database, log, ..FileSizes::default() };
         let Some(directory) = self.shared.database.parent() else { return sizes };
         sizes.marks = size(&directory.join(MARKS));
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let name = entry.file_name();
             if name.to_str().and_then(|name| name.strip_prefix(DATABASE)?.strip_prefix(DAMAGED)).is_some() {
                 sizes.set_aside_files += 1;
-                sizes.set_aside = sizes.set_aside.saturating_add(size(&entry.path()));
+                sizes.set_aside_bytes = sizes.set_aside_bytes.saturating_add(size(&entry.path()));
             }
         }
         sizes
@@ -147,7 +151,7 @@ impl Journal {
 /// The suffix of a database file that was set aside.
 const DAMAGED: &str = ".damaged-";
 
-fn idle(
+fn idle_sessions(
     connection: &Connection,
     after: Option<&(Now, SessionId)>,
     limit: u32,
@@ -165,52 +169,51 @@ fn idle(
         .map_err(ReadError::Sqlite)
 }
 
-fn used(connection: &Connection) -> rusqlite::Result<u64> {
+fn used_bytes(connection: &Connection) -> rusqlite::Result<u64> {
     let moment = connection.unchecked_transaction()?;
     let number = |pragma| moment.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
     let pages = number("page_count")?.saturating_sub(number("freelist_count")?);
     Ok(row::unsigned(pages.saturating_mul(number("page_size")?)))
 }
 
-fn weigh(connection: &Connection, session: &SessionId, keep: u64) -> Result<Option<Weight>, ReadError> {
+fn measure(connection: &Connection, session: &SessionId, keep: u64) -> Result<Option<SessionSize>, ReadError> {
     let moment = connection.unchecked_transaction()?;
     let found: Option<(i64, bool)> = moment
         .prepare_cached("SELECT key, active_run IS NOT NULL FROM session WHERE id = ?1")?
         .query_row([session.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     let Some((key, active)) = found else { return Ok(None) };
-    let mut weight = Weight { bytes: 0, events: 0, surplus: Seq::ZERO, active };
+    let mut size = SessionSize { bytes: 0, events: 0, removable_up_to: Seq::ZERO, active };
     // The length is stored at the beginning of a row, so SQLite does not read the bytes themselves.
-    let mut statement = moment.prepare_cached(
-        "SELECT last, count, length(bytes) FROM block WHERE session = ?1 ORDER BY first DESC",
-    )?;
+    let mut statement =
+        moment.prepare_cached("SELECT last, count, length(bytes) FROM block WHERE session = ?1 ORDER BY first DESC")?;
     let mut rows = statement.query([key])?;
     while let Some(row) = rows.next()? {
         let (last, count): (i64, i64) = (row.get(0)?, row.get(1)?);
-        weight.bytes = weight.bytes.saturating_add(row::unsigned(row.get(2)?));
-        weight.events = weight.events.saturating_add(row::unsigned(count));
-        if weight.bytes > keep && weight.surplus == Seq::ZERO {
-            weight.surplus = Seq::new(row::unsigned(last));
+        size.bytes = size.bytes.saturating_add(row::unsigned(row.get(2)?));
+        size.events = size.events.saturating_add(row::unsigned(count));
+        if size.bytes > keep && size.removable_up_to == Seq::ZERO {
+            size.removable_up_to = Seq::new(row::unsigned(last));
         }
     }
-    Ok(Some(weight))
+    Ok(Some(size))
 }
 
 /// A session that a scan visits.
-struct Passed {
+struct ScannedSession {
     session: SessionId,
     key: i64,
     reserved: i64,
-    life: i64,
+    epoch: i64,
     reached: i64,
 }
 
-fn walk(
+fn scan_sessions(
     connection: &Connection,
-    Walk(from): Walk,
+    SessionCursor(from): SessionCursor,
     limit: u32,
-    chosen: impl Fn(&Passed) -> Result<bool, ReadError>,
-) -> Result<(Vec<SessionId>, Option<Walk>), ReadError> {
+    chosen: impl Fn(&ScannedSession) -> Result<bool, ReadError>,
+) -> Result<(Vec<SessionId>, Option<SessionCursor>), ReadError> {
     let moment = connection.unchecked_transaction()?;
     let mut statement = moment.prepare_cached(
         "SELECT key, id, reserved, life,
@@ -218,29 +221,29 @@ fn walk(
          FROM session WHERE key > ?1 ORDER BY key LIMIT ?2",
     )?;
     let mut rows = statement.query(params![from, limit])?;
-    let (mut sessions, mut passed, mut last) = (Vec::new(), 0, from);
+    let (mut sessions, mut scanned, mut last) = (Vec::new(), 0, from);
     while let Some(row) = rows.next()? {
         let session = SessionId::from(row.get::<_, String>(1)?);
-        let (key, reserved, life, reached) = (row.get(0)?, row.get(2)?, row.get(3)?, row.get(4)?);
-        let next = Passed { session, key, reserved, life, reached };
-        (passed, last) = (passed + 1, key);
+        let (key, reserved, epoch, reached) = (row.get(0)?, row.get(2)?, row.get(3)?, row.get(4)?);
+        let next = ScannedSession { session, key, reserved, epoch, reached };
+        (scanned, last) = (scanned + 1, key);
         if chosen(&next)? {
             sessions.push(next.session);
         }
     }
-    Ok((sessions, (passed == limit).then_some(Walk(last))))
+    Ok((sessions, (scanned == limit).then_some(SessionCursor(last))))
 }
 
-fn is_shortened(connection: &Connection, passed: &Passed, marks: &Marks) -> Result<bool, ReadError> {
-    let Passed { session, key, reserved, life, reached } = passed;
-    if row::unsigned(*life) == marks.life() {
+fn is_truncated(connection: &Connection, scanned: &ScannedSession, marks: &Marks) -> Result<bool, ReadError> {
+    let ScannedSession { session, key, reserved, epoch, reached } = scanned;
+    if row::unsigned(*epoch) == marks.epoch() {
         return Ok(false);
     }
-    let known = Known::from_row(connection, session, (*key, *reserved, *life), marks)?;
-    Ok(known.misses(row::unsigned(*reached)).is_some())
+    let extent = SessionExtent::from_row(connection, session, (*key, *reserved, *epoch), marks)?;
+    Ok(extent.truncation_cause(row::unsigned(*reached)).is_some())
 }
 
-fn checkpoint_stands(
+fn is_checkpoint_valid(
     connection: &Connection,
     session: &SessionId,
     is_readable: fn(&[u8]) -> bool,
@@ -252,22 +255,21 @@ fn checkpoint_stands(
         .query_row([session.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()?;
     Ok(found.is_none_or(|(seq, checksum, bytes)| {
-        check::checkpoint(session, row::unsigned(seq), &bytes) == row::short(checksum) && is_readable(&bytes)
+        checksum::checkpoint(session, row::unsigned(seq), &bytes) == row::unsigned32(checksum) && is_readable(&bytes)
     }))
 }
 
 fn survey(connection: &Connection) -> Result<Survey, ReadError> {
-    let used = used(connection)?;
+    let used = used_bytes(connection)?;
     let moment = connection.unchecked_transaction()?;
-    let (losses, newest_loss) =
-        moment.query_row("SELECT count(*), coalesce(max(key), 0) FROM loss", [], |row| {
-            Ok((row::unsigned(row.get(0)?), row.get(1)?))
-        })?;
+    let (losses, newest_loss) = moment.query_row("SELECT count(*), coalesce(max(key), 0) FROM loss", [], |row| {
+        Ok((row::unsigned(row.get(0)?), row.get(1)?))
+    })?;
     let count = |query| moment.query_row(query, [], |row| row.get(0).map(row::unsigned));
     Ok(Survey {
         schema: moment.pragma_query_value(None, "user_version", |row| row.get(0))?,
         sessions: count("SELECT sessions FROM tally")?,
-        used,
+        used_bytes: used,
         set_aside_blocks: count("SELECT count(*) FROM set_aside")?,
         losses,
         newest_loss,

@@ -19,7 +19,7 @@ use crate::kernel::id::{Seq, SessionId};
 pub(super) struct Marks {
     file: Box<dyn RawFile>,
     /// The number of this epoch. Each opening of the journal gets a higher one.
-    life: u64,
+    epoch: u64,
     boot: u128,
     /// The schema of the database at the last shutdown.
     schema_before: Option<i64>,
@@ -27,15 +27,15 @@ pub(super) struct Marks {
     marked_before: Option<i64>,
     /// The highest key that has a mark.
     marked: AtomicI64,
-    ending: AtomicU8,
-    broken: AtomicBool,
+    shutdown: AtomicU8,
+    disabled: AtomicBool,
 }
 
 /// What is known about the extent of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mark {
     /// Its history is synced up to `seq`.
-    Reaches {
+    Synced {
         /// The name of the session; a very long name is truncated.
         session: String,
         /// The last synced position.
@@ -44,18 +44,18 @@ pub(super) enum Mark {
         reserved: Seq,
     },
     /// The session was deleted, or its loss has been reported.
-    Gone,
+    Retired,
 }
 
 /// How the previous epoch ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Before {
+pub(super) enum PreviousShutdown {
     /// The journal was closed cleanly.
     Clean,
     /// The process ended, but the machine kept running: all written data is there.
     Killed,
     /// Unsynced data of these epochs may be lost.
-    Unsure {
+    Uncertain {
         /// The first epoch.
         since: u64,
         /// The last epoch.
@@ -66,7 +66,7 @@ pub(super) enum Before {
 /// How this epoch ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Ending {
+pub(super) enum ShutdownState {
     /// The journal is open; what remains when the process is killed.
     Open = 0,
     /// The journal was closed cleanly.
@@ -79,35 +79,35 @@ impl Marks {
     /// Reads how the previous epoch ended. This epoch begins when its [`ShutdownState::Open`] is written.
     ///
     /// `boot` identifies the current boot of the machine, zero if unknown; `seconds` is the current time.
-    pub(super) fn open(file: Box<dyn RawFile>, boot: u128, seconds: u64) -> io::Result<(Self, Before)> {
+    pub(super) fn open(file: Box<dyn RawFile>, boot: u128, seconds: u64) -> io::Result<(Self, PreviousShutdown)> {
         let header = read_slot(file.as_ref(), 0)?.and_then(|slot| Header::read(&slot));
         let schema_before = header.as_ref().map(|header| header.schema);
         let marked_before = header.as_ref().and_then(|header| header.marked);
-        let life = header.as_ref().map_or(1, |header| header.life.saturating_add(1)).max(seconds);
-        let before = match header {
-            None => Before::Unsure { since: 0, until: life.saturating_sub(1) },
-            Some(Header { ending: Ending::Clean, .. }) => Before::Clean,
-            Some(Header { ending: Ending::Open, boot: then, .. }) if then == boot && boot != 0 => {
-                Before::Killed
+        let epoch = header.as_ref().map_or(1, |header| header.epoch.saturating_add(1)).max(seconds);
+        let previous = match header {
+            None => PreviousShutdown::Uncertain { since: 0, until: epoch.saturating_sub(1) },
+            Some(Header { shutdown: ShutdownState::Clean, .. }) => PreviousShutdown::Clean,
+            Some(Header { shutdown: ShutdownState::Open, boot: then, .. }) if then == boot && boot != 0 => {
+                PreviousShutdown::Killed
             }
-            Some(Header { life, .. }) => Before::Unsure { since: life, until: life },
+            Some(Header { epoch, .. }) => PreviousShutdown::Uncertain { since: epoch, until: epoch },
         };
         let marks = Self {
             file,
-            life,
+            epoch,
             boot,
             schema_before,
             marked_before,
             marked: AtomicI64::new(marked_before.unwrap_or(0)),
-            ending: AtomicU8::new(Ending::Open as u8),
-            broken: AtomicBool::new(false),
+            shutdown: AtomicU8::new(ShutdownState::Open as u8),
+            disabled: AtomicBool::new(false),
         };
-        Ok((marks, before))
+        Ok((marks, previous))
     }
 
     /// Returns the number of this epoch.
-    pub(super) const fn life(&self) -> u64 {
-        self.life
+    pub(super) const fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// Returns the schema that the database had when it was last opened, if known.
@@ -124,36 +124,35 @@ impl Marks {
     }
 
     /// Sets the highest key that has a mark or should have one; stored by the next [`Self::set_shutdown_state`].
-    pub(super) fn cover(&self, key: i64) {
+    pub(super) fn set_highest_marked(&self, key: i64) {
         self.marked.fetch_max(key, Ordering::Relaxed);
     }
 
     /// Returns the highest key that has a slot.
-    pub(super) fn highest(&self) -> io::Result<i64> {
-        let slots = self.file.len()?.div_ceil(SLOT as u64);
+    pub(super) fn highest_key(&self) -> io::Result<i64> {
+        let slots = self.file.len()?.div_ceil(SLOT_BYTES as u64);
         Ok(i64::try_from(slots).unwrap_or(i64::MAX).saturating_sub(1).max(0))
     }
 
     /// Reads the mark of a session; `None` if there is no valid one.
     pub(super) fn read(&self, key: i64) -> io::Result<Option<Mark>> {
-        let Some(slot) = read_slot(self.file.as_ref(), place(key)?)? else { return Ok(None) };
+        let Some(slot) = read_slot(self.file.as_ref(), slot_offset(key)?)? else { return Ok(None) };
         Ok(decode(&slot))
     }
 
     /// Returns whether a mark names this session; it reads every slot.
-    pub(super) fn know(&self, session: &SessionId) -> io::Result<bool> {
-        let mut chunk = vec![0; SLOT * 1024];
+    pub(super) fn contains_session(&self, session: &SessionId) -> io::Result<bool> {
+        let mut chunk = vec![0; SLOT_BYTES * 1024];
         let mut at = 0;
         loop {
             let read = self.file.read_at(at, &mut chunk)?;
-            for (index, slot) in chunk[..read].chunks_exact(SLOT).enumerate() {
-                let place = at + (index * SLOT) as u64;
-                let Ok(slot) = <&[u8; SLOT]>::try_from(slot) else { continue };
-                let holds = place > 0 && slot[4] == LIVE && slot[..4] == sum(place, slot).to_le_bytes();
+            for (index, slot) in chunk[..read].chunks_exact(SLOT_BYTES).enumerate() {
+                let offset = at + (index * SLOT_BYTES) as u64;
+                let Ok(slot) = <&[u8; SLOT_BYTES]>::try_from(slot) else { continue };
+                let holds = offset > 0 && slot[4] == LIVE && slot[..4] == slot_checksum(offset, slot).to_le_bytes();
                 if holds
-                    && let Some(Mark::Reaches { session: name, .. }) = decode(slot)
-                    && (name == session.as_str()
-                        || (may_be_cut(&name) && session.as_str().starts_with(&name)))
+                    && let Some(Mark::Synced { session: name, .. }) = decode(slot)
+                    && (name == session.as_str() || (may_be_truncated(&name) && session.as_str().starts_with(&name)))
                 {
                     return Ok(true);
                 }
@@ -166,11 +165,11 @@ impl Marks {
     }
 
     /// Advances the mark of a session to `seq`.
-    pub(super) fn raise(&self, key: i64, session: &SessionId, seq: Seq, reserved: Seq) -> io::Result<()> {
-        let mut slot = [0; SLOT];
+    pub(super) fn advance(&self, key: i64, session: &SessionId, seq: Seq, reserved: Seq) -> io::Result<()> {
+        let mut slot = [0; SLOT_BYTES];
         slot[4] = LIVE;
         let name = session.as_str().as_bytes();
-        let kept = (0..=name.len().min(NAME)).rev().find(|end| session.as_str().is_char_boundary(*end));
+        let kept = (0..=name.len().min(NAME_BYTES)).rev().find(|end| session.as_str().is_char_boundary(*end));
         let kept = kept.unwrap_or(0);
         slot[5] = u8::try_from(kept).unwrap_or(0);
         slot[8..16].copy_from_slice(&seq.number().to_le_bytes());
@@ -182,9 +181,9 @@ impl Marks {
     }
 
     /// Retires the mark of a session permanently.
-    pub(super) fn bury(&self, key: i64) -> io::Result<()> {
-        let mut slot = [0; SLOT];
-        slot[4] = GONE;
+    pub(super) fn retire(&self, key: i64) -> io::Result<()> {
+        let mut slot = [0; SLOT_BYTES];
+        slot[4] = RETIRED;
         self.write(key, slot)
     }
 
@@ -194,20 +193,20 @@ impl Marks {
     }
 
     /// Records how this epoch ends, and syncs it.
-    pub(super) fn end(&self, ending: Ending) -> io::Result<()> {
-        self.ending.store(ending as u8, Ordering::Relaxed);
+    pub(super) fn set_shutdown_state(&self, shutdown: ShutdownState) -> io::Result<()> {
+        self.shutdown.store(shutdown as u8, Ordering::Relaxed);
         self.write_header()?;
         self.file.sync()
     }
 
     fn write_header(&self) -> io::Result<()> {
-        let mut slot = [0; SLOT];
+        let mut slot = [0; SLOT_BYTES];
         slot[4..12].copy_from_slice(MAGIC);
         slot[12] = VERSION;
-        slot[16] = self.ending.load(Ordering::Relaxed);
-        slot[24..32].copy_from_slice(&self.life.to_le_bytes());
+        slot[16] = self.shutdown.load(Ordering::Relaxed);
+        slot[24..32].copy_from_slice(&self.epoch.to_le_bytes());
         slot[32..48].copy_from_slice(&self.boot.to_le_bytes());
-        slot[48..56].copy_from_slice(&schema::NEWEST.to_le_bytes());
+        slot[48..56].copy_from_slice(&schema::CURRENT_SCHEMA.to_le_bytes());
         // Stored plus one, because zero stands for an old header without this field.
         let marked = self.marked.load(Ordering::Relaxed).saturating_add(1);
         slot[56..64].copy_from_slice(&marked.to_le_bytes());
@@ -215,96 +214,96 @@ impl Marks {
     }
 
     /// Stops using the marks after a failed write; returns whether they were in use.
-    pub(super) fn give_up(&self) -> bool {
-        !self.broken.swap(true, Ordering::Relaxed)
+    pub(super) fn disable(&self) -> bool {
+        !self.disabled.swap(true, Ordering::Relaxed)
     }
 
     /// Returns whether the marks are in use.
-    pub(super) fn are_kept(&self) -> bool {
-        !self.broken.load(Ordering::Relaxed)
+    pub(super) fn are_enabled(&self) -> bool {
+        !self.disabled.load(Ordering::Relaxed)
     }
 
-    fn write(&self, key: i64, mut slot: [u8; SLOT]) -> io::Result<()> {
-        let at = place(key)?;
-        let sum = sum(at, &slot);
+    fn write(&self, key: i64, mut slot: [u8; SLOT_BYTES]) -> io::Result<()> {
+        let at = slot_offset(key)?;
+        let sum = slot_checksum(at, &slot);
         slot[..4].copy_from_slice(&sum.to_le_bytes());
         self.file.write_at(at, &slot)
     }
 }
 
 /// Returns whether a name in a slot may be the beginning of a longer one.
-pub(super) const fn may_be_cut(name: &str) -> bool {
+pub(super) const fn may_be_truncated(name: &str) -> bool {
     // Names are truncated at a character boundary, at most three bytes early.
-    name.len() + 3 >= NAME
+    name.len() + 3 >= NAME_BYTES
 }
 
 struct Header {
-    ending: Ending,
-    life: u64,
+    shutdown: ShutdownState,
+    epoch: u64,
     boot: u128,
     schema: i64,
     marked: Option<i64>,
 }
 
 impl Header {
-    fn read(slot: &[u8; SLOT]) -> Option<Self> {
+    fn read(slot: &[u8; SLOT_BYTES]) -> Option<Self> {
         if &slot[4..12] != MAGIC || slot[12] != VERSION {
             return None;
         }
-        let ending = match slot[16] {
-            0 => Ending::Open,
-            1 => Ending::Clean,
-            _ => Ending::Failed,
+        let shutdown = match slot[16] {
+            0 => ShutdownState::Open,
+            1 => ShutdownState::Clean,
+            _ => ShutdownState::Failed,
         };
-        let life = u64::from_le_bytes(slot[24..32].try_into().ok()?);
+        let epoch = u64::from_le_bytes(slot[24..32].try_into().ok()?);
         let boot = u128::from_le_bytes(slot[32..48].try_into().ok()?);
         let schema = i64::from_le_bytes(slot[48..56].try_into().ok()?);
         let marked = i64::from_le_bytes(slot[56..64].try_into().ok()?).checked_sub(1).filter(|key| *key >= 0);
-        Some(Self { ending, life, boot, schema, marked })
+        Some(Self { shutdown, epoch, boot, schema, marked })
     }
 }
 
-fn decode(slot: &[u8; SLOT]) -> Option<Mark> {
+fn decode(slot: &[u8; SLOT_BYTES]) -> Option<Mark> {
     match slot[4] {
         LIVE => {
             let name = slot.get(24..24 + usize::from(slot[5]))?;
             let session = std::str::from_utf8(name).ok()?.to_owned();
             let number = |bytes: &[u8]| Some(Seq::new(u64::from_le_bytes(bytes.try_into().ok()?)));
             let (seq, reserved) = (number(&slot[8..16])?, number(&slot[16..24])?);
-            Some(Mark::Reaches { session, seq, reserved })
+            Some(Mark::Synced { session, seq, reserved })
         }
-        GONE => Some(Mark::Gone),
+        RETIRED => Some(Mark::Retired),
         _ => None,
     }
 }
 
 /// Reads a slot and verifies its checksum.
-fn read_slot(file: &dyn RawFile, at: u64) -> io::Result<Option<[u8; SLOT]>> {
-    let mut slot = [0; SLOT];
-    if file.read_at(at, &mut slot)? < SLOT {
+fn read_slot(file: &dyn RawFile, at: u64) -> io::Result<Option<[u8; SLOT_BYTES]>> {
+    let mut slot = [0; SLOT_BYTES];
+    if file.read_at(at, &mut slot)? < SLOT_BYTES {
         return Ok(None);
     }
-    Ok((slot[..4] == sum(at, &slot).to_le_bytes()).then_some(slot))
+    Ok((slot[..4] == slot_checksum(at, &slot).to_le_bytes()).then_some(slot))
 }
 
 /// Returns the checksum of a slot and its offset.
-fn sum(at: u64, slot: &[u8; SLOT]) -> u32 {
+fn slot_checksum(at: u64, slot: &[u8; SLOT_BYTES]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&at.to_le_bytes());
     hasher.update(&slot[4..]);
     hasher.finalize()
 }
 
-fn place(key: i64) -> io::Result<u64> {
-    let key = u64::try_from(key).ok().filter(|key| *key < u64::MAX / SLOT as u64);
-    key.map(|key| key * SLOT as u64).ok_or_else(|| io::Error::other("the session key is out of range"))
+fn slot_offset(key: i64) -> io::Result<u64> {
+    let key = u64::try_from(key).ok().filter(|key| *key < u64::MAX / SLOT_BYTES as u64);
+    key.map(|key| key * SLOT_BYTES as u64).ok_or_else(|| io::Error::other("the session key is out of range"))
 }
 
-const SLOT: usize = 64;
+const SLOT_BYTES: usize = 64;
 /// How many bytes of a name a slot holds; the names that pushd generates are shorter.
-const NAME: usize = 40;
+const NAME_BYTES: usize = 40;
 const LIVE: u8 = 1;
-const GONE: u8 = 2;
+const RETIRED: u8 = 2;
 const MAGIC: &[u8; 8] = b"pushmark";
 const VERSION: u8 = 1;
 
@@ -319,41 +318,41 @@ mod tests {
         let open = |boot| {
             let mut file = std::fs::OpenOptions::new();
             let file = file.read(true).write(true).create(true).truncate(false);
-            let (marks, before) = Marks::open(Box::new(file.clone().open(&path).unwrap()), boot, 5).unwrap();
-            marks.end(Ending::Open).unwrap();
-            (marks, before)
+            let (marks, previous) = Marks::open(Box::new(file.clone().open(&path).unwrap()), boot, 5).unwrap();
+            marks.set_shutdown_state(ShutdownState::Open).unwrap();
+            (marks, previous)
         };
-        let (marks, before) = open(7);
-        assert_eq!(before, Before::Unsure { since: 0, until: 4 });
-        marks.raise(3, &"sess_a".into(), Seq::new(9), Seq::new(20)).unwrap();
-        assert_eq!(marks.highest().unwrap(), 3);
+        let (marks, previous) = open(7);
+        assert_eq!(previous, PreviousShutdown::Uncertain { since: 0, until: 4 });
+        marks.advance(3, &"sess_a".into(), Seq::new(9), Seq::new(20)).unwrap();
+        assert_eq!(marks.highest_key().unwrap(), 3);
         assert_eq!(
             marks.read(3).unwrap(),
-            Some(Mark::Reaches { session: "sess_a".into(), seq: Seq::new(9), reserved: Seq::new(20) })
+            Some(Mark::Synced { session: "sess_a".into(), seq: Seq::new(9), reserved: Seq::new(20) })
         );
         assert_eq!(marks.read(2).unwrap(), None, "a slot that was never written");
-        assert_eq!(open(7).1, Before::Killed, "the same boot, and no clean shutdown");
-        assert_eq!(open(8).1, Before::Unsure { since: 6, until: 6 }, "the machine was rebooted");
-        let (marks, before) = open(0);
-        assert_eq!(before, Before::Unsure { since: 7, until: 7 }, "an unknown boot id");
-        marks.end(Ending::Failed).unwrap();
-        let (marks, before) = open(0);
-        assert_eq!(before, Before::Unsure { since: 8, until: 8 });
-        marks.end(Ending::Clean).unwrap();
-        assert_eq!(open(1).1, Before::Clean);
+        assert_eq!(open(7).1, PreviousShutdown::Killed, "the same boot, and no clean shutdown");
+        assert_eq!(open(8).1, PreviousShutdown::Uncertain { since: 6, until: 6 }, "the machine was rebooted");
+        let (marks, previous) = open(0);
+        assert_eq!(previous, PreviousShutdown::Uncertain { since: 7, until: 7 }, "an unknown boot id");
+        marks.set_shutdown_state(ShutdownState::Failed).unwrap();
+        let (marks, previous) = open(0);
+        assert_eq!(previous, PreviousShutdown::Uncertain { since: 8, until: 8 });
+        marks.set_shutdown_state(ShutdownState::Clean).unwrap();
+        assert_eq!(open(1).1, PreviousShutdown::Clean);
         let whole = std::fs::read(&path).unwrap();
-        for bit in 0..SLOT * 8 {
+        for bit in 0..SLOT_BYTES * 8 {
             let mut bytes = whole.clone();
-            bytes[3 * SLOT + bit / 8] ^= 1 << (bit % 8);
+            bytes[3 * SLOT_BYTES + bit / 8] ^= 1 << (bit % 8);
             std::fs::write(&path, bytes).unwrap();
             assert_eq!(open(1).0.read(3).unwrap(), None, "bit {bit}");
         }
         for length in 0..whole.len() {
             std::fs::write(&path, &whole[..length]).unwrap();
-            let (marks, before) = open(1);
-            assert_eq!(matches!(before, Before::Unsure { .. }), length < SLOT, "cut at {length}");
+            let (marks, previous) = open(1);
+            assert_eq!(matches!(previous, PreviousShutdown::Uncertain { .. }), length < SLOT_BYTES, "cut at {length}");
             assert_eq!(marks.read(3).unwrap(), None);
         }
-        marks.bury(3).unwrap();
+        marks.retire(3).unwrap();
     }
 }

@@ -7,78 +7,75 @@ use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
 
 use super::apply;
-use super::check::Numbers;
-use super::chores::{Chore, Progress};
+use super::checksum::BlockHeader;
 use super::error::{Conflict, MergeError};
-use super::record::{Merged, Options};
+use super::jobs::{Job, Progress};
+use super::record::{MergeStats, Options};
 use super::row;
 use crate::kernel::id::{Seq, SessionId};
 
 /// The merge of one session.
-pub(super) struct Merge {
+pub(super) struct MergeJob {
     session: SessionId,
     up_to: u64,
     /// Where the next slice starts.
     at: u64,
-    small: usize,
-    whole: usize,
-    done: Merged,
+    small_bytes: usize,
+    max_bytes: usize,
+    stats: MergeStats,
     reply: Reply,
 }
 
 /// Receives the result of a merge.
-pub(super) type Reply = oneshot::Sender<Result<Merged, MergeError>>;
+pub(super) type Reply = oneshot::Sender<Result<MergeStats, MergeError>>;
 
 /// What a slice knows about a block before it reads the bytes.
-struct Head {
+struct BlockInfo {
     first: u64,
     last: u64,
     /// The size in bytes; a splice never counts as small.
     size: usize,
     /// Whether the bytes end in a line feed, so that another block may be appended.
-    ends: bool,
+    ends_line: bool,
 }
 
-impl Chore for Merge {
+impl Job for MergeJob {
     /// Reads the next blocks and merges the first mergeable run.
     fn slice(&mut self, connection: &Connection) -> Result<Progress, MergeError> {
         let Some(key) = apply::key(connection, &self.session)? else {
             return Err(MergeError::Commit(Conflict::NoSuchSession.into()));
         };
-        let heads = self.heads(connection, key)?;
-        let run = self.run(&heads);
+        let heads = self.next_blocks(connection, key)?;
+        let run = self.mergeable_run(&heads);
         let (Some(first), Some(last)) = (run.first(), run.last()) else {
-            let Some(end) = heads.last().filter(|_| heads.len() >= ROWS) else { return Ok(Progress::Done) };
+            let Some(end) = heads.last().filter(|_| heads.len() >= SLICE_ROWS) else {
+                return Ok(Progress::Done);
+            };
             // The last block of this slice may be merged with the next ones.
             self.at = end.first;
             return Ok(Progress::More);
         };
-        let size = self.join(connection, key, run)?;
-        self.at = if size < self.small { first.first } else { last.last.saturating_add(1) };
-        self.done.joined = self.done.joined.saturating_add(run.len() as u64);
-        self.done.made = self.done.made.saturating_add(1);
+        let size = self.merge_run(connection, key, run)?;
+        self.at = if size < self.small_bytes { first.first } else { last.last.saturating_add(1) };
+        self.stats.merged_blocks = self.stats.merged_blocks.saturating_add(run.len() as u64);
+        self.stats.result_blocks = self.stats.result_blocks.saturating_add(1);
         Ok(Progress::More)
     }
 
-    fn end(self: Box<Self>, outcome: Result<(), MergeError>) {
-        let Self { reply, done, .. } = *self;
+    fn complete(self: Box<Self>, outcome: Result<(), MergeError>) {
+        let Self { reply, stats: done, .. } = *self;
         let _ = reply.send(outcome.map(|()| done));
     }
 }
 
-impl Merge {
-    pub(super) fn new(
-        session: SessionId,
-        (after, up_to): (Seq, Seq),
-        options: &Options,
-        reply: Reply,
-    ) -> Self {
-        let (small, whole) = (options.small_block, options.merged_block);
+impl MergeJob {
+    pub(super) fn new(session: SessionId, (after, up_to): (Seq, Seq), options: &Options, reply: Reply) -> Self {
+        let (small_bytes, max_bytes) = (options.small_block, options.merged_block);
         let (at, up_to) = (after.next().number(), up_to.number());
-        Self { session, up_to, at, small, whole, done: Merged::default(), reply }
+        Self { session, up_to, at, small_bytes, max_bytes, stats: MergeStats::default(), reply }
     }
 
-    fn heads(&self, connection: &Connection, key: i64) -> Result<Vec<Head>, MergeError> {
+    fn next_blocks(&self, connection: &Connection, key: i64) -> Result<Vec<BlockInfo>, MergeError> {
         // The second CASE keeps SQLite from reading large blocks only for their last byte.
         let mut statement = connection.prepare_cached(
             "SELECT first, last, CASE count WHEN 0 THEN ?4 ELSE length(bytes) END,
@@ -87,28 +84,28 @@ impl Merge {
         )?;
         let at = row::signed(self.at);
         let up_to = row::signed(self.up_to);
-        let small = i64::try_from(self.small).unwrap_or(i64::MAX);
-        let rows = i64::try_from(ROWS).unwrap_or(i64::MAX);
+        let small = i64::try_from(self.small_bytes).unwrap_or(i64::MAX);
+        let rows = i64::try_from(SLICE_ROWS).unwrap_or(i64::MAX);
         let heads = statement.query_map(params![key, at, up_to, small, rows], |row| {
-            Ok(Head {
+            Ok(BlockInfo {
                 first: row::unsigned(row.get(0)?),
                 last: row::unsigned(row.get(1)?),
                 size: usize::try_from(row.get::<_, i64>(2)?).unwrap_or(usize::MAX),
-                ends: row.get(3)?,
+                ends_line: row.get(3)?,
             })
         })?;
         Ok(heads.collect::<rusqlite::Result<_>>()?)
     }
 
     /// Finds the first run of at least two mergeable blocks; empty if there is none.
-    fn run<'heads>(&self, heads: &'heads [Head]) -> &'heads [Head] {
+    fn mergeable_run<'heads>(&self, heads: &'heads [BlockInfo]) -> &'heads [BlockInfo] {
         let (mut start, mut size) = (0, 0_usize);
         for (index, head) in heads.iter().enumerate() {
             let joins = index > start
-                && head.size < self.small
-                && size.saturating_add(head.size) <= self.whole
+                && head.size < self.small_bytes
+                && size.saturating_add(head.size) <= self.max_bytes
                 && heads.get(index.wrapping_sub(1)).is_some_and(|before| {
-                    before.ends && before.size < self.small && before.last.checked_add(1) == Some(head.first)
+                    before.ends_line && before.size < self.small_bytes && before.last.checked_add(1) == Some(head.first)
                 });
             if joins {
                 size = size.saturating_add(head.size);
@@ -122,39 +119,38 @@ impl Merge {
     }
 
     /// Replaces the blocks of `run` by one and returns its size.
-    fn join(&self, connection: &Connection, key: i64, run: &[Head]) -> Result<usize, MergeError> {
+    fn merge_run(&self, connection: &Connection, key: i64, run: &[BlockInfo]) -> Result<usize, MergeError> {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(0) };
         let range = params![key, row::signed(first.first), row::signed(last.first)];
-        let mut joined: Option<(Numbers, Vec<u8>)> = None;
+        let mut joined: Option<(BlockHeader, Vec<u8>)> = None;
         let mut statement = connection.prepare_cached(
             "SELECT first, last, count, prev, checksum, seal, bytes
              FROM block WHERE session = ?1 AND first BETWEEN ?2 AND ?3 ORDER BY first",
         )?;
         let mut rows = statement.query(range)?;
         while let Some(row) = rows.next()? {
-            let (numbers, seal) = row::numbers(row)?;
+            let (header, seal) = row::block_header(row)?;
             let bytes = row.get_ref(6)?.as_blob().map_err(rusqlite::Error::from)?;
-            let prev = joined.as_ref().map_or(numbers.prev, |(before, _)| before.checksum);
-            if !numbers.prove(&self.session, seal, prev, bytes) {
-                return Err(self.damaged(numbers.first));
+            let prev = joined.as_ref().map_or(header.prev, |(before, _)| before.checksum);
+            if !header.verify(&self.session, seal, prev, bytes) {
+                return Err(self.damaged(header.first));
             }
             match &mut joined {
-                None => joined = Some((numbers, bytes.to_vec())),
+                None => joined = Some((header, bytes.to_vec())),
                 Some((whole, text)) => {
-                    whole.last = numbers.last;
-                    whole.count =
-                        whole.count.checked_add(numbers.count).ok_or_else(|| self.damaged(numbers.first))?;
-                    whole.checksum = numbers.checksum;
+                    whole.last = header.last;
+                    whole.count = whole.count.checked_add(header.count).ok_or_else(|| self.damaged(header.first))?;
+                    whole.checksum = header.checksum;
                     text.extend_from_slice(bytes);
                 }
             }
         }
         drop(rows);
-        let Some((numbers, bytes)) = joined else { return Ok(0) };
+        let Some((header, bytes)) = joined else { return Ok(0) };
         connection
             .prepare_cached("DELETE FROM block WHERE session = ?1 AND first BETWEEN ?2 AND ?3")?
             .execute(range)?;
-        apply::insert_block(connection, &self.session, key, &numbers, &bytes).map_err(MergeError::Commit)?;
+        apply::insert_block(connection, &self.session, key, &header, &bytes).map_err(MergeError::Commit)?;
         Ok(bytes.len())
     }
 
@@ -164,4 +160,4 @@ impl Merge {
 }
 
 /// How many blocks a slice reads.
-const ROWS: usize = 256;
+const SLICE_ROWS: usize = 256;

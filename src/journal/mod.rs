@@ -31,21 +31,20 @@
 //! block breaks the chain, and blocks can be merged without rewriting later ones. `seal` is a CRC-32 over the
 //! other columns of the row.
 
-mod ahead;
 mod apply;
-mod begin;
-mod behind;
-mod check;
-mod chores;
+mod checksum;
 mod commands;
-mod erase;
+mod deferred;
+mod early_write;
 mod error;
 mod files;
 mod inspect;
-mod marking;
+mod jobs;
+mod maintenance;
+mod mark_writer;
 mod marks;
-mod mend;
 mod merge;
+mod open;
 #[cfg(unix)]
 #[path = "unix.rs"]
 mod os;
@@ -54,15 +53,16 @@ mod os;
 mod os;
 mod reader;
 mod record;
-mod rescue;
+mod repair;
+mod replace;
+mod reserve;
 mod row;
 mod salvage;
 mod schema;
-mod spare;
+mod secure_delete;
 mod task;
 #[cfg(test)]
 mod tests;
-mod upkeep;
 mod writer;
 
 use std::fmt;
@@ -80,28 +80,28 @@ use tokio::sync::oneshot;
 use crate::kernel::id::{Fingerprint, Seq, SessionId};
 use crate::kernel::time::Now;
 
-pub use ahead::Early;
 pub use commands::CommandWrite;
+pub use early_write::EarlyWrite;
 pub use error::{CommitError, Conflict, MergeError, OpenError, ReadError};
-pub use inspect::{Sizes, Survey, Walk, Weight};
+pub use inspect::{FileSizes, SessionCursor, SessionSize, Survey};
 pub use record::{
-    Batch, Block, Cause, Checkpoint, Create, Durability, Found, Lines, ListQuery, Loss, LostLine,
-    LostSummary, Merged, Meta, Options, Page, Stats, Stored,
+    Batch, Block, Checkpoint, Create, Durability, LinePage, ListQuery, Loss, LossReason, LossRecord, LostLine,
+    LostSummary, MergeStats, Meta, Options, Page, Stats, StoredSession,
 };
 
-use ahead::Ahead;
-use begin::Begun;
-use behind::{Behind, Pending};
-use erase::Cut;
-use files::Ground;
-use marking::Marking;
-use marks::{Before, Marks};
-use mend::Trust;
-use merge::Merge;
+use deferred::{DeferredWrites, PendingWrites};
+use early_write::EarlyWrites;
+use files::StorageEnv;
+use mark_writer::MarkWriter;
+use marks::{Marks, PreviousShutdown};
+use merge::MergeJob;
+use open::OpenState;
 use reader::Readers;
-use spare::Spare;
+use repair::EndEvidence;
+use reserve::DiskReserve;
+use secure_delete::RetainJob;
 use task::Task;
-use writer::{Counters, Tidiness, Writer};
+use writer::{Counters, FileMaintenance, Writer};
 
 /// The journal. Clones share one writer.
 ///
@@ -121,10 +121,10 @@ struct Shared {
     counters: Arc<Counters>,
     options: Options,
     marks: Arc<Marks>,
-    before: Before,
-    behind: Arc<Behind>,
-    began_empty: bool,
-    ahead: Option<Arc<Ahead>>,
+    previous_shutdown: PreviousShutdown,
+    deferred: Arc<DeferredWrites>,
+    opened_empty: bool,
+    early_writes: Option<Arc<EarlyWrites>>,
 }
 
 impl Journal {
@@ -134,12 +134,15 @@ impl Journal {
     /// The call blocks, and everything found on disk is synced when it returns. A database with a newer major
     /// schema is refused and left unchanged.
     pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
-        Self::open_on(Ground::real(dir), options)
+        Self::open_with_env(StorageEnv::native(dir), options)
     }
 
     /// Opens the journal with a directory on an in-memory file system (`tmpfs`), which enables early writes.
     pub fn open_with_memory(dir: &Path, memory: Option<&Path>, options: Options) -> Result<Self, OpenError> {
-        Self::open_on(Ground { memory: memory.map(Path::to_path_buf), ..Ground::real(dir) }, options)
+        Self::open_with_env(
+            StorageEnv { memory_dir: memory.map(Path::to_path_buf), ..StorageEnv::native(dir) },
+            options,
+        )
     }
 
     /// Opens the journal with `sync` as the function that syncs the log.
@@ -149,63 +152,64 @@ impl Journal {
         options: Options,
         sync: impl FnMut() -> io::Result<()> + Send + 'static,
     ) -> Result<Self, OpenError> {
-        let ground = Ground::real(dir);
-        let (connection, begun) = rescue::open(&ground, &options)?;
-        Self::start(ground, connection, options, begun, Box::new(sync))
+        let env = StorageEnv::native(dir);
+        let (connection, opened) = replace::open_or_salvage(&env, &options)?;
+        Self::start(env, connection, options, opened, Box::new(sync))
     }
 
     /// Opens the journal in any storage environment.
-    fn open_on(ground: Ground, options: Options) -> Result<Self, OpenError> {
-        let log = ground.path(LOG);
-        os::prepare(&ground.path(DATABASE)).map_err(OpenError::io("prepare", &ground.path(DATABASE)))?;
-        let (connection, begun) = rescue::open(&ground, &options)?;
-        let handle = (ground.open)(&log).map_err(OpenError::io("open", &log))?;
-        Self::start(ground, connection, options, begun, Box::new(move || handle.sync()))
+    fn open_with_env(env: StorageEnv, options: Options) -> Result<Self, OpenError> {
+        let log = env.path(LOG);
+        os::prepare(&env.path(DATABASE)).map_err(OpenError::io("prepare", &env.path(DATABASE)))?;
+        let (connection, opened) = replace::open_or_salvage(&env, &options)?;
+        let handle = (env.open_file)(&log).map_err(OpenError::io("open", &log))?;
+        Self::start(env, connection, options, opened, Box::new(move || handle.sync()))
     }
 
     /// Starts the writer on an open database; `sync` syncs the log.
     fn start(
-        ground: Ground,
+        env: StorageEnv,
         connection: rusqlite::Connection,
         options: Options,
-        begun: Begun,
+        opened: OpenState,
         mut sync: Box<dyn FnMut() -> io::Result<()> + Send>,
     ) -> Result<Self, OpenError> {
-        let (database, log) = (ground.path(DATABASE), ground.path(LOG));
-        os::sync_directory(&ground.dir).map_err(OpenError::io("sync", &ground.dir))?;
+        let (database, log) = (env.path(DATABASE), env.path(LOG));
+        os::sync_directory(&env.dir).map_err(OpenError::io("sync", &env.dir))?;
         let generation = Arc::new(AtomicU64::new(0));
-        let counters = Arc::new(Counters::starting_with(begun.sessions));
-        let marks = Arc::new(begun.marks);
-        let readers = Readers::new(database.clone(), ground.layer.clone(), &options, Arc::clone(&generation));
+        let counters = Arc::new(Counters::with_sessions(opened.sessions));
+        let marks = Arc::new(opened.marks);
+        let readers = Readers::new(database.clone(), env.vfs.clone(), &options, Arc::clone(&generation));
         let (tasks, inbox) = mpsc::channel();
-        let behind = Arc::new(Behind::default());
-        let spare = Spare::new((ground.open)(&ground.path(SPARE)).ok(), options.spare_bytes);
-        let (ahead, taken_up) = Ahead::begin(&ground, &connection, &begun.life, &spare);
-        if taken_up > 0 {
+        let deferred = Arc::new(DeferredWrites::default());
+        let reserve = DiskReserve::new((env.open_file)(&env.path(RESERVE)).ok(), options.reserve_bytes);
+        let (early_writes, recovered) = EarlyWrites::open(&env, &connection, &opened.epoch, &reserve);
+        if recovered > 0 {
             sync().map_err(OpenError::io("sync", &log))?;
         }
         let writer = Writer {
-            ground,
+            env,
             generation,
             connection,
             sync,
             options,
             counters: Arc::clone(&counters),
-            life: begun.life,
-            marking: Marking::new(Arc::clone(&marks)),
-            spare,
+            epoch: opened.epoch,
+            mark_writer: MarkWriter::new(Arc::clone(&marks)),
+            reserve,
             dirty: None,
-            behind: Arc::clone(&behind),
-            pending: Pending::default(),
-            chores: begun.chores,
-            tidiness: Tidiness::default(),
+            deferred: Arc::clone(&deferred),
+            pending: PendingWrites::default(),
+            jobs: opened.jobs,
+            file_maintenance: FileMaintenance::default(),
         };
         let thread = thread::Builder::new()
             .name("journal".into())
             .spawn(move || writer.run(inbox))
             .map_err(OpenError::io("start the writer of", &database))?;
         let thread = Mutex::new(Some(thread));
-        let (before, began_empty, readers) = (begun.before, begun.sessions == 0, Arc::new(readers));
+        let (previous_shutdown, opened_empty, readers) =
+            (opened.previous_shutdown, opened.sessions == 0, Arc::new(readers));
         let shared = Shared {
             database,
             log,
@@ -215,10 +219,10 @@ impl Journal {
             counters,
             options,
             marks,
-            before,
-            behind,
-            began_empty,
-            ahead,
+            previous_shutdown,
+            deferred,
+            opened_empty,
+            early_writes,
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -245,8 +249,8 @@ impl Journal {
     /// The call does not wait. If it returns `None`, publish the batch after its commit. `after` is the position
     /// of the last committed event. The caller still commits the batch as usual, and commits nothing else of that
     /// session before it.
-    pub fn put_ahead(&self, batch: &Batch, after: Seq) -> Option<Early> {
-        self.shared.ahead.as_ref()?.put(batch, after)
+    pub fn write_early(&self, batch: &Batch, after: Seq) -> Option<EarlyWrite> {
+        self.shared.early_writes.as_ref()?.write(batch, after)
     }
 
     /// Merges runs of small adjacent blocks of `session` that end at or before `up_to`.
@@ -254,7 +258,7 @@ impl Journal {
     /// The merge runs between batches, one slice and one transaction at a time. All bytes and their order stay the
     /// same. A block is joined to its successor only if it ends in a line feed and no sequence number is missing
     /// between them.
-    pub fn merge(&self, session: SessionId, up_to: Seq) -> oneshot::Receiver<Result<Merged, MergeError>> {
+    pub fn merge(&self, session: SessionId, up_to: Seq) -> oneshot::Receiver<Result<MergeStats, MergeError>> {
         self.merge_after(session, Seq::ZERO, up_to)
     }
 
@@ -264,9 +268,9 @@ impl Journal {
         session: SessionId,
         after: Seq,
         up_to: Seq,
-    ) -> oneshot::Receiver<Result<Merged, MergeError>> {
+    ) -> oneshot::Receiver<Result<MergeStats, MergeError>> {
         let (reply, answer) = oneshot::channel();
-        self.send(Task::Chore(Box::new(Merge::new(session, (after, up_to), &self.shared.options, reply))));
+        self.send(Task::Job(Box::new(MergeJob::new(session, (after, up_to), &self.shared.options, reply))));
         answer
     }
 
@@ -275,8 +279,8 @@ impl Journal {
     /// The session disappears for all readers at once, even if removing its rows takes a while or is interrupted.
     pub fn delete(&self, session: SessionId) -> oneshot::Receiver<Result<(), MergeError>> {
         let (reply, answer) = oneshot::channel();
-        if let Some(ahead) = &self.shared.ahead {
-            ahead.forget(&session);
+        if let Some(early_writes) = &self.shared.early_writes {
+            early_writes.erase_session(&session);
         }
         self.send(Task::Delete { session, reply });
         answer
@@ -286,45 +290,49 @@ impl Journal {
     /// checkpoint.
     ///
     /// Returns the last removed position.
-    pub fn cut(&self, session: SessionId, up_to: Seq, at: Now) -> oneshot::Receiver<Result<Seq, MergeError>> {
+    pub fn retain_after(&self, session: SessionId, up_to: Seq, at: Now) -> oneshot::Receiver<Result<Seq, MergeError>> {
         let (reply, answer) = oneshot::channel();
         let line = self.shared.options.lost_line;
-        self.send(Task::Chore(Box::new(Cut { session, up_to, line, at, floor: Seq::ZERO, reply })));
+        self.send(Task::Job(Box::new(RetainJob { session, up_to, line, at, floor: Seq::ZERO, reply })));
         answer
     }
 
     /// Repairs a history that does not verify, and returns the losses.
-    pub async fn mend(&self, session: SessionId) -> Result<Vec<Loss>, ReadError> {
-        for again in 0..MENDINGS {
-            if again == MENDINGS - 1 {
+    pub async fn repair(&self, session: SessionId) -> Result<Vec<Loss>, ReadError> {
+        for again in 0..REPAIR_ATTEMPTS {
+            if again == REPAIR_ATTEMPTS - 1 {
                 // Concurrent changes cannot conflict that often: an index contradicts its table, so replace the
                 // database.
-                self.rescue(self.shared.readers.generation()).await?;
+                self.replace_database(self.shared.readers.generation()).await?;
             }
             let (marks, name) = (Arc::clone(&self.shared.marks), session.clone());
-            let plan =
-                self.read(move |connection| mend::plan(connection, &name, &marks, Trust::Mark)).await?;
+            let plan = self.read(move |connection| repair::plan(connection, &name, &marks, EndEvidence::Mark)).await?;
             let Some(plan) = plan else { return Ok(Vec::new()) };
             let (reply, answer) = oneshot::channel();
-            self.send(Task::Mend { session: session.clone(), plan: Box::new(plan), at: present(), reply });
+            self.send(Task::Repair { session: session.clone(), plan: Box::new(plan), at: now(), reply });
             match answer.await.unwrap_or(Err(CommitError::Closed)) {
                 Err(CommitError::Conflict(Conflict::Changed)) => {}
-                outcome => return outcome.map_err(ReadError::Mend),
+                outcome => return outcome.map_err(ReadError::Repair),
             }
         }
-        Err(ReadError::Mend(Conflict::Changed.into()))
+        Err(ReadError::Repair(Conflict::Changed.into()))
     }
 
     /// Repairs the damage that `error` reports, so that the caller can read again. Any other error is returned
     /// unchanged.
-    async fn repair(&self, session: &SessionId, generation: u64, error: ReadError) -> Result<(), ReadError> {
+    async fn recover_from_error(
+        &self,
+        session: &SessionId,
+        generation: u64,
+        error: ReadError,
+    ) -> Result<(), ReadError> {
         if error.is_corrupt() {
             tracing::error!(%error, "the database is corrupt; replacing it");
-            self.rescue(generation).await?;
+            self.replace_database(generation).await?;
         } else if !matches!(error, ReadError::Damaged { .. }) {
             return Err(error);
         }
-        match self.mend(session.clone()).await {
+        match self.repair(session.clone()).await {
             // Nothing of the session was recovered. The next read reports that it does not exist.
             Err(ReadError::NoSuchSession { .. }) => Ok(()),
             outcome => outcome.map(drop),
@@ -351,8 +359,8 @@ impl Journal {
             // The thread ends right after it replies, so this does not block.
             let _ = thread.join();
         }
-        if let Some(ahead) = &self.shared.ahead {
-            ahead.end();
+        if let Some(early_writes) = &self.shared.early_writes {
+            early_writes.close();
         }
         result
     }
@@ -360,7 +368,7 @@ impl Journal {
     /// Loads everything needed to restore a session; `None` if there is no such session.
     ///
     /// A history that does not verify, or is shorter than it should be, is repaired first.
-    pub async fn load(&self, session: SessionId) -> Result<Option<Stored>, ReadError> {
+    pub async fn load(&self, session: SessionId) -> Result<Option<StoredSession>, ReadError> {
         let generation = self.shared.readers.generation();
         let read = || {
             let (session, marks) = (session.clone(), Arc::clone(&self.shared.marks));
@@ -368,12 +376,12 @@ impl Journal {
         };
         match read().await {
             Err(error) => {
-                self.repair(&session, generation, error).await?;
+                self.recover_from_error(&session, generation, error).await?;
                 read().await
             }
-            Ok(None) if self.shared.marks.know(&session).unwrap_or(false) => {
+            Ok(None) if self.shared.marks.contains_session(&session).unwrap_or(false) => {
                 tracing::error!(%session, "a session with a mark is missing from the database; replacing the database");
-                self.rescue(generation).await?;
+                self.replace_database(generation).await?;
                 read().await
             }
             outcome => outcome,
@@ -393,7 +401,7 @@ impl Journal {
         };
         match read().await {
             Err(error) => {
-                self.repair(&session, generation, error).await?;
+                self.recover_from_error(&session, generation, error).await?;
                 read().await
             }
             outcome => outcome,
@@ -401,12 +409,12 @@ impl Journal {
     }
 
     /// Lists the recorded losses, newest first.
-    pub async fn losses(&self, limit: u32) -> Result<Vec<Found>, ReadError> {
+    pub async fn losses(&self, limit: u32) -> Result<Vec<LossRecord>, ReadError> {
         self.read(move |connection| reader::losses(connection, 0, limit)).await
     }
 
     /// Waits until the disk has free space.
-    pub async fn room(&self) {
+    pub async fn wait_for_space(&self) {
         // `self` holds the sender, so the channel cannot be closed.
         let _ = self.shared.counters.full.subscribe().wait_for(|full| !full).await;
     }
@@ -422,8 +430,8 @@ impl Journal {
     }
 
     /// Returns whether the previous epoch was closed cleanly, or the journal had no sessions when it was opened.
-    pub fn was_left_in_order(&self) -> bool {
-        self.shared.before == Before::Clean || self.shared.began_empty
+    pub fn was_closed_cleanly(&self) -> bool {
+        self.shared.previous_shutdown == PreviousShutdown::Clean || self.shared.opened_empty
     }
 
     /// Reads the lines of the events after `after`, for callers that forward them unparsed.
@@ -435,16 +443,16 @@ impl Journal {
         session: SessionId,
         after: Seq,
         small: usize,
-        spent: Option<Lines>,
-    ) -> Result<Lines, ReadError> {
+        spent: Option<LinePage>,
+    ) -> Result<LinePage, ReadError> {
         let generation = self.shared.readers.generation();
         let read = |spent| {
-            let (session, page) = (session.clone(), self.shared.readers.page(spent, small));
+            let (session, page) = (session.clone(), self.shared.readers.page_buffer(spent, small));
             self.shared.readers.run(move |connection| reader::lines(connection, &session, after, page))
         };
         match read(spent).await {
             Err(error) => {
-                self.repair(&session, generation, error).await?;
+                self.recover_from_error(&session, generation, error).await?;
                 read(None).await
             }
             outcome => outcome,
@@ -457,7 +465,7 @@ impl Journal {
     }
 
     /// Returns the sessions whose last metadata names an unfinished run.
-    pub async fn active(&self) -> Result<Vec<SessionId>, ReadError> {
+    pub async fn active_sessions(&self) -> Result<Vec<SessionId>, ReadError> {
         self.read(reader::active).await
     }
 
@@ -467,10 +475,7 @@ impl Journal {
     }
 
     /// Returns the session that was started with an idempotency key.
-    pub async fn started_by_key(
-        &self,
-        key: impl Into<String>,
-    ) -> Result<Option<(Fingerprint, SessionId)>, ReadError> {
+    pub async fn started_by_key(&self, key: impl Into<String>) -> Result<Option<(Fingerprint, SessionId)>, ReadError> {
         let key = key.into();
         self.read(move |connection| reader::started_by_key(connection, &key)).await
     }
@@ -487,7 +492,7 @@ impl Journal {
             bytes: size(&self.shared.database).saturating_add(size(&self.shared.log)),
             failed: counters.failed.load(Ordering::Relaxed),
             full: self.is_full(),
-            marked: self.shared.marks.are_kept(),
+            marks_enabled: self.shared.marks.are_enabled(),
         }
     }
 }
@@ -505,14 +510,14 @@ const LOG: &str = "pushd.db-wal";
 /// The file name of the marks, which are stored outside the database.
 const MARKS: &str = "pushd.marks";
 /// The file name of the disk reserve.
-const SPARE: &str = "pushd.spare";
+const RESERVE: &str = "pushd.spare";
 /// The file name of the key for early writes.
-const AHEAD: &str = "pushd.ahead";
+const EARLY_WRITE_KEY: &str = "pushd.ahead";
 /// How many times a repair is attempted while the history changes concurrently.
-const MENDINGS: usize = 5;
+const REPAIR_ATTEMPTS: usize = 5;
 
 /// Returns the current time, for records that the journal writes itself.
-fn present() -> Now {
+fn now() -> Now {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Now(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

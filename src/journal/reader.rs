@@ -14,12 +14,12 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::apply;
-use super::check::{self, Numbers};
+use super::checksum::{self, BlockHeader};
 use super::error::ReadError;
 use super::files;
 use super::marks::Marks;
-use super::mend::Known;
-use super::record::{Block, Checkpoint, Found, Lines, ListQuery, Meta, Options, Page, Stored};
+use super::record::{Block, Checkpoint, LinePage, ListQuery, LossRecord, Meta, Options, Page, StoredSession};
+use super::repair::SessionExtent;
 use super::row;
 use crate::kernel::id::{Fingerprint, Seq, SessionId};
 use crate::kernel::time::Now;
@@ -27,12 +27,12 @@ use crate::kernel::time::Now;
 /// The pool of connections for reading.
 pub(super) struct Readers {
     path: PathBuf,
-    layer: Option<String>,
+    vfs: Option<String>,
     busy_timeout: Duration,
     count: u32,
     permits: Arc<Semaphore>,
     /// Limits the large pages in use, so that memory stays bounded however many subscribers lag.
-    large: Arc<Semaphore>,
+    large_pages: Arc<Semaphore>,
     page_bytes: usize,
     idle: Mutex<Vec<(u64, Connection)>>,
     /// Counts how often the database was replaced; connections to an earlier database are dropped.
@@ -40,27 +40,22 @@ pub(super) struct Readers {
 }
 
 /// The permit for a large page, held as long as the page.
-pub(super) type Room = Option<OwnedSemaphorePermit>;
+pub(super) type LargePagePermit = Option<OwnedSemaphorePermit>;
 
 impl Readers {
-    pub(super) fn new(
-        path: PathBuf,
-        layer: Option<String>,
-        options: &Options,
-        generation: Arc<AtomicU64>,
-    ) -> Self {
+    pub(super) fn new(path: PathBuf, vfs: Option<String>, options: &Options, generation: Arc<AtomicU64>) -> Self {
         let count = options.readers.max(1);
         let permits = Arc::new(Semaphore::new(usize::try_from(count).unwrap_or(1)));
-        let large = Arc::new(Semaphore::new(options.large_pages));
+        let large_pages = Arc::new(Semaphore::new(options.large_pages));
         let page_bytes = options.page_bytes;
         let idle = Mutex::new(Vec::new());
         Self {
             path,
-            layer,
+            vfs,
             busy_timeout: options.busy_timeout,
             count,
             permits,
-            large,
+            large_pages,
             page_bytes,
             idle,
             generation,
@@ -68,19 +63,19 @@ impl Readers {
     }
 
     /// Returns a page to read into: the spent one, or a new one that is large if a permit is free.
-    pub(super) fn page(&self, spent: Option<Lines>, small: usize) -> Lines {
-        let Lines { mut bytes, room, .. } = spent.unwrap_or_default();
-        let room = room.or_else(|| Arc::clone(&self.large).try_acquire_owned().ok());
+    pub(super) fn page_buffer(&self, spent: Option<LinePage>, small: usize) -> LinePage {
+        let LinePage { mut bytes, permit: room, .. } = spent.unwrap_or_default();
+        let room = room.or_else(|| Arc::clone(&self.large_pages).try_acquire_owned().ok());
         if room.is_none() {
             // The memory of a small page is not reused: there may be many small pages.
-            return Lines { limit: small, ..Lines::default() };
+            return LinePage { limit: small, ..LinePage::default() };
         }
         bytes.clear();
         let limit = self.page_bytes.max(small);
         // Allocate here and not on the reading thread: an allocator arena of a blocking thread is not reused by
         // others.
         bytes.reserve_exact(limit);
-        Lines { bytes, room, limit, ..Lines::default() }
+        LinePage { bytes, permit: room, limit, ..LinePage::default() }
     }
 
     /// Runs `job` on a connection, off the runtime's async threads.
@@ -97,7 +92,7 @@ impl Readers {
             result
         };
         match Handle::try_current() {
-            Ok(runtime) => runtime.spawn_blocking(work).await.unwrap_or(Err(ReadError::GivenUp)),
+            Ok(runtime) => runtime.spawn_blocking(work).await.unwrap_or(Err(ReadError::Aborted)),
             // Without a runtime there is no async thread to block.
             Err(_) => work(),
         }
@@ -116,10 +111,7 @@ impl Readers {
         drop(all);
     }
 
-    fn with_connection<T>(
-        &self,
-        job: impl FnOnce(&Connection) -> Result<T, ReadError>,
-    ) -> Result<T, ReadError> {
+    fn with_connection<T>(&self, job: impl FnOnce(&Connection) -> Result<T, ReadError>) -> Result<T, ReadError> {
         let generation = self.generation();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.retain(|(of, _)| *of == generation);
@@ -138,7 +130,7 @@ impl Readers {
 
     fn connect(&self) -> rusqlite::Result<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = files::connect(&self.path, flags, self.layer.as_deref())?;
+        let connection = files::connect(&self.path, flags, self.vfs.as_deref())?;
         connection.busy_timeout(self.busy_timeout)?;
         // The query plan must not depend on parameter values: SQLite would prepare it again for every page.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
@@ -154,27 +146,27 @@ pub(super) fn load(
     connection: &Connection,
     session: &SessionId,
     marks: &Marks,
-) -> Result<Option<Stored>, ReadError> {
+) -> Result<Option<StoredSession>, ReadError> {
     let moment = connection.unchecked_transaction()?;
-    let Some(known) = Known::of(&moment, session, marks)? else { return Ok(None) };
+    let Some(extent) = SessionExtent::load(&moment, session, marks)? else { return Ok(None) };
     let found = moment
         .prepare_cached(&format!("SELECT {META}, token_hash FROM session WHERE key = ?1"))?
-        .query_row([known.key], |row| Ok((meta(row)?, row.get::<_, [u8; 32]>(6)?)))?;
+        .query_row([extent.key], |row| Ok((meta(row)?, row.get::<_, [u8; 32]>(6)?)))?;
     let (meta, token_hash) = found;
-    let checkpoint = checkpoint(&moment, session, known.key)?;
+    let checkpoint = checkpoint(&moment, session, extent.key)?;
     let after = checkpoint.as_ref().map_or(Seq::ZERO, |checkpoint| checkpoint.seq);
-    let tail = blocks(&moment, session, known.key, after, usize::MAX)?.blocks;
-    let reached = reached(&moment, known.key)?;
-    if known.misses(reached).is_some() {
+    let tail = blocks(&moment, session, extent.key, after, usize::MAX)?.blocks;
+    let reached = last_position(&moment, extent.key)?;
+    if extent.truncation_cause(reached).is_some() {
         return Err(ReadError::Damaged { session: session.clone(), first: Seq::new(reached).next() });
     }
-    let (floor, holes) = holes(&moment, known.key)?;
-    let reserved = Seq::new(known.reserved);
-    Ok(Some(Stored { meta, reserved, token_hash, checkpoint, tail, floor, holes }))
+    let (floor, holes) = holes(&moment, extent.key)?;
+    let reserved = Seq::new(extent.reserved);
+    Ok(Some(StoredSession { meta, reserved, token_hash, checkpoint, tail, floor, holes }))
 }
 
 /// Returns the last position of the history; reading the tail verifies its block.
-fn reached(connection: &Connection, key: i64) -> Result<u64, ReadError> {
+fn last_position(connection: &Connection, key: i64) -> Result<u64, ReadError> {
     let last: Option<i64> = connection
         .prepare_cached("SELECT last FROM block WHERE session = ?1 ORDER BY first DESC LIMIT 1")?
         .query_row([key], |row| row.get(0))
@@ -184,10 +176,9 @@ fn reached(connection: &Connection, key: i64) -> Result<u64, ReadError> {
 
 /// Returns the last position that retention removed, and the ranges lost otherwise.
 fn holes(connection: &Connection, key: i64) -> Result<(Seq, Vec<(Seq, Seq)>), ReadError> {
-    let mut statement = connection
-        .prepare_cached("SELECT first, last FROM block WHERE session = ?1 AND count = 0 ORDER BY first")?;
-    let rows =
-        statement.query_map([key], |row| Ok((row::unsigned(row.get(0)?), row::unsigned(row.get(1)?))))?;
+    let mut statement =
+        connection.prepare_cached("SELECT first, last FROM block WHERE session = ?1 AND count = 0 ORDER BY first")?;
+    let rows = statement.query_map([key], |row| Ok((row::unsigned(row.get(0)?), row::unsigned(row.get(1)?))))?;
     let (mut floor, mut holes) = (Seq::ZERO, Vec::new());
     for found in rows {
         match found? {
@@ -199,14 +190,14 @@ fn holes(connection: &Connection, key: i64) -> Result<(Seq, Vec<(Seq, Seq)>), Re
 }
 
 /// Lists the losses after the loss numbered `since`, newest first.
-pub(super) fn losses(connection: &Connection, since: i64, limit: u32) -> Result<Vec<Found>, ReadError> {
+pub(super) fn losses(connection: &Connection, since: i64, limit: u32) -> Result<Vec<LossRecord>, ReadError> {
     connection
         .prepare_cached(
             "SELECT at, session, after, until, cause, detail FROM loss WHERE key > ?1
              ORDER BY key DESC LIMIT ?2",
         )?
         .query_map(params![since, limit], |row| {
-            Ok(Found {
+            Ok(LossRecord {
                 at: Now(row::unsigned(row.get(0)?)),
                 session: row.get(1)?,
                 after: Seq::new(row::unsigned(row.get(2)?)),
@@ -241,23 +232,23 @@ pub(super) fn lines(
     connection: &Connection,
     session: &SessionId,
     after: Seq,
-    mut page: Lines,
-) -> Result<Lines, ReadError> {
+    mut page: LinePage,
+) -> Result<LinePage, ReadError> {
     let moment = connection.unchecked_transaction()?;
     let Some(key) = apply::key(&moment, session)? else {
         return Err(ReadError::NoSuchSession { session: session.clone() });
     };
     page.last = after;
-    let read = walk(&moment, session, key, after, |numbers, bytes| {
+    let read = visit_blocks(&moment, session, key, after, |header, bytes| {
         if page.bytes.is_empty() {
-            page.first = Seq::new(numbers.first);
+            page.first = Seq::new(header.first);
             page.bytes.reserve_exact(bytes.len());
         }
-        page.last = Seq::new(numbers.last);
+        page.last = Seq::new(header.last);
         page.bytes.extend_from_slice(bytes);
         // Do not read the next block only to find that it does not fit.
         page.more = page.bytes.len().saturating_add(bytes.len()) > page.limit;
-        if page.more { Walk::Stop } else { Walk::On }
+        if page.more { Visit::Stop } else { Visit::Continue }
     });
     match read {
         Err(ReadError::Damaged { .. }) if !page.bytes.is_empty() => page.more = true,
@@ -344,20 +335,16 @@ fn meta(row: &Row<'_>) -> rusqlite::Result<Meta> {
 }
 
 /// Reads the checkpoint. A damaged one counts as missing, because the history holds the same state.
-fn checkpoint(
-    connection: &Connection,
-    session: &SessionId,
-    key: i64,
-) -> Result<Option<Checkpoint>, ReadError> {
+fn checkpoint(connection: &Connection, session: &SessionId, key: i64) -> Result<Option<Checkpoint>, ReadError> {
     let found = connection
         .prepare_cached("SELECT seq, checksum, bytes FROM checkpoint WHERE session = ?1")?
         .query_row([key], |row| {
             let (seq, checksum): (i64, i64) = (row.get(0)?, row.get(1)?);
-            Ok((row::unsigned(seq), row::short(checksum), row.get::<_, Vec<u8>>(2)?))
+            Ok((row::unsigned(seq), row::unsigned32(checksum), row.get::<_, Vec<u8>>(2)?))
         })
         .optional()?;
     Ok(found.and_then(|(seq, checksum, bytes)| {
-        if check::checkpoint(session, seq, &bytes) == checksum {
+        if checksum::checkpoint(session, seq, &bytes) == checksum {
             return Some(Checkpoint { seq: Seq::new(seq), bytes: bytes.into() });
         }
         tracing::warn!(%session, seq, "a checkpoint is damaged; reading the whole history");
@@ -375,66 +362,61 @@ fn blocks(
 ) -> Result<Page, ReadError> {
     let mut page = Page { blocks: Vec::new(), more: false };
     let mut size = 0_usize;
-    walk(connection, session, key, after, |numbers, bytes| {
+    visit_blocks(connection, session, key, after, |header, bytes| {
         size = size.saturating_add(bytes.len());
         page.more = size > max_bytes && !page.blocks.is_empty();
         if page.more {
-            return Walk::Stop;
+            return Visit::Stop;
         }
         page.blocks.push(Block {
-            first: Seq::new(numbers.first),
-            last: Seq::new(numbers.last),
-            count: numbers.count,
+            first: Seq::new(header.first),
+            last: Seq::new(header.last),
+            count: header.count,
             bytes: Bytes::copy_from_slice(bytes),
         });
-        Walk::On
+        Visit::Continue
     })?;
     Ok(page)
 }
 
 /// Whether a visit of blocks continues.
-enum Walk {
-    On,
+enum Visit {
+    Continue,
     Stop,
 }
 
 /// Visits the blocks with events after `after` in order, and verifies each, including its link to the block
 /// before.
-fn walk(
+fn visit_blocks(
     connection: &Connection,
     session: &SessionId,
     key: i64,
     after: Seq,
-    mut take: impl FnMut(&Numbers, &[u8]) -> Walk,
+    mut take: impl FnMut(&BlockHeader, &[u8]) -> Visit,
 ) -> Result<(), ReadError> {
-    let (start, mut prev) = start(connection, session, key, after)?;
+    let (start, mut prev) = start_position(connection, session, key, after)?;
     let mut statement = connection.prepare_cached(
         "SELECT first, last, count, prev, checksum, seal, bytes
          FROM block WHERE session = ?1 AND first >= ?2 ORDER BY first",
     )?;
     let mut rows = statement.query(params![key, start])?;
     while let Some(row) = rows.next()? {
-        let (numbers, seal) = row::numbers(row)?;
+        let (header, seal) = row::block_header(row)?;
         let bytes = row.get_ref(6)?.as_blob().map_err(rusqlite::Error::from)?;
-        if !numbers.prove(session, seal, prev, bytes) {
-            return Err(ReadError::Damaged { session: session.clone(), first: Seq::new(numbers.first) });
+        if !header.verify(session, seal, prev, bytes) {
+            return Err(ReadError::Damaged { session: session.clone(), first: Seq::new(header.first) });
         }
-        prev = numbers.checksum;
-        match take(&numbers, bytes) {
-            Walk::On => {}
-            Walk::Stop => break,
+        prev = header.checksum;
+        match take(&header, bytes) {
+            Visit::Continue => {}
+            Visit::Stop => break,
         }
     }
     Ok(())
 }
 
 /// Finds where to start reading events after `after`, and the checksum chain up to there.
-fn start(
-    connection: &Connection,
-    session: &SessionId,
-    key: i64,
-    after: Seq,
-) -> Result<(i64, u32), ReadError> {
+fn start_position(connection: &Connection, session: &SessionId, key: i64, after: Seq) -> Result<(i64, u32), ReadError> {
     let mut statement = connection.prepare_cached(
         "SELECT first, last, count, prev, checksum, seal, CASE count WHEN 0 THEN bytes ELSE x'' END
          FROM block WHERE session = ?1 AND first <= ?2 ORDER BY first DESC LIMIT 2",
@@ -442,18 +424,18 @@ fn start(
     let mut rows = statement.query(params![key, row::signed(after.number())])?;
     let mut begin = None;
     while let Some(row) = rows.next()? {
-        let (numbers, seal) = row::numbers(row)?;
+        let (header, seal) = row::block_header(row)?;
         // A wrong number here would silently skip events.
-        if numbers.seal(session, row.get_ref(6)?.as_blob().map_err(rusqlite::Error::from)?) != seal {
-            return Err(ReadError::Damaged { session: session.clone(), first: Seq::new(numbers.first) });
+        if header.seal(session, row.get_ref(6)?.as_blob().map_err(rusqlite::Error::from)?) != seal {
+            return Err(ReadError::Damaged { session: session.clone(), first: Seq::new(header.first) });
         }
         match begin {
-            None if numbers.last > after.number() => begin = Some(numbers.first),
-            None => return Ok((row::signed(after.next().number()), numbers.checksum)),
-            Some(first) => return Ok((row::signed(first), numbers.checksum)),
+            None if header.last > after.number() => begin = Some(header.first),
+            None => return Ok((row::signed(after.next().number()), header.checksum)),
+            Some(first) => return Ok((row::signed(first), header.checksum)),
         }
     }
-    Ok((row::signed(begin.unwrap_or(0)), check::genesis(session)))
+    Ok((row::signed(begin.unwrap_or(0)), checksum::genesis(session)))
 }
 
 /// The columns that [`meta`] reads.

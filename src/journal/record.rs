@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::reader::Room;
+use super::reader::LargePagePermit;
 use crate::kernel::id::{Fingerprint, Seq, SessionId};
 use crate::kernel::time::Now;
 
@@ -21,7 +21,7 @@ pub struct Options {
     /// Encodes the list entry of a session whose row is lost.
     pub lost_summary: LostSummary,
     /// The size of the disk reserve, for writes that are necessary when the disk is full.
-    pub spare_bytes: u64,
+    pub reserve_bytes: u64,
     /// How long a transaction waits for a writer outside this process.
     pub busy_timeout: Duration,
     /// How many bytes one commit collects before it accepts no further batch.
@@ -29,9 +29,9 @@ pub struct Options {
     /// How long written data may stay unsynced.
     pub sync_within: Duration,
     /// How long deferred outcomes of commands are collected before they are written.
-    pub write_behind: Duration,
+    pub deferred_delay: Duration,
     /// How many bytes of large answers are kept among the deferred outcomes.
-    pub behind_bytes: usize,
+    pub deferred_bytes: usize,
     /// The largest answer of a command that is stored.
     pub answer_bytes: usize,
     /// How many pages of 4 KiB the log may hold before it is checkpointed into the database.
@@ -54,12 +54,12 @@ impl Default for Options {
             boot: 0,
             lost_line: plain_lost_line,
             lost_summary: |session| format!("{{\"sessionId\":\"{session}\"}}"),
-            spare_bytes: 2 * 1024 * 1024,
+            reserve_bytes: 2 * 1024 * 1024,
             busy_timeout: Duration::from_secs(2),
             group_bytes: 4 * 1024 * 1024,
             sync_within: Duration::from_millis(50),
-            write_behind: Duration::from_millis(500),
-            behind_bytes: 4 * 1024 * 1024,
+            deferred_delay: Duration::from_millis(500),
+            deferred_bytes: 4 * 1024 * 1024,
             answer_bytes: 64 * 1024,
             checkpoint_pages: 2_000,
             readers: 4,
@@ -77,8 +77,7 @@ pub type LostLine = fn(&SessionId, &Loss, Now) -> Vec<u8>;
 fn plain_lost_line(_: &SessionId, loss: &Loss, at: Now) -> Vec<u8> {
     let Loss { after, until, cause } = loss;
     let cause = cause.as_str();
-    format!("{{\"seq\":{until},\"ts\":{},\"lost\":{{\"after\":{after},\"cause\":\"{cause}\"}}}}\n", at.0)
-        .into_bytes()
+    format!("{{\"seq\":{until},\"ts\":{},\"lost\":{{\"after\":{after},\"cause\":\"{cause}\"}}}}\n", at.0).into_bytes()
 }
 
 /// Encodes the list entry of a session of which only the name and the events are left.
@@ -92,12 +91,12 @@ pub struct Loss {
     /// The last lost position. If the newest events are lost, it is a number that was never issued.
     pub until: Seq,
     /// The cause.
-    pub cause: Cause,
+    pub cause: LossReason,
 }
 
 /// Why events are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
+pub enum LossReason {
     /// They do not verify, or are missing although they were synced.
     Damage,
     /// They were written and not synced when the machine stopped, if there were any.
@@ -106,7 +105,7 @@ pub enum Cause {
     Retention,
 }
 
-impl Cause {
+impl LossReason {
     /// Returns the stored spelling of the cause.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -119,7 +118,7 @@ impl Cause {
 
 /// A recorded loss, for the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct LossRecord {
     /// When the loss was found.
     pub at: Now,
     /// The session; empty if unknown.
@@ -186,10 +185,10 @@ impl Batch {
 
     /// Returns whether the batch changes nothing.
     pub fn is_empty(&self) -> bool {
-        self.block.is_none() && self.adds_nothing_to_events()
+        self.block.is_none() && self.has_no_other_changes()
     }
 
-    const fn adds_nothing_to_events(&self) -> bool {
+    const fn has_no_other_changes(&self) -> bool {
         self.create.is_none()
             && self.token_hash.is_none()
             && self.reserve.is_none()
@@ -198,15 +197,12 @@ impl Batch {
     }
 
     /// Returns whether the batch holds only events and need not be synced.
-    pub(super) fn is_plain(&self) -> bool {
-        self.block.is_some()
-            && self.adds_nothing_to_events()
-            && self.durability == Durability::Written
-            && !self.urgent
+    pub(super) fn is_events_only(&self) -> bool {
+        self.block.is_some() && self.has_no_other_changes() && self.durability == Durability::Written && !self.urgent
     }
 
     /// Returns about how many bytes the batch adds to a commit.
-    pub(super) fn weight(&self) -> usize {
+    pub(super) fn estimated_bytes(&self) -> usize {
         let block = self.block.as_ref().map_or(0, |block| block.bytes.len());
         let meta = self.meta.as_ref().map_or(0, |meta| meta.summary.len());
         let checkpoint = self.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.bytes.len());
@@ -272,7 +268,7 @@ pub struct Checkpoint {
 
 /// Everything needed to restore a session.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredSession {
     /// Its list entry.
     pub meta: Meta,
     /// The highest sequence number that may have been issued.
@@ -289,7 +285,7 @@ pub struct Stored {
     pub holes: Vec<(Seq, Seq)>,
 }
 
-impl fmt::Debug for Stored {
+impl fmt::Debug for StoredSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stored")
             .field("meta", &self.meta)
@@ -313,7 +309,7 @@ pub struct Page {
 ///
 /// Blocks are read whole, so the page may begin with events before the requested ones; the caller skips them.
 #[derive(Debug, Default)]
-pub struct Lines {
+pub struct LinePage {
     /// The position of the first event.
     pub first: Seq,
     /// The position of the last event; the requested position if there is none.
@@ -324,18 +320,18 @@ pub struct Lines {
     pub more: bool,
     /// About how many bytes fit, unless a single block is larger.
     pub(super) limit: usize,
-    pub(super) room: Room,
+    pub(super) permit: LargePagePermit,
 }
 
-impl Lines {
+impl LinePage {
     /// Creates the page of a history with no event after `after`.
-    pub fn none_after(after: Seq) -> Self {
+    pub fn empty_after(after: Seq) -> Self {
         Self { first: after.next(), last: after, ..Self::default() }
     }
 
     /// Returns whether the page holds a permit for a large page.
     pub const fn is_large(&self) -> bool {
-        self.room.is_some()
+        self.permit.is_some()
     }
 }
 
@@ -352,11 +348,11 @@ pub struct ListQuery {
 
 /// The result of a merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Merged {
+pub struct MergeStats {
     /// How many blocks were merged.
-    pub joined: u64,
+    pub merged_blocks: u64,
     /// How many blocks they became.
-    pub made: u64,
+    pub result_blocks: u64,
 }
 
 /// The counters of a journal.
@@ -377,5 +373,5 @@ pub struct Stats {
     /// Whether the disk is full.
     pub full: bool,
     /// Whether the marks outside the database are in use.
-    pub marked: bool,
+    pub marks_enabled: bool,
 }

@@ -4,18 +4,18 @@
 
 use rusqlite::Row;
 
-use super::check::Numbers;
+use super::checksum::BlockHeader;
 
 /// Reads the header of a block and its seal from the first six columns of a row.
-pub(super) fn numbers(row: &Row<'_>) -> rusqlite::Result<(Numbers, u32)> {
-    let numbers = Numbers {
+pub(super) fn block_header(row: &Row<'_>) -> rusqlite::Result<(BlockHeader, u32)> {
+    let header = BlockHeader {
         first: unsigned(row.get(0)?),
         last: unsigned(row.get(1)?),
-        count: short(row.get(2)?),
-        prev: short(row.get(3)?),
-        checksum: short(row.get(4)?),
+        count: unsigned32(row.get(2)?),
+        prev: unsigned32(row.get(3)?),
+        checksum: unsigned32(row.get(4)?),
     };
-    Ok((numbers, short(row.get(5)?)))
+    Ok((header, unsigned32(row.get(5)?)))
 }
 
 /// Reads a number; negative values become zero.
@@ -24,7 +24,7 @@ pub(super) fn unsigned(number: i64) -> u64 {
 }
 
 /// Reads a 32-bit number; values out of range become the maximum.
-pub(super) fn short(number: i64) -> u32 {
+pub(super) fn unsigned32(number: i64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 

@@ -13,23 +13,22 @@ use super::files;
 use super::record::Options;
 
 /// Opens the database for the writer and migrates it to the newest schema.
-pub(super) fn open(path: &Path, layer: Option<&str>, options: &Options) -> Result<Connection, OpenError> {
+pub(super) fn open(path: &Path, vfs: Option<&str>, options: &Options) -> Result<Connection, OpenError> {
     let failed = OpenError::sqlite(path);
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = files::connect(path, flags, layer).map_err(&failed)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = files::connect(path, flags, vfs).map_err(&failed)?;
     connection.busy_timeout(options.busy_timeout).map_err(&failed)?;
     // Closing the last connection would checkpoint the log: prevent that until the database is known to be ours.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(&failed)?;
-    let found = number(&connection, "user_version").map_err(&failed)?;
-    let owner = number(&connection, "application_id").map_err(&failed)?;
-    let tables = number(&connection, "schema_version").map_err(&failed)?;
+    let found = pragma_integer(&connection, "user_version").map_err(&failed)?;
+    let owner = pragma_integer(&connection, "application_id").map_err(&failed)?;
+    let tables = pragma_integer(&connection, "schema_version").map_err(&failed)?;
     let fresh = tables == 0 && found == 0 && owner == 0;
-    if !fresh && owner != OWNER {
+    if !fresh && owner != APPLICATION_ID {
         return Err(OpenError::Foreign { path: path.to_path_buf(), owner });
     }
-    if found / MAJOR > NEWEST / MAJOR {
-        return Err(OpenError::Newer { path: path.to_path_buf(), found, known: NEWEST });
+    if found / MAJOR > CURRENT_SCHEMA / MAJOR {
+        return Err(OpenError::Newer { path: path.to_path_buf(), found, known: CURRENT_SCHEMA });
     }
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(&failed)?;
     if fresh {
@@ -38,7 +37,7 @@ pub(super) fn open(path: &Path, layer: Option<&str>, options: &Options) -> Resul
     }
     // Creation and migration are rare and must not be lost, so SQLite syncs each step.
     connection.pragma_update(None, "synchronous", "FULL").map_err(&failed)?;
-    let mode = switch_to_log(&connection).map_err(&failed)?;
+    let mode = enable_wal(&connection).map_err(&failed)?;
     if !mode.eq_ignore_ascii_case("wal") {
         return Err(OpenError::NoLog { path: path.to_path_buf() });
     }
@@ -51,7 +50,7 @@ pub(super) fn open(path: &Path, layer: Option<&str>, options: &Options) -> Resul
 ///
 /// The change is committed when the statement ends and not with its row, so the statement is stepped to its end:
 /// an error there is the only sign that the mode has not changed.
-fn switch_to_log(connection: &Connection) -> rusqlite::Result<String> {
+fn enable_wal(connection: &Connection) -> rusqlite::Result<String> {
     let mut statement = connection.prepare("PRAGMA journal_mode = WAL")?;
     let mut rows = statement.query([])?;
     let mode = rows.next()?.map_or(Ok(String::new()), |row| row.get(0));
@@ -60,21 +59,21 @@ fn switch_to_log(connection: &Connection) -> rusqlite::Result<String> {
 }
 
 /// Returns how many sessions are stored, from a counter row.
-pub(super) fn sessions(connection: &Connection) -> rusqlite::Result<u64> {
+pub(super) fn session_count(connection: &Connection) -> rusqlite::Result<u64> {
     let count: i64 = connection.query_row("SELECT sessions FROM tally", [], |row| row.get(0))?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
 fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     for (version, statements) in MIGRATIONS {
-        if number(connection, "user_version")? >= *version {
+        if pragma_integer(connection, "user_version")? >= *version {
             continue;
         }
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         // Another process may have migrated first.
-        if number(&transaction, "user_version")? < *version {
+        if pragma_integer(&transaction, "user_version")? < *version {
             transaction.execute_batch(statements)?;
-            transaction.pragma_update(None, "application_id", OWNER)?;
+            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
             transaction.pragma_update(None, "user_version", version)?;
         }
         transaction.commit()?;
@@ -98,23 +97,23 @@ fn tune(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
+fn pragma_integer(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, pragma, |row| row.get(0))
 }
 
 /// The application id: `push` in ASCII.
-pub(super) const OWNER: i64 = 0x7075_7368;
+pub(super) const APPLICATION_ID: i64 = 0x7075_7368;
 /// The factor of the major number in `user_version`.
 const MAJOR: i64 = 1000;
 /// The schema that this program writes.
-pub(super) const NEWEST: i64 = 1002;
+pub(super) const CURRENT_SCHEMA: i64 = 1002;
 /// The maximum length of the log after its content has been checkpointed.
 const LOG_LIMIT: i64 = 16 * 1024 * 1024;
 
 /// Every step from an empty database, in order. A released step never changes.
-const MIGRATIONS: &[(i64, &str)] = &[(1000, FIRST), (1001, LOSSES), (1002, COMMANDS)];
+const MIGRATIONS: &[(i64, &str)] = &[(1000, INITIAL_TABLES), (1001, LOSSES), (1002, COMMANDS)];
 
-const FIRST: &str = "CREATE TABLE session (
+const INITIAL_TABLES: &str = "CREATE TABLE session (
         key INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,
         token_hash BLOB NOT NULL,

@@ -2,11 +2,11 @@
 
 use tokio::sync::oneshot;
 
-use super::chores::Chore;
-use super::commands::Keeping;
+use super::commands::CommandBatch;
 use super::error::{CommitError, MergeError};
-use super::mend::Plan;
+use super::jobs::Job;
 use super::record::{Batch, Loss};
+use super::repair::RepairPlan;
 use crate::kernel::id::SessionId;
 use crate::kernel::time::Now;
 
@@ -16,17 +16,17 @@ pub(super) type Reply = oneshot::Sender<Result<(), CommitError>>;
 /// A request to the writer.
 pub(super) enum Task {
     Commit(Box<Batch>, Reply),
-    KeepCommands(Keeping),
+    WriteCommands(CommandBatch),
     /// Deferred writes are waiting that no caller waits for.
-    WriteBehind,
-    Chore(Box<dyn Chore>),
-    Mend {
+    WriteDeferred,
+    Job(Box<dyn Job>),
+    Repair {
         session: SessionId,
-        plan: Box<Plan>,
+        plan: Box<RepairPlan>,
         at: Now,
         reply: oneshot::Sender<Result<Vec<Loss>, CommitError>>,
     },
-    Rescue {
+    Replace {
         generation: u64,
         reply: Reply,
     },
@@ -40,13 +40,11 @@ pub(super) enum Task {
 /// Answers the caller of a task that is not accepted.
 pub(super) fn refuse(task: Task, error: CommitError) {
     match task {
-        Task::Commit(_, reply) | Task::Rescue { reply, .. } | Task::Close(reply) => {
-            drop(reply.send(Err(error)))
-        }
-        Task::KeepCommands(keeping) => drop(keeping.reply.send(Err(error))),
-        Task::WriteBehind => {}
-        Task::Chore(chore) => chore.end(Err(MergeError::Commit(error))),
-        Task::Mend { reply, .. } => drop(reply.send(Err(error))),
+        Task::Commit(_, reply) | Task::Replace { reply, .. } | Task::Close(reply) => drop(reply.send(Err(error))),
+        Task::WriteCommands(batch) => drop(batch.reply.send(Err(error))),
+        Task::WriteDeferred => {}
+        Task::Job(job) => job.complete(Err(MergeError::Commit(error))),
+        Task::Repair { reply, .. } => drop(reply.send(Err(error))),
         Task::Delete { reply, .. } => drop(reply.send(Err(MergeError::Commit(error)))),
     }
 }

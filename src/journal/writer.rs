@@ -13,17 +13,17 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use tokio::sync::watch;
 
-use super::apply::{Life, apply};
-use super::behind::{Behind, Pending};
-use super::chores::Chores;
-use super::commands::Keeping;
+use super::apply::{Epoch, apply};
+use super::commands::CommandBatch;
+use super::deferred::{DeferredWrites, PendingWrites};
 use super::error::{CommitError, Conflict};
-use super::files::Ground;
-use super::marking::Marking;
-use super::marks::Ending;
-use super::mend::Plan;
+use super::files::StorageEnv;
+use super::jobs::JobQueue;
+use super::mark_writer::MarkWriter;
+use super::marks::ShutdownState;
 use super::record::{Batch, Durability, Loss, Options};
-use super::spare::Spare;
+use super::repair::RepairPlan;
+use super::reserve::DiskReserve;
 use super::task::{Reply, Task, refuse};
 use crate::kernel::id::SessionId;
 use crate::kernel::time::Now;
@@ -41,48 +41,48 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    pub(super) fn starting_with(sessions: u64) -> Self {
+    pub(super) fn with_sessions(sessions: u64) -> Self {
         Self { sessions: AtomicU64::new(sessions), ..Self::default() }
     }
 }
 
 /// The state of the writer thread.
 pub(super) struct Writer {
-    pub(super) ground: Ground,
+    pub(super) env: StorageEnv,
     /// Counts how often the database was replaced.
     pub(super) generation: Arc<AtomicU64>,
     pub(super) connection: Connection,
     pub(super) sync: Box<dyn FnMut() -> io::Result<()> + Send>,
     pub(super) options: Options,
     pub(super) counters: Arc<Counters>,
-    pub(super) life: Life,
-    pub(super) marking: Marking,
-    pub(super) spare: Spare,
+    pub(super) epoch: Epoch,
+    pub(super) mark_writer: MarkWriter,
+    pub(super) reserve: DiskReserve,
     /// When the oldest unsynced commit was made.
     pub(super) dirty: Option<Instant>,
-    pub(super) behind: Arc<Behind>,
-    pub(super) pending: Pending,
-    pub(super) chores: Chores,
-    pub(super) tidiness: Tidiness,
+    pub(super) deferred: Arc<DeferredWrites>,
+    pub(super) pending: PendingWrites,
+    pub(super) jobs: JobQueue,
+    pub(super) file_maintenance: FileMaintenance,
 }
 
 /// Pending work on the files, done when the writer is idle.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Tidiness {
+pub(super) struct FileMaintenance {
     /// Whether the disk reserve has been checked in this epoch.
-    pub(super) spare_seen_to: bool,
+    pub(super) reserve_checked: bool,
     /// Whether the log still holds erased data.
     pub(super) log_holds_erased: bool,
     /// How many attempts to truncate the log have failed.
-    pub(super) log_tries: u32,
+    pub(super) truncate_tries: u32,
     /// Whether the database file may have unused pages to return.
-    pub(super) loose: bool,
+    pub(super) may_shrink: bool,
 }
 
 enum Wake {
     Task(Task),
-    Nothing,
-    Gone,
+    Idle,
+    Disconnected,
 }
 
 impl Writer {
@@ -91,19 +91,19 @@ impl Writer {
         let closing = loop {
             match self.wait(&inbox) {
                 Wake::Task(task) => {
-                    if let Some(reply) = self.take(task, &inbox) {
+                    if let Some(reply) = self.process(task, &inbox) {
                         break Some(reply);
                     }
                 }
-                Wake::Nothing => {}
-                Wake::Gone => break None,
+                Wake::Idle => {}
+                Wake::Disconnected => break None,
             }
             self.sync_when_due();
-            self.marking.sync_when_due();
-            self.look_for_room();
-            self.do_slice();
-            self.write_behind();
-            self.shorten_log();
+            self.mark_writer.sync_when_due();
+            self.probe_space();
+            self.run_job_slice();
+            self.write_deferred();
+            self.checkpoint_log();
         };
         while let Ok(task) = inbox.try_recv() {
             refuse(task, CommitError::Closed);
@@ -115,29 +115,29 @@ impl Writer {
     }
 
     fn wait(&self, inbox: &Receiver<Task>) -> Wake {
-        if self.has_chores() || self.is_untidy() || self.is_behind() {
+        if self.has_runnable_jobs() || self.needs_file_maintenance() || self.has_pending_writes() {
             return match inbox.try_recv() {
                 Ok(task) => Wake::Task(task),
-                Err(TryRecvError::Empty) => Wake::Nothing,
-                Err(TryRecvError::Disconnected) => Wake::Gone,
+                Err(TryRecvError::Empty) => Wake::Idle,
+                Err(TryRecvError::Disconnected) => Wake::Disconnected,
             };
         }
         let log = self.dirty.map(|since| self.options.sync_within.saturating_sub(since.elapsed()));
-        let room = self.is_full().then_some(ROOM_PAUSE);
-        let Some(pause) = [log, self.marking.due(), self.behind_due(), room].into_iter().flatten().min()
+        let room = self.is_full().then_some(SPACE_PROBE_INTERVAL);
+        let Some(pause) = [log, self.mark_writer.sync_due(), self.deferred_due(), room].into_iter().flatten().min()
         else {
-            return inbox.recv().map_or(Wake::Gone, Wake::Task);
+            return inbox.recv().map_or(Wake::Disconnected, Wake::Task);
         };
         match inbox.recv_timeout(pause) {
             Ok(task) => Wake::Task(task),
-            Err(RecvTimeoutError::Timeout) => Wake::Nothing,
-            Err(RecvTimeoutError::Disconnected) => Wake::Gone,
+            Err(RecvTimeoutError::Timeout) => Wake::Idle,
+            Err(RecvTimeoutError::Disconnected) => Wake::Disconnected,
         }
     }
 
     /// Collects the tasks queued behind `task` and commits them. Returns the reply of a close request, if there
     /// was one.
-    fn take(&mut self, task: Task, inbox: &Receiver<Task>) -> Option<Reply> {
+    fn process(&mut self, task: Task, inbox: &Receiver<Task>) -> Option<Reply> {
         let (mut group, mut commands) = (Vec::new(), Vec::new());
         let mut bytes = 0_usize;
         let mut next = Some(task);
@@ -145,24 +145,24 @@ impl Writer {
         while let Some(task) = next {
             match task {
                 Task::Commit(batch, reply) => {
-                    bytes = bytes.saturating_add(batch.weight());
+                    bytes = bytes.saturating_add(batch.estimated_bytes());
                     group.push((batch, reply));
                 }
-                Task::KeepCommands(keeping) => {
-                    bytes = bytes.saturating_add(keeping.weight());
-                    commands.push(keeping);
+                Task::WriteCommands(command_batch) => {
+                    bytes = bytes.saturating_add(command_batch.estimated_bytes());
+                    commands.push(command_batch);
                 }
-                Task::WriteBehind => self.gather(),
-                Task::Chore(chore) => self.add_chore(chore),
+                Task::WriteDeferred => self.start_deferral(),
+                Task::Job(job) => self.add_job(job),
                 // Repair, replacement and deletion run in their own transactions, so the collected group is
                 // committed first.
-                Task::Mend { session, plan, at, reply } => {
+                Task::Repair { session, plan, at, reply } => {
                     self.commit_all(std::mem::take(&mut group), std::mem::take(&mut commands));
-                    let _ = reply.send(self.mend(&session, &plan, at));
+                    let _ = reply.send(self.repair(&session, &plan, at));
                 }
-                Task::Rescue { generation, reply } => {
+                Task::Replace { generation, reply } => {
                     self.commit_all(std::mem::take(&mut group), std::mem::take(&mut commands));
-                    let _ = reply.send(self.rescue(generation));
+                    let _ = reply.send(self.replace_generation(generation));
                 }
                 Task::Delete { session, reply } => {
                     self.commit_all(std::mem::take(&mut group), std::mem::take(&mut commands));
@@ -180,7 +180,7 @@ impl Writer {
     }
 
     /// Commits batches and commands; all that need a sync share one.
-    fn commit_all(&mut self, group: Vec<(Box<Batch>, Reply)>, commands: Vec<Keeping>) {
+    fn commit_all(&mut self, group: Vec<(Box<Batch>, Reply)>, commands: Vec<CommandBatch>) {
         let waiting = self.write_commands(commands);
         self.commit(group);
         self.sync_commands(waiting);
@@ -197,30 +197,30 @@ impl Writer {
             return;
         }
         match self.transact(&group) {
-            Ok(results) => self.answer(group, results),
-            Err(CommitError::Full) => self.make_do(group),
+            Ok(results) => self.reply_to_group(group, results),
+            Err(CommitError::Full) => self.commit_urgent(group),
             Err(error) => {
-                self.note(&error);
+                self.note_sync_failure(&error);
                 refuse_group(group, &error);
                 // The refused callers reload their sessions from the salvaged database.
-                self.rescued(&error);
+                self.replace_if_corrupt(&error);
             }
         }
     }
 
     /// Handles a full disk: commits urgent batches with space from the disk reserve, and refuses the others.
-    fn make_do(&mut self, group: Vec<(Box<Batch>, Reply)>) {
-        self.became_full();
+    fn commit_urgent(&mut self, group: Vec<(Box<Batch>, Reply)>) {
+        self.set_full();
         let (urgent, others): (Vec<_>, Vec<_>) = group.into_iter().partition(|(batch, _)| batch.urgent);
         refuse_group(others, &CommitError::Full);
-        while !urgent.is_empty() && self.spare.spend() {
+        while !urgent.is_empty() && self.reserve.release() {
             match self.transact(&urgent) {
-                Ok(results) => return self.answer(urgent, results),
+                Ok(results) => return self.reply_to_group(urgent, results),
                 Err(CommitError::Full) => {}
                 Err(error) => {
-                    self.note(&error);
+                    self.note_sync_failure(&error);
                     refuse_group(urgent, &error);
-                    self.rescued(&error);
+                    self.replace_if_corrupt(&error);
                     return;
                 }
             }
@@ -229,16 +229,15 @@ impl Writer {
     }
 
     /// Replies to a committed group, each batch when it has reached its requested durability.
-    fn answer(&mut self, group: Vec<(Box<Batch>, Reply)>, results: Vec<Applied>) {
+    fn reply_to_group(&mut self, group: Vec<(Box<Batch>, Reply)>, results: Vec<ApplyResult>) {
         let mut waiting = Vec::new();
-        let broken = results
-            .iter()
-            .find_map(|result| result.as_ref().err().filter(|error| error.is_corrupt()).cloned());
+        let broken =
+            results.iter().find_map(|result| result.as_ref().err().filter(|error| error.is_corrupt()).cloned());
         for ((batch, reply), result) in group.into_iter().zip(results) {
             if let Ok(key) = &result {
                 self.count(&batch);
                 if let Some(key) = key {
-                    self.marking.note(*key, &batch);
+                    self.mark_writer.record(*key, &batch);
                 }
             }
             match (batch.durability, result) {
@@ -255,30 +254,30 @@ impl Writer {
             }
         }
         if let Some(error) = broken {
-            self.rescued(&error);
+            self.replace_if_corrupt(&error);
         }
     }
 
     /// Applies a group in one transaction. An outer error concerns the whole group, an inner result one batch.
-    fn transact(&mut self, group: &[(Box<Batch>, Reply)]) -> Result<Vec<Applied>, CommitError> {
+    fn transact(&mut self, group: &[(Box<Batch>, Reply)]) -> Result<Vec<ApplyResult>, CommitError> {
         if group.iter().all(|(batch, _)| batch.is_empty()) {
             return Ok(group.iter().map(|_| Ok(None)).collect());
         }
-        self.in_transaction(|connection, life| {
-            group.iter().map(|(batch, _)| apply_alone(connection, batch, life)).collect()
+        self.in_transaction(|connection, epoch| {
+            group.iter().map(|(batch, _)| apply_in_savepoint(connection, batch, epoch)).collect()
         })
     }
 
     /// Repairs a damaged history and syncs the result.
-    fn mend(&mut self, session: &SessionId, plan: &Plan, at: Now) -> Result<Vec<Loss>, CommitError> {
+    fn repair(&mut self, session: &SessionId, plan: &RepairPlan, at: Now) -> Result<Vec<Loss>, CommitError> {
         if self.failed() {
             return Err(CommitError::StorageFailed);
         }
         let line = self.options.lost_line;
-        let losses = self.in_transaction(|connection, _| plan.carry_out(connection, session, line, at));
+        let losses = self.in_transaction(|connection, _| plan.execute(connection, session, line, at));
         let losses = match losses {
-            Err(error) if self.rescued(&error) => return Err(Conflict::Changed.into()),
-            outcome => outcome.inspect_err(|error| self.note(error))?,
+            Err(error) if self.replace_if_corrupt(&error) => return Err(Conflict::Changed.into()),
+            outcome => outcome.inspect_err(|error| self.note_sync_failure(error))?,
         };
         self.sync_log()?;
         for Loss { after, until, cause } in &losses {
@@ -290,11 +289,11 @@ impl Writer {
     /// Runs `work` in its own transaction; commits it, or rolls it back on error.
     pub(super) fn in_transaction<T, E: From<rusqlite::Error>>(
         &mut self,
-        work: impl FnOnce(&Connection, &Life) -> Result<T, E>,
+        work: impl FnOnce(&Connection, &Epoch) -> Result<T, E>,
     ) -> Result<T, E> {
         let changes = self.connection.total_changes();
         let outcome = self.execute("BEGIN IMMEDIATE").map_err(E::from).and_then(|()| {
-            let value = work(&self.connection, &self.life)?;
+            let value = work(&self.connection, &self.epoch)?;
             self.execute("COMMIT")?;
             Ok(value)
         });
@@ -333,10 +332,10 @@ impl Writer {
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         if let Err(source) = (self.sync)() {
             let error = CommitError::SyncFailed { source: Arc::new(source) };
-            self.note(&error);
+            self.note_sync_failure(&error);
             return Err(error);
         }
-        self.marking.raise();
+        self.mark_writer.advance();
         Ok(())
     }
 
@@ -349,39 +348,39 @@ impl Writer {
 
     /// Syncs, truncates the log and closes the database.
     fn finish(mut self) -> Result<(), CommitError> {
-        self.chores.refuse(&CommitError::Closed);
-        if let Err(error) = self.put_away() {
+        self.jobs.refuse(&CommitError::Closed);
+        if let Err(error) = self.flush_to_database() {
             // After a failed sync only the log is reliable. Closing must neither checkpoint it nor sync it again.
             self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
             return Err(error);
         }
         self.connection.flush_prepared_statement_cache();
-        let marks = Arc::clone(self.marking.marks());
+        let marks = Arc::clone(self.mark_writer.marks());
         self.connection.close().map_err(|(_, error)| CommitError::from(error))?;
-        if let Err(error) = marks.end(Ending::Clean) {
+        if let Err(error) = marks.set_shutdown_state(ShutdownState::Clean) {
             tracing::warn!(%error, "cannot record the clean shutdown");
         }
         Ok(())
     }
 
     /// Syncs everything and checkpoints it into the database.
-    fn put_away(&mut self) -> Result<(), CommitError> {
+    fn flush_to_database(&mut self) -> Result<(), CommitError> {
         if self.failed() {
             return Err(CommitError::StorageFailed);
         }
-        self.catch_up();
+        self.flush_deferred();
         self.sync_log()?;
         loop {
             match self.checkpoint("TRUNCATE").map_err(CommitError::from) {
                 Ok(_) => return Ok(()),
                 // The log may stay: it holds everything and is synced.
-                Err(CommitError::Full) if !self.spare.spend() => {
+                Err(CommitError::Full) if !self.reserve.release() => {
                     self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
                     return Ok(());
                 }
                 Err(CommitError::Full) => {}
                 Err(error) => {
-                    self.note(&error);
+                    self.note_sync_failure(&error);
                     return Err(error);
                 }
             }
@@ -393,33 +392,33 @@ impl Writer {
     }
 
     /// Records a failed sync permanently; other errors are ignored.
-    pub(super) fn note(&self, error: &CommitError) {
+    pub(super) fn note_sync_failure(&self, error: &CommitError) {
         if let CommitError::SyncFailed { source } = error
             && !self.failed()
         {
             tracing::error!(%source, "a sync failed; the journal refuses all writes until the daemon is restarted");
-            self.fail_for_good();
+            self.fail_permanently();
         }
     }
 
     /// Refuses all further writes, and records the failure for the next epoch.
-    pub(super) fn fail_for_good(&self) {
+    pub(super) fn fail_permanently(&self) {
         self.counters.failed.store(true, Ordering::Relaxed);
         // Data written from here on counts as uncertain in this epoch, even if the machine keeps running.
-        if let Err(error) = self.marking.marks().end(Ending::Failed) {
+        if let Err(error) = self.mark_writer.marks().set_shutdown_state(ShutdownState::Failed) {
             tracing::warn!(%error, "cannot record the failed shutdown");
         }
     }
 }
 
 /// The key of the session that a batch changed, if any, or the conflict.
-type Applied = Result<Option<i64>, CommitError>;
+type ApplyResult = Result<Option<i64>, CommitError>;
 
 /// Applies one batch in a savepoint, so that a refused batch leaves no changes. An outer error invalidates the
 /// transaction.
-fn apply_alone(connection: &Connection, batch: &Batch, life: &Life) -> Result<Applied, CommitError> {
+fn apply_in_savepoint(connection: &Connection, batch: &Batch, epoch: &Epoch) -> Result<ApplyResult, CommitError> {
     connection.prepare_cached("SAVEPOINT batch")?.execute([])?;
-    let result = match apply(connection, batch, life) {
+    let result = match apply(connection, batch, epoch) {
         Ok(key) => Ok(key),
         Err(CommitError::Conflict(conflict)) => {
             connection.prepare_cached("ROLLBACK TO batch")?.execute([])?;
@@ -441,4 +440,4 @@ fn refuse_group(group: Vec<(Box<Batch>, Reply)>, error: &CommitError) {
 }
 
 /// How often free space is probed while the disk is full.
-const ROOM_PAUSE: Duration = Duration::from_millis(200);
+const SPACE_PROBE_INTERVAL: Duration = Duration::from_millis(200);

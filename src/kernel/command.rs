@@ -1,6 +1,6 @@
 //! The commands of a session, their callers, and the replies.
 
-use super::event::{Adjustment, Branch, Budget, Criterion, Decision, Image, Lasting, Opening, Question};
+use super::event::{Adjustment, ApprovalScope, Branch, Budget, Criterion, Decision, GateQuestion, Image, Opening};
 use super::id::{CallId, Fingerprint, GateId, Json, MessageId, ParticipantId, RunId, Seq};
 use super::import::Import;
 use super::refusal::Refusal;
@@ -64,7 +64,7 @@ pub enum Command {
     /// Sends a message into the active run.
     Steer(Box<Steer>),
     /// Votes on a gate.
-    Decide(Box<Decide>),
+    Decide(Box<GateVote>),
     /// Cancels a run.
     Cancel {
         /// The run to cancel; `None` means the active one.
@@ -100,9 +100,9 @@ pub enum Command {
     /// Ends the session: it accepts no more messages.
     End,
     /// Increments the session's version for a change that records no other event.
-    Touch {
+    BumpVersion {
         /// The name of the change, chosen by the caller.
-        what: String,
+        change: String,
     },
     /// Resets the session's version and accepts messages again, after a client has loaded the session from outside.
     Load,
@@ -111,9 +111,9 @@ pub enum Command {
     /// Changes the provider, the model or other settings.
     Adjust(Box<Adjustment>),
     /// Runs a tool for the user, outside any run.
-    Aside(Box<Aside>),
+    UserCommand(Box<UserCommand>),
     /// Stops a user command.
-    StopAside {
+    StopUserCommand {
         /// The call to stop; `None` stops all of them.
         call: Option<CallId>,
     },
@@ -143,29 +143,29 @@ pub enum Urgency {
 
 /// What a command does to stored state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum AccessKind {
     /// It only reads.
-    Nothing,
+    ReadOnly,
     /// It only stops something.
-    End,
+    Stop,
     /// It adds something.
-    More,
+    Write,
 }
 
 impl Command {
     /// Returns what the command does to stored state. When storage fails, reading and stopping stay possible.
-    pub fn change(&self) -> Change {
+    pub fn access_kind(&self) -> AccessKind {
         match self {
             Self::ListQueue
             | Self::Attach { .. }
             | Self::Resume { .. }
             | Self::Detach
             | Self::Describe
-            | Self::ListGates => Change::Nothing,
-            Self::Cancel { .. } | Self::StopAside { .. } | Self::StopCompaction | Self::StopRetry => {
-                Change::End
+            | Self::ListGates => AccessKind::ReadOnly,
+            Self::Cancel { .. } | Self::StopUserCommand { .. } | Self::StopCompaction | Self::StopRetry => {
+                AccessKind::Stop
             }
-            Self::Decide(vote) if vote.decision == Decision::Deny => Change::End,
+            Self::Decide(vote) if vote.decision == Decision::Deny => AccessKind::Stop,
             Self::Decide(_)
             | Self::Open(_)
             | Self::Prompt(_)
@@ -174,14 +174,14 @@ impl Command {
             | Self::Steer(_)
             | Self::Rename { .. }
             | Self::End
-            | Self::Touch { .. }
+            | Self::BumpVersion { .. }
             | Self::Load
             | Self::Reopen(_)
             | Self::Adjust(_)
-            | Self::Aside(_)
+            | Self::UserCommand(_)
             | Self::Compact { .. }
             | Self::Branch(_)
-            | Self::Import(_) => Change::More,
+            | Self::Import(_) => AccessKind::Write,
         }
     }
 
@@ -189,8 +189,8 @@ impl Command {
     ///
     /// A command that only starts a task does not: its sender learns when the task has succeeded and then sends
     /// `BumpVersion`. An import does not either, because it comes with a `Branch` or a `Load`, which do.
-    pub const fn makes_version(&self) -> bool {
-        !matches!(self, Self::Open(_) | Self::Aside(_) | Self::Compact { .. } | Self::Import(_))
+    pub const fn bumps_version(&self) -> bool {
+        !matches!(self, Self::Open(_) | Self::UserCommand(_) | Self::Compact { .. } | Self::Import(_))
     }
 
     /// Returns the queue in which the command waits. Control commands never wait behind ordinary ones.
@@ -208,18 +208,18 @@ impl Command {
             | Self::ListGates
             | Self::Rename { .. }
             | Self::End
-            | Self::Touch { .. }
+            | Self::BumpVersion { .. }
             | Self::Load
             | Self::Reopen(_)
             | Self::Adjust(_)
-            | Self::Aside(_)
+            | Self::UserCommand(_)
             | Self::Compact { .. }
             | Self::Branch(_)
             | Self::Import(_) => Urgency::Ordinary,
             Self::Steer(_)
             | Self::Decide(_)
             | Self::Cancel { .. }
-            | Self::StopAside { .. }
+            | Self::StopUserCommand { .. }
             | Self::StopCompaction
             | Self::StopRetry => Urgency::Control,
         }
@@ -267,7 +267,7 @@ pub struct Steer {
 
 /// A tool call made for the user, outside any run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Aside {
+pub struct UserCommand {
     /// The id of the call, minted by the driver.
     pub call: CallId,
     /// The tool.
@@ -275,12 +275,12 @@ pub struct Aside {
     /// Its arguments: a JSON object, redacted.
     pub args: Json,
     /// Whether the model sees the call in its context.
-    pub told: bool,
+    pub in_context: bool,
 }
 
 /// A vote at a gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decide {
+pub struct GateVote {
     /// The gate.
     pub gate: GateId,
     /// The run that the gate must belong to, if given.
@@ -292,7 +292,7 @@ pub struct Decide {
     /// A comment, redacted.
     pub comment: Option<String>,
     /// How long an approval lasts.
-    pub lasting: Lasting,
+    pub scope: ApprovalScope,
     /// The submitted form, redacted.
     pub answer: Option<Json>,
 }
@@ -314,12 +314,12 @@ pub enum Answer {
         /// The run that it will start.
         run: RunId,
         /// Its position in the queue, counted from one; zero if its run has started.
-        ahead: usize,
+        position: usize,
     },
     /// The message was removed from the queue.
     Unqueued,
     /// The queue, oldest first.
-    Queue(Vec<Waiting>),
+    Queue(Vec<QueueEntry>),
     /// The message was delivered to the run.
     Steered(RunId),
     /// The vote was counted.
@@ -342,24 +342,24 @@ pub enum Answer {
         /// The run that waits for them.
         run: Option<RunId>,
         /// Their questions.
-        questions: Vec<Question>,
+        questions: Vec<GateQuestion>,
     },
     /// The session was renamed.
     Renamed,
     /// The session has ended.
     Ended,
     /// The version was incremented.
-    Touched,
+    VersionBumped,
     /// The version was reset.
     Loaded,
     /// The settings apply from the next turn on.
     Adjusted,
     /// The tool has started.
-    AsideBegan(CallId),
+    UserCommandStarted(CallId),
     /// The processes of the user command are being stopped.
-    StoppingAside,
+    StoppingUserCommand,
     /// The compaction has started; the sequence number of its first event identifies it.
-    CompactionBegan(Seq),
+    CompactionStarted(Seq),
     /// The compaction was aborted.
     CompactionStopped,
     /// The retries were stopped.
@@ -376,7 +376,7 @@ pub enum Repetition {
     /// It was new.
     First,
     /// It repeats a command that was answered before.
-    Again,
+    Repeated,
 }
 
 /// The reply to a command; every command gets exactly one.
@@ -384,7 +384,7 @@ pub type Reply = Result<Answer, Refusal>;
 
 /// A queued message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiting {
+pub struct QueueEntry {
     /// Its id.
     pub message: MessageId,
     /// The run that it will start.
@@ -447,7 +447,7 @@ pub struct Snapshot {
     /// The id of the active run.
     pub run: Option<RunId>,
     /// The open gate that expires first.
-    pub question: Option<Question>,
+    pub question: Option<GateQuestion>,
     /// The number of open gates.
     pub open_gates: usize,
     /// The tail of the last assistant text.
@@ -461,7 +461,7 @@ pub struct Snapshot {
     /// When the last event happened.
     pub updated_at: Now,
     /// The last run, its outcome and its exit code.
-    pub last_run: Option<(RunId, super::event::Outcome, u8)>,
+    pub last_run: Option<(RunId, super::event::RunOutcome, u8)>,
     /// The number of queued messages.
     pub queued: usize,
     /// Whether the session accepts messages.
@@ -502,7 +502,7 @@ pub enum Openness {
 
 /// An event sent to one subscriber only. It takes a sequence number and is not stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Private {
+pub enum PrivateEvent {
     /// Part of the history is missing.
     Gap {
         /// Its position.

@@ -1,12 +1,12 @@
 //! Effects that the driver carries out in order, and the reports that come back.
 
-use super::command::{Private, Reply};
+use super::command::{PrivateEvent, Reply};
 use super::event::{
-    Adjustment, Budget, Compaction, CompactionReason, Criterion, Denial, Event, Fault, Intention, Outcome,
-    OutputStream, Retry, Settlement, Steering, Taken,
+    Adjustment, Budget, CallResult, Compaction, CompactionReason, Criterion, DenialEffect, Event, Intention,
+    OutputStream, Retry, RunOutcome, Steering, ToolError, TurnUsage,
 };
 use super::id::{CallId, MessageId, ParticipantId, RunId, Seq};
-use super::state::Spent;
+use super::state::RunUsage;
 
 /// Correlates a command with its reply. The driver chooses the numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,13 +20,13 @@ pub enum Effect {
     /// Persist the event.
     Persist(Event),
     /// Send the persisted event to all subscribers; its `Persist` came before.
-    Show(Seq),
+    Emit(Seq),
     /// Send an event to one subscriber.
-    ShowTo(ParticipantId, Private),
+    EmitTo(ParticipantId, PrivateEvent),
     /// Start to send a subscriber the events after a position.
     Subscribe {
         /// The subscriber.
-        who: ParticipantId,
+        participant: ParticipantId,
         /// The last position that is not sent.
         after: Seq,
     },
@@ -35,9 +35,9 @@ pub enum Effect {
     /// Reply to a command, with the session's version after it.
     Reply(Ticket, Reply, u64),
     /// Request the provider's next turn.
-    Turn(Box<Turn>),
+    RequestTurn(Box<TurnRequest>),
     /// Build the tool call of an acceptance check and report it like a call of the provider.
-    Check {
+    RunCheck {
         /// The run.
         run: RunId,
         /// The index of the check.
@@ -52,23 +52,23 @@ pub enum Effect {
         /// The tool call.
         intention: Box<Intention>,
         /// Digest of the approved operation; `None` if no gate asked.
-        bound: Option<String>,
+        approved_digest: Option<String>,
     },
     /// Store a rule for the repository: matching calls no longer ask.
-    Remember {
+    StoreGrant {
         /// The rule.
         rule: String,
         /// Who granted it.
         by: String,
     },
     /// Stop every process of the run at once, and report when they are gone.
-    Stop(RunId),
+    StopRun(RunId),
     /// Execute a tool call for the user; its start is on disk.
-    Aside(Box<Intention>),
+    ExecuteUserCommand(Box<Intention>),
     /// Stop every process of a user command at once, and report it as aborted.
-    StopAside(CallId),
+    StopUserCommand(CallId),
     /// Request a summary from the provider, outside any run.
-    Compact(Box<Compact>),
+    Compact(Box<CompactionRequest>),
     /// Abort the compaction of a run, or the one outside any run.
     StopCompaction(Option<RunId>),
     /// Stop retrying the provider that the run waits for.
@@ -79,9 +79,9 @@ pub enum Effect {
 
 /// A compaction that a client asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Compact {
+pub struct CompactionRequest {
     /// The sequence number of its first event, which identifies it.
-    pub began: Seq,
+    pub start_seq: Seq,
     /// Instructions for the summary.
     pub instructions: Option<String>,
     /// The first event that is part of the context verbatim.
@@ -89,12 +89,12 @@ pub struct Compact {
     /// The newest event of the session.
     pub last_seq: Seq,
     /// The provider, the model and its settings.
-    pub voice: Voice,
+    pub model_choice: ModelChoice,
 }
 
 /// The provider, the model and its settings: those of the opening, with later adjustments applied.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Voice {
+pub struct ModelChoice {
     /// The provider.
     pub provider: String,
     /// The model; `None` means the provider's default.
@@ -107,7 +107,7 @@ pub struct Voice {
     pub auto_retry: bool,
 }
 
-impl Voice {
+impl ModelChoice {
     /// Builds the choice from a provider, its model and the adjustments.
     pub fn new(provider: String, model: Option<String>, adjusted: &Adjustment) -> Self {
         Self {
@@ -122,7 +122,7 @@ impl Voice {
 
 /// A request for the provider's next turn. It holds journaled facts only, so that a restart makes the same request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Turn {
+pub struct TurnRequest {
     /// The run.
     pub run: RunId,
     /// The message that started it, redacted.
@@ -132,15 +132,15 @@ pub struct Turn {
     /// Steering messages, each with the number of steps that had started before it.
     pub steers: Vec<(u32, Steering)>,
     /// The number of finished steps: completed texts and settled calls.
-    pub done: u32,
+    pub steps_done: u32,
     /// The result of the last call.
-    pub last: Option<Settlement>,
+    pub last_call: Option<CallResult>,
     /// Whether acceptance checks have started: the provider had finished before a restart discarded that.
-    pub checking: bool,
+    pub checks_started: bool,
     /// The budget of the run.
     pub budget: Budget,
     /// The usage of the run so far.
-    pub spent: Spent,
+    pub spent: RunUsage,
     /// Whether the provider comes from the sender's environment. If that environment is missing, no other provider
     /// may be used.
     pub needs_environment: bool,
@@ -149,7 +149,7 @@ pub struct Turn {
     /// The newest event of the session.
     pub last_seq: Seq,
     /// The provider, the model and its settings.
-    pub voice: Voice,
+    pub model_choice: ModelChoice,
     /// The policy rules given with the run.
     pub rules: Vec<String>,
     /// The rules granted in this session and this run.
@@ -169,15 +169,15 @@ pub enum Report {
         detail: Option<String>,
     },
     /// A delta of the model's reasoning.
-    Thought(String),
+    ThinkingDelta(String),
     /// A delta of the assistant's text.
-    Said(String),
+    TextDelta(String),
     /// The assistant's text is complete.
-    SayingDone(MessageId),
+    TextDone(MessageId),
     /// The token usage of a turn, and the calls that are still pending.
-    Taken(Box<Taken>),
+    TurnUsage(Box<TurnUsage>),
     /// A compaction has started.
-    Compacting(CompactionReason),
+    CompactionStarted(CompactionReason),
     /// The summary that replaces the older part of the conversation.
     Compacted(Box<Compaction>),
     /// The compaction failed.
@@ -185,12 +185,12 @@ pub enum Report {
         /// The error, redacted.
         message: String,
         /// Whether another attempt follows.
-        again: bool,
+        will_retry: bool,
     },
     /// The provider did not answer; another attempt follows after a pause.
-    RetryBegan(Box<Retry>),
+    RetryStarted(Box<Retry>),
     /// The retries ended, with or without an answer.
-    RetryOver {
+    RetryEnded {
         /// Whether the provider answered.
         succeeded: bool,
         /// The number of retries.
@@ -210,9 +210,9 @@ pub enum Report {
         detail: Option<String>,
     },
     /// The provider requests a tool call.
-    Call(Box<CallRequest>),
+    CallRequested(Box<CallRequest>),
     /// A chunk of a tool's output.
-    Output {
+    CallOutput {
         /// The call.
         call: CallId,
         /// The stream.
@@ -221,19 +221,19 @@ pub enum Report {
         text: String,
     },
     /// A tool call has settled.
-    Settled(Box<Settlement>),
+    CallSettled(Box<CallResult>),
     /// The provider has finished its work.
-    Finished(Box<Finish>),
+    Finished(Box<FinishReport>),
     /// All processes of the run are gone.
     Stopped {
         /// The processes that could not be stopped, as text.
-        left: Option<String>,
+        survivors: Option<String>,
     },
 }
 
 /// A report from a user command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AsideReport {
+pub enum UserCommandReport {
     /// A chunk of its output.
     Output {
         /// The stream.
@@ -251,14 +251,14 @@ pub enum AsideReport {
         detail: Option<String>,
     },
     /// The call has settled.
-    Settled(Box<Settlement>),
+    Settled(Box<CallResult>),
 }
 
 /// A report from a compaction that a client asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CompactionReport {
     /// The token usage of the request.
-    Used(Box<Taken>),
+    Usage(Box<TurnUsage>),
     /// The summary.
     Done(Box<Compaction>),
     /// The compaction failed.
@@ -274,23 +274,23 @@ pub struct CallRequest {
     /// The call.
     pub intention: Intention,
     /// What has to happen before the call starts.
-    pub before: Before,
+    pub precondition: Precondition,
 }
 
 /// What has to happen before a tool call starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Before {
+pub enum Precondition {
     /// Nothing.
     Nothing,
     /// A gate has to approve it.
-    Ask(Box<Ask>),
+    Ask(Box<GateRequest>),
     /// It is refused without asking, because it could not succeed.
-    Refuse(Box<Fault>),
+    Refuse(Box<ToolError>),
 }
 
 /// The gate that a tool call opens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ask {
+pub struct GateRequest {
     /// The id of the gate, minted by the driver.
     pub gate: super::id::GateId,
     /// A machine-readable kind.
@@ -304,17 +304,17 @@ pub struct Ask {
     /// The options, if there are more than approve and deny; else empty.
     pub choices: Vec<String>,
     /// The number of votes that must agree.
-    pub needed: u32,
+    pub quorum: u32,
     /// The rule that an approval may grant beyond this call.
-    pub remember: Option<String>,
+    pub grant_rule: Option<String>,
     /// Digest of the exact operation.
     pub digest: Option<String>,
     /// What a denial with a comment does.
-    pub denial: Denial,
+    pub on_denial: DenialEffect,
     /// The form to fill in: a JSON object, redacted.
     pub form: Option<super::id::Json>,
     /// The timeout in milliseconds; `None` means the default of the limits.
-    pub millis: Option<u64>,
+    pub timeout_millis: Option<u64>,
     /// The comment for a denial by the run's policy: why the gate would have asked and how to allow the call.
     /// Redacted.
     pub policy_comment: Option<String>,
@@ -322,30 +322,30 @@ pub struct Ask {
 
 /// How the provider finished its work.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finish {
+pub struct FinishReport {
     /// Success or failure, before the acceptance checks.
-    pub outcome: Outcome,
+    pub outcome: RunOutcome,
     /// A machine-readable reason for a failure.
     pub reason: Option<String>,
     /// A sentence for people.
     pub summary: String,
     /// The error that the run reports.
-    pub fault: Option<Fault>,
+    pub error: Option<ToolError>,
 }
 
-impl Finish {
+impl FinishReport {
     /// Returns a failure that a retry cannot fix.
-    pub fn for_good(kind: &str, message: impl Into<String>) -> Self {
-        Self::failed(Fault { kind: kind.to_owned(), retryable: false, message: message.into(), detail: None })
+    pub fn permanent_failure(kind: &str, message: impl Into<String>) -> Self {
+        Self::failed(ToolError { kind: kind.to_owned(), retryable: false, message: message.into(), detail: None })
     }
 
     /// Returns a failure with the given error.
-    pub fn failed(fault: Fault) -> Self {
+    pub fn failed(error: ToolError) -> Self {
         Self {
-            outcome: Outcome::Failed,
-            reason: Some(fault.kind.to_lowercase()),
-            summary: fault.message.clone(),
-            fault: Some(fault),
+            outcome: RunOutcome::Failed,
+            reason: Some(error.kind.to_lowercase()),
+            summary: error.message.clone(),
+            error: Some(error),
         }
     }
 }

@@ -36,9 +36,9 @@ pub enum EventKind {
         by: String,
     },
     /// The version was incremented for a change that records no other event.
-    Touched {
+    VersionBumped {
         /// The name of the change, chosen by its caller.
-        what: String,
+        change: String,
         /// Who made it.
         by: String,
     },
@@ -84,24 +84,24 @@ pub enum EventKind {
         detail: Option<String>,
     },
     /// A delta of the model's reasoning.
-    Thought {
+    ThinkingDelta {
         /// The delta.
         text: String,
     },
     /// A delta of the assistant's text.
-    Said {
+    TextDelta {
         /// The delta.
         text: String,
     },
     /// The assistant's text is complete.
-    SayingDone {
+    TextDone {
         /// The id of the assistant's message.
         message: MessageId,
     },
     /// The token usage of one turn of the provider.
-    TurnTaken(Box<Taken>),
+    TurnUsage(Box<TurnUsage>),
     /// A compaction of the older part of the conversation has started.
-    CompactionBegan {
+    CompactionStarted {
         /// Why it started.
         reason: CompactionReason,
         /// The client that asked for it; `None` if a run needs it.
@@ -110,18 +110,18 @@ pub enum EventKind {
     /// A summary replaces the older part of the conversation.
     Compacted(Box<Compaction>),
     /// The compaction produced no summary; the conversation is unchanged.
-    CompactionOver {
+    CompactionFailed {
         /// How it failed.
-        ending: CompactionEnding,
+        failure: CompactionFailure,
         /// The reason, for people.
         message: Option<String>,
         /// Whether another attempt follows.
-        again: bool,
+        will_retry: bool,
     },
     /// The provider did not answer; another attempt follows after a pause.
-    RetryBegan(Box<Retry>),
+    RetryStarted(Box<Retry>),
     /// The retries ended, with or without an answer.
-    RetryOver {
+    RetryEnded {
         /// Whether the provider answered.
         succeeded: bool,
         /// The number of retries.
@@ -148,9 +148,9 @@ pub enum EventKind {
         text: String,
     },
     /// The tool call has a result, or is known never to run.
-    CallSettled(Box<Settlement>),
+    CallSettled(Box<CallResult>),
     /// A gate was opened; the run waits for its decision.
-    GateOpened(Box<Question>),
+    GateOpened(Box<GateQuestion>),
     /// A vote was counted and the gate is still open.
     GateVoted {
         /// The gate.
@@ -161,7 +161,7 @@ pub enum EventKind {
         by: String,
     },
     /// The gate was decided and is closed.
-    GateSettled(Box<Verdict>),
+    GateSettled(Box<GateDecision>),
     /// A warning for the user.
     Warned {
         /// A machine-readable code.
@@ -183,9 +183,9 @@ pub enum EventKind {
         detail: Option<String>,
     },
     /// The run is being stopped; its processes are being ended.
-    Stopping {
+    RunStopping {
         /// The outcome that the run will have.
-        outcome: Outcome,
+        outcome: RunOutcome,
         /// A machine-readable reason.
         reason: String,
         /// Who stopped it.
@@ -194,12 +194,12 @@ pub enum EventKind {
     /// The daemon restarted and found the run unfinished.
     RunRecovered {
         /// The phase in which the run was found.
-        found: Found,
+        phase: RecoveredPhase,
     },
     /// The run has ended; no event of it follows.
     RunEnded(Box<RunReport>),
     /// The events between `after` and this one are lost; this event has the last of their positions.
-    Lost {
+    EventsLost {
         /// The last position before the lost events.
         after: Seq,
         /// The cause.
@@ -219,7 +219,7 @@ pub enum LossCause {
     /// They were modified, or are missing although they had been on disk.
     Damage,
     /// They may have been sent to subscribers and were not on disk when the machine stopped.
-    Power,
+    PowerLoss,
     /// Retention removed them.
     Retention,
 }
@@ -236,7 +236,7 @@ pub struct Opening {
     /// The sandbox provider.
     pub sandbox: String,
     /// The confinement of a model's commands: a JSON object.
-    pub walls: Option<Json>,
+    pub confinement: Option<Json>,
     /// The working directory of the tools; an absolute path.
     pub cwd: String,
     /// The identity of that directory; older sessions have none.
@@ -325,7 +325,7 @@ pub enum CompactionReason {
 
 /// How a compaction ended without a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CompactionEnding {
+pub enum CompactionFailure {
     /// It failed.
     Failed,
     /// A client or the daemon aborted it.
@@ -338,7 +338,7 @@ pub struct Retry {
     /// The number of the retry that follows, counted from one.
     pub attempt: u32,
     /// The maximum number of retries.
-    pub most: u32,
+    pub max_attempts: u32,
     /// The length of the pause, in milliseconds.
     pub pause_millis: u64,
     /// The error, redacted.
@@ -393,20 +393,20 @@ pub struct Budget {
 
 /// The token usage of one turn of a provider, and the calls of the turn that are still pending.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Taken {
+pub struct TurnUsage {
     /// The model that answered.
     pub model: String,
     /// The tokens and the cost.
-    pub used: Used,
+    pub usage: TokenUsage,
     /// Opaque state that the provider wants back with the turn's content, unchanged.
-    pub carry: Option<String>,
+    pub provider_state: Option<String>,
     /// All tool calls of the turn in order, if some have to wait for others; else empty.
-    pub pending: Vec<Wanted>,
+    pub pending: Vec<PendingCall>,
 }
 
 /// Token counts and cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Used {
+pub struct TokenUsage {
     /// Input tokens, those from the provider's cache included.
     pub input: u64,
     /// Output tokens, reasoning included.
@@ -423,7 +423,7 @@ pub struct Used {
 
 /// A tool call that a provider has requested and that has not started.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct PendingCall {
     /// The tool.
     pub tool: String,
     /// Its arguments, redacted.
@@ -499,9 +499,9 @@ pub enum Purpose {
     /// The acceptance check with this index.
     Check(u32),
     /// A command of the user, outside any run.
-    Aside {
+    UserCommand {
         /// Whether the model sees the call in its context.
-        told: bool,
+        in_context: bool,
     },
 }
 
@@ -509,14 +509,14 @@ pub enum Purpose {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputStream {
     /// Standard output.
-    Out,
+    Stdout,
     /// Standard error.
-    Err,
+    Stderr,
 }
 
 /// The result of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settlement {
+pub struct CallResult {
     /// The call.
     pub call: CallId,
     /// The tool.
@@ -526,31 +526,31 @@ pub struct Settlement {
     /// The duration, in milliseconds.
     pub millis: u64,
     /// The outcome.
-    pub ending: Ending,
+    pub outcome: ToolOutcome,
     /// The exit code of a command that exited by itself.
     pub exit_code: Option<i32>,
     /// Its output, bounded and redacted.
     pub text: String,
     /// The error, if it failed.
-    pub fault: Option<Fault>,
+    pub error: Option<ToolError>,
 }
 
 /// The outcome of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum ToolOutcome {
     /// It succeeded.
-    Done,
+    Succeeded,
     /// It failed.
     Failed,
     /// The user skipped it.
     Skipped,
     /// It was aborted, or never started.
-    Cut,
+    Aborted,
 }
 
 /// The error of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct ToolError {
     /// A machine-readable kind.
     pub kind: String,
     /// Whether a retry may help.
@@ -563,7 +563,7 @@ pub struct Fault {
 
 /// The question of a gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Question {
+pub struct GateQuestion {
     /// The gate.
     pub gate: GateId,
     /// The tool call that waits for it.
@@ -579,15 +579,15 @@ pub struct Question {
     /// The options, if there are more than approve and deny; else empty. The first approves and the last denies.
     pub choices: Vec<String>,
     /// The number of votes that must agree.
-    pub needed: u32,
+    pub quorum: u32,
     /// When the gate expires and counts as denied.
     pub expires: Now,
     /// The rule that an approval may grant beyond this call; `None` if an approval is valid once.
-    pub remember: Option<String>,
+    pub grant_rule: Option<String>,
     /// Digest of the exact operation, compared again when it is executed.
     pub digest: Option<String>,
     /// What a denial with a comment does.
-    pub denial: Denial,
+    pub on_denial: DenialEffect,
     /// The form to fill in: a JSON object. The submitted form is the result of the call, and the tool itself never
     /// runs.
     pub form: Option<Json>,
@@ -595,18 +595,18 @@ pub struct Question {
 
 /// What a denial with a comment does to the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Denial {
+pub enum DenialEffect {
     /// The run ends, as it does without a comment.
-    Ends,
+    EndRun,
     /// The model is informed and the run continues.
-    Told,
+    InformModel,
     /// The run continues without an answer, with or without a comment, and also after a timeout.
-    Dismissed,
+    Dismiss,
 }
 
 /// How long an approval lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lasting {
+pub enum ApprovalScope {
     /// For this call.
     Once,
     /// Until the run ends.
@@ -619,7 +619,7 @@ pub enum Lasting {
 
 /// The decision of a gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct GateDecision {
     /// The gate.
     pub gate: GateId,
     /// Approve or deny.
@@ -631,7 +631,7 @@ pub struct Verdict {
     /// Its comment.
     pub comment: Option<String>,
     /// How long an approval lasts.
-    pub lasting: Lasting,
+    pub scope: ApprovalScope,
     /// The submitted form, redacted.
     pub answer: Option<Json>,
 }
@@ -647,7 +647,7 @@ pub enum Decision {
 
 /// The phase in which a restarted daemon finds an unfinished run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum RecoveredPhase {
     /// The provider was working; it is asked for the turn again.
     Working,
     /// The run waits for a gate decision and still does.
@@ -662,7 +662,7 @@ pub enum Found {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunReport {
     /// The outcome.
-    pub outcome: Outcome,
+    pub outcome: RunOutcome,
     /// A machine-readable reason, where the outcome alone does not give it.
     pub reason: Option<String>,
     /// A sentence for people.
@@ -670,7 +670,7 @@ pub struct RunReport {
     /// The results of the acceptance checks that ran, in order.
     pub checks: Vec<CheckResult>,
     /// The number of requested checks.
-    pub checks_asked: u32,
+    pub checks_requested: u32,
     /// The exit code for scripts.
     pub exit_code: u8,
 }
@@ -690,7 +690,7 @@ pub struct CheckResult {
 
 /// The outcome of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RunOutcome {
     /// The run succeeded.
     Success,
     /// The run failed.

@@ -3,7 +3,7 @@
 //! The import becomes ordinary events of finished runs and has no side effects: no provider is called and no tool
 //! runs.
 
-use super::event::{Adjustment, Branch, Ending, Fault, Image, Taken};
+use super::event::{Adjustment, Branch, Image, ToolError, ToolOutcome, TurnUsage};
 use super::id::{CallId, Json, MessageId, RunId, Seq};
 use super::time::Now;
 
@@ -13,7 +13,7 @@ pub struct Import {
     /// The earlier point from which it continues, if that is not the newest.
     pub branch: Option<Branch>,
     /// Its parts, in order.
-    pub turns: Vec<Imported>,
+    pub parts: Vec<ImportedPart>,
     /// The new name of the session.
     pub name: Option<String>,
     /// The provider, the model and other settings from there on.
@@ -31,26 +31,26 @@ pub struct Provenance {
 
 /// Where the verbatim context starts after an imported summary.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kept {
+pub enum ContextStart {
     /// After the summary; nothing before it is kept verbatim.
-    Nothing,
+    AfterSummary,
     /// At the part of this import that this entry held; after the summary if no part did.
     Entry(String),
     /// At an event that the session already holds.
-    Since(Seq),
+    Event(Seq),
 }
 
 /// One part of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Imported {
+pub enum ImportedPart {
     /// A message with the run that it started.
     Run(ImportedRun),
     /// A user command.
-    Aside {
+    UserCommand {
         /// The call.
         call: ImportedCall,
         /// Whether the model sees the call in its context.
-        told: bool,
+        in_context: bool,
     },
     /// A summary that replaces the parts before a given one.
     Summary {
@@ -59,7 +59,7 @@ pub enum Imported {
         /// The approximate number of tokens before the summary.
         tokens_before: u64,
         /// Where the verbatim context starts.
-        kept: Kept,
+        context_start: ContextStart,
         /// The origin.
         source: Provenance,
     },
@@ -86,13 +86,13 @@ pub struct ImportedRun {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedTurn {
     /// Its reasoning; may be empty.
-    pub thought: String,
+    pub thinking: String,
     /// Its text; may be empty.
     pub text: String,
     /// The id of the assistant's message, minted by the driver.
     pub message: MessageId,
     /// The model and its token usage.
-    pub taken: Taken,
+    pub usage: TurnUsage,
     /// Its tool calls, in order.
     pub calls: Vec<ImportedCall>,
     /// The origin.
@@ -111,13 +111,13 @@ pub struct ImportedCall {
     /// The duration, in milliseconds.
     pub millis: u64,
     /// The outcome.
-    pub ending: Ending,
+    pub outcome: ToolOutcome,
     /// The exit code of a command that exited by itself.
     pub exit_code: Option<i32>,
     /// Its output.
     pub text: String,
     /// The error, if it failed.
-    pub fault: Option<Fault>,
+    pub error: Option<ToolError>,
     /// The origin of the result.
     pub source: Provenance,
 }
@@ -125,25 +125,24 @@ pub struct ImportedCall {
 impl Import {
     /// Returns the number of steps and the size of their text in bytes.
     pub fn size(&self) -> (usize, usize) {
-        let sizes = self.turns.iter().map(Imported::size);
+        let sizes = self.parts.iter().map(ImportedPart::size);
         sizes.fold((0, 0), |(steps, bytes), (more_steps, more_bytes)| {
             (steps.saturating_add(more_steps), bytes.saturating_add(more_bytes))
         })
     }
 }
 
-impl Imported {
+impl ImportedPart {
     fn size(&self) -> (usize, usize) {
         match self {
             Self::Run(run) => {
                 let images = run.images.iter().map(|image| image.data.len());
-                let said = run.turns.iter().map(|turn| turn.thought.len() + turn.text.len());
-                let calls: Vec<_> =
-                    run.turns.iter().flat_map(|turn| &turn.calls).map(ImportedCall::bytes).collect();
+                let said = run.turns.iter().map(|turn| turn.thinking.len() + turn.text.len());
+                let calls: Vec<_> = run.turns.iter().flat_map(|turn| &turn.calls).map(ImportedCall::bytes).collect();
                 let steps = 1 + run.turns.len() + calls.len();
                 (steps, run.text.len() + images.chain(said).chain(calls).sum::<usize>())
             }
-            Self::Aside { call, .. } => (1, call.bytes()),
+            Self::UserCommand { call, .. } => (1, call.bytes()),
             Self::Summary { text, .. } => (1, text.len()),
         }
     }

@@ -6,7 +6,7 @@ pub struct Limits {
     /// How many sequence numbers are reserved at once.
     pub reserve: u64,
     /// How many message ids are kept for idempotency; the oldest of ended runs are evicted first.
-    pub ledger: usize,
+    pub idempotency_keys: usize,
     /// How many settled gates are kept, so that a late vote is distinguished from a vote on an unknown gate.
     pub settled_gates: usize,
     /// How many granted rules the run and the session each keep; the oldest are dropped first.
@@ -24,7 +24,7 @@ pub struct Limits {
     /// How long the processes of a stopped run may take to exit before the run ends anyway, in milliseconds.
     pub stop_millis: u64,
     /// How many user commands may run at once.
-    pub asides: usize,
+    pub user_commands: usize,
     /// How many steps one import may have: messages, turns and tool calls.
     pub import_steps: usize,
     /// How many bytes of text one import may have.
@@ -37,7 +37,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             reserve: 4096,
-            ledger: 10_000,
+            idempotency_keys: 10_000,
             settled_gates: 1_000,
             granted: 200,
             queue: 100,
@@ -46,7 +46,7 @@ impl Default for Limits {
             text_tail: 8 * 1024,
             gate_millis: 24 * 60 * 60 * 1000,
             stop_millis: 5_000,
-            asides: 8,
+            user_commands: 8,
             import_steps: 20_000,
             import_bytes: 32 * 1024 * 1024,
             checkpoint_every: 2_048,

@@ -4,14 +4,14 @@
 //! clock, mints no id and knows no protocol. Every decision is an event, and only folding an event changes a session.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-pub mod book;
 pub mod command;
+pub mod command_log;
 pub mod effect;
 pub mod event;
 pub mod gate;
 pub mod id;
+pub mod idempotency;
 pub mod import;
-pub mod ledger;
 pub mod limits;
 pub mod rate;
 pub mod refusal;

@@ -17,18 +17,18 @@ pub struct RateLimits {
     /// How many commands may arrive in a window overall, with or without a session.
     pub overall: usize,
     /// The length of the window, in milliseconds.
-    pub millis: u64,
+    pub window_millis: u64,
 }
 
 impl Default for RateLimits {
     fn default() -> Self {
-        Self { session: 100, overall: 1_000, millis: 60_000 }
+        Self { session: 100, overall: 1_000, window_millis: 60_000 }
     }
 }
 
 /// The limit that was exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TooFast {
+pub enum RateExceeded {
     /// The limit of the session.
     Session(RateLimits),
     /// The overall limit.
@@ -37,25 +37,25 @@ pub enum TooFast {
 
 /// The commands admitted in the current window.
 #[derive(Debug, Clone)]
-pub struct Rate {
+pub struct RateLimiter {
     limits: RateLimits,
     /// When each command was admitted and for which session, oldest first.
-    moments: VecDeque<(Now, Option<SessionId>)>,
+    admissions: VecDeque<(Now, Option<SessionId>)>,
     /// The number of commands of each session; sessions without any are absent.
     counts: BTreeMap<SessionId, usize>,
 }
 
-impl Rate {
+impl RateLimiter {
     /// Creates a limiter with an empty window.
     pub const fn new(limits: RateLimits) -> Self {
-        Self { limits, moments: VecDeque::new(), counts: BTreeMap::new() }
+        Self { limits, admissions: VecDeque::new(), counts: BTreeMap::new() }
     }
 
     /// Admits and counts one command, or returns the limit that it would exceed.
-    pub fn take(&mut self, session: Option<&SessionId>, now: Now) -> Result<(), TooFast> {
-        self.forget(now);
-        if self.moments.len() >= self.limits.overall {
-            return Err(TooFast::Overall(self.limits));
+    pub fn try_acquire(&mut self, session: Option<&SessionId>, now: Now) -> Result<(), RateExceeded> {
+        self.evict_expired(now);
+        if self.admissions.len() >= self.limits.overall {
+            return Err(RateExceeded::Overall(self.limits));
         }
         if let Some(session) = session {
             let count = self.counts.entry(session.clone()).or_default();
@@ -64,18 +64,18 @@ impl Rate {
                 if *count == 0 {
                     self.counts.remove(session);
                 }
-                return Err(TooFast::Session(self.limits));
+                return Err(RateExceeded::Session(self.limits));
             }
             *count += 1;
         }
-        self.moments.push_back((now, session.cloned()));
+        self.admissions.push_back((now, session.cloned()));
         Ok(())
     }
 
     /// Returns the number of commands in the window.
-    pub fn used(&mut self, now: Now) -> usize {
-        self.forget(now);
-        self.moments.len()
+    pub fn in_window(&mut self, now: Now) -> usize {
+        self.evict_expired(now);
+        self.admissions.len()
     }
 
     /// Returns the limits.
@@ -83,11 +83,11 @@ impl Rate {
         self.limits
     }
 
-    fn forget(&mut self, now: Now) {
-        while let Some((at, _)) = self.moments.front()
-            && now.since(*at) >= self.limits.millis
+    fn evict_expired(&mut self, now: Now) {
+        while let Some((at, _)) = self.admissions.front()
+            && now.since(*at) >= self.limits.window_millis
         {
-            let Some((_, Some(session))) = self.moments.pop_front() else { continue };
+            let Some((_, Some(session))) = self.admissions.pop_front() else { continue };
             if let Some(count) = self.counts.get_mut(&session) {
                 *count -= 1;
                 if *count == 0 {
@@ -102,42 +102,42 @@ impl Rate {
 mod tests {
     use super::*;
 
-    const LIMITS: RateLimits = RateLimits { session: 2, overall: 3, millis: 10 };
+    const LIMITS: RateLimits = RateLimits { session: 2, overall: 3, window_millis: 10 };
 
     #[test]
-    fn a_session_that_is_too_fast_is_served_again_when_its_oldest_command_is_old() {
-        let mut rate = Rate::new(LIMITS);
+    fn a_rate_limited_session_is_admitted_again_when_its_oldest_command_leaves_the_window() {
+        let mut rate = RateLimiter::new(LIMITS);
         let session = SessionId::from("s");
-        assert_eq!(rate.take(Some(&session), Now(100)), Ok(()));
-        assert_eq!(rate.take(Some(&session), Now(105)), Ok(()));
-        assert_eq!(rate.take(Some(&session), Now(109)), Err(TooFast::Session(LIMITS)));
-        assert_eq!(rate.take(Some(&session), Now(110)), Ok(()));
-        assert_eq!(rate.take(Some(&session), Now(114)), Err(TooFast::Session(LIMITS)));
+        assert_eq!(rate.try_acquire(Some(&session), Now(100)), Ok(()));
+        assert_eq!(rate.try_acquire(Some(&session), Now(105)), Ok(()));
+        assert_eq!(rate.try_acquire(Some(&session), Now(109)), Err(RateExceeded::Session(LIMITS)));
+        assert_eq!(rate.try_acquire(Some(&session), Now(110)), Ok(()));
+        assert_eq!(rate.try_acquire(Some(&session), Now(114)), Err(RateExceeded::Session(LIMITS)));
     }
 
     #[test]
-    fn the_limit_over_all_counts_commands_with_and_without_a_session() {
-        let mut rate = Rate::new(LIMITS);
-        assert_eq!(rate.take(None, Now(1)), Ok(()));
-        assert_eq!(rate.take(None, Now(1)), Ok(()));
-        assert_eq!(rate.take(Some(&SessionId::from("s")), Now(1)), Ok(()));
-        assert_eq!(rate.take(None, Now(2)), Err(TooFast::Overall(LIMITS)));
-        assert_eq!(rate.take(Some(&SessionId::from("t")), Now(2)), Err(TooFast::Overall(LIMITS)));
-        assert_eq!((rate.used(Now(10)), rate.used(Now(11))), (3, 0));
+    fn the_overall_limit_counts_commands_with_and_without_a_session() {
+        let mut rate = RateLimiter::new(LIMITS);
+        assert_eq!(rate.try_acquire(None, Now(1)), Ok(()));
+        assert_eq!(rate.try_acquire(None, Now(1)), Ok(()));
+        assert_eq!(rate.try_acquire(Some(&SessionId::from("s")), Now(1)), Ok(()));
+        assert_eq!(rate.try_acquire(None, Now(2)), Err(RateExceeded::Overall(LIMITS)));
+        assert_eq!(rate.try_acquire(Some(&SessionId::from("t")), Now(2)), Err(RateExceeded::Overall(LIMITS)));
+        assert_eq!((rate.in_window(Now(10)), rate.in_window(Now(11))), (3, 0));
     }
 
     #[test]
-    fn nothing_is_remembered_of_refused_and_of_old_commands() {
-        let mut rate = Rate::new(RateLimits { session: 0, ..LIMITS });
-        assert!(rate.take(Some(&SessionId::from("s")), Now(1)).is_err());
-        assert!(rate.counts.is_empty() && rate.moments.is_empty());
-        let mut rate = Rate::new(LIMITS);
+    fn refused_and_expired_commands_take_no_memory() {
+        let mut rate = RateLimiter::new(RateLimits { session: 0, ..LIMITS });
+        assert!(rate.try_acquire(Some(&SessionId::from("s")), Now(1)).is_err());
+        assert!(rate.counts.is_empty() && rate.admissions.is_empty());
+        let mut rate = RateLimiter::new(LIMITS);
         for n in 0..1_000_u64 {
             let session = SessionId::from(n.to_string());
-            let _ = rate.take(Some(&session), Now(n));
-            assert!(rate.moments.len() <= 3 && rate.counts.len() <= 3);
+            let _ = rate.try_acquire(Some(&session), Now(n));
+            assert!(rate.admissions.len() <= 3 && rate.counts.len() <= 3);
         }
-        assert_eq!(rate.used(Now(5_000)), 0);
+        assert_eq!(rate.in_window(Now(5_000)), 0);
         assert!(rate.counts.is_empty());
     }
 }

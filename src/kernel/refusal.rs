@@ -28,7 +28,7 @@ pub enum Refusal {
     /// Too many participants are attached.
     TooManyParticipants,
     /// The participant lacks the right for the command.
-    NotEntitled,
+    NotPermitted,
     /// The session accepts no more messages.
     SessionEnded,
     /// The session exists already.
@@ -38,22 +38,22 @@ pub enum Refusal {
         /// The expected version.
         expected: u64,
         /// The actual version.
-        found: u64,
+        actual: u64,
     },
     /// A compaction is in progress.
     Compacting,
     /// No compaction is in progress.
     NoCompaction,
     /// No such user command is running.
-    NoAside,
+    NoUserCommand,
     /// Too many user commands are running.
-    TooManyAsides,
+    TooManyUserCommands,
     /// No retry is pending.
     NoRetry,
     /// The position is not part of the session's stored history.
     UnknownPosition,
     /// The import exceeds the limits.
-    TooMuch,
+    ImportTooLarge,
     /// The gate has a form, and the approval submits none.
     AnswerNeeded,
     /// The gate does not accept the submitted form.
@@ -63,7 +63,7 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
-            Self::Stale { expected, found } => {
+            Self::Stale { expected, actual: found } => {
                 return write!(f, "the session is at version {found}, not {expected}");
             }
             Self::RunActive => "a run is active in this session",
@@ -77,16 +77,16 @@ impl fmt::Display for Refusal {
             Self::QueueFull => "too many messages are queued in this session",
             Self::TooManySteers => "the run takes no more steering messages",
             Self::TooManyParticipants => "too many clients are attached to this session",
-            Self::NotEntitled => "this client may only watch the session",
+            Self::NotPermitted => "this client may only watch the session",
             Self::SessionEnded => "the session has ended",
             Self::AlreadyOpen => "the session exists already",
             Self::Compacting => "a compaction is in progress in this session",
             Self::NoCompaction => "no compaction is in progress in this session",
-            Self::NoAside => "no such user command is running in this session",
-            Self::TooManyAsides => "too many user commands are running in this session",
+            Self::NoUserCommand => "no such user command is running in this session",
+            Self::TooManyUserCommands => "too many user commands are running in this session",
             Self::NoRetry => "no retry is pending in this session",
             Self::UnknownPosition => "the position is not part of this session's history",
-            Self::TooMuch => "the import is too large",
+            Self::ImportTooLarge => "the import is too large",
             Self::AnswerNeeded => "the question requires an answer",
             Self::UnknownAnswer => "the question does not accept that answer",
         };

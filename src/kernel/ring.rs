@@ -23,7 +23,7 @@ pub struct Ring<T> {
     weight: usize,
     limit: usize,
     /// The last position that was evicted.
-    behind: Seq,
+    evicted_through: Seq,
 }
 
 /// The events that a subscriber at some position gets.
@@ -32,13 +32,13 @@ pub enum Tail<T> {
     /// The spans after its position, oldest first; the first may start before it.
     Spans(Vec<T>),
     /// Its position was evicted.
-    Behind,
+    Evicted,
 }
 
 impl<T: Span + Clone> Ring<T> {
     /// Creates a buffer for the events after `behind` that keeps spans of about `limit` total weight.
-    pub const fn new(behind: Seq, limit: usize) -> Self {
-        Self { spans: VecDeque::new(), weight: 0, limit, behind }
+    pub const fn new(evicted_through: Seq, limit: usize) -> Self {
+        Self { spans: VecDeque::new(), weight: 0, limit, evicted_through }
     }
 
     /// Adds the newest span and evicts the oldest beyond the limit.
@@ -48,15 +48,15 @@ impl<T: Span + Clone> Ring<T> {
         while self.weight > self.limit && self.spans.len() > 1 {
             if let Some(old) = self.spans.pop_front() {
                 self.weight -= old.weight();
-                self.behind = old.last();
+                self.evicted_through = old.last();
             }
         }
     }
 
     /// Returns the spans after `seen`, up to a total weight of about `limit`.
     pub fn after(&self, seen: Seq, limit: usize) -> Tail<T> {
-        if !self.holds_after(seen) {
-            return Tail::Behind;
+        if !self.contains_after(seen) {
+            return Tail::Evicted;
         }
         let start = self.spans.partition_point(|span| span.last() <= seen);
         let mut weight = 0;
@@ -72,13 +72,13 @@ impl<T: Span + Clone> Ring<T> {
     }
 
     /// Returns whether all events after `seen` are still in the buffer.
-    pub fn holds_after(&self, seen: Seq) -> bool {
-        seen >= self.behind
+    pub fn contains_after(&self, seen: Seq) -> bool {
+        seen >= self.evicted_through
     }
 
     /// Returns the newest position that was added.
     pub fn newest(&self) -> Seq {
-        self.spans.back().map_or(self.behind, Span::last)
+        self.spans.back().map_or(self.evicted_through, Span::last)
     }
 }
 
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_gets_exactly_what_it_missed() {
+    fn a_subscriber_gets_exactly_the_events_it_missed() {
         let ring = filled();
         assert_eq!(ring.after(Seq::new(4), 100), Tail::Spans(vec![Pair(5, 6), Pair(9, 9)]));
         assert_eq!(ring.after(Seq::new(5), 100), Tail::Spans(vec![Pair(5, 6), Pair(9, 9)]));
@@ -111,9 +111,9 @@ mod tests {
     }
 
     #[test]
-    fn who_fell_out_is_told_so() {
+    fn an_evicted_position_is_reported() {
         let ring = filled();
-        assert_eq!(ring.after(Seq::new(1), 100), Tail::Behind);
+        assert_eq!(ring.after(Seq::new(1), 100), Tail::Evicted);
         assert_eq!(ring.after(Seq::new(2), 10), Tail::Spans(vec![Pair(3, 4)]));
         assert_eq!(ring.newest(), Seq::new(9));
     }

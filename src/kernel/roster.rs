@@ -43,7 +43,7 @@ impl Roster {
     }
 
     /// Returns the rights of an attached participant.
-    pub fn of(&self, who: ParticipantId) -> Option<Rights> {
+    pub fn attached_rights(&self, who: ParticipantId) -> Option<Rights> {
         self.rights.get(&who).copied()
     }
 

@@ -8,17 +8,17 @@ mod run;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::command::{Openness, Phase};
-use super::effect::Voice;
+use super::effect::ModelChoice;
 use super::event::{
-    Adjustment, Branch, CompactionReason, Decision, Event, EventKind, Lasting, LossCause, Message, Opening,
-    Outcome, Purpose, QueuedMessage, Steering, TURN_CUT, Verdict, WorkspaceIdentity,
+    Adjustment, ApprovalScope, Branch, CompactionReason, Decision, Event, EventKind, GateDecision, LossCause, Message,
+    Opening, Purpose, QueuedMessage, RunOutcome, Steering, TURN_CUT, WorkspaceIdentity,
 };
-use super::gate::{self, Gate, Limited};
+use super::gate::{self, BudgetResource, Gate};
 use super::id::{CallId, Fingerprint, GateId, MessageId, RunId, Seq};
-use super::ledger::{Entry, Ledger, Scope};
+use super::idempotency::{IdempotencyCache, KeyEntry, KeySpace};
 use super::limits::Limits;
 use super::time::Now;
-pub use run::{Call, Run, Spent, Stage, Stopping};
+pub use run::{ActiveCall, CallStage, PendingStop, Run, RunUsage};
 
 /// The folded history of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,13 +44,13 @@ pub struct State {
     /// The messages queued behind the run.
     pub queue: VecDeque<QueuedMessage>,
     /// The idempotency keys of recent messages.
-    pub ledger: Ledger,
+    pub idempotency: IdempotencyCache,
     /// The tail of the last assistant text.
     pub last_text: String,
     /// The tail of the last user message.
     pub last_message: String,
     /// The last run, its outcome and its exit code.
-    pub last_run: Option<(RunId, Outcome, u8)>,
+    pub last_run: Option<(RunId, RunOutcome, u8)>,
     /// Whether it accepts messages.
     pub open: Openness,
     /// The first event in the provider's context verbatim; a summary replaces those before it.
@@ -60,16 +60,16 @@ pub struct State {
     /// Settings that differ from the opening.
     pub adjusted: Adjustment,
     /// The user commands that are running.
-    pub asides: BTreeMap<CallId, Call>,
+    pub user_commands: BTreeMap<CallId, ActiveCall>,
     /// The compaction in progress.
-    pub compaction: Option<Compacting>,
+    pub compaction: Option<ActiveCompaction>,
 }
 
 /// A compaction in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Compacting {
+pub struct ActiveCompaction {
     /// The sequence number of its first event, which identifies it.
-    pub began: Seq,
+    pub start_seq: Seq,
     /// Why it started.
     pub reason: CompactionReason,
 }
@@ -87,7 +87,7 @@ impl Default for State {
             settled_gates: VecDeque::new(),
             granted: VecDeque::new(),
             queue: VecDeque::new(),
-            ledger: Ledger::default(),
+            idempotency: IdempotencyCache::default(),
             last_text: String::new(),
             last_message: String::new(),
             last_run: None,
@@ -95,7 +95,7 @@ impl Default for State {
             context_from: Seq::ZERO,
             version: 0,
             adjusted: Adjustment::default(),
-            asides: BTreeMap::new(),
+            user_commands: BTreeMap::new(),
             compaction: None,
         }
     }
@@ -116,7 +116,7 @@ impl State {
             EventKind::MessageQueued(queued) => self.fold_queued(queued, limits),
             EventKind::MessageUnqueued { message, by: _ } => {
                 self.queue.retain(|queued| queued.message.message != *message);
-                self.ledger.remove(&(Scope::Prompt, message.clone()));
+                self.idempotency.remove(&(KeySpace::Prompt, message.clone()));
             }
             EventKind::RunEnded(report) => {
                 if let Some(run) = self.run.take() {
@@ -126,25 +126,25 @@ impl State {
             EventKind::Steered(steering) => self.fold_steering(steering, limits),
             EventKind::Adjusted { adjustment, by: _ } => self.fold_adjustment(adjustment),
             EventKind::Branched { branch, by: _ } => self.fold_branch(*branch),
-            EventKind::CompactionBegan { reason, by: _ } => {
-                self.compaction = Some(Compacting { began: event.seq, reason: *reason });
+            EventKind::CompactionStarted { reason, by: _ } => {
+                self.compaction = Some(ActiveCompaction { start_seq: event.seq, reason: *reason });
             }
             EventKind::Compacted(compaction) => {
                 self.context_from = compaction.kept_from;
                 self.compaction = None;
             }
-            EventKind::CompactionOver { .. } => self.compaction = None,
-            EventKind::Touched { .. } => {}
+            EventKind::CompactionFailed { .. } => self.compaction = None,
+            EventKind::VersionBumped { .. } => {}
             EventKind::Loaded { .. } => self.fold_load(),
             EventKind::CallIntended(_) | EventKind::CallStarted { .. } | EventKind::CallSettled(_)
-                if self.fold_aside(&event.kind) => {}
-            EventKind::RetryBegan(_)
-            | EventKind::RetryOver { .. }
+                if self.fold_user_command(&event.kind) => {}
+            EventKind::RetryStarted(_)
+            | EventKind::RetryEnded { .. }
             | EventKind::Status { .. }
-            | EventKind::Thought { .. }
-            | EventKind::Said { .. }
-            | EventKind::SayingDone { .. }
-            | EventKind::TurnTaken(_)
+            | EventKind::ThinkingDelta { .. }
+            | EventKind::TextDelta { .. }
+            | EventKind::TextDone { .. }
+            | EventKind::TurnUsage(_)
             | EventKind::CallIntended(_)
             | EventKind::CallStarted { .. }
             | EventKind::CallOutput { .. }
@@ -154,9 +154,9 @@ impl State {
             | EventKind::GateSettled(_)
             | EventKind::Warned { .. }
             | EventKind::Failed { .. }
-            | EventKind::Stopping { .. }
+            | EventKind::RunStopping { .. }
             | EventKind::RunRecovered { .. }
-            | EventKind::Lost { .. } => self.fold_into_run(event, limits),
+            | EventKind::EventsLost { .. } => self.fold_into_run(event, limits),
         }
     }
 
@@ -166,21 +166,20 @@ impl State {
             (Some(_), _) if !self.gates.is_empty() => Phase::Waiting,
             (Some(_), _) => Phase::Running,
             (None, None) => Phase::Idle,
-            (None, Some((_, Outcome::Success, _))) => Phase::Completed,
-            (None, Some((_, Outcome::Failed | Outcome::Denied, _))) => Phase::Failed,
-            (None, Some((_, Outcome::Cancelled, _))) => Phase::Cancelled,
+            (None, Some((_, RunOutcome::Success, _))) => Phase::Completed,
+            (None, Some((_, RunOutcome::Failed | RunOutcome::Denied, _))) => Phase::Failed,
+            (None, Some((_, RunOutcome::Cancelled, _))) => Phase::Cancelled,
         }
     }
 
     /// Returns the provider, the model and their settings for the next run.
-    pub fn voice(&self) -> Voice {
+    pub fn model_choice(&self) -> ModelChoice {
         let opening = self.opening.as_ref();
         let (provider, model) = match &self.adjusted.provider {
             Some(provider) => (provider.clone(), None),
-            None => opening
-                .map_or_else(Default::default, |opening| (opening.provider.clone(), opening.model.clone())),
+            None => opening.map_or_else(Default::default, |opening| (opening.provider.clone(), opening.model.clone())),
         };
-        Voice::new(provider, self.adjusted.model.clone().or(model), &self.adjusted)
+        ModelChoice::new(provider, self.adjusted.model.clone().or(model), &self.adjusted)
     }
 
     /// Returns the identity of the working directory, if it was recorded.
@@ -193,31 +192,34 @@ impl State {
     /// state.
     fn fold_adjustment(&mut self, adjustment: &Adjustment) {
         self.adjusted.add(adjustment);
-        let voice = self.voice();
-        if let Some(run) = self.run.as_mut().filter(|run| run.voice.provider == voice.provider) {
-            run.voice = voice;
+        let model_choice = self.model_choice();
+        if let Some(run) = self.run.as_mut().filter(|run| run.model_choice.provider == model_choice.provider) {
+            run.model_choice = model_choice;
         } else if let Some(run) = &mut self.run {
-            run.voice =
-                Voice { provider: run.voice.provider.clone(), model: run.voice.model.clone(), ..voice };
+            run.model_choice = ModelChoice {
+                provider: run.model_choice.provider.clone(),
+                model: run.model_choice.model.clone(),
+                ..model_choice
+            };
         }
     }
 
     /// Folds an event of a user command; returns whether the event belongs to one.
-    fn fold_aside(&mut self, kind: &EventKind) -> bool {
+    fn fold_user_command(&mut self, kind: &EventKind) -> bool {
         if let EventKind::CallIntended(intention) = kind {
-            let aside = matches!(intention.purpose, Purpose::Aside { .. });
+            let aside = matches!(intention.purpose, Purpose::UserCommand { .. });
             if aside {
-                self.asides.insert(intention.call.clone(), Call::intended(intention));
+                self.user_commands.insert(intention.call.clone(), ActiveCall::intended(intention));
             }
             return aside;
         }
-        if let EventKind::CallSettled(settlement) = kind {
-            self.asides.remove(&settlement.call);
-            return matches!(settlement.purpose, Purpose::Aside { .. });
+        if let EventKind::CallSettled(result) = kind {
+            self.user_commands.remove(&result.call);
+            return matches!(result.purpose, Purpose::UserCommand { .. });
         }
         let EventKind::CallStarted { call, tool: _ } = kind else { return false };
-        let aside = self.asides.get_mut(call);
-        aside.map(|call| call.stage = Stage::Started).is_some()
+        let aside = self.user_commands.get_mut(call);
+        aside.map(|call| call.stage = CallStage::Started).is_some()
     }
 
     fn fold_opening(&mut self, opening: &Opening, at: Now) {
@@ -225,7 +227,7 @@ impl State {
             // A reopened session inherits nothing, in particular no approvals of its old directory.
             self.granted.clear();
             self.queue.clear();
-            self.ledger = Ledger::default();
+            self.idempotency = IdempotencyCache::default();
             self.last_text.clear();
             self.last_message.clear();
             self.last_run = None;
@@ -255,58 +257,50 @@ impl State {
         let Some(run) = &event.run else { return };
         self.queue.retain(|queued| queued.run != *run);
         self.last_message = tail(&message.text, limits.text_tail).to_owned();
-        self.run = Some(Run::new(run.clone(), message, event.at, self.voice()));
-        self.remember(Scope::Prompt, &message.message, message.fingerprint, run, limits);
+        self.run = Some(Run::new(run.clone(), message, event.at, self.model_choice()));
+        self.record_key(KeySpace::Prompt, &message.message, message.fingerprint, run, limits);
     }
 
     fn fold_queued(&mut self, queued: &QueuedMessage, limits: &Limits) {
         self.queue.push_back(queued.clone());
         let message = &queued.message;
-        self.remember(Scope::Prompt, &message.message, message.fingerprint, &queued.run, limits);
+        self.record_key(KeySpace::Prompt, &message.message, message.fingerprint, &queued.run, limits);
     }
 
     fn fold_steering(&mut self, steering: &Steering, limits: &Limits) {
         let Some(run) = &mut self.run else { return };
         // The images are read from the journal when needed; keeping them would take too much memory.
         let kept = Steering { images: Vec::new(), ..steering.clone() };
-        run.steers.push((run.begun, kept));
+        run.steers.push((run.steps_started, kept));
         let run = run.id.clone();
         self.last_message = tail(&steering.text, limits.text_tail).to_owned();
-        self.remember(Scope::Steer, &steering.message, steering.fingerprint, &run, limits);
+        self.record_key(KeySpace::Steer, &steering.message, steering.fingerprint, &run, limits);
     }
 
-    fn remember(
-        &mut self,
-        scope: Scope,
-        key: &MessageId,
-        fingerprint: Fingerprint,
-        run: &RunId,
-        limits: &Limits,
-    ) {
-        self.ledger.insert((scope, key.clone()), Entry { fingerprint, run: run.clone() });
+    fn record_key(&mut self, scope: KeySpace, key: &MessageId, fingerprint: Fingerprint, run: &RunId, limits: &Limits) {
+        self.idempotency.insert((scope, key.clone()), KeyEntry { fingerprint, run: run.clone() });
         let (active, queue) = (&self.run, &self.queue);
-        self.ledger.trim(limits.ledger, |run| {
-            active.as_ref().is_some_and(|active| active.id == *run)
-                || queue.iter().any(|queued| queued.run == *run)
+        self.idempotency.evict(limits.idempotency_keys, |run| {
+            active.as_ref().is_some_and(|active| active.id == *run) || queue.iter().any(|queued| queued.run == *run)
         });
     }
 
-    fn close_gate(&mut self, verdict: &Verdict, limits: &Limits) {
-        let (Some(run), gate) = (&mut self.run, self.gates.remove(&verdict.gate)) else { return };
+    fn close_gate(&mut self, gate_decision: &GateDecision, limits: &Limits) {
+        let (Some(run), gate) = (&mut self.run, self.gates.remove(&gate_decision.gate)) else { return };
         let of_budget = gate.as_ref().filter(|gate| gate.question.kind == gate::BUDGET);
-        let limited = of_budget.and_then(|gate| Limited::named_in(&gate.question.details));
-        if let Some(limited) = limited.filter(|_| verdict.decision == Decision::Approve) {
-            run.spent.raise(limited);
+        let resource = of_budget.and_then(|gate| BudgetResource::from_details(&gate.question.details));
+        if let Some(resource) = resource.filter(|_| gate_decision.decision == Decision::Approve) {
+            run.spent.raise(resource);
         }
-        if let Some(rule) = gate.and_then(|gate| gate.question.remember) {
-            match verdict.lasting {
-                Lasting::Run => remember(&mut run.granted, rule, limits.granted),
-                Lasting::Session => remember(&mut self.granted, rule, limits.granted),
+        if let Some(rule) = gate.and_then(|gate| gate.question.grant_rule) {
+            match gate_decision.scope {
+                ApprovalScope::Run => add_grant(&mut run.granted, rule, limits.granted),
+                ApprovalScope::Session => add_grant(&mut self.granted, rule, limits.granted),
                 // These are stored outside the session, or not at all.
-                Lasting::Always | Lasting::Once => {}
+                ApprovalScope::Always | ApprovalScope::Once => {}
             }
         }
-        self.settled_gates.push_back(verdict.gate.clone());
+        self.settled_gates.push_back(gate_decision.gate.clone());
         while self.settled_gates.len() > limits.settled_gates {
             self.settled_gates.pop_front();
         }
@@ -315,25 +309,25 @@ impl State {
     fn fold_into_run(&mut self, event: &Event, limits: &Limits) {
         let Some(run) = &mut self.run else { return };
         match &event.kind {
-            EventKind::Said { text } => {
-                if run.begin_speaking() {
+            EventKind::TextDelta { text } => {
+                if run.open_text() {
                     self.last_text.clear();
                 }
                 append_tail(&mut self.last_text, text, limits.text_tail);
             }
-            EventKind::SayingDone { message: _ } => run.end_speaking(),
-            EventKind::TurnTaken(taken) => run.spent.add(&taken.used),
-            EventKind::CallIntended(intention) => run.intend(intention),
+            EventKind::TextDone { message: _ } => run.close_text(),
+            EventKind::TurnUsage(usage) => run.spent.add(&usage.usage),
+            EventKind::CallIntended(intention) => run.add_call(intention),
             EventKind::CallStarted { call, tool: _ } => {
                 if let Some(call) = run.calls.get_mut(call) {
-                    call.stage = Stage::Started;
+                    call.stage = CallStage::Started;
                 }
             }
-            EventKind::CallSettled(settlement) => run.settle(settlement),
+            EventKind::CallSettled(result) => run.settle_call(result),
             EventKind::GateOpened(question) => {
                 // The gate about a call of unknown result has no digest and keeps the approved one.
                 if let (Some(call), Some(digest)) = (run.calls.get_mut(&question.call), &question.digest) {
-                    call.bound = Some(digest.clone());
+                    call.approved_digest = Some(digest.clone());
                 }
                 self.gates.insert(question.gate.clone(), Gate::new((**question).clone()));
             }
@@ -342,15 +336,15 @@ impl State {
                     gate.votes.insert(by.clone(), *decision);
                 }
             }
-            EventKind::GateSettled(verdict) => self.close_gate(verdict, limits),
-            EventKind::Stopping { outcome, reason, by } => {
-                run.stopping = Some(Stopping { outcome: *outcome, reason: reason.clone(), by: by.clone() });
+            EventKind::GateSettled(gate_decision) => self.close_gate(gate_decision, limits),
+            EventKind::RunStopping { outcome, reason, by } => {
+                run.stopping = Some(PendingStop { outcome: *outcome, reason: reason.clone(), by: by.clone() });
             }
-            EventKind::RunRecovered { found: _ } => run.unsay(),
-            EventKind::Warned { code, .. } if code == TURN_CUT => run.unsay(),
-            EventKind::RetryBegan(retry) => run.retrying = Some(retry.attempt),
-            EventKind::RetryOver { .. } => run.retrying = None,
-            EventKind::Lost { after: _, cause } => run.torn |= *cause == LossCause::Damage,
+            EventKind::RunRecovered { phase: _ } => run.discard_open_text(),
+            EventKind::Warned { code, .. } if code == TURN_CUT => run.discard_open_text(),
+            EventKind::RetryStarted(retry) => run.retry_attempt = Some(retry.attempt),
+            EventKind::RetryEnded { .. } => run.retry_attempt = None,
+            EventKind::EventsLost { after: _, cause } => run.history_damaged |= *cause == LossCause::Damage,
             EventKind::SessionOpened(_)
             | EventKind::SessionRenamed { .. }
             | EventKind::SessionEnded { .. }
@@ -359,15 +353,15 @@ impl State {
             | EventKind::MessageUnqueued { .. }
             | EventKind::RunEnded(_)
             | EventKind::Steered(_)
-            | EventKind::Touched { .. }
+            | EventKind::VersionBumped { .. }
             | EventKind::Loaded { .. }
             | EventKind::Adjusted { .. }
             | EventKind::Branched { .. }
-            | EventKind::CompactionBegan { .. }
+            | EventKind::CompactionStarted { .. }
             | EventKind::Compacted(_)
-            | EventKind::CompactionOver { .. }
+            | EventKind::CompactionFailed { .. }
             | EventKind::Status { .. }
-            | EventKind::Thought { .. }
+            | EventKind::ThinkingDelta { .. }
             | EventKind::CallOutput { .. }
             | EventKind::Warned { .. }
             | EventKind::Failed { .. } => {}
@@ -376,7 +370,7 @@ impl State {
 }
 
 /// Adds a rule if it is new. Beyond the limit the oldest rule is dropped, and its calls ask again.
-fn remember(granted: &mut VecDeque<String>, rule: String, limit: usize) {
+fn add_grant(granted: &mut VecDeque<String>, rule: String, limit: usize) {
     if !granted.contains(&rule) {
         granted.push_back(rule);
     }

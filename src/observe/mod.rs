@@ -21,9 +21,9 @@ use std::path::Path;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
-use crate::invisible_chars::is_unseen;
+use crate::invisible_chars::is_invisible;
 use crate::redact::Redactor;
-use rolling::Rolling;
+use rolling::RollingLog;
 
 /// The variable that sets the log filter.
 const VARIABLE: &str = "PUSH_LOG";
@@ -32,13 +32,13 @@ const FILE_BYTES: u64 = 4 * 1024 * 1024;
 /// How many full log files are kept.
 const KEPT_FILES: usize = 4;
 /// The capacity of the queue of records; further records are dropped. The queue is allocated at the start.
-const WAITING_RECORDS: usize = 2048;
+const QUEUED_RECORDS_MAX: usize = 2048;
 
 /// Starts logging into `directory`; dropping the guard flushes the queue.
-pub fn begin(directory: &Path) -> io::Result<WorkerGuard> {
-    let rolling = Rolling::open(directory, FILE_BYTES, KEPT_FILES)?;
-    let safe = Redacting { redactor: Redactor::default(), to: rolling };
-    let (writer, guard) = NonBlockingBuilder::default().buffered_lines_limit(WAITING_RECORDS).finish(safe);
+pub fn init(directory: &Path) -> io::Result<WorkerGuard> {
+    let rolling = RollingLog::open(directory, FILE_BYTES, KEPT_FILES)?;
+    let redacting = RedactingWriter { redactor: Redactor::default(), to: rolling };
+    let (writer, guard) = NonBlockingBuilder::default().buffered_lines_limit(QUEUED_RECORDS_MAX).finish(redacting);
     let filter = std::env::var(VARIABLE).ok().and_then(|text| EnvFilter::try_new(text).ok());
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter.unwrap_or_else(|| EnvFilter::new("info")))
@@ -51,7 +51,7 @@ pub fn begin(directory: &Path) -> io::Result<WorkerGuard> {
 }
 
 /// Prints an error with its chain of causes to standard error.
-pub fn report(error: &(dyn Error + 'static)) {
+pub fn report_error(error: &(dyn Error + 'static)) {
     let mut text = format!("pushd: {error}");
     let mut cause = error.source();
     while let Some(next) = cause {
@@ -69,28 +69,28 @@ pub fn report(error: &(dyn Error + 'static)) {
 /// Installs a hook that logs every panic: its location, and its message only if that is a string literal.
 ///
 /// A formatted message may contain any data of the daemon, so it is not logged.
-pub fn write_down_panics() {
+pub fn install_panic_hook() {
     panic::set_hook(Box::new(|panic| {
         let at = panic.location().map(ToString::to_string).unwrap_or_default();
-        let words = words_of(panic.payload());
+        let words = panic_message(panic.payload());
         tracing::error!(%at, words, "panic");
         // If standard error fails too, the panic cannot be reported.
         let _ = writeln!(io::stderr(), "pushd: panic at {at}: {words}");
     }));
 }
 
-fn words_of(payload: &dyn Any) -> &'static str {
+fn panic_message(payload: &dyn Any) -> &'static str {
     payload.downcast_ref::<&'static str>().copied().unwrap_or("(message omitted: it may contain data)")
 }
 
 /// Escapes the characters of a record that would control a terminal, be invisible or start another record.
-fn one_line(record: &str) -> String {
+fn escape_record(record: &str) -> String {
     let (words, end) = record.strip_suffix('\n').map_or((record, ""), |words| (words, "\n"));
     let mut line = String::with_capacity(record.len());
     for c in words.chars() {
         match c {
             '\t' => line.push(c),
-            _ if c.is_control() || is_unseen(c) => line.extend(c.escape_default()),
+            _ if c.is_control() || is_invisible(c) => line.extend(c.escape_default()),
             _ => line.push(c),
         }
     }
@@ -98,15 +98,15 @@ fn one_line(record: &str) -> String {
 }
 
 /// Removes the shapes of secrets from each record before it is written.
-struct Redacting<W> {
+struct RedactingWriter<W> {
     redactor: Redactor,
     to: W,
 }
 
-impl<W: Write> Write for Redacting<W> {
+impl<W: Write> Write for RedactingWriter<W> {
     fn write(&mut self, record: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(record);
-        self.to.write_all(one_line(&self.redactor.text(&text)).as_bytes())?;
+        self.to.write_all(escape_record(&self.redactor.redact(&text)).as_bytes())?;
         Ok(record.len())
     }
 
@@ -120,8 +120,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_loses_the_shapes_of_secrets() {
-        let mut log = Redacting { redactor: Redactor::default(), to: Vec::new() };
+    fn secret_shapes_are_removed_from_a_record() {
+        let mut log = RedactingWriter { redactor: Redactor::default(), to: Vec::new() };
         log.write_all(b"token=ghp_0123456789abcdefghijklmnopqrstuvwxyz went by\n").unwrap();
         let text = String::from_utf8(log.to).unwrap();
         assert!(!text.contains("ghp_0123"), "{text}");
@@ -129,8 +129,8 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_says_nothing_that_was_put_together() {
-        let said = |panics: fn()| words_of(&*panic::catch_unwind(panics).unwrap_err());
+    fn a_formatted_panic_message_is_not_logged() {
+        let said = |panics: fn()| panic_message(&*panic::catch_unwind(panics).unwrap_err());
         assert_eq!(said(|| panic!("plain words")), "plain words");
         let secret = said(|| panic!("no {}", std::hint::black_box("hunter2hunter2")));
         assert!(secret.contains("message omitted"), "{secret}");
@@ -139,13 +139,13 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_one_line_and_acts_on_no_terminal() {
-        let mut log = Redacting { redactor: Redactor::default(), to: Vec::new() };
+    fn a_record_is_one_line_without_terminal_control_characters() {
+        let mut log = RedactingWriter { redactor: Redactor::default(), to: Vec::new() };
         let hostile = "INFO a\u{1b}[2J\u{9b}1m\r\nERROR forged \u{202e}b\u{200b}\tc é\n";
         log.write_all(hostile.as_bytes()).unwrap();
         let text = String::from_utf8(log.to).unwrap();
         assert_eq!(text, "INFO a\\u{1b}[2J\\u{9b}1m\\r\\nERROR forged \\u{202e}b\\u{200b}\tc é\n");
         let every: String = (0..0x11_0000).filter_map(char::from_u32).collect();
-        assert!(one_line(&every).chars().all(|c| c == '\t' || !c.is_control() && !is_unseen(c)));
+        assert!(escape_record(&every).chars().all(|c| c == '\t' || !c.is_control() && !is_invisible(c)));
     }
 }

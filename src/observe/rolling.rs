@@ -8,45 +8,45 @@ use std::path::{Path, PathBuf};
 use super::os;
 
 /// A log file that rotates when it is full.
-pub(super) struct Rolling {
+pub(super) struct RollingLog {
     directory: PathBuf,
     file: File,
     written: u64,
     limit: u64,
-    kept: usize,
+    full_files_max: usize,
 }
 
-impl Rolling {
+impl RollingLog {
     /// Opens the log in `directory`, which is created if necessary; records are appended to an existing file.
     pub(super) fn open(directory: &Path, limit: u64, kept: usize) -> io::Result<Self> {
         fs::create_dir_all(directory)?;
-        let file = open(&current(directory))?;
+        let file = open(&current_path(directory))?;
         let written = file.metadata()?.len();
-        Ok(Self { directory: directory.to_path_buf(), file, written, limit, kept })
+        Ok(Self { directory: directory.to_path_buf(), file, written, limit, full_files_max: kept })
     }
 
-    fn roll(&mut self) -> io::Result<()> {
-        for number in (1..=self.kept).rev() {
+    fn rotate(&mut self) -> io::Result<()> {
+        for number in (1..=self.full_files_max).rev() {
             let from = match number {
-                1 => current(&self.directory),
-                _ => full(&self.directory, number - 1),
+                1 => current_path(&self.directory),
+                _ => full_path(&self.directory, number - 1),
             };
             // The oldest file is overwritten; a missing file leaves a gap in the numbering.
-            match fs::rename(from, full(&self.directory, number)) {
+            match fs::rename(from, full_path(&self.directory, number)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 Ok(()) | Err(_) => {}
             }
         }
-        self.file = open(&current(&self.directory))?;
+        self.file = open(&current_path(&self.directory))?;
         self.written = 0;
         Ok(())
     }
 }
 
-impl Write for Rolling {
+impl Write for RollingLog {
     fn write(&mut self, record: &[u8]) -> io::Result<usize> {
         if self.written > 0 && self.written + record.len() as u64 > self.limit {
-            self.roll()?;
+            self.rotate()?;
         }
         self.file.write_all(record)?;
         self.written += record.len() as u64;
@@ -59,14 +59,14 @@ impl Write for Rolling {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    os::private(OpenOptions::new().create(true).append(true)).open(path)
+    os::owner_only(OpenOptions::new().create(true).append(true)).open(path)
 }
 
-fn current(directory: &Path) -> PathBuf {
+fn current_path(directory: &Path) -> PathBuf {
     directory.join("pushd.log")
 }
 
-fn full(directory: &Path, number: usize) -> PathBuf {
+fn full_path(directory: &Path, number: usize) -> PathBuf {
     directory.join(format!("pushd.{number}.log"))
 }
 
@@ -75,9 +75,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_log_never_takes_more_than_its_share() {
+    fn the_log_stays_within_its_size_limits() {
         let directory = tempfile::tempdir().unwrap();
-        let mut log = Rolling::open(directory.path(), 100, 2).unwrap();
+        let mut log = RollingLog::open(directory.path(), 100, 2).unwrap();
         for number in 0..100 {
             log.write_all(format!("record number {number:03}\n").as_bytes()).unwrap();
         }
@@ -89,15 +89,15 @@ mod tests {
             .collect();
         names.sort();
         assert_eq!(names, ["pushd.1.log", "pushd.2.log", "pushd.log"]);
-        let newest = fs::read_to_string(current(directory.path())).unwrap();
+        let newest = fs::read_to_string(current_path(directory.path())).unwrap();
         assert!(newest.ends_with("record number 099\n"), "{newest}");
     }
 
     #[test]
-    fn a_later_daemon_goes_on_in_the_same_file() {
+    fn a_restarted_daemon_appends_to_the_same_file() {
         let directory = tempfile::tempdir().unwrap();
-        Rolling::open(directory.path(), 100, 2).unwrap().write_all(b"first\n").unwrap();
-        Rolling::open(directory.path(), 100, 2).unwrap().write_all(b"second\n").unwrap();
-        assert_eq!(fs::read_to_string(current(directory.path())).unwrap(), "first\nsecond\n");
+        RollingLog::open(directory.path(), 100, 2).unwrap().write_all(b"first\n").unwrap();
+        RollingLog::open(directory.path(), 100, 2).unwrap().write_all(b"second\n").unwrap();
+        assert_eq!(fs::read_to_string(current_path(directory.path())).unwrap(), "first\nsecond\n");
     }
 }

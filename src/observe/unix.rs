@@ -4,6 +4,6 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 
 /// Creates files with mode 0600.
-pub(super) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+pub(super) fn owner_only(options: &mut OpenOptions) -> &mut OpenOptions {
     options.mode(0o600)
 }

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     /// The number of consecutive failed runs that opens it.
-    pub failures: u32,
+    pub failure_threshold: u32,
     /// How long it stays open before a probe.
-    pub pause: Duration,
+    pub open_duration: Duration,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { failures: 5, pause: Duration::from_secs(30) }
+        Self { failure_threshold: 5, open_duration: Duration::from_secs(30) }
     }
 }
 
@@ -58,7 +58,7 @@ pub enum Admission {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Runs that failed since the last success.
-    pub failures_in_a_row: u32,
+    pub consecutive_failures: u32,
     /// How often the breaker opened.
     pub opened: u64,
     /// How many requests it refused.
@@ -84,21 +84,21 @@ enum Probing {
 impl Breaker {
     /// Creates a closed breaker.
     pub const fn new(policy: Policy) -> Self {
-        let counts = Counts { failures_in_a_row: 0, opened: 0, refused: 0 };
+        let counts = Counts { consecutive_failures: 0, opened: 0, refused: 0 };
         Self { policy, opened_at: None, probing: Probing::No, counts }
     }
 
     /// Decides whether a request is admitted now.
     pub fn admit(&mut self, now: Instant) -> Admission {
         let Some(opened_at) = self.opened_at else { return Admission::Pass };
-        let left = self.policy.pause.saturating_sub(now.saturating_duration_since(opened_at));
+        let left = self.policy.open_duration.saturating_sub(now.saturating_duration_since(opened_at));
         if left.is_zero() && self.probing == Probing::No {
             self.probing = Probing::Yes;
             return Admission::Probe;
         }
         self.counts.refused = self.counts.refused.saturating_add(1);
         // Other requests wait at least as long as a probe may need.
-        Admission::Refused(left.max(PROBE_MOMENT))
+        Admission::Refused(left.max(MIN_PROBE_WAIT))
     }
 
     /// Admits a request in every state; if the breaker is not closed the request is a probe.
@@ -111,34 +111,34 @@ impl Breaker {
     }
 
     /// Records that the server responds: it started to answer, or it rejected a request for a reason of its own.
-    pub fn answered(&mut self) {
+    pub fn record_response(&mut self) {
         if self.opened_at.is_some() {
-            self.succeeded();
+            self.record_success();
         }
     }
 
     /// Records a complete response.
-    pub fn succeeded(&mut self) {
+    pub fn record_success(&mut self) {
         self.opened_at = None;
         self.probing = Probing::No;
-        self.counts.failures_in_a_row = 0;
+        self.counts.consecutive_failures = 0;
     }
 
     /// Records the failure of a request with this admission.
-    pub fn failed(&mut self, admission: Admission, now: Instant) {
-        self.counts.failures_in_a_row = self.counts.failures_in_a_row.saturating_add(1);
+    pub fn record_failure(&mut self, admission: Admission, now: Instant) {
+        self.counts.consecutive_failures = self.counts.consecutive_failures.saturating_add(1);
         let probed = admission == Admission::Probe;
-        let enough = self.counts.failures_in_a_row >= self.policy.failures;
+        let enough = self.counts.consecutive_failures >= self.policy.failure_threshold;
         if probed || (self.opened_at.is_none() && enough) {
             self.opened_at = Some(now);
             self.counts.opened = self.counts.opened.saturating_add(1);
         }
-        self.abandoned(admission);
+        self.record_abandoned(admission);
     }
 
     /// Records a request that was dropped without an outcome; if it was the probe, another request may become the
     /// probe.
-    pub fn abandoned(&mut self, admission: Admission) {
+    pub fn record_abandoned(&mut self, admission: Admission) {
         if admission == Admission::Probe {
             self.probing = Probing::No;
         }
@@ -148,7 +148,7 @@ impl Breaker {
     pub fn state(&self, now: Instant) -> State {
         match self.opened_at {
             None => State::Closed,
-            Some(at) if now.saturating_duration_since(at) < self.policy.pause => State::Open,
+            Some(at) if now.saturating_duration_since(at) < self.policy.open_duration => State::Open,
             Some(_) => State::HalfOpen,
         }
     }
@@ -160,110 +160,107 @@ impl Breaker {
 }
 
 /// The minimum wait of a request that is refused during a probe.
-const PROBE_MOMENT: Duration = Duration::from_secs(1);
+const MIN_PROBE_WAIT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const POLICY: Policy = Policy { failures: 3, pause: Duration::from_secs(30) };
+    const POLICY: Policy = Policy { failure_threshold: 3, open_duration: Duration::from_secs(30) };
 
     #[test]
-    fn it_opens_after_failures_in_a_row_and_a_success_starts_the_count_again() {
+    fn it_opens_after_consecutive_failures_and_a_success_resets_the_count() {
         let (mut breaker, now) = fresh();
-        breaker.failed(Admission::Pass, now);
-        breaker.failed(Admission::Pass, now);
-        breaker.succeeded();
-        breaker.failed(Admission::Pass, now);
-        breaker.failed(Admission::Pass, now);
+        breaker.record_failure(Admission::Pass, now);
+        breaker.record_failure(Admission::Pass, now);
+        breaker.record_success();
+        breaker.record_failure(Admission::Pass, now);
+        breaker.record_failure(Admission::Pass, now);
         assert_eq!((breaker.state(now), breaker.admit(now)), (State::Closed, Admission::Pass));
-        breaker.failed(Admission::Pass, now);
+        breaker.record_failure(Admission::Pass, now);
         assert_eq!(breaker.state(now), State::Open);
-        assert_eq!(breaker.admit(now), Admission::Refused(POLICY.pause));
-        assert_eq!(breaker.counts(), Counts { failures_in_a_row: 3, opened: 1, refused: 1 });
+        assert_eq!(breaker.admit(now), Admission::Refused(POLICY.open_duration));
+        assert_eq!(breaker.counts(), Counts { consecutive_failures: 3, opened: 1, refused: 1 });
     }
 
     #[test]
-    fn an_answer_that_only_began_does_not_start_the_count_again() {
+    fn a_response_that_only_started_does_not_reset_the_count() {
         let (mut breaker, now) = fresh();
         for _ in 0..3 {
-            breaker.answered();
-            breaker.failed(Admission::Pass, now);
+            breaker.record_response();
+            breaker.record_failure(Admission::Pass, now);
         }
         assert_eq!(breaker.state(now), State::Open);
     }
 
     #[test]
-    fn one_probe_passes_after_the_pause_and_its_success_closes() {
+    fn one_probe_is_admitted_after_the_pause_and_its_success_closes_the_breaker() {
         let (mut breaker, later) = opened();
         assert_eq!(breaker.state(later), State::HalfOpen);
         assert_eq!(breaker.admit(later), Admission::Probe);
-        assert_eq!(breaker.admit(later), Admission::Refused(PROBE_MOMENT));
-        breaker.answered();
+        assert_eq!(breaker.admit(later), Admission::Refused(MIN_PROBE_WAIT));
+        breaker.record_response();
         assert_eq!((breaker.state(later), breaker.admit(later)), (State::Closed, Admission::Pass));
-        assert_eq!(breaker.counts().failures_in_a_row, 0);
+        assert_eq!(breaker.counts().consecutive_failures, 0);
     }
 
     #[test]
-    fn a_failed_probe_opens_again_for_the_whole_pause() {
+    fn a_failed_probe_reopens_the_breaker_for_the_full_pause() {
         let (mut breaker, later) = opened();
         assert_eq!(breaker.admit(later), Admission::Probe);
-        breaker.failed(Admission::Probe, later);
+        breaker.record_failure(Admission::Probe, later);
         assert_eq!(breaker.state(later), State::Open);
-        assert_eq!(breaker.admit(later), Admission::Refused(POLICY.pause));
+        assert_eq!(breaker.admit(later), Admission::Refused(POLICY.open_duration));
         assert_eq!(breaker.counts().opened, 2);
-        assert_eq!(breaker.admit(later + POLICY.pause), Admission::Probe);
+        assert_eq!(breaker.admit(later + POLICY.open_duration), Admission::Probe);
     }
 
     #[test]
-    fn whoever_is_always_admitted_probes_an_open_circuit_before_its_pause_is_over() {
+    fn an_unconditional_admission_probes_an_open_breaker_before_its_pause_ends() {
         let (mut breaker, now) = fresh();
         assert_eq!(breaker.admit_always(), Admission::Pass);
-        (0..3).for_each(|_| breaker.failed(Admission::Pass, now));
-        assert_eq!(breaker.admit(now), Admission::Refused(POLICY.pause));
+        (0..3).for_each(|_| breaker.record_failure(Admission::Pass, now));
+        assert_eq!(breaker.admit(now), Admission::Refused(POLICY.open_duration));
         assert_eq!(breaker.admit_always(), Admission::Probe);
-        breaker.answered();
+        breaker.record_response();
         assert_eq!((breaker.state(now), breaker.admit(now)), (State::Closed, Admission::Pass));
     }
 
     #[test]
-    fn a_dropped_probe_makes_room_for_another() {
+    fn a_dropped_probe_allows_another() {
         let (mut breaker, later) = opened();
         let probe = breaker.admit(later);
-        breaker.abandoned(Admission::Pass);
+        breaker.record_abandoned(Admission::Pass);
         assert_eq!(
             breaker.admit(later),
-            Admission::Refused(PROBE_MOMENT),
+            Admission::Refused(MIN_PROBE_WAIT),
             "the end of another request does not end the probe"
         );
-        breaker.abandoned(probe);
+        breaker.record_abandoned(probe);
         assert_eq!(breaker.admit(later), Admission::Probe);
     }
 
     #[test]
-    fn what_fails_late_while_it_is_open_does_not_lengthen_the_pause() {
+    fn a_late_failure_does_not_extend_the_pause() {
         let (mut breaker, now) = fresh();
-        (0..3).for_each(|_| breaker.failed(Admission::Pass, now));
-        breaker.failed(Admission::Pass, now + Duration::from_secs(29));
-        assert_eq!(breaker.state(now + POLICY.pause), State::HalfOpen);
+        (0..3).for_each(|_| breaker.record_failure(Admission::Pass, now));
+        breaker.record_failure(Admission::Pass, now + Duration::from_secs(29));
+        assert_eq!(breaker.state(now + POLICY.open_duration), State::HalfOpen);
         assert_eq!(breaker.counts().opened, 1);
     }
 
     #[test]
-    fn a_question_from_before_that_fails_late_is_not_taken_for_the_probe() {
+    fn a_late_failure_of_an_earlier_request_is_not_counted_as_the_probe() {
         let (mut breaker, later) = opened();
         assert_eq!(breaker.admit(later), Admission::Probe);
-        breaker.failed(Admission::Pass, later);
-        assert_eq!(
-            (breaker.state(later), breaker.admit(later)),
-            (State::HalfOpen, Admission::Refused(PROBE_MOMENT))
-        );
+        breaker.record_failure(Admission::Pass, later);
+        assert_eq!((breaker.state(later), breaker.admit(later)), (State::HalfOpen, Admission::Refused(MIN_PROBE_WAIT)));
     }
 
     fn opened() -> (Breaker, Instant) {
         let (mut breaker, now) = fresh();
-        (0..3).for_each(|_| breaker.failed(Admission::Pass, now));
-        (breaker, now + POLICY.pause)
+        (0..3).for_each(|_| breaker.record_failure(Admission::Pass, now));
+        (breaker, now + POLICY.open_duration)
     }
 
     fn fresh() -> (Breaker, Instant) {

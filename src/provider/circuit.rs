@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::breaker::{Admission, Breaker, Counts, Policy, State};
-use super::error::{Kind, ModelError};
+use super::error::{ModelError, ModelErrorKind};
 
 /// The shared circuit breaker of one server.
 #[derive(Debug)]
@@ -27,11 +27,11 @@ pub enum Starter {
 #[derive(Debug)]
 pub struct RunAdmission {
     starter: Starter,
-    standing: Mutex<Option<Standing>>,
+    admitted: Mutex<Option<AdmittedCircuit>>,
 }
 
 #[derive(Debug)]
-struct Standing {
+struct AdmittedCircuit {
     circuit: Arc<Circuit>,
     failure: Failure,
 }
@@ -46,19 +46,17 @@ enum Failure {
 impl RunAdmission {
     /// Creates the admission of a run that has made no request yet.
     pub const fn new(starter: Starter) -> Self {
-        Self { starter, standing: Mutex::new(None) }
+        Self { starter, admitted: Mutex::new(None) }
     }
 
-    fn standing(&self) -> MutexGuard<'_, Option<Standing>> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn admitted(&self) -> MutexGuard<'_, Option<AdmittedCircuit>> {
+        self.admitted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets whether the failure of the run is counted, and returns the previous value.
     fn set_failure(&self, failure: Failure) -> Failure {
-        let mut standing = self.standing();
-        standing
-            .as_mut()
-            .map_or(Failure::NotCounted, |standing| std::mem::replace(&mut standing.failure, failure))
+        let mut standing = self.admitted();
+        standing.as_mut().map_or(Failure::NotCounted, |standing| std::mem::replace(&mut standing.failure, failure))
     }
 }
 
@@ -69,8 +67,8 @@ impl Circuit {
     }
 
     /// Requests a permit for one request of a run; the error is the approximate wait.
-    pub(super) fn admit(self: &Arc<Self>, run: &Arc<RunAdmission>) -> Result<Pass, Duration> {
-        let mut standing = run.standing();
+    pub(super) fn admit(self: &Arc<Self>, run: &Arc<RunAdmission>) -> Result<CircuitPermit, Duration> {
+        let mut standing = run.admitted();
         let known = standing.as_ref().is_some_and(|standing| Arc::ptr_eq(&standing.circuit, self));
         let admission = match (known, run.starter) {
             (true, _) => Admission::Pass,
@@ -81,13 +79,18 @@ impl Circuit {
             return Err(wait);
         }
         if !known {
-            *standing = Some(Standing { circuit: Arc::clone(self), failure: Failure::NotCounted });
+            *standing = Some(AdmittedCircuit { circuit: Arc::clone(self), failure: Failure::NotCounted });
         }
-        Ok(Pass { circuit: Arc::clone(self), run: Arc::clone(run), admission, fate: Fate::Open })
+        Ok(CircuitPermit {
+            circuit: Arc::clone(self),
+            run: Arc::clone(run),
+            admission,
+            state: PermitState::Outstanding,
+        })
     }
 
     /// Returns the state and the counters.
-    pub(super) fn look(&self) -> (State, Counts) {
+    pub(super) fn snapshot(&self) -> (State, Counts) {
         let breaker = self.breaker();
         (breaker.state(Instant::now()), breaker.counts())
     }
@@ -99,55 +102,57 @@ impl Circuit {
 
 /// The permit for one request. Its holder reports the outcome; a dropped permit reports an abandoned request.
 #[derive(Debug)]
-pub(super) struct Pass {
+pub(super) struct CircuitPermit {
     circuit: Arc<Circuit>,
     run: Arc<RunAdmission>,
     admission: Admission,
-    fate: Fate,
+    state: PermitState,
 }
 
 /// Whether the outcome of a request was reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    Open,
-    Settled,
+enum PermitState {
+    Outstanding,
+    Reported,
 }
 
-impl Pass {
+impl CircuitPermit {
     /// Records that the server started to respond.
-    pub(super) fn answered(&self) {
-        self.circuit.breaker().answered();
+    pub(super) fn record_response(&self) {
+        self.circuit.breaker().record_response();
     }
 
     /// Records a complete response.
-    pub(super) fn succeeded(mut self) {
-        self.fate = Fate::Settled;
+    pub(super) fn record_success(mut self) {
+        self.state = PermitState::Reported;
         self.run.set_failure(Failure::NotCounted);
-        self.circuit.breaker().succeeded();
+        self.circuit.breaker().record_success();
     }
 
     /// Records the final failure of the request.
-    pub(super) fn failed(mut self, error: &ModelError) {
-        self.fate = Fate::Settled;
-        let counts = error.kind.outage() && self.run.set_failure(Failure::Counted) == Failure::NotCounted;
+    pub(super) fn record_failure(mut self, error: &ModelError) {
+        self.state = PermitState::Reported;
+        let counts = error.kind.is_outage() && self.run.set_failure(Failure::Counted) == Failure::NotCounted;
         let mut breaker = self.circuit.breaker();
         if counts {
-            breaker.failed(self.admission, Instant::now());
-        } else if error.kind.outage() || matches!(error.kind, Kind::Garbage | Kind::NotConfigured) {
+            breaker.record_failure(self.admission, Instant::now());
+        } else if error.kind.is_outage()
+            || matches!(error.kind, ModelErrorKind::InvalidResponse | ModelErrorKind::NotConfigured)
+        {
             // The failure was counted before, another program may have answered in the server's place, or nothing
             // was sent.
-            breaker.abandoned(self.admission);
+            breaker.record_abandoned(self.admission);
         } else {
-            breaker.succeeded();
+            breaker.record_success();
         }
     }
 }
 
-impl Drop for Pass {
+impl Drop for CircuitPermit {
     fn drop(&mut self) {
-        match self.fate {
-            Fate::Open => self.circuit.breaker().abandoned(self.admission),
-            Fate::Settled => {}
+        match self.state {
+            PermitState::Outstanding => self.circuit.breaker().record_abandoned(self.admission),
+            PermitState::Reported => {}
         }
     }
 }

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::anthropic;
-use super::error::{Kind, ModelError};
+use super::error::{ModelError, ModelErrorKind};
 use super::limits::TurnLimits;
-use super::model::{Piece, Request, TurnEnd};
+use super::model::{Delta, Request, TurnEnd};
 use super::ollama;
 use super::openai;
 
@@ -22,7 +22,7 @@ pub enum Dialect {
 
 /// Properties of a server that affect the body of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Habits {
+pub struct Quirks {
     /// The name of the server's field for the token limit.
     pub token_limit: TokenLimit,
     /// The context size to request, where the server lets the client choose it.
@@ -71,7 +71,7 @@ impl Dialect {
     }
 
     /// Encodes a request for the server.
-    pub fn body(self, request: &Request, habits: Habits) -> Value {
+    pub fn body(self, request: &Request, habits: Quirks) -> Value {
         match self {
             Self::Ollama => ollama::encode::body(request, habits),
             Self::OpenAi => openai::encode::body(request, habits),
@@ -80,7 +80,7 @@ impl Dialect {
     }
 
     /// Parses a list of models; `None` if the body is not one.
-    pub fn models(self, body: &[u8]) -> Option<Vec<String>> {
+    pub fn parse_models(self, body: &[u8]) -> Option<Vec<String>> {
         let value: Value = serde_json::from_slice(body).ok()?;
         let (list, name) = match self {
             Self::Ollama => (value.get("models")?, "name"),
@@ -94,29 +94,29 @@ impl Dialect {
 
 /// Decodes a response: chunks of bytes, split anywhere, become deltas.
 #[derive(Debug)]
-pub struct Reader(Inner);
+pub struct ResponseDecoder(Inner);
 
 #[derive(Debug)]
 enum Inner {
-    Ollama(ollama::read::Reading),
-    OpenAi(openai::read::Reading),
-    Anthropic(Box<anthropic::read::Reading>),
+    Ollama(ollama::decode::Decoder),
+    OpenAi(openai::decode::Decoder),
+    Anthropic(Box<anthropic::decode::Decoder>),
 }
 
-impl Reader {
+impl ResponseDecoder {
     /// Starts to decode a response; `label` is the prefix of generated ids for calls without one.
     pub fn new(dialect: Dialect, limits: TurnLimits, label: &str) -> Self {
         let label = label.to_owned();
         Self(match dialect {
-            Dialect::Ollama => Inner::Ollama(ollama::read::Reading::new(limits, label)),
-            Dialect::OpenAi => Inner::OpenAi(openai::read::Reading::new(limits, label)),
-            Dialect::Anthropic => Inner::Anthropic(Box::new(anthropic::read::Reading::new(limits, label))),
+            Dialect::Ollama => Inner::Ollama(ollama::decode::Decoder::new(limits, label)),
+            Dialect::OpenAi => Inner::OpenAi(openai::decode::Decoder::new(limits, label)),
+            Dialect::Anthropic => Inner::Anthropic(Box::new(anthropic::decode::Decoder::new(limits, label))),
         })
     }
 
     /// Decodes `bytes` and appends to `out`; text extends the last delta. Deltas before an error are in `out` as
     /// well.
-    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<Piece>) -> Result<(), ModelError> {
+    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<Delta>) -> Result<(), ModelError> {
         match &mut self.0 {
             Inner::Ollama(reading) => reading.feed(bytes, out),
             Inner::OpenAi(reading) => reading.feed(bytes, out),
@@ -125,7 +125,7 @@ impl Reader {
     }
 
     /// Ends the input: decodes the rest, and fails if the response is incomplete.
-    pub fn finish(&mut self, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+    pub fn finish(&mut self, out: &mut Vec<Delta>) -> Result<(), ModelError> {
         match &mut self.0 {
             Inner::Ollama(reading) => reading.finish(out),
             Inner::OpenAi(reading) => reading.finish(out),
@@ -154,7 +154,7 @@ impl Reader {
 
 /// Parses the arguments of a call as an object; arguments that are not an object are wrapped as
 /// `invalid_arguments`.
-pub(super) fn arguments(args: &str) -> Value {
+pub(super) fn parse_arguments(args: &str) -> Value {
     match serde_json::from_str(args) {
         Ok(Value::Object(object)) => Value::Object(object),
         Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) | Err(_) => {
@@ -164,39 +164,43 @@ pub(super) fn arguments(args: &str) -> Value {
 }
 
 /// Returns a tool name that every server accepts: a model may have invented one that its own server rejects.
-pub(super) fn tool_name(name: &str) -> String {
+pub(super) fn sanitize_tool_name(name: &str) -> String {
     let safe = |letter: char| {
         if letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_') { letter } else { '_' }
     };
-    let name: String = name.chars().take(NAME_LETTERS).map(safe).collect();
+    let name: String = name.chars().take(MAX_TOOL_NAME_CHARS).map(safe).collect();
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 
 /// The maximum length of a tool name on the strictest server.
-const NAME_LETTERS: usize = 64;
+const MAX_TOOL_NAME_CHARS: usize = 64;
 
 /// Classifies the error of the last line, which has no line end: a valid beginning means that the response was
 /// interrupted.
-pub(super) fn at_the_end(error: ModelError) -> ModelError {
+pub(super) fn classify_trailing_error(error: ModelError) -> ModelError {
     let rest = error.detail.as_deref().unwrap_or_default();
-    let begun = !rest.is_empty()
-        && ["data: ", "event: ", "id: ", "retry: "].iter().any(|field| field.starts_with(rest));
-    if error.kind == Kind::Garbage && (rest.starts_with('{') || begun) { cut() } else { error }
+    let begun =
+        !rest.is_empty() && ["data: ", "event: ", "id: ", "retry: "].iter().any(|field| field.starts_with(rest));
+    if error.kind == ModelErrorKind::InvalidResponse && (rest.starts_with('{') || begun) {
+        interrupted_error()
+    } else {
+        error
+    }
 }
 
 /// Creates the error of a response that ended too early.
-pub(super) fn cut() -> ModelError {
-    ModelError::new(Kind::Cut, "the server closed the connection before its response was complete")
+pub(super) fn interrupted_error() -> ModelError {
+    ModelError::new(ModelErrorKind::Interrupted, "the server closed the connection before its response was complete")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::model::{Entry, Outcome, Wanted};
+    use crate::provider::model::{CallOutcome, Entry, ToolCall};
     use crate::provider::samples;
 
     #[test]
-    fn a_name_that_a_model_made_up_is_refused_by_no_server() {
+    fn an_invented_tool_name_is_sanitized_for_every_dialect() {
         for (name, told) in [
             ("sandbox_exec", "sandbox_exec"),
             ("", "unnamed"),
@@ -204,13 +208,13 @@ mod tests {
             ("functions.réad:0", "functions_r_ad_0"),
             (&"n".repeat(100), &"n".repeat(64)),
         ] {
-            let mut request = samples::question("go");
-            let calls = vec![Wanted { id: "c1".into(), tool: name.into(), args: "{}".into() }];
-            request.entries.push(Entry::Assistant { carry: None, said: String::new(), calls });
+            let mut request = samples::text_request("go");
+            let calls = vec![ToolCall { id: "c1".into(), tool: name.into(), args: "{}".into() }];
+            request.entries.push(Entry::Assistant { provider_state: None, text: String::new(), calls });
             let (id, tool) = ("c1".to_owned(), name.to_owned());
-            request.entries.push(Entry::Result { id, tool, text: "no".into(), outcome: Outcome::Failed });
+            request.entries.push(Entry::Result { id, tool, text: "no".into(), outcome: CallOutcome::Failed });
             for dialect in Dialect::ALL {
-                let body = dialect.body(&request, Habits::default());
+                let body = dialect.body(&request, Quirks::default());
                 let messages = &body["messages"];
                 let named = match dialect {
                     Dialect::Ollama => &messages[1]["tool_calls"][0]["function"]["name"],

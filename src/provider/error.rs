@@ -8,7 +8,7 @@ use std::time::Duration;
 #[error("{message}")]
 pub struct ModelError {
     /// The kind of failure.
-    pub kind: Kind,
+    pub kind: ModelErrorKind,
     /// Whether a later retry may succeed.
     pub retryable: bool,
     /// A message for people: what happened, and the remedy where one is known.
@@ -23,7 +23,7 @@ pub struct ModelError {
 
 /// A kind of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum ModelErrorKind {
     /// A setting is missing or invalid; the message names it.
     NotConfigured,
     /// The server rejects the key, or none was sent.
@@ -39,11 +39,11 @@ pub enum Kind {
     /// No connection to the server can be made.
     Unreachable,
     /// The response ended before it was complete.
-    Cut,
+    Interrupted,
     /// The server sent nothing within the timeout.
-    Silent,
+    TimedOut,
     /// The response cannot be decoded, or it exceeds a limit.
-    Garbage,
+    InvalidResponse,
     /// The server rejects the request.
     Refused,
     /// The server has no such model.
@@ -56,7 +56,7 @@ pub enum Kind {
     ModelLoading,
 }
 
-impl Kind {
+impl ModelErrorKind {
     /// All kinds, in the order of the documentation.
     pub const ALL: [Self; 15] = [
         Self::NotConfigured,
@@ -66,9 +66,9 @@ impl Kind {
         Self::Overloaded,
         Self::Failed,
         Self::Unreachable,
-        Self::Cut,
-        Self::Silent,
-        Self::Garbage,
+        Self::Interrupted,
+        Self::TimedOut,
+        Self::InvalidResponse,
         Self::Refused,
         Self::ModelNotFound,
         Self::ContextTooLong,
@@ -86,9 +86,9 @@ impl Kind {
             Self::Overloaded => "PROVIDER_OVERLOADED",
             Self::Failed => "PROVIDER_FAILED",
             Self::Unreachable => "PROVIDER_UNREACHABLE",
-            Self::Cut => "PROVIDER_CUT",
-            Self::Silent => "PROVIDER_SILENT",
-            Self::Garbage => "PROVIDER_GARBAGE",
+            Self::Interrupted => "PROVIDER_CUT",
+            Self::TimedOut => "PROVIDER_SILENT",
+            Self::InvalidResponse => "PROVIDER_GARBAGE",
             Self::Refused => "PROVIDER_REFUSED",
             Self::ModelNotFound => "MODEL_NOT_FOUND",
             Self::ContextTooLong => "CONTEXT_TOO_LONG",
@@ -107,9 +107,9 @@ impl Kind {
             Self::Overloaded => true,
             Self::Failed => true,
             Self::Unreachable => true,
-            Self::Cut => true,
-            Self::Silent => true,
-            Self::Garbage => false,
+            Self::Interrupted => true,
+            Self::TimedOut => true,
+            Self::InvalidResponse => false,
             Self::Refused => false,
             Self::ModelNotFound => false,
             Self::ContextTooLong => false,
@@ -119,18 +119,18 @@ impl Kind {
     }
 
     /// Returns whether the server itself failed; the circuit breaker counts such failures.
-    pub const fn outage(self) -> bool {
+    pub const fn is_outage(self) -> bool {
         match self {
             Self::Overloaded => true,
             Self::Failed => true,
             Self::Unreachable => true,
-            Self::Cut => true,
-            Self::Silent => true,
+            Self::Interrupted => true,
+            Self::TimedOut => true,
             Self::NotConfigured => false,
             Self::Unauthorized => false,
             Self::OutOfCredit => false,
             Self::RateLimited => false,
-            Self::Garbage => false,
+            Self::InvalidResponse => false,
             Self::Refused => false,
             Self::ModelNotFound => false,
             Self::ContextTooLong => false,
@@ -140,7 +140,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ModelErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.code())
     }
@@ -148,7 +148,7 @@ impl fmt::Display for Kind {
 
 impl ModelError {
     /// Creates an error of a kind with a message for people.
-    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+    pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
         let (retryable, message) = (kind.retryable(), message.into());
         Self { kind, retryable, message, detail: None, window: None, retry_after: None }
     }
@@ -162,9 +162,9 @@ impl ModelError {
     }
 
     /// Creates the error of a response that cannot be decoded.
-    pub(super) fn garbage(message: impl Into<String>, said: &[u8]) -> Self {
+    pub(super) fn invalid_response(message: impl Into<String>, said: &[u8]) -> Self {
         let head = said.get(..said.len().min(2 * DETAIL_BYTES)).unwrap_or_default();
-        Self::new(Kind::Garbage, message).with_detail(&String::from_utf8_lossy(head))
+        Self::new(ModelErrorKind::InvalidResponse, message).with_detail(&String::from_utf8_lossy(head))
     }
 
     /// Applies `hide` to every text of the error.
@@ -198,17 +198,17 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_code_of_its_own() {
-        let codes: BTreeSet<&str> = Kind::ALL.iter().map(|kind| kind.code()).collect();
-        assert_eq!(codes.len(), Kind::ALL.len());
+        let codes: BTreeSet<&str> = ModelErrorKind::ALL.iter().map(|kind| kind.code()).collect();
+        assert_eq!(codes.len(), ModelErrorKind::ALL.len());
     }
 
     #[test]
-    fn an_excerpt_is_bounded_and_cut_between_characters() {
+    fn an_excerpt_is_bounded_and_ends_at_a_character_boundary() {
         assert_eq!(excerpt("abc", 3), "abc");
         assert_eq!(excerpt("aé€", 3), "aé…");
         assert_eq!(excerpt("aé€", 2), "a…");
         assert_eq!(excerpt("a\nb\u{1b}[c", 9), "a b [c");
-        let error = ModelError::garbage("nonsense", "€".repeat(5000).as_bytes());
+        let error = ModelError::invalid_response("nonsense", "€".repeat(5000).as_bytes());
         assert!(error.detail.unwrap().len() <= DETAIL_BYTES + "…".len());
     }
 }

@@ -9,15 +9,15 @@ use super::retry;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
     /// The timeout of a connection attempt.
-    pub connect: Duration,
+    pub connect_timeout: Duration,
     /// The timeout until the first bytes of the response body.
     ///
     /// A local model is loaded and processes the whole prompt in this time.
-    pub first_byte: Duration,
+    pub first_byte_timeout: Duration,
     /// The idle timeout within a response.
-    pub silence: Duration,
+    pub idle_timeout: Duration,
     /// The timeout of a request that involves no model: a list of models, a version.
-    pub lookup: Duration,
+    pub lookup_timeout: Duration,
     /// The limits on one response.
     pub turn: TurnLimits,
     /// When a request is retried.
@@ -38,16 +38,16 @@ pub struct TurnLimits {
     /// The maximum size of the arguments of all calls together.
     pub args_bytes: usize,
     /// The maximum size of a text delta that is merged from several.
-    pub piece_bytes: usize,
+    pub delta_bytes: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connect: Duration::from_secs(10),
-            first_byte: Duration::from_secs(300),
-            silence: Duration::from_secs(300),
-            lookup: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(10),
+            first_byte_timeout: Duration::from_secs(300),
+            idle_timeout: Duration::from_secs(300),
+            lookup_timeout: Duration::from_secs(5),
             turn: TurnLimits::default(),
             retry: retry::Policy::default(),
             breaker: breaker::Policy::default(),
@@ -62,7 +62,7 @@ impl Default for TurnLimits {
             text_bytes: 16 * 1024 * 1024,
             calls: 128,
             args_bytes: 8 * 1024 * 1024,
-            piece_bytes: 4 * 1024,
+            delta_bytes: 4 * 1024,
         }
     }
 }

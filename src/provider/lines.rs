@@ -9,15 +9,15 @@ use super::error::ModelError;
 
 /// Splits bytes into lines.
 #[derive(Debug)]
-pub(super) struct Lines {
-    held: Vec<u8>,
+pub(super) struct LineSplitter {
+    partial: Vec<u8>,
     limit: usize,
 }
 
-impl Lines {
+impl LineSplitter {
     /// Creates an empty one.
     pub(super) const fn new(limit: usize) -> Self {
-        Self { held: Vec::new(), limit }
+        Self { partial: Vec::new(), limit }
     }
 
     /// Passes every line that `bytes` completes to `each`, without its line end.
@@ -28,67 +28,64 @@ impl Lines {
     ) -> Result<(), ModelError> {
         while let Some((line, rest)) = memchr(b'\n', bytes).and_then(|end| bytes.split_at_checked(end)) {
             bytes = rest.get(1..).unwrap_or_default();
-            if self.held.is_empty() {
-                each(plain(self.fits(line)?))?;
+            if self.partial.is_empty() {
+                each(strip_cr(self.check_length(line)?))?;
             } else {
-                self.hold(line)?;
-                let whole = std::mem::take(&mut self.held);
-                each(plain(&whole))?;
-                self.held = whole;
-                self.held.clear();
+                self.append_partial(line)?;
+                let whole = std::mem::take(&mut self.partial);
+                each(strip_cr(&whole))?;
+                self.partial = whole;
+                self.partial.clear();
             }
         }
-        self.hold(bytes)
+        self.append_partial(bytes)
     }
 
     /// Passes the rest to `each` at the end of the input.
-    pub(super) fn finish(
-        &mut self,
-        each: impl FnOnce(&[u8]) -> Result<(), ModelError>,
-    ) -> Result<(), ModelError> {
-        let rest = std::mem::take(&mut self.held);
-        if rest.is_empty() { Ok(()) } else { each(plain(&rest)) }
+    pub(super) fn finish(&mut self, each: impl FnOnce(&[u8]) -> Result<(), ModelError>) -> Result<(), ModelError> {
+        let rest = std::mem::take(&mut self.partial);
+        if rest.is_empty() { Ok(()) } else { each(strip_cr(&rest)) }
     }
 
-    fn hold(&mut self, bytes: &[u8]) -> Result<(), ModelError> {
-        if self.held.len() + bytes.len() > self.limit {
-            return Err(too_long(&self.held, self.limit));
+    fn append_partial(&mut self, bytes: &[u8]) -> Result<(), ModelError> {
+        if self.partial.len() + bytes.len() > self.limit {
+            return Err(line_too_long(&self.partial, self.limit));
         }
-        self.held.extend_from_slice(bytes);
+        self.partial.extend_from_slice(bytes);
         Ok(())
     }
 
-    fn fits<'a>(&self, line: &'a [u8]) -> Result<&'a [u8], ModelError> {
-        if line.len() > self.limit { Err(too_long(line, self.limit)) } else { Ok(line) }
+    fn check_length<'a>(&self, line: &'a [u8]) -> Result<&'a [u8], ModelError> {
+        if line.len() > self.limit { Err(line_too_long(line, self.limit)) } else { Ok(line) }
     }
 }
 
 /// Decodes server-sent events.
 #[derive(Debug)]
-pub(super) struct Events {
-    lines: Lines,
-    gathered: Gathered,
+pub(super) struct SseDecoder {
+    lines: LineSplitter,
+    buffer: EventBuffer,
 }
 
 #[derive(Debug)]
-struct Gathered {
+struct EventBuffer {
     data: Vec<u8>,
-    any: Any,
+    data_state: DataState,
     limit: usize,
 }
 
 /// Whether an event has data yet; an empty `data` line counts as data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Any {
-    Nothing,
-    Data,
+enum DataState {
+    Empty,
+    Present,
 }
 
-impl Events {
+impl SseDecoder {
     /// Creates an empty one.
     pub(super) const fn new(limit: usize) -> Self {
-        let gathered = Gathered { data: Vec::new(), any: Any::Nothing, limit };
-        Self { lines: Lines::new(limit), gathered }
+        let buffer = EventBuffer { data: Vec::new(), data_state: DataState::Empty, limit };
+        Self { lines: LineSplitter::new(limit), buffer }
     }
 
     /// Passes the data of every event that `bytes` completes to `each`.
@@ -97,39 +94,36 @@ impl Events {
         bytes: &[u8],
         mut each: impl FnMut(&[u8]) -> Result<(), ModelError>,
     ) -> Result<(), ModelError> {
-        let Self { lines, gathered } = self;
-        lines.feed(bytes, |line| gathered.line(line, &mut each))
+        let Self { lines, buffer: gathered } = self;
+        lines.feed(bytes, |line| gathered.accept_line(line, &mut each))
     }
 
     /// Passes the rest to `each`: some servers omit the empty line after their last event.
-    pub(super) fn finish(
-        &mut self,
-        mut each: impl FnMut(&[u8]) -> Result<(), ModelError>,
-    ) -> Result<(), ModelError> {
-        let Self { lines, gathered } = self;
-        lines.finish(|line| gathered.line(line, &mut each))?;
-        gathered.line(b"", &mut each)
+    pub(super) fn finish(&mut self, mut each: impl FnMut(&[u8]) -> Result<(), ModelError>) -> Result<(), ModelError> {
+        let Self { lines, buffer: gathered } = self;
+        lines.finish(|line| gathered.accept_line(line, &mut each))?;
+        gathered.accept_line(b"", &mut each)
     }
 }
 
-impl Gathered {
-    fn line(
+impl EventBuffer {
+    fn accept_line(
         &mut self,
         line: &[u8],
         each: &mut impl FnMut(&[u8]) -> Result<(), ModelError>,
     ) -> Result<(), ModelError> {
         let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
         if line.is_empty() {
-            if self.any == Any::Nothing {
+            if self.data_state == DataState::Empty {
                 return Ok(());
             }
-            self.any = Any::Nothing;
+            self.data_state = DataState::Empty;
             let outcome = each(&self.data);
             self.data.clear();
             return outcome;
         }
         if let Some(data) = line.strip_prefix(b"data:") {
-            return self.data(data.strip_prefix(b" ").unwrap_or(data));
+            return self.append_data(data.strip_prefix(b" ").unwrap_or(data));
         }
         if line.first() == Some(&b'{') {
             // Not an event: the server answers with plain JSON, normally an error object.
@@ -139,95 +133,95 @@ impl Gathered {
         if known.iter().any(|field| line.starts_with(field)) {
             return Ok(());
         }
-        Err(ModelError::garbage("the server's response is not a stream of server-sent events", line))
+        Err(ModelError::invalid_response("the server's response is not a stream of server-sent events", line))
     }
 
-    fn data(&mut self, data: &[u8]) -> Result<(), ModelError> {
+    fn append_data(&mut self, data: &[u8]) -> Result<(), ModelError> {
         if self.data.len() + data.len() > self.limit {
-            return Err(too_long(&self.data, self.limit));
+            return Err(line_too_long(&self.data, self.limit));
         }
-        if self.any == Any::Data {
+        if self.data_state == DataState::Present {
             self.data.push(b'\n');
         }
-        self.any = Any::Data;
+        self.data_state = DataState::Present;
         self.data.extend_from_slice(data);
         Ok(())
     }
 }
 
-fn plain(line: &[u8]) -> &[u8] {
+fn strip_cr(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-fn too_long(line: &[u8], limit: usize) -> ModelError {
-    ModelError::garbage(format!("the server sent a line of more than {limit} bytes"), line)
+fn line_too_long(line: &[u8], limit: usize) -> ModelError {
+    ModelError::invalid_response(format!("the server sent a line of more than {limit} bytes"), line)
 }
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 #[cfg(test)]
 mod tests {
-    use super::super::error::Kind;
+    use super::super::error::ModelErrorKind;
     use super::*;
 
     #[test]
-    fn lines_come_out_whole_however_the_bytes_are_cut() {
+    fn lines_are_split_identically_at_every_chunk_size() {
         let bytes = "one\r\n\ntwo €\nrest".as_bytes();
         for size in 1..=bytes.len() {
-            let mut lines = Lines::new(16);
+            let mut lines = LineSplitter::new(16);
             let mut seen = Vec::new();
             for chunk in bytes.chunks(size) {
-                lines.feed(chunk, |line| keep(&mut seen, line)).unwrap();
+                lines.feed(chunk, |line| collect(&mut seen, line)).unwrap();
             }
-            lines.finish(|line| keep(&mut seen, line)).unwrap();
+            lines.finish(|line| collect(&mut seen, line)).unwrap();
             assert_eq!(seen, ["one", "", "two €", "rest"], "in chunks of {size}");
         }
     }
 
     #[test]
-    fn a_line_past_the_limit_is_refused_however_it_arrives() {
+    fn a_line_over_the_limit_is_rejected_at_every_chunk_size() {
         for size in 1..=10 {
             for (bytes, fits) in [(&b"12345678\n"[..], true), (b"123456789\n", false)] {
-                let mut lines = Lines::new(8);
+                let mut lines = LineSplitter::new(8);
                 let outcome = bytes.chunks(size).try_for_each(|chunk| lines.feed(chunk, |_| Ok(())));
                 assert_eq!(outcome.is_ok(), fits, "{size}");
-                assert!(lines.held.len() <= 8);
+                assert!(lines.partial.len() <= 8);
             }
         }
     }
 
     #[test]
-    fn events_are_their_data_and_nothing_else() {
+    fn only_the_data_of_events_is_passed_on() {
         let text = "\u{feff}: hello\nevent: x\r\ndata: one\r\n\r\n\n: ping\n\nid: 7\nretry: 5\ndata:two\ndata: three\n\ndata:\n\nevent: empty\n\ndata: last";
         for size in 1..=text.len() {
-            let mut events = Events::new(64);
+            let mut events = SseDecoder::new(64);
             let mut seen = Vec::new();
             for chunk in text.as_bytes().chunks(size) {
-                events.feed(chunk, |data| keep(&mut seen, data)).unwrap();
+                events.feed(chunk, |data| collect(&mut seen, data)).unwrap();
             }
-            events.finish(|data| keep(&mut seen, data)).unwrap();
+            events.finish(|data| collect(&mut seen, data)).unwrap();
             assert_eq!(seen, ["one", "two\nthree", "", "last"], "in chunks of {size}");
         }
     }
 
     #[test]
-    fn what_is_no_stream_of_events_is_said_to_be_none() {
+    fn a_response_that_is_not_an_event_stream_is_rejected() {
         let mut seen = Vec::new();
-        let mut events = Events::new(64);
-        events.feed(b"{\"error\":1}\n", |data| keep(&mut seen, data)).unwrap();
+        let mut events = SseDecoder::new(64);
+        events.feed(b"{\"error\":1}\n", |data| collect(&mut seen, data)).unwrap();
         assert_eq!(seen, ["{\"error\":1}"]);
         let error = events.feed(b"<html>\n", |_| Ok(())).unwrap_err();
-        assert_eq!((error.kind, error.detail.as_deref()), (Kind::Garbage, Some("<html>")));
+        assert_eq!((error.kind, error.detail.as_deref()), (ModelErrorKind::InvalidResponse, Some("<html>")));
     }
 
     #[test]
-    fn an_event_of_many_lines_is_bounded_as_one() {
-        let mut events = Events::new(16);
+    fn a_multi_line_event_is_bounded_as_a_whole() {
+        let mut events = SseDecoder::new(16);
         let outcome = (0..4).try_for_each(|_| events.feed(b"data: 12345\n", |_| Ok(())));
-        assert_eq!(outcome.unwrap_err().kind, Kind::Garbage);
+        assert_eq!(outcome.unwrap_err().kind, ModelErrorKind::InvalidResponse);
     }
 
-    fn keep(seen: &mut Vec<String>, bytes: &[u8]) -> Result<(), ModelError> {
+    fn collect(seen: &mut Vec<String>, bytes: &[u8]) -> Result<(), ModelError> {
         seen.push(String::from_utf8(bytes.to_vec()).expect("what is whole is text"));
         Ok(())
     }

@@ -7,13 +7,13 @@
 //! with the types of [`model`] and is returned as a [`TurnStream`]. The registry also owns retries, circuit
 //! breakers, keys and timeouts.
 
-mod answering;
 mod anthropic;
+mod api_error;
 pub mod breaker;
 mod circuit;
-mod complaint;
-mod configured;
+mod configuration;
 pub mod dialect;
+pub mod endpoint;
 pub mod error;
 mod http;
 pub mod keys;
@@ -22,7 +22,6 @@ mod lines;
 pub mod model;
 mod ollama;
 mod openai;
-pub mod place;
 pub mod playbook;
 pub mod registry;
 mod reports;
@@ -30,20 +29,24 @@ pub mod retry;
 #[cfg(test)]
 mod samples;
 mod target;
-mod turn;
+mod turn_builder;
+mod turn_stream;
 mod window;
 
 use std::future::Future;
 use std::pin::Pin;
 
-use crate::kernel::effect::{Finish, Turn};
+use crate::kernel::effect::{FinishReport, TurnRequest};
 
-pub use answering::{Answering, Step, Wait};
 pub use circuit::{RunAdmission, Starter};
-pub use reports::{APPROVE_REMEDY, Gone, Mint, Question, Reported, Reports, Screen, Screened, Whose};
+pub use reports::{
+    APPROVE_REMEDY, IdSource, Question, ReportEnvelope, ReportOwner, ReportSender, Screen, ScreenDecision,
+    SessionClosed,
+};
+pub use turn_stream::{PendingRetry, StreamItem, TurnStream};
 
 /// The future of a turn in progress. It ends early with [`SessionClosed`] when the session no longer listens.
-pub type Turning = Pin<Box<dyn Future<Output = Result<(), Gone>> + Send>>;
+pub type TurnFuture = Pin<Box<dyn Future<Output = Result<(), SessionClosed>> + Send>>;
 
 /// A backend that produces turns.
 pub trait Provider: Send + Sync {
@@ -51,12 +54,12 @@ pub trait Provider: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Runs one turn of a run and reports to `reports`.
-    fn turn(&self, turn: Turn, reports: Reports) -> Turning;
+    fn turn(&self, turn: TurnRequest, reports: ReportSender) -> TurnFuture;
 
     /// Returns how a run ends whose tools the stopping daemon has ended; none if the run continues after the restart.
     ///
     /// `turn` is the one that would come next. The daemon is closing: an implementation waits for nothing.
-    fn finish_at_stop(&self, _turn: &Turn) -> Option<Finish> {
+    fn finish_at_stop(&self, _turn: &TurnRequest) -> Option<FinishReport> {
         None
     }
 }

@@ -39,11 +39,11 @@ pub enum Entry {
     /// A turn of the model: its text and its tool calls.
     Assistant {
         /// The [`TurnEnd::provider_state`] of the turn; a dialect ignores the state of another dialect.
-        carry: Option<String>,
+        provider_state: Option<String>,
         /// The text; may be empty.
-        said: String,
+        text: String,
         /// The calls, in the order of arrival.
-        calls: Vec<Wanted>,
+        calls: Vec<ToolCall>,
     },
     /// The result of a call.
     Result {
@@ -54,7 +54,7 @@ pub enum Entry {
         /// The text for the model.
         text: String,
         /// Whether the tool succeeded.
-        outcome: Outcome,
+        outcome: CallOutcome,
     },
 }
 
@@ -67,16 +67,16 @@ impl Entry {
 
 /// The outcome of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// The tool succeeded.
-    Fine,
+    Succeeded,
     /// The tool failed; the text gives the reason.
     Failed,
 }
 
 /// A tool call requested by a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct ToolCall {
     /// Identifies the call in the conversation; generated where the server assigns none.
     pub id: String,
     /// The tool, as the model spelled it.
@@ -101,7 +101,7 @@ pub struct ToolSpec {
 pub enum Thinking {
     /// The request names no level; the server's default applies.
     #[default]
-    Usual,
+    ServerDefault,
     /// No thinking.
     Off,
     /// Low effort.
@@ -128,36 +128,36 @@ impl Thinking {
 
 /// A delta of a model's turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece {
+pub enum Delta {
     /// A part of the text.
-    Said(String),
+    Text(String),
     /// A part of the thinking.
-    Thought(String),
+    Thinking(String),
     /// A complete tool call.
-    Call(Wanted),
+    ToolCall(ToolCall),
 }
 
 /// The end of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnEnd {
     /// Why the model stopped.
-    pub stop: Stop,
+    pub stop: StopReason,
     /// The tokens and the cost of the turn.
     pub usage: Usage,
     /// Opaque state that the dialect needs back with the assistant entry of this turn; it is not for display.
     ///
     /// It holds the model's thinking as received, signed by some servers. Redaction would invalidate the signature,
     /// so state that holds a secret is dropped; a conversation continues without it.
-    pub carry: Option<String>,
+    pub provider_state: Option<String>,
 }
 
 /// Why a model stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stop {
+pub enum StopReason {
     /// The model finished its turn.
     Done,
     /// The model waits for the results of its tool calls.
-    Calls,
+    ToolCalls,
     /// The model reached a limit on length; a truncated call is omitted.
     Length,
     /// The model or its server declined to answer.

@@ -8,20 +8,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hyper::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
-use super::answering::Answering;
 use super::breaker;
 use super::circuit::{Circuit, RunAdmission, Starter};
 use super::dialect::Dialect;
-use super::error::{Kind, ModelError};
-use super::http::{Client, read_body};
-use super::keys::{AskKeyring, Found, Key, Keyring, Keys, Source};
+use super::endpoint::Endpoint;
+use super::error::{ModelError, ModelErrorKind};
+use super::http::{HttpClient, read_body};
+use super::keys::{AskKeyring, Key, KeySource, KeyStore, Keyring, ResolvedKey};
 use super::limits::Limits;
 use super::model::{Request, Thinking};
-use super::place::Place;
 use super::retry::Policy;
 use super::target::Target;
-use super::window::Windows;
-pub use crate::config::settings::{key_variable, place_variable};
+use super::turn_stream::TurnStream;
+use super::window::WindowCache;
+pub use crate::config::settings::{base_url_variable, key_variable};
 
 /// The client's environment variables, including keys and base URLs.
 pub type Environment = BTreeMap<String, String>;
@@ -52,7 +52,7 @@ impl Settings {
             headers: Vec::new(),
             model: None,
             context_tokens: None,
-            thinking: Thinking::Usual,
+            thinking: Thinking::ServerDefault,
         }
     }
 }
@@ -73,13 +73,13 @@ impl fmt::Debug for Settings {
 
 /// The registry of the models that sessions may use.
 #[derive(Debug)]
-pub struct Models {
+pub struct ModelRegistry {
     settings: BTreeMap<String, Settings>,
-    keys: Keys,
+    keys: KeyStore,
     limits: Limits,
-    client: Arc<Client>,
+    client: Arc<HttpClient>,
     circuits: Arc<Circuits>,
-    windows: Arc<Windows>,
+    window_cache: Arc<WindowCache>,
 }
 
 /// The circuit breakers of all servers, by origin (scheme, host and port).
@@ -118,33 +118,28 @@ pub struct RunningOllama {
     pub models: Vec<String>,
 }
 
-impl Models {
+impl ModelRegistry {
     /// Creates a registry of the three built-in and the given providers; keys are stored in `folder`.
-    pub fn new(
-        settings: BTreeMap<String, Settings>,
-        folder: PathBuf,
-        keyring: Keyring,
-        limits: Limits,
-    ) -> Self {
-        Self::with_keys(settings, Keys::new(folder, keyring), limits)
+    pub fn new(settings: BTreeMap<String, Settings>, folder: PathBuf, keyring: Keyring, limits: Limits) -> Self {
+        Self::with_keys(settings, KeyStore::new(folder, keyring), limits)
     }
 
     /// Creates a registry of the three built-in and the given providers with this key store.
-    pub(super) fn with_keys(settings: BTreeMap<String, Settings>, keys: Keys, limits: Limits) -> Self {
-        let client = Arc::new(Client::new(limits.connect));
-        let (circuits, windows) = (Arc::default(), Arc::default());
-        Self { settings: with_usual(settings), keys, limits, client, circuits, windows }
+    pub(super) fn with_keys(settings: BTreeMap<String, Settings>, keys: KeyStore, limits: Limits) -> Self {
+        let client = Arc::new(HttpClient::new(limits.connect_timeout));
+        let (circuits, window_cache) = (Arc::default(), Arc::default());
+        Self { settings: with_built_in(settings), keys, limits, client, circuits, window_cache }
     }
 
     /// Creates a registry with other settings that keeps the connections and the circuit breakers of known servers.
     pub(super) fn with_settings(&self, settings: BTreeMap<String, Settings>) -> Self {
         Self {
-            settings: with_usual(settings),
+            settings: with_built_in(settings),
             keys: self.keys.clone(),
             limits: self.limits,
             client: Arc::clone(&self.client),
             circuits: Arc::clone(&self.circuits),
-            windows: Arc::clone(&self.windows),
+            window_cache: Arc::clone(&self.window_cache),
         }
     }
 
@@ -156,26 +151,25 @@ impl Models {
         provider: &str,
         model: Option<&str>,
         environment: &Environment,
-    ) -> Result<Ready, ModelError> {
+    ) -> Result<ModelHandle, ModelError> {
         let settings = self.settings(provider)?;
         let target = self.target(provider, settings, environment).await?;
         if let Some(model) = model.or(settings.model.as_deref()).filter(|model| !model.is_empty()) {
             let thinking = settings.thinking;
-            return Ok(Ready { target: Arc::new(target), model: model.to_owned(), thinking, run: None });
+            return Ok(ModelHandle { target: Arc::new(target), model: model.to_owned(), thinking, run: None });
         }
-        let known = match list(&target).await {
-            Ok(models) if !models.is_empty() => format!("; available: {}", some_of(&models)),
+        let known = match fetch_models(&target).await {
+            Ok(models) if !models.is_empty() => format!("; available: {}", abbreviated_list(&models)),
             Ok(_) => "; its server lists no models".to_owned(),
             Err(_) => String::new(),
         };
-        let message = format!(
-            "no model is selected for {provider}: pass --model, set PUSH_MODEL, or run `push config`{known}"
-        );
-        Err(ModelError::new(Kind::NotConfigured, message))
+        let message =
+            format!("no model is selected for {provider}: pass --model, set PUSH_MODEL, or run `push config`{known}");
+        Err(ModelError::new(ModelErrorKind::NotConfigured, message))
     }
 
     /// Lists the models of a provider's server; a given base URL or key overrides the configured one.
-    pub async fn list(
+    pub async fn list_models(
         &self,
         provider: &str,
         base_url: Option<&str>,
@@ -184,31 +178,27 @@ impl Models {
     ) -> Result<Vec<String>, ModelError> {
         let mut environment = environment.clone();
         // Variables take precedence over every other source.
-        let said = [(place_variable(provider), base_url), (key_variable(provider), key.map(Key::expose))];
+        let said = [(base_url_variable(provider), base_url), (key_variable(provider), key.map(Key::expose))];
         environment.extend(said.into_iter().filter_map(|(name, value)| Some((name, value?.to_owned()))));
         let target = self.target(provider, self.settings(provider)?, &environment).await?;
-        list(&target).await
+        fetch_models(&target).await
     }
 
     /// Detects a running Ollama server at the configured or the default endpoint.
-    pub async fn find_ollama(&self, environment: &Environment) -> Option<RunningOllama> {
+    pub async fn detect_ollama(&self, environment: &Environment) -> Option<RunningOllama> {
         let name = Dialect::Ollama.name();
         let settings = self.settings(name).ok()?;
         let target = self.target(name, settings, environment).await.ok()?;
-        let version = ask(&target, "/api/version").await.ok()?;
+        let version = fetch(&target, "/api/version").await.ok()?;
         let version: Value = serde_json::from_slice(&version).ok()?;
         let version = version.get("version")?.as_str()?.to_owned();
-        let models = list(&target).await.unwrap_or_default();
-        Some(RunningOllama { base_url: target.place.base, version, models })
+        let models = fetch_models(&target).await.unwrap_or_default();
+        Some(RunningOllama { base_url: target.endpoint.base_url, version, models })
     }
 
     /// Returns the source of a provider's key with this environment; `None` if there is no key.
-    pub async fn key_source(
-        &self,
-        provider: &str,
-        environment: &Environment,
-    ) -> Result<Option<Source>, ModelError> {
-        let place = place(provider, self.settings(provider)?, environment)?;
+    pub async fn key_source(&self, provider: &str, environment: &Environment) -> Result<Option<KeySource>, ModelError> {
+        let place = endpoint(provider, self.settings(provider)?, environment)?;
         Ok(self.key(provider, &place, environment).await?.map(|found| found.source))
     }
 
@@ -216,12 +206,12 @@ impl Models {
     /// environment.
     ///
     /// The keyring is not queried, because it may prompt the user.
-    pub async fn can_be_asked(&self, provider: &str) -> bool {
+    pub async fn is_configured(&self, provider: &str) -> bool {
         let nothing = Environment::new();
         let Ok(settings) = self.settings(provider) else { return false };
-        let Ok(place) = place(provider, settings, &nothing) else { return false };
+        let Ok(place) = endpoint(provider, settings, &nothing) else { return false };
         let found = self.keys.find(provider, &key_variable(provider), &nothing, AskKeyring::No).await;
-        found.is_ok_and(|found| found.is_some() || !place.wants_key())
+        found.is_ok_and(|found| found.is_some() || !place.requires_key())
     }
 
     /// Returns the names of all providers.
@@ -230,23 +220,23 @@ impl Models {
     }
 
     /// Returns the key store.
-    pub const fn keys(&self) -> &Keys {
+    pub const fn keys(&self) -> &KeyStore {
         &self.keys
     }
 
     /// Returns the breaker state of the server that a provider uses with this environment; `None` before its first
     /// request.
     pub fn circuit_state(&self, provider: &str, environment: &Environment) -> Option<breaker::State> {
-        let place = place(provider, self.settings(provider).ok()?, environment).ok()?;
+        let place = endpoint(provider, self.settings(provider).ok()?, environment).ok()?;
         let circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(circuits.get(&place.server())?.circuit.look().0)
+        Some(circuits.get(&place.origin())?.circuit.snapshot().0)
     }
 
     /// Returns the status of every circuit breaker.
     pub fn circuits(&self) -> Vec<CircuitReport> {
         let circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
         let reports = circuits.values().flat_map(|server| {
-            let (state, counts) = server.circuit.look();
+            let (state, counts) = server.circuit.snapshot();
             server.providers.iter().map(move |(provider, base_url)| CircuitReport {
                 provider: provider.clone(),
                 base_url: base_url.clone(),
@@ -261,7 +251,7 @@ impl Models {
         self.settings.get(provider).ok_or_else(|| {
             let known: Vec<&str> = self.names().collect();
             let message = format!("there is no provider {provider:?}; known are {}", known.join(", "));
-            ModelError::new(Kind::NotConfigured, message)
+            ModelError::new(ModelErrorKind::NotConfigured, message)
         })
     }
 
@@ -271,64 +261,64 @@ impl Models {
         settings: &Settings,
         environment: &Environment,
     ) -> Result<Target, ModelError> {
-        let place = place(provider, settings, environment)?;
-        let advice = advice(provider);
+        let place = endpoint(provider, settings, environment)?;
+        let advice = key_help(provider);
         let key = self.key(provider, &place, environment).await?;
-        if key.is_none() && place.wants_key() {
+        if key.is_none() && place.requires_key() {
             let message = format!("{provider} has no key: {advice}");
-            return Err(ModelError::new(Kind::NotConfigured, message));
+            return Err(ModelError::new(ModelErrorKind::NotConfigured, message));
         }
         Ok(Target {
             name: provider.to_owned(),
             dialect: settings.dialect,
-            headers: headers(provider, &settings.headers)?,
+            headers: parse_headers(provider, &settings.headers)?,
             key,
-            key_advice: advice,
-            context_tokens: settings.context_tokens.unwrap_or(settings.dialect.kind().usual_window()),
-            context_set: settings.context_tokens.is_some(),
-            windows: Arc::clone(&self.windows),
+            key_help: advice,
+            context_tokens: settings.context_tokens.unwrap_or(settings.dialect.kind().default_context_window()),
+            context_tokens_set: settings.context_tokens.is_some(),
+            window_cache: Arc::clone(&self.window_cache),
             limits: self.limits,
             client: Arc::clone(&self.client),
             circuit: self.circuit(provider, &place),
-            place,
+            endpoint: place,
         })
     }
 
     async fn key(
         &self,
         provider: &str,
-        place: &Place,
+        place: &Endpoint,
         environment: &Environment,
-    ) -> Result<Option<Found>, ModelError> {
+    ) -> Result<Option<ResolvedKey>, ModelError> {
         // A loopback server rarely requires a key, and a keyring is slow to answer.
-        let keyring = if place.is_here() { AskKeyring::No } else { AskKeyring::Yes };
+        let keyring = if place.is_loopback() { AskKeyring::No } else { AskKeyring::Yes };
         let found = self.keys.find(provider, &key_variable(provider), environment, keyring).await;
         found.map_err(|error| {
             let message = format!("cannot look up the key for {provider}: {error}");
-            ModelError::new(Kind::NotConfigured, message)
+            ModelError::new(ModelErrorKind::NotConfigured, message)
         })
     }
 
-    fn circuit(&self, provider: &str, place: &Place) -> Arc<Circuit> {
+    fn circuit(&self, provider: &str, place: &Endpoint) -> Arc<Circuit> {
         let mut circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
-        if circuits.values().map(|server| server.providers.len()).sum::<usize>() >= CIRCUITS {
+        if circuits.values().map(|server| server.providers.len()).sum::<usize>() >= MAX_CIRCUITS {
             // Endpoints come from clients, so their number is unbounded: evict closed breakers that are not in use.
             circuits.retain(|_, server| {
-                Arc::strong_count(&server.circuit) > 1 || server.circuit.look().0 != breaker::State::Closed
+                Arc::strong_count(&server.circuit) > 1 || server.circuit.snapshot().0 != breaker::State::Closed
             });
         }
-        let server = circuits.entry(place.server()).or_insert_with(|| Server {
+        let server = circuits.entry(place.origin()).or_insert_with(|| Server {
             circuit: Arc::new(Circuit::new(self.limits.breaker)),
             providers: BTreeSet::new(),
         });
-        server.providers.insert((provider.to_owned(), place.base.clone()));
+        server.providers.insert((provider.to_owned(), place.base_url.clone()));
         Arc::clone(&server.circuit)
     }
 }
 
 /// A handle to a model of a resolved provider.
 #[derive(Debug, Clone)]
-pub struct Ready {
+pub struct ModelHandle {
     target: Arc<Target>,
     model: String,
     thinking: Thinking,
@@ -336,7 +326,7 @@ pub struct Ready {
     run: Option<Arc<RunAdmission>>,
 }
 
-impl Ready {
+impl ModelHandle {
     /// Makes requests on behalf of a run: the circuit breaker counts all of them as one.
     #[must_use]
     pub fn for_run(self, run: Arc<RunAdmission>) -> Self {
@@ -346,18 +336,18 @@ impl Ready {
     /// Starts one turn; [`Request::model`] names the model, normally [`ModelHandle::model`].
     ///
     /// Nothing is sent before the stream is polled.
-    pub fn ask(&self, request: &Request) -> Answering {
-        self.ask_with(request, self.target.limits.retry)
+    pub fn start_turn(&self, request: &Request) -> TurnStream {
+        self.start_turn_with(request, self.target.limits.retry)
     }
 
     /// Starts one turn like [`ModelHandle::start_turn`], without retries.
-    pub fn ask_once(&self, request: &Request) -> Answering {
-        self.ask_with(request, Policy { attempts: 1, ..self.target.limits.retry })
+    pub fn start_turn_without_retry(&self, request: &Request) -> TurnStream {
+        self.start_turn_with(request, Policy { attempts: 1, ..self.target.limits.retry })
     }
 
-    fn ask_with(&self, request: &Request, policy: Policy) -> Answering {
+    fn start_turn_with(&self, request: &Request, policy: Policy) -> TurnStream {
         let run = self.run.clone().unwrap_or_else(|| Arc::new(RunAdmission::new(Starter::Program)));
-        Answering::new(Arc::clone(&self.target), request, policy, run)
+        TurnStream::new(Arc::clone(&self.target), request, policy, run)
     }
 
     /// Returns the selected model.
@@ -398,38 +388,35 @@ impl Ready {
 
     /// Returns the base URL of its server.
     pub fn base_url(&self) -> &str {
-        &self.target.place.base
+        &self.target.endpoint.base_url
     }
 }
 
-fn with_usual(settings: BTreeMap<String, Settings>) -> BTreeMap<String, Settings> {
+fn with_built_in(settings: BTreeMap<String, Settings>) -> BTreeMap<String, Settings> {
     let usual = Dialect::ALL.map(|dialect| (dialect.name().to_owned(), Settings::new(dialect)));
     usual.into_iter().chain(settings).collect()
 }
 
 /// Returns instructions for setting a provider's key.
-fn advice(provider: &str) -> String {
+fn key_help(provider: &str) -> String {
     format!("set {} in your shell, or store it with `push config key {provider}`", key_variable(provider))
 }
 
-fn place(provider: &str, settings: &Settings, environment: &Environment) -> Result<Place, ModelError> {
-    let variable = place_variable(provider);
+fn endpoint(provider: &str, settings: &Settings, environment: &Environment) -> Result<Endpoint, ModelError> {
+    let variable = base_url_variable(provider);
     let (source, written) = match (environment.get(&variable), &settings.base_url) {
         (Some(written), _) if !written.trim().is_empty() => (variable, written),
         (_, Some(written)) => (format!("the base URL of {provider}"), written),
-        (_, None) => return Ok(Place::usual(settings.dialect)),
+        (_, None) => return Ok(Endpoint::default_for(settings.dialect)),
     };
-    Place::read(settings.dialect, written)
-        .map_err(|reason| ModelError::new(Kind::NotConfigured, format!("{source} cannot be used: {reason}")))
+    Endpoint::parse(settings.dialect, written)
+        .map_err(|reason| ModelError::new(ModelErrorKind::NotConfigured, format!("{source} cannot be used: {reason}")))
 }
 
-fn headers(
-    provider: &str,
-    written: &[(String, String)],
-) -> Result<Vec<(HeaderName, HeaderValue)>, ModelError> {
+fn parse_headers(provider: &str, written: &[(String, String)]) -> Result<Vec<(HeaderName, HeaderValue)>, ModelError> {
     let unusable = |name: &str| {
         let message = format!("the header {name:?} set for {provider} is not a valid HTTP header");
-        ModelError::new(Kind::NotConfigured, message)
+        ModelError::new(ModelErrorKind::NotConfigured, message)
     };
     let header = |(name, value): &(String, String)| {
         let header = HeaderName::try_from(name).map_err(|_| unusable(name))?;
@@ -440,31 +427,31 @@ fn headers(
     written.iter().map(header).collect()
 }
 
-async fn list(target: &Target) -> Result<Vec<String>, ModelError> {
-    let body = ask(target, target.dialect.models_path()).await?;
-    target.dialect.models(&body).ok_or_else(|| {
-        let place = &target.place.base;
+async fn fetch_models(target: &Target) -> Result<Vec<String>, ModelError> {
+    let body = fetch(target, target.dialect.models_path()).await?;
+    target.dialect.parse_models(&body).ok_or_else(|| {
+        let place = &target.endpoint.base_url;
         let message = format!("{} lists no models; check that {place} is its base URL", target.name);
-        target.hide(ModelError::garbage(message, &body))
+        target.redact(ModelError::invalid_response(message, &body))
     })
 }
 
 /// Sends a GET request that involves no model and returns its body.
-async fn ask(target: &Target, path: &str) -> Result<Vec<u8>, ModelError> {
-    let within = target.limits.lookup;
-    let response = target.client.send(target.call(path, None)?, within).await?;
+async fn fetch(target: &Target, path: &str) -> Result<Vec<u8>, ModelError> {
+    let within = target.limits.lookup_timeout;
+    let response = target.client.send(target.request(path, None)?, within).await?;
     let (status, headers) = (response.status(), response.headers().clone());
     let body = read_body(response, target.limits.turn.line_bytes, within).await?;
-    if status.is_success() { Ok(body) } else { Err(target.refusal(status, &headers, &body, "")) }
+    if status.is_success() { Ok(body) } else { Err(target.error_from_response(status, &headers, &body, "")) }
 }
 
-fn some_of(models: &[String]) -> String {
-    let shown: Vec<&str> = models.iter().take(SHOWN).map(String::as_str).collect();
-    let more = models.len().saturating_sub(SHOWN);
+fn abbreviated_list(models: &[String]) -> String {
+    let shown: Vec<&str> = models.iter().take(MAX_LISTED_MODELS).map(String::as_str).collect();
+    let more = models.len().saturating_sub(MAX_LISTED_MODELS);
     if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
 }
 
 /// How many circuit breakers are held before unused closed ones are evicted.
-const CIRCUITS: usize = 64;
+const MAX_CIRCUITS: usize = 64;
 /// How many models a message lists.
-const SHOWN: usize = 8;
+const MAX_LISTED_MODELS: usize = 8;

@@ -7,50 +7,50 @@ use serde_json::Value;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::answering::Wait;
-use crate::kernel::effect::{Ask, Before, CallRequest, Finish, Report};
-use crate::kernel::event::{Denial, Fault, Intention, Purpose, Retry, Taken};
+use super::turn_stream::PendingRetry;
+use crate::kernel::effect::{CallRequest, FinishReport, GateRequest, Precondition, Report};
+use crate::kernel::event::{DenialEffect, Intention, Purpose, Retry, ToolError, TurnUsage};
 use crate::kernel::id::{CallId, GateId, Json, MessageId, RunId, Seq};
-use crate::redact::{self, Masker, Redactor, Stream, Unmaskable};
+use crate::redact::{self, MaskError, Masker, RedactionStream, Redactor};
 
 /// A report of a provider or a tool, with the data that the session must not store.
 #[derive(Debug)]
-pub struct Reported {
+pub struct ReportEnvelope {
     /// The owner of the report.
-    pub whose: Whose,
+    pub owner: ReportOwner,
     /// The report, redacted for storage.
     pub report: Report,
     /// The unredacted arguments where the stored ones are redacted: of a call, or of each pending call.
     pub raw_args: Vec<Option<String>>,
     /// The share of the byte budget that a large text holds until the session receives it.
-    pub room: Option<OwnedSemaphorePermit>,
+    pub byte_permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Reported {
+impl ReportEnvelope {
     /// Creates an envelope for a report that contains no secret.
-    pub const fn new(whose: Whose, report: Report) -> Self {
-        Self { whose, report, raw_args: Vec::new(), room: None }
+    pub const fn new(owner: ReportOwner, report: Report) -> Self {
+        Self { owner, report, raw_args: Vec::new(), byte_permit: None }
     }
 }
 
 /// The owner of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Whose {
+pub enum ReportOwner {
     /// A run.
     Run(RunId),
     /// A command of the user outside any run.
-    Aside(CallId),
+    UserCommand(CallId),
     /// A requested compaction, identified by the event that started it.
     Compaction(Seq),
 }
 
 /// The session or the run has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Gone;
+pub struct SessionClosed;
 
 /// The generator of ids for a provider.
 #[derive(Debug, Clone, Copy)]
-pub struct Mint {
+pub struct IdSource {
     /// The id of a tool call.
     pub call: fn() -> CallId,
     /// The id of a gate.
@@ -73,15 +73,15 @@ pub struct Question {
     /// The choices, if there are more than two; empty for approve or deny.
     pub choices: Vec<String>,
     /// The rule that an approval with a wider scope grants.
-    pub remember: Option<String>,
+    pub grant_rule: Option<String>,
     /// The digest of the exact action.
     pub digest: Option<String>,
     /// The effect of a denial with a comment.
-    pub denial: Denial,
+    pub denial: DenialEffect,
     /// The form to fill in: a JSON object.
     pub form: Option<String>,
     /// The timeout of the question in milliseconds; `None` is the longest one.
-    pub millis: Option<u64>,
+    pub timeout_millis: Option<u64>,
     /// The comment of the denial in a run that cannot prompt: why an approval was needed, and how to allow the
     /// call.
     pub policy_comment: String,
@@ -100,11 +100,11 @@ impl Question {
             summary,
             details,
             choices: Vec::new(),
-            remember: None,
+            grant_rule: None,
             digest: None,
-            denial: Denial::Ends,
+            denial: DenialEffect::EndRun,
             form: None,
-            millis: None,
+            timeout_millis: None,
             policy_comment: format!("this run cannot prompt for approval; {APPROVE_REMEDY}"),
         }
     }
@@ -112,28 +112,28 @@ impl Question {
 
 /// The decision of the rules about a step that the user wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Screened {
+pub enum ScreenDecision {
     /// The step is allowed.
-    Free,
+    Allow,
     /// The step needs an approval first.
     Ask(Box<Question>),
     /// The step is denied.
-    Refuse(Fault),
+    Deny(ToolError),
 }
 
 /// Checks steps, each a tool with its arguments, against the rules.
-pub struct Screen(Box<Look>);
+pub struct Screen(Box<ScreenFn>);
 
-type Look = dyn Fn(&str, &str) -> Screened + Send + Sync;
+type ScreenFn = dyn Fn(&str, &str) -> ScreenDecision + Send + Sync;
 
 impl Screen {
     /// Creates a screen from a function of a tool and its arguments.
-    pub fn new(look: impl Fn(&str, &str) -> Screened + Send + Sync + 'static) -> Self {
+    pub fn new(look: impl Fn(&str, &str) -> ScreenDecision + Send + Sync + 'static) -> Self {
         Self(Box::new(look))
     }
 
     /// Checks a step.
-    pub fn look(&self, tool: &str, args: &str) -> Screened {
+    pub fn check(&self, tool: &str, args: &str) -> ScreenDecision {
         (self.0)(tool, args)
     }
 }
@@ -146,204 +146,215 @@ impl fmt::Debug for Screen {
 
 /// The sender of one provider's or tool's reports.
 #[derive(Debug)]
-pub struct Reports {
-    whose: Whose,
-    sender: mpsc::Sender<Box<Reported>>,
+pub struct ReportSender {
+    owner: ReportOwner,
+    sender: mpsc::Sender<Box<ReportEnvelope>>,
     redactor: Redactor,
-    saying: Option<Stream>,
-    thinking: Option<Stream>,
-    mint: Mint,
+    text_stream: Option<RedactionStream>,
+    thinking_stream: Option<RedactionStream>,
+    mint: IdSource,
     /// The channel bounds the number of reports; this bounds the bytes of large ones, such as tool output.
-    room: Arc<Semaphore>,
+    byte_budget: Arc<Semaphore>,
     /// The rules that every call is checked against.
     screen: Option<Screen>,
 }
 
 /// The maximum number of bytes of large texts in flight.
-const ROOM: usize = 512 * 1024;
+const MAX_BYTES_IN_FLIGHT: usize = 512 * 1024;
 /// The size from which a text is large.
-const LONG: usize = 1024;
+const LARGE_TEXT_BYTES: usize = 1024;
 
-impl Reports {
+impl ReportSender {
     /// Creates a sender.
-    pub fn new(whose: Whose, sender: mpsc::Sender<Box<Reported>>, redactor: Redactor, mint: Mint) -> Self {
+    pub fn new(
+        owner: ReportOwner,
+        sender: mpsc::Sender<Box<ReportEnvelope>>,
+        redactor: Redactor,
+        mint: IdSource,
+    ) -> Self {
         Self {
-            whose,
+            owner,
             sender,
             redactor,
-            saying: None,
-            thinking: None,
+            text_stream: None,
+            thinking_stream: None,
             mint,
-            room: Arc::new(Semaphore::new(ROOM)),
+            byte_budget: Arc::new(Semaphore::new(MAX_BYTES_IN_FLIGHT)),
             screen: None,
         }
     }
 
     /// Checks every call against the rules of `screen`, if there are any.
     #[must_use]
-    pub fn screened(mut self, screen: Option<Screen>) -> Self {
+    pub fn with_screen(mut self, screen: Option<Screen>) -> Self {
         self.screen = screen;
         self
     }
 
     /// Sends a delta of thinking; a possible beginning of a secret is held back until the next delta.
-    pub async fn think(&mut self, piece: &str) -> Result<(), Gone> {
-        let thinking = self.thinking.get_or_insert_with(|| self.redactor.stream());
+    pub async fn send_thinking(&mut self, piece: &str) -> Result<(), SessionClosed> {
+        let thinking = self.thinking_stream.get_or_insert_with(|| self.redactor.stream());
         let safe = thinking.push(piece);
-        self.thought(safe).await
+        self.emit_thinking(safe).await
     }
 
     /// Sends a delta of text; a possible beginning of a secret is held back until the next delta.
-    pub async fn say(&mut self, piece: &str) -> Result<(), Gone> {
-        self.done_thinking().await?;
-        let saying = self.saying.get_or_insert_with(|| self.redactor.stream());
+    pub async fn send_text(&mut self, piece: &str) -> Result<(), SessionClosed> {
+        self.end_thinking().await?;
+        let saying = self.text_stream.get_or_insert_with(|| self.redactor.stream());
         let safe = saying.push(piece);
-        self.said(safe).await
+        self.emit_text(safe).await
     }
 
     /// Ends the text.
-    pub async fn done_saying(&mut self) -> Result<(), Gone> {
-        if let Some(mut saying) = self.saying.take() {
+    pub async fn end_text(&mut self) -> Result<(), SessionClosed> {
+        if let Some(mut saying) = self.text_stream.take() {
             let rest = saying.finish();
-            self.said(rest).await?;
+            self.emit_text(rest).await?;
         }
-        self.send(Report::SayingDone((self.mint.message)())).await
+        self.send(Report::TextDone((self.mint.message)())).await
     }
 
     /// Ends the thinking, and the text if one has started.
-    pub async fn done_speaking(&mut self) -> Result<(), Gone> {
-        self.done_thinking().await?;
-        if self.saying.is_some() { self.done_saying().await } else { Ok(()) }
+    pub async fn end_output(&mut self) -> Result<(), SessionClosed> {
+        self.end_thinking().await?;
+        if self.text_stream.is_some() { self.end_text().await } else { Ok(()) }
     }
 
     /// Discards the held-back rest of an interrupted text.
-    pub async fn cut_text(&mut self) -> Result<(), Gone> {
-        self.saying = None;
-        self.done_thinking().await
+    pub async fn discard_text(&mut self) -> Result<(), SessionClosed> {
+        self.text_stream = None;
+        self.end_thinking().await
     }
 
     /// Requests a tool call.
-    pub async fn call(
+    pub async fn request_call(
         &self,
         tool: &str,
         args: String,
         purpose: Purpose,
         question: Option<Question>,
-    ) -> Result<(), Gone> {
-        let screened = self.screen.as_ref().map_or(Screened::Free, |screen| screen.look(tool, &args));
+    ) -> Result<(), SessionClosed> {
+        let screened = self.screen.as_ref().map_or(ScreenDecision::Allow, |screen| screen.check(tool, &args));
         let question = match screened {
-            Screened::Free => question,
-            Screened::Ask(asked) => question.or(Some(*asked)),
-            Screened::Refuse(fault) => return self.refuse_for(tool, args, purpose, fault).await,
+            ScreenDecision::Allow => question,
+            ScreenDecision::Ask(asked) => question.or(Some(*asked)),
+            ScreenDecision::Deny(fault) => return self.refuse_call_for(tool, args, purpose, fault).await,
         };
         let Some(question) = question else {
-            let args = self.safe_args(args);
-            return self.intend(tool, args, purpose, Before::Nothing).await;
+            let args = self.redact_args(args);
+            return self.send_call(tool, args, purpose, Precondition::Nothing).await;
         };
-        match self.ask(&question, &args) {
+        match self.mask_question(&question, &args) {
             Ok((ask, shown)) => {
-                let raw = redact::holds_marker(&shown).then_some(args);
-                self.intend(tool, (Json::new(shown), raw), purpose, Before::Ask(Box::new(ask))).await
+                let raw = redact::contains_marker(&shown).then_some(args);
+                self.send_call(tool, (Json::new(shown), raw), purpose, Precondition::Ask(Box::new(ask))).await
             }
             // A call that cannot be displayed cannot be approved.
-            Err(why) => self.refuse_for(tool, args, purpose, secret_in_call(why)).await,
+            Err(why) => self.refuse_call_for(tool, args, purpose, secret_in_call_error(why)).await,
         }
     }
 
     /// Reports a call that is refused, with the reason.
-    pub async fn refuse(&self, tool: &str, args: String, fault: Fault) -> Result<(), Gone> {
-        self.refuse_for(tool, args, Purpose::Work, fault).await
+    pub async fn refuse_call(&self, tool: &str, args: String, fault: ToolError) -> Result<(), SessionClosed> {
+        self.refuse_call_for(tool, args, Purpose::Work, fault).await
     }
 
-    async fn refuse_for(&self, tool: &str, args: String, purpose: Purpose, fault: Fault) -> Result<(), Gone> {
-        let fault = Box::new(self.safe_fault(fault));
-        let args = self.safe_args(args);
-        self.intend(tool, args, purpose, Before::Refuse(fault)).await
+    async fn refuse_call_for(
+        &self,
+        tool: &str,
+        args: String,
+        purpose: Purpose,
+        fault: ToolError,
+    ) -> Result<(), SessionClosed> {
+        let fault = Box::new(self.redact_error(fault));
+        let args = self.redact_args(args);
+        self.send_call(tool, args, purpose, Precondition::Refuse(fault)).await
     }
 
     /// Sends a call with its redacted arguments, and with the raw ones if they differ.
-    async fn intend(
+    async fn send_call(
         &self,
         tool: &str,
         (args, raw): (Json, Option<String>),
         purpose: Purpose,
-        before: Before,
-    ) -> Result<(), Gone> {
+        before: Precondition,
+    ) -> Result<(), SessionClosed> {
         let intention = Intention { call: (self.mint.call)(), tool: tool.to_owned(), args, purpose };
-        let report = Report::Call(Box::new(CallRequest { intention, before }));
-        self.deliver(Reported { raw_args: vec![raw], ..Reported::new(self.whose.clone(), report) }).await
+        let report = Report::CallRequested(Box::new(CallRequest { intention, precondition: before }));
+        self.deliver(ReportEnvelope { raw_args: vec![raw], ..ReportEnvelope::new(self.owner.clone(), report) }).await
     }
 
     /// Reports the usage of a turn and its pending calls.
-    pub async fn taken(&self, mut taken: Taken) -> Result<(), Gone> {
+    pub async fn report_turn(&self, mut taken: TurnUsage) -> Result<(), SessionClosed> {
         // Provider state that the redactor changes is useless to the server, so it is dropped.
-        taken.carry = taken.carry.filter(|carry| self.redactor.text(carry) == *carry);
+        taken.provider_state = taken.provider_state.filter(|carry| self.redactor.redact(carry) == *carry);
         let mut raw_args = Vec::new();
         for wanted in &mut taken.pending {
-            let (args, raw) = self.safe_args(wanted.args.as_str().to_owned());
+            let (args, raw) = self.redact_args(wanted.args.as_str().to_owned());
             wanted.args = args;
             raw_args.push(raw);
         }
-        let report = Report::Taken(Box::new(taken));
-        self.deliver(Reported { raw_args, ..Reported::new(self.whose.clone(), report) }).await
+        let report = Report::TurnUsage(Box::new(taken));
+        self.deliver(ReportEnvelope { raw_args, ..ReportEnvelope::new(self.owner.clone(), report) }).await
     }
 
     /// Redacts arguments for storage, and returns the raw ones if they differ.
-    fn safe_args(&self, args: String) -> (Json, Option<String>) {
-        let safe = self.redactor.json(&args);
-        let hides = redact::holds_marker(&safe);
+    fn redact_args(&self, args: String) -> (Json, Option<String>) {
+        let safe = self.redactor.redact_json(&args);
+        let hides = redact::contains_marker(&safe);
         (Json::new(safe), hides.then_some(args))
     }
 
     /// Sends a warning for people; it may quote a server and is redacted.
-    pub async fn warn(&self, code: &str, message: &str, detail: Option<&str>) -> Result<(), Gone> {
-        let safe = |text: &str| self.redactor.text(text).into_owned();
+    pub async fn warn(&self, code: &str, message: &str, detail: Option<&str>) -> Result<(), SessionClosed> {
+        let safe = |text: &str| self.redactor.redact(text).into_owned();
         let (code, message, detail) = (code.to_owned(), safe(message), detail.map(safe));
         self.send(Report::Warned { code, message, detail }).await
     }
 
     /// Reports a scheduled retry; its error may quote a server and is redacted.
-    pub async fn retry(&self, wait: &Wait) -> Result<(), Gone> {
-        let message = self.redactor.text(&wait.error.message).into_owned();
+    pub async fn report_retry(&self, wait: &PendingRetry) -> Result<(), SessionClosed> {
+        let message = self.redactor.redact(&wait.error.message).into_owned();
         let pause_millis = u64::try_from(wait.pause.as_millis()).unwrap_or(u64::MAX);
-        let (attempt, most) = (wait.attempt, wait.most);
-        self.send(Report::RetryBegan(Box::new(Retry { attempt, most, pause_millis, message }))).await
+        let (attempt, most) = (wait.attempt, wait.max_retries);
+        self.send(Report::RetryStarted(Box::new(Retry { attempt, max_attempts: most, pause_millis, message }))).await
     }
 
     /// Reports the outcome of a retry.
-    pub async fn retried(&self, attempt: u32, failed: Option<&str>) -> Result<(), Gone> {
-        let message = failed.map(|message| self.redactor.text(message).into_owned());
-        self.send(Report::RetryOver { succeeded: message.is_none(), attempt, message }).await
+    pub async fn report_retry_result(&self, attempt: u32, failed: Option<&str>) -> Result<(), SessionClosed> {
+        let message = failed.map(|message| self.redactor.redact(message).into_owned());
+        self.send(Report::RetryEnded { succeeded: message.is_none(), attempt, message }).await
     }
 
     /// Ends the turn; another one follows.
-    pub async fn turn_done(&self) -> Result<(), Gone> {
+    pub async fn end_turn(&self) -> Result<(), SessionClosed> {
         self.send(Report::TurnDone).await
     }
 
     /// Ends the provider's part of the run.
-    pub async fn finish(&self, finish: Finish) -> Result<(), Gone> {
-        let summary = self.redactor.text(&finish.summary).into_owned();
-        let fault = finish.fault.map(|fault| self.safe_fault(fault));
-        self.send(Report::Finished(Box::new(Finish { summary, fault, ..finish }))).await
+    pub async fn finish(&self, finish: FinishReport) -> Result<(), SessionClosed> {
+        let summary = self.redactor.redact(&finish.summary).into_owned();
+        let fault = finish.error.map(|fault| self.redact_error(fault));
+        self.send(Report::Finished(Box::new(FinishReport { summary, error: fault, ..finish }))).await
     }
 
     /// Redacts an error, which may quote paths and commands.
-    pub fn safe_fault(&self, fault: Fault) -> Fault {
-        Fault {
-            message: self.redactor.text(&fault.message).into_owned(),
-            detail: fault.detail.map(|detail| self.redactor.text(&detail).into_owned()),
+    pub fn redact_error(&self, fault: ToolError) -> ToolError {
+        ToolError {
+            message: self.redactor.redact(&fault.message).into_owned(),
+            detail: fault.detail.map(|detail| self.redactor.redact(&detail).into_owned()),
             ..fault
         }
     }
 
     /// Sends a report that is already redacted.
-    pub async fn send(&self, report: Report) -> Result<(), Gone> {
-        self.deliver(Reported::new(self.whose.clone(), report)).await
+    pub async fn send(&self, report: Report) -> Result<(), SessionClosed> {
+        self.deliver(ReportEnvelope::new(self.owner.clone(), report)).await
     }
 
     /// Replaces the redactor with one that knows more secrets.
-    pub fn hide_with(&mut self, redactor: Redactor) {
+    pub fn set_redactor(&mut self, redactor: Redactor) {
         self.redactor = redactor;
     }
 
@@ -352,40 +363,41 @@ impl Reports {
         &self.redactor
     }
 
-    async fn done_thinking(&mut self) -> Result<(), Gone> {
-        match self.thinking.take() {
-            Some(mut thinking) => self.thought(thinking.finish()).await,
+    async fn end_thinking(&mut self) -> Result<(), SessionClosed> {
+        match self.thinking_stream.take() {
+            Some(mut thinking) => self.emit_thinking(thinking.finish()).await,
             None => Ok(()),
         }
     }
 
-    async fn thought(&self, safe: String) -> Result<(), Gone> {
-        if safe.is_empty() { Ok(()) } else { self.send(Report::Thought(safe)).await }
+    async fn emit_thinking(&self, safe: String) -> Result<(), SessionClosed> {
+        if safe.is_empty() { Ok(()) } else { self.send(Report::ThinkingDelta(safe)).await }
     }
 
-    async fn said(&self, safe: String) -> Result<(), Gone> {
-        if safe.is_empty() { Ok(()) } else { self.send(Report::Said(safe)).await }
+    async fn emit_text(&self, safe: String) -> Result<(), SessionClosed> {
+        if safe.is_empty() { Ok(()) } else { self.send(Report::TextDelta(safe)).await }
     }
 
-    async fn deliver(&self, mut reported: Reported) -> Result<(), Gone> {
-        let (Report::Output { text, .. } | Report::Said(text) | Report::Thought(text)) = &reported.report
+    async fn deliver(&self, mut reported: ReportEnvelope) -> Result<(), SessionClosed> {
+        let (Report::CallOutput { text, .. } | Report::TextDelta(text) | Report::ThinkingDelta(text)) =
+            &reported.report
         else {
-            return self.pass_on(reported).await;
+            return self.enqueue(reported).await;
         };
-        if text.len() >= LONG {
-            let bytes = u32::try_from(text.len().min(ROOM)).unwrap_or(u32::MAX);
-            let room = Arc::clone(&self.room).acquire_many_owned(bytes).await;
-            reported.room = Some(room.map_err(|_| Gone)?);
+        if text.len() >= LARGE_TEXT_BYTES {
+            let bytes = u32::try_from(text.len().min(MAX_BYTES_IN_FLIGHT)).unwrap_or(u32::MAX);
+            let room = Arc::clone(&self.byte_budget).acquire_many_owned(bytes).await;
+            reported.byte_permit = Some(room.map_err(|_| SessionClosed)?);
         }
-        self.pass_on(reported).await
+        self.enqueue(reported).await
     }
 
-    async fn pass_on(&self, reported: Reported) -> Result<(), Gone> {
+    async fn enqueue(&self, reported: ReportEnvelope) -> Result<(), SessionClosed> {
         // Boxed, so that the channel of an idle session stays small.
         match self.sender.try_send(Box::new(reported)) {
             Ok(()) => Ok(()),
-            Err(TrySendError::Full(reported)) => self.sender.send(reported).await.map_err(|_| Gone),
-            Err(TrySendError::Closed(_)) => Err(Gone),
+            Err(TrySendError::Full(reported)) => self.sender.send(reported).await.map_err(|_| SessionClosed),
+            Err(TrySendError::Closed(_)) => Err(SessionClosed),
         }
     }
 
@@ -393,49 +405,49 @@ impl Reports {
     ///
     /// Both are masked in the same way: the approver sees everything except known secret values, and the number of
     /// masked values.
-    fn ask(&self, question: &Question, args: &str) -> Result<(Ask, String), Unmaskable> {
+    fn mask_question(&self, question: &Question, args: &str) -> Result<(GateRequest, String), MaskError> {
         let mut masker = Masker::new(&self.redactor);
-        let title = masker.text(&question.title)?;
-        let summary = masker.text(&question.summary)?;
-        let details = masker.json(&question.details)?;
-        let form = question.form.as_ref().map(|form| masker.json(form)).transpose()?;
-        let args = masker.json(args)?;
+        let title = masker.mask_text(&question.title)?;
+        let summary = masker.mask_text(&question.summary)?;
+        let details = masker.mask_json(&question.details)?;
+        let form = question.form.as_ref().map(|form| masker.mask_json(form)).transpose()?;
+        let args = masker.mask_json(args)?;
         let (title, details) = match masker.finish()? {
             0 => (title, details),
-            1 => (format!("{title} (1 secret value masked)"), with_masked(&details, 1)?),
-            masked => (format!("{title} ({masked} secret values masked)"), with_masked(&details, masked)?),
+            1 => (format!("{title} (1 secret value masked)"), with_masked_count(&details, 1)?),
+            masked => (format!("{title} ({masked} secret values masked)"), with_masked_count(&details, masked)?),
         };
-        let ask = Ask {
+        let ask = GateRequest {
             gate: (self.mint.gate)(),
             kind: question.kind.to_owned(),
             title,
             summary,
             details: Json::new(details),
             choices: question.choices.clone(),
-            needed: 1,
+            quorum: 1,
             // A rule that contains a secret cannot be stored, and without the secret it would be a different rule.
-            remember: question.remember.clone().filter(|rule| self.redactor.text(rule) == *rule),
+            grant_rule: question.grant_rule.clone().filter(|rule| self.redactor.redact(rule) == *rule),
             digest: question.digest.clone(),
-            denial: question.denial,
+            on_denial: question.denial,
             form: form.map(Json::new),
-            millis: question.millis,
-            policy_comment: Some(self.redactor.text(&question.policy_comment).into_owned()),
+            timeout_millis: question.timeout_millis,
+            policy_comment: Some(self.redactor.redact(&question.policy_comment).into_owned()),
         };
         Ok((ask, args))
     }
 }
 
 /// Adds the number of masked values to the details of a question.
-fn with_masked(details: &str, masked: usize) -> Result<String, Unmaskable> {
-    let mut details: Value = serde_json::from_str(details).map_err(|_| Unmaskable::NotJson)?;
-    let fields = details.as_object_mut().ok_or(Unmaskable::NotJson)?;
-    fields.insert(MASKED.to_owned(), masked.into());
+fn with_masked_count(details: &str, masked: usize) -> Result<String, MaskError> {
+    let mut details: Value = serde_json::from_str(details).map_err(|_| MaskError::NotJson)?;
+    let fields = details.as_object_mut().ok_or(MaskError::NotJson)?;
+    fields.insert(MASKED_COUNT_KEY.to_owned(), masked.into());
     Ok(details.to_string())
 }
 
 /// The key of the number of masked values.
-const MASKED: &str = "maskedValues";
+const MASKED_COUNT_KEY: &str = "maskedValues";
 
-fn secret_in_call(why: Unmaskable) -> Fault {
-    Fault { kind: "SECRET_IN_CALL".to_owned(), retryable: false, message: why.to_string(), detail: None }
+fn secret_in_call_error(why: MaskError) -> ToolError {
+    ToolError { kind: "SECRET_IN_CALL".to_owned(), retryable: false, message: why.to_string(), detail: None }
 }

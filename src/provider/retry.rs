@@ -5,7 +5,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::error::{Kind, ModelError};
+use super::error::{ModelError, ModelErrorKind};
 
 /// When a request is retried.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -15,9 +15,9 @@ pub struct Policy {
     /// The first pause, before jitter shortens it.
     pub first_pause: Duration,
     /// The maximum pause; each pause is twice the one before.
-    pub longest_pause: Duration,
+    pub max_pause: Duration,
     /// The maximum `retry-after` of a server; a request with a longer one fails.
-    pub longest_asked: Duration,
+    pub max_retry_after: Duration,
 }
 
 impl Default for Policy {
@@ -25,72 +25,71 @@ impl Default for Policy {
         Self {
             attempts: 4,
             first_pause: Duration::from_millis(500),
-            longest_pause: Duration::from_secs(16),
-            longest_asked: Duration::from_secs(60),
+            max_pause: Duration::from_secs(16),
+            max_retry_after: Duration::from_secs(60),
         }
     }
 }
 
 /// What to do after a failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
+pub enum RetryDecision {
     /// Retry after this time.
-    Wait(Duration),
+    RetryAfter(Duration),
     /// Report the error.
-    GiveUp(ModelError),
+    Fail(ModelError),
 }
 
 impl Policy {
     /// Decides what follows the failure of attempt `attempt` (from 1); `chance` is a random number between 0 and 1.
     ///
     /// A pause is at least half of the exponential backoff, and at least as long as the server asks for.
-    pub fn after(&self, attempt: u32, error: ModelError, chance: f64) -> Decision {
-        if !again(error.kind) || !error.retryable || attempt >= self.attempts {
-            return Decision::GiveUp(error);
+    pub fn decide(&self, attempt: u32, error: ModelError, chance: f64) -> RetryDecision {
+        if !is_transient(error.kind) || !error.retryable || attempt >= self.attempts {
+            return RetryDecision::Fail(error);
         }
         let asked = error.retry_after.unwrap_or_default();
-        if asked > self.longest_asked {
+        if asked > self.max_retry_after {
             let message = format!(
                 "{}; the server asks for a retry after {} s, more than the limit of {} s",
                 error.message,
                 asked.as_secs(),
-                self.longest_asked.as_secs()
+                self.max_retry_after.as_secs()
             );
-            return Decision::GiveUp(ModelError { message, ..error });
+            return RetryDecision::Fail(ModelError { message, ..error });
         }
-        let doubled =
-            self.first_pause.saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1).min(16)));
-        let pause = doubled.min(self.longest_pause);
+        let doubled = self.first_pause.saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1).min(16)));
+        let pause = doubled.min(self.max_pause);
         let jittered = pause.mul_f64(0.5 + 0.5 * chance.clamp(0.0, 1.0));
-        Decision::Wait(jittered.max(asked))
+        RetryDecision::RetryAfter(jittered.max(asked))
     }
 }
 
 /// Returns whether an immediate retry may help against a failure of this kind.
-const fn again(kind: Kind) -> bool {
+const fn is_transient(kind: ModelErrorKind) -> bool {
     match kind {
-        Kind::RateLimited => true,
-        Kind::Overloaded => true,
-        Kind::Failed => true,
-        Kind::Unreachable => true,
-        Kind::Cut => true,
+        ModelErrorKind::RateLimited => true,
+        ModelErrorKind::Overloaded => true,
+        ModelErrorKind::Failed => true,
+        ModelErrorKind::Unreachable => true,
+        ModelErrorKind::Interrupted => true,
         // The user has already waited for minutes.
-        Kind::Silent => false,
-        Kind::NotConfigured => false,
-        Kind::Unauthorized => false,
-        Kind::OutOfCredit => false,
-        Kind::Garbage => false,
-        Kind::Refused => false,
-        Kind::ModelNotFound => false,
-        Kind::ContextTooLong => false,
-        Kind::CircuitOpen => false,
+        ModelErrorKind::TimedOut => false,
+        ModelErrorKind::NotConfigured => false,
+        ModelErrorKind::Unauthorized => false,
+        ModelErrorKind::OutOfCredit => false,
+        ModelErrorKind::InvalidResponse => false,
+        ModelErrorKind::Refused => false,
+        ModelErrorKind::ModelNotFound => false,
+        ModelErrorKind::ContextTooLong => false,
+        ModelErrorKind::CircuitOpen => false,
         // `TurnStream` has already polled the server until its timeout.
-        Kind::ModelLoading => false,
+        ModelErrorKind::ModelLoading => false,
     }
 }
 
 /// Parses a `retry-after` header: a number of seconds, or a date.
-pub fn asked_pause(value: &str, now: SystemTime) -> Option<Duration> {
+pub fn parse_retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds.max(0.0)).ok();
@@ -104,52 +103,56 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_the_longest_and_chance_takes_at_most_half() {
-        let policy = Policy { attempts: 9, longest_pause: Duration::from_secs(3), ..Policy::default() };
+    fn pauses_double_up_to_the_maximum_and_jitter_takes_at_most_half() {
+        let policy = Policy { attempts: 9, max_pause: Duration::from_secs(3), ..Policy::default() };
         let pauses = |chance| -> Vec<u128> {
-            (1..=5).map(|attempt| waited(policy.after(attempt, failed(), chance)).as_millis()).collect()
+            (1..=5).map(|attempt| delay_of(policy.decide(attempt, failed(), chance)).as_millis()).collect()
         };
         assert_eq!(pauses(1.0), [500, 1000, 2000, 3000, 3000]);
         assert_eq!(pauses(0.0), [250, 500, 1000, 1500, 1500]);
         let endless = Policy { attempts: u32::MAX, ..policy };
-        assert_eq!(waited(endless.after(u32::MAX - 1, failed(), 7.0)), Duration::from_secs(3));
+        assert_eq!(delay_of(endless.decide(u32::MAX - 1, failed(), 7.0)), Duration::from_secs(3));
     }
 
     #[test]
-    fn the_last_attempt_is_the_last() {
+    fn no_retry_follows_the_last_attempt() {
         let policy = Policy { attempts: 2, ..Policy::default() };
-        assert!(matches!(policy.after(1, failed(), 0.5), Decision::Wait(_)));
-        assert_eq!(policy.after(2, failed(), 0.5), Decision::GiveUp(failed()));
+        assert!(matches!(policy.decide(1, failed(), 0.5), RetryDecision::RetryAfter(_)));
+        assert_eq!(policy.decide(2, failed(), 0.5), RetryDecision::Fail(failed()));
     }
 
     #[test]
-    fn only_what_may_help_is_asked_again() {
+    fn only_transient_errors_are_retried() {
         let policy = Policy::default();
-        for kind in Kind::ALL {
+        for kind in ModelErrorKind::ALL {
             let expected = matches!(
                 kind,
-                Kind::RateLimited | Kind::Overloaded | Kind::Failed | Kind::Unreachable | Kind::Cut
+                ModelErrorKind::RateLimited
+                    | ModelErrorKind::Overloaded
+                    | ModelErrorKind::Failed
+                    | ModelErrorKind::Unreachable
+                    | ModelErrorKind::Interrupted
             );
-            let decision = policy.after(1, ModelError::new(kind, "x"), 0.5);
-            assert_eq!(matches!(decision, Decision::Wait(_)), expected, "{kind}");
+            let decision = policy.decide(1, ModelError::new(kind, "x"), 0.5);
+            assert_eq!(matches!(decision, RetryDecision::RetryAfter(_)), expected, "{kind}");
         }
         let hopeless = ModelError { retryable: false, ..failed() };
-        assert!(matches!(policy.after(1, hopeless, 0.5), Decision::GiveUp(_)));
+        assert!(matches!(policy.decide(1, hopeless, 0.5), RetryDecision::Fail(_)));
     }
 
     #[test]
-    fn a_server_is_given_the_time_it_asks_for_but_not_any_time() {
+    fn retry_after_is_honoured_up_to_its_limit() {
         let policy = Policy::default();
         let asking = |seconds| ModelError { retry_after: Some(Duration::from_secs(seconds)), ..failed() };
-        assert_eq!(policy.after(1, asking(60), 0.5), Decision::Wait(Duration::from_secs(60)));
-        assert_eq!(policy.after(1, asking(0), 1.0), Decision::Wait(Duration::from_millis(500)));
-        let Decision::GiveUp(error) = policy.after(1, asking(61), 0.5) else { panic!("it waits") };
+        assert_eq!(policy.decide(1, asking(60), 0.5), RetryDecision::RetryAfter(Duration::from_secs(60)));
+        assert_eq!(policy.decide(1, asking(0), 1.0), RetryDecision::RetryAfter(Duration::from_millis(500)));
+        let RetryDecision::Fail(error) = policy.decide(1, asking(61), 0.5) else { panic!("it waits") };
         assert_eq!(error.message, "x; the server asks for a retry after 61 s, more than the limit of 60 s");
-        assert_eq!((error.kind, error.retry_after), (Kind::Failed, Some(Duration::from_secs(61))));
+        assert_eq!((error.kind, error.retry_after), (ModelErrorKind::Failed, Some(Duration::from_secs(61))));
     }
 
     #[test]
-    fn a_pause_is_read_from_seconds_and_dates() {
+    fn retry_after_is_parsed_from_seconds_and_dates() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_770);
         let cases = [
             ("7", Some(7_000)),
@@ -164,19 +167,19 @@ mod tests {
             ("NaN", Some(0)),
         ];
         for (value, expected) in cases {
-            let millis = asked_pause(value, now).map(|pause| pause.as_millis());
+            let millis = parse_retry_after(value, now).map(|pause| pause.as_millis());
             assert_eq!(millis, expected, "{value:?}");
         }
     }
 
-    fn waited(decision: Decision) -> Duration {
+    fn delay_of(decision: RetryDecision) -> Duration {
         match decision {
-            Decision::Wait(pause) => pause,
-            Decision::GiveUp(error) => panic!("gave up: {error}"),
+            RetryDecision::RetryAfter(pause) => pause,
+            RetryDecision::Fail(error) => panic!("gave up: {error}"),
         }
     }
 
     fn failed() -> ModelError {
-        ModelError::new(Kind::Failed, "x")
+        ModelError::new(ModelErrorKind::Failed, "x")
     }
 }

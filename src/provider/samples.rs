@@ -2,27 +2,27 @@
 
 use serde_json::json;
 
-use super::dialect::{Dialect, Reader};
+use super::dialect::{Dialect, ResponseDecoder};
 use super::error::ModelError;
 use super::limits::TurnLimits;
-use super::model::{Entry, Outcome, Piece, Request, Thinking, ToolSpec, TurnEnd, Wanted};
+use super::model::{CallOutcome, Delta, Entry, Request, Thinking, ToolCall, ToolSpec, TurnEnd};
 use crate::kernel::event::Image;
 
 /// Returns a request with one user message.
-pub(super) fn question(text: &str) -> Request {
+pub(super) fn text_request(text: &str) -> Request {
     Request {
         model: "m".to_owned(),
         system: String::new(),
         entries: vec![Entry::user(text.to_owned())],
         tools: Vec::new(),
         max_tokens: None,
-        thinking: Thinking::Usual,
+        thinking: Thinking::ServerDefault,
     }
 }
 
 /// Returns a conversation with every kind of entry.
-pub(super) fn conversation(carry: Option<String>) -> Request {
-    let wanted = |id: &str, args: &str| Wanted { id: id.into(), tool: "look".into(), args: args.into() };
+pub(super) fn conversation(provider_state: Option<String>) -> Request {
+    let wanted = |id: &str, args: &str| ToolCall { id: id.into(), tool: "look".into(), args: args.into() };
     let result = |id: &str, text: &str, outcome| Entry::Result {
         id: id.into(),
         tool: "look".into(),
@@ -34,9 +34,9 @@ pub(super) fn conversation(carry: Option<String>) -> Request {
         system: "Be brief.".to_owned(),
         entries: vec![
             Entry::user("look".to_owned()),
-            Entry::Assistant { carry, said: "Looking.".to_owned(), calls },
-            result("c1", "a cat", Outcome::Fine),
-            result("c2", "bad arguments", Outcome::Failed),
+            Entry::Assistant { provider_state, text: "Looking.".to_owned(), calls },
+            result("c1", "a cat", CallOutcome::Succeeded),
+            result("c2", "bad arguments", CallOutcome::Failed),
             Entry::user("and?".to_owned()),
         ],
         tools: vec![ToolSpec {
@@ -45,54 +45,54 @@ pub(super) fn conversation(carry: Option<String>) -> Request {
             schema: json!({ "type": "object" }),
         }],
         max_tokens: Some(100),
-        ..question("")
+        ..text_request("")
     }
 }
 
 /// Returns a request with an image.
-pub(super) fn picture(text: &str) -> Request {
+pub(super) fn image_request(text: &str) -> Request {
     let images = vec![Image { mime: "image/png".to_owned(), data: "aGk=".to_owned() }];
-    Request { entries: vec![Entry::User { text: text.to_owned(), images }], ..question("") }
+    Request { entries: vec![Entry::User { text: text.to_owned(), images }], ..text_request("") }
 }
 
 /// Decodes a response in one chunk.
-pub(super) fn read_whole(dialect: Dialect, bytes: &[u8]) -> Result<(Vec<Piece>, TurnEnd), ModelError> {
-    read(dialect, &[bytes])
+pub(super) fn decode_all(dialect: Dialect, bytes: &[u8]) -> Result<(Vec<Delta>, TurnEnd), ModelError> {
+    decode_chunks(dialect, &[bytes])
 }
 
 /// Decodes a response at every split into two chunks, and in chunks of every size up to seven; all results must
 /// agree.
-pub(super) fn read_in_every_cut(dialect: Dialect, bytes: &[u8]) -> Result<(Vec<Piece>, TurnEnd), ModelError> {
-    let whole = read_whole(dialect, bytes);
+pub(super) fn decode_at_every_split(dialect: Dialect, bytes: &[u8]) -> Result<(Vec<Delta>, TurnEnd), ModelError> {
+    let whole = decode_all(dialect, bytes);
     for at in 0..=bytes.len() {
         let (head, tail) = bytes.split_at(at);
-        assert_eq!(read(dialect, &[head, tail]), whole, "cut at {at}");
+        assert_eq!(decode_chunks(dialect, &[head, tail]), whole, "cut at {at}");
     }
     for size in 1..=7 {
         let chunks: Vec<&[u8]> = bytes.chunks(size).collect();
-        assert_eq!(read(dialect, &chunks), whole, "in chunks of {size}");
+        assert_eq!(decode_chunks(dialect, &chunks), whole, "in chunks of {size}");
     }
     whole
 }
 
 /// Returns a text delta.
-pub(super) fn said(text: &str) -> Piece {
-    Piece::Said(text.to_owned())
+pub(super) fn text_delta(text: &str) -> Delta {
+    Delta::Text(text.to_owned())
 }
 
 /// Returns a thinking delta.
-pub(super) fn thought(text: &str) -> Piece {
-    Piece::Thought(text.to_owned())
+pub(super) fn thinking_delta(text: &str) -> Delta {
+    Delta::Thinking(text.to_owned())
 }
 
 /// Returns a tool call delta.
-pub(super) fn call(id: &str, tool: &str, args: &str) -> Piece {
-    Piece::Call(Wanted { id: id.to_owned(), tool: tool.to_owned(), args: args.to_owned() })
+pub(super) fn call_delta(id: &str, tool: &str, args: &str) -> Delta {
+    Delta::ToolCall(ToolCall { id: id.to_owned(), tool: tool.to_owned(), args: args.to_owned() })
 }
 
-fn read(dialect: Dialect, chunks: &[&[u8]]) -> Result<(Vec<Piece>, TurnEnd), ModelError> {
-    let mut reader = Reader::new(dialect, TurnLimits::default(), "t");
-    let mut merged: Vec<Piece> = Vec::new();
+fn decode_chunks(dialect: Dialect, chunks: &[&[u8]]) -> Result<(Vec<Delta>, TurnEnd), ModelError> {
+    let mut reader = ResponseDecoder::new(dialect, TurnLimits::default(), "t");
+    let mut merged: Vec<Delta> = Vec::new();
     let mut out = Vec::new();
     for chunk in chunks {
         reader.feed(chunk, &mut out)?;
@@ -103,9 +103,9 @@ fn read(dialect: Dialect, chunks: &[&[u8]]) -> Result<(Vec<Piece>, TurnEnd), Mod
     Ok((merged, reader.end()))
 }
 
-fn merge(merged: &mut Vec<Piece>, piece: Piece) {
+fn merge(merged: &mut Vec<Delta>, piece: Delta) {
     match (merged.last_mut(), piece) {
-        (Some(Piece::Said(last)), Piece::Said(text)) | (Some(Piece::Thought(last)), Piece::Thought(text)) => {
+        (Some(Delta::Text(last)), Delta::Text(text)) | (Some(Delta::Thinking(last)), Delta::Thinking(text)) => {
             last.push_str(&text);
         }
         (_, piece) => merged.push(piece),

@@ -8,14 +8,14 @@
 use std::collections::BTreeSet;
 
 use super::{MARKER, Redactor, json, scan::Region};
-use crate::invisible_chars::is_unseen;
+use crate::invisible_chars::is_invisible;
 
 /// Shorter values are not masked.
-const SHORTEST: usize = 6;
+const MASKED_CHARS_MIN: usize = 6;
 
 /// Why a text cannot be shown for approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unmaskable {
+pub enum MaskError {
     /// A mask would hide more than the secret value, or the value is split.
     #[error(
         "the call contains a secret value where a mask would hide what the call does; pass the value in an \
@@ -23,9 +23,7 @@ pub enum Unmaskable {
     )]
     Secret,
     /// The call contains the text of a mask, in addition to a value that has to be masked.
-    #[error(
-        "the call contains a secret value and the text {MARKER}, which looks like its mask; remove one of them"
-    )]
+    #[error("the call contains a secret value and the text {MARKER}, which looks like its mask; remove one of them")]
     Ambiguous,
     /// A part of the call is not JSON.
     #[error("the call cannot be shown, because a part of it is not JSON")]
@@ -38,49 +36,49 @@ pub struct Masker<'r> {
     redactor: &'r Redactor,
     values: BTreeSet<String>,
     /// Whether a part contains the text of a mask.
-    marker: bool,
+    contains_marker: bool,
 }
 
 impl<'r> Masker<'r> {
     /// Starts a request; `redactor` has the known values.
     pub fn new(redactor: &'r Redactor) -> Self {
-        Self { redactor, values: BTreeSet::new(), marker: false }
+        Self { redactor, values: BTreeSet::new(), contains_marker: false }
     }
 
     /// Masks the known values in a text.
     ///
     /// Replacing every mask by its value restores the text.
-    pub fn text(&mut self, text: &str) -> Result<String, Unmaskable> {
+    pub fn mask_text(&mut self, text: &str) -> Result<String, MaskError> {
         let mut shown = String::with_capacity(text.len());
         let mut from = 0;
-        for region in self.redactor.known(text).ok_or(Unmaskable::Secret)? {
+        for region in self.redactor.known_regions(text).ok_or(MaskError::Secret)? {
             let hidden = text.get(region.start..region.end).filter(|hidden| is_plain_literal(hidden));
-            let hidden = hidden.ok_or(Unmaskable::Secret)?;
+            let hidden = hidden.ok_or(MaskError::Secret)?;
             shown.push_str(text.get(from..region.start).unwrap_or_default());
             shown.push_str(MARKER);
             self.values.insert(hidden.to_owned());
             from = region.end;
         }
         shown.push_str(text.get(from..).unwrap_or_default());
-        self.marker |= text.contains(MARKER);
-        let joined = joined(&shown);
-        match self.redactor.known(&joined) {
+        self.contains_marker |= text.contains(MARKER);
+        let joined = strip_quoting(&shown);
+        match self.redactor.known_regions(&joined) {
             Some(split) if split.is_empty() => Ok(shown),
-            Some(_) | None => Err(Unmaskable::Secret),
+            Some(_) | None => Err(MaskError::Secret),
         }
     }
 
     /// Masks the known values in the strings of a JSON text, keys included.
-    pub fn json(&mut self, text: &str) -> Result<String, Unmaskable> {
-        json::map_strings(text, |string| self.text(string))
+    pub fn mask_json(&mut self, text: &str) -> Result<String, MaskError> {
+        json::map_strings(text, |string| self.mask_text(string))
     }
 
     /// Ends the request and returns the number of distinct masked values.
     ///
     /// In a request with masks, every [`MARKER`] is a mask; in a request without, none is.
-    pub fn finish(self) -> Result<usize, Unmaskable> {
-        if self.marker && !self.values.is_empty() {
-            return Err(Unmaskable::Ambiguous);
+    pub fn finish(self) -> Result<usize, MaskError> {
+        if self.contains_marker && !self.values.is_empty() {
+            return Err(MaskError::Ambiguous);
         }
         Ok(self.values.len())
     }
@@ -90,19 +88,19 @@ impl Redactor {
     /// Returns the last position at or before `at` that is not inside a known value.
     ///
     /// Cutting the text there leaves no part of a value, which the redactor would not recognise.
-    pub fn cut(&self, text: &str, at: usize) -> usize {
-        let at = super::boundary(text, at.min(text.len()));
-        let known = self.known(text).unwrap_or_else(|| vec![Region { start: 0, end: text.len() }]);
+    pub fn safe_cut(&self, text: &str, at: usize) -> usize {
+        let at = super::floor_char_boundary(text, at.min(text.len()));
+        let known = self.known_regions(text).unwrap_or_else(|| vec![Region { start: 0, end: text.len() }]);
         known.iter().find(|region| region.start < at && at < region.end).map_or(at, |region| region.start)
     }
 
     /// Returns the tokens in `text`: plain literals that are secrets by their own shape, whatever precedes them.
     ///
     /// Values that are secret only because of the key before them (`password=…`) are not included.
-    pub fn tokens(&self, text: &str) -> Vec<String> {
+    pub fn find_tokens(&self, text: &str) -> Vec<String> {
         let regions = self.regions(text);
         let parts = regions.iter().filter_map(|region| text.get(region.start..region.end));
-        let is_token = |part: &&str| *part != MARKER && is_plain_literal(part) && self.text(part) == MARKER;
+        let is_token = |part: &&str| *part != MARKER && is_plain_literal(part) && self.redact(part) == MARKER;
         parts.filter(is_token).map(str::to_owned).collect()
     }
 }
@@ -113,14 +111,14 @@ impl Redactor {
 fn is_plain_literal(text: &str) -> bool {
     let inner = text.trim_end_matches('=');
     let plain = |letter: char| letter.is_alphanumeric() || "_-+/.:@%,^~!#".contains(letter);
-    text.chars().count() >= SHORTEST
+    text.chars().count() >= MASKED_CHARS_MIN
         && inner.chars().all(plain)
         && !inner.starts_with(['-', '~', '#', '!', '.', '/'])
         && !inner.contains("..")
 }
 
 /// Removes quoting, line continuations and invisible characters, which would hide a split value.
-fn joined(text: &str) -> String {
+fn strip_quoting(text: &str) -> String {
     let text = text.replace("\\\n", "");
-    text.chars().filter(|letter| !matches!(letter, '\'' | '"' | '\\') && !is_unseen(*letter)).collect()
+    text.chars().filter(|letter| !matches!(letter, '\'' | '"' | '\\') && !is_invisible(*letter)).collect()
 }

@@ -3,20 +3,20 @@
 //! The key is kept, the value is hidden. A value of fewer than 8 characters, a placeholder, a path or a piece of
 //! code is kept; in doubt the value is hidden.
 
-use super::{MARKER, scan::Region, shape::reach};
+use super::{MARKER, scan::Region, shape::extend_cover};
 
 /// Shorter values are not hidden.
-const LEAST: usize = 8;
+const VALUE_BYTES_MIN: usize = 8;
 /// An unquoted value that reaches this length is certain, and is dropped as it arrives.
 const LONG_WORD: usize = 256;
 /// A quoted value that reaches this length is certain, and is dropped as it arrives.
 const LONG_QUOTE: usize = 1024;
 /// The maximum number of blanks between the separator and the value.
-const GAP: usize = 8;
+const GAP_BLANKS_MAX: usize = 8;
 /// Punctuation that ends a sentence or a bracket and is not part of a value.
 const TRAILING: &[u8] = b",;:.)]}>|&\\";
 
-const STRONG: [&str; 16] = [
+const STRONG_KEYS: [&str; 16] = [
     "password",
     "passwd",
     "passphrase",
@@ -34,11 +34,11 @@ const STRONG: [&str; 16] = [
     "account_key",
     "accountkey",
 ];
-const WEAK: [&str; 4] = ["token", "authorization", "credential", "credentials"];
+const WEAK_KEYS: [&str; 4] = ["token", "authorization", "credential", "credentials"];
 
 /// How strongly a key suggests a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum KeyStrength {
     /// An ordinary word after it is hidden too.
     Strong,
     /// An ordinary word after it is kept: parsers have tokens as well.
@@ -47,7 +47,7 @@ pub(super) enum Key {
 
 /// How the value is separated from its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Style {
+pub(super) enum AssignmentStyle {
     /// `key=value`
     Direct,
     /// `key = value`
@@ -57,48 +57,48 @@ pub(super) enum Style {
 }
 
 /// Returns how strongly a name suggests a secret, by its last word.
-pub(super) fn key(name: &[u8]) -> Option<Key> {
+pub(super) fn key_strength(name: &[u8]) -> Option<KeyStrength> {
     let ends_with = |word: &&str| {
         name.len().checked_sub(word.len()).is_some_and(|at| name[at..].eq_ignore_ascii_case(word.as_bytes()))
     };
-    if STRONG.iter().any(&ends_with) {
-        Some(Key::Strong)
-    } else if WEAK.iter().any(ends_with) {
-        Some(Key::Weak)
+    if STRONG_KEYS.iter().any(&ends_with) {
+        Some(KeyStrength::Strong)
+    } else if WEAK_KEYS.iter().any(ends_with) {
+        Some(KeyStrength::Weak)
     } else {
         None
     }
 }
 
 /// Returns the key before a separator, if it suggests a secret.
-pub(super) fn key_before(before: &[u8], separator: u8) -> Option<(Key, Style)> {
+pub(super) fn key_before(before: &[u8], separator: u8) -> Option<(KeyStrength, AssignmentStyle)> {
     let mut name = before.trim_ascii_end();
     let mut style = match separator {
-        b':' => Style::Colon,
-        _ if name.len() < before.len() => Style::Spaced,
-        _ => Style::Direct,
+        b':' => AssignmentStyle::Colon,
+        _ if name.len() < before.len() => AssignmentStyle::Spaced,
+        _ => AssignmentStyle::Direct,
     };
     if separator == b'=' && name.ends_with(b":") {
         name = name[..name.len() - 1].trim_ascii_end();
-        style = Style::Spaced;
+        style = AssignmentStyle::Spaced;
     }
     name = name.strip_suffix(b"?").unwrap_or(name);
     name = name.strip_suffix(b"]").unwrap_or(name);
-    Some((key(without_quote(name))?, style))
+    Some((key_strength(strip_quote(name))?, style))
 }
 
 /// Whether `before` ends in `Authorization:` or the like.
 pub(super) fn is_authorization(before: &[u8]) -> bool {
-    let opened = without_quote(before).trim_ascii_end();
+    let opened = strip_quote(before).trim_ascii_end();
     let name = opened.strip_suffix(b":").or_else(|| opened.strip_suffix(b"=")).map(<[u8]>::trim_ascii_end);
     name.is_some_and(|name| {
-        let name = without_quote(name);
+        let name = strip_quote(name);
         name.len() >= 13 && name[name.len() - 13..].eq_ignore_ascii_case(b"authorization")
     })
 }
 
 /// Strips one quote from the end, and the backslashes before it.
-fn without_quote(text: &[u8]) -> &[u8] {
+fn strip_quote(text: &[u8]) -> &[u8] {
     let Some(mut bare) = text.strip_suffix(b"\"").or_else(|| text.strip_suffix(b"'")) else { return text };
     while let Some(shorter) = bare.strip_suffix(b"\\") {
         bare = shorter;
@@ -108,23 +108,23 @@ fn without_quote(text: &[u8]) -> &[u8] {
 
 /// Whether a quoted value is a secret, given that its key suggests one.
 pub(super) fn is_secret(value: &[u8]) -> bool {
-    value.len() >= LEAST
+    value.len() >= VALUE_BYTES_MIN
         && !is_placeholder(value)
         && !value.windows(MARKER.len()).any(|part| part == MARKER.as_bytes())
 }
 
 /// Matches the value of an assignment, byte by byte.
-pub(super) struct Value {
-    key: Key,
-    style: Style,
+pub(super) struct ValueMatcher {
+    key: KeyStrength,
+    style: AssignmentStyle,
     separator: u8,
-    stage: Stage,
+    state: ValueState,
     start: usize,
     seen: Vec<u8>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum ValueState {
     Gap { blanks: usize },
     Backslash,
     Quoted { quote: u8, nested: bool, escaped: bool },
@@ -133,90 +133,87 @@ enum Stage {
     LongBare { trailing: usize },
 }
 
-impl Value {
-    pub(super) fn new(key: Key, style: Style, separator: u8) -> Self {
-        Self { key, style, separator, stage: Stage::Gap { blanks: 0 }, start: 0, seen: Vec::new() }
+impl ValueMatcher {
+    pub(super) fn new(key: KeyStrength, style: AssignmentStyle, separator: u8) -> Self {
+        Self { key, style, separator, state: ValueState::Gap { blanks: 0 }, start: 0, seen: Vec::new() }
     }
 
     /// Whether the value has become certain and has not ended.
     pub(super) fn is_open_ended(&self) -> bool {
-        matches!(self.stage, Stage::LongBare { .. })
+        matches!(self.state, ValueState::LongBare { .. })
     }
 
-    pub(super) fn feed(
-        &mut self,
-        byte: u8,
-        at: usize,
-        held_from: &mut usize,
-        cover: &mut Option<Region>,
-    ) -> bool {
-        match self.stage {
-            Stage::Gap { blanks } => {
+    pub(super) fn feed(&mut self, byte: u8, at: usize, held_from: &mut usize, cover: &mut Option<Region>) -> bool {
+        match self.state {
+            ValueState::Gap { blanks } => {
                 *held_from = at;
-                self.begin(byte, at, blanks)
+                self.feed_gap(byte, at, blanks)
             }
-            Stage::Backslash if byte == b'"' || byte == b'\'' => {
-                self.quote(byte, at, true);
+            ValueState::Backslash if byte == b'"' || byte == b'\'' => {
+                self.open_quote(byte, at, true);
                 true
             }
-            Stage::Backslash => {
+            ValueState::Backslash => {
                 self.seen.push(b'\\');
-                self.stage = Stage::Bare;
-                self.bare(byte, at, cover)
+                self.state = ValueState::Bare;
+                self.feed_bare(byte, at, cover)
             }
-            Stage::Bare => self.bare(byte, at, cover),
-            Stage::Quoted { quote, nested, escaped } => {
-                self.quoted(byte, at, (quote, nested, escaped), cover)
+            ValueState::Bare => self.feed_bare(byte, at, cover),
+            ValueState::Quoted { quote, nested, escaped } => {
+                self.feed_quoted(byte, at, (quote, nested, escaped), cover)
             }
-            Stage::LongQuoted { quote } => {
+            ValueState::LongQuoted { quote } => {
                 let goes_on = byte != quote && byte != b'\n';
                 if goes_on {
-                    reach(cover, self.start, at);
+                    extend_cover(cover, self.start, at);
                 }
                 goes_on
             }
-            Stage::LongBare { trailing } => {
+            ValueState::LongBare { trailing } => {
                 if ends_word(byte) {
                     return false;
                 }
                 let trailing = if TRAILING.contains(&byte) { trailing + 1 } else { 0 };
                 if trailing == 0 {
-                    reach(cover, self.start, at);
+                    extend_cover(cover, self.start, at);
                 }
-                self.stage = Stage::LongBare { trailing };
-                trailing <= GAP
+                self.state = ValueState::LongBare { trailing };
+                trailing <= GAP_BLANKS_MAX
             }
         }
     }
 
     /// Handles the end of the text.
-    pub(super) fn end(&mut self, cover: &mut Option<Region>) {
-        match self.stage {
-            Stage::Bare => self.settle_word(cover),
-            Stage::Quoted { .. } => self.settle_unclosed(cover),
-            Stage::Gap { .. } | Stage::Backslash | Stage::LongQuoted { .. } | Stage::LongBare { .. } => {}
+    pub(super) fn finish(&mut self, cover: &mut Option<Region>) {
+        match self.state {
+            ValueState::Bare => self.finish_word(cover),
+            ValueState::Quoted { .. } => self.finish_unclosed(cover),
+            ValueState::Gap { .. }
+            | ValueState::Backslash
+            | ValueState::LongQuoted { .. }
+            | ValueState::LongBare { .. } => {}
         }
     }
 
     /// Handles a byte between the separator and the value.
-    fn begin(&mut self, byte: u8, at: usize, blanks: usize) -> bool {
+    fn feed_gap(&mut self, byte: u8, at: usize, blanks: usize) -> bool {
         self.start = at;
         match byte {
             b' ' | b'\t' => {
-                if self.style == Style::Direct {
-                    self.style = Style::Spaced;
+                if self.style == AssignmentStyle::Direct {
+                    self.style = AssignmentStyle::Spaced;
                 }
-                self.stage = Stage::Gap { blanks: blanks + 1 };
-                return blanks < GAP;
+                self.state = ValueState::Gap { blanks: blanks + 1 };
+                return blanks < GAP_BLANKS_MAX;
             }
-            b'>' if self.separator == b'=' && blanks == 0 => self.style = Style::Colon,
+            b'>' if self.separator == b'=' && blanks == 0 => self.style = AssignmentStyle::Colon,
             _ if blanks == 0 && self.is_operator(byte) => return false,
             b'\n' | b'\r' => return false,
             b'-' if self.separator == b' ' => return false,
-            b'"' | b'\'' => self.quote(byte, at, false),
-            b'\\' => self.stage = Stage::Backslash,
+            b'"' | b'\'' => self.open_quote(byte, at, false),
+            b'\\' => self.state = ValueState::Backslash,
             _ => {
-                self.stage = Stage::Bare;
+                self.state = ValueState::Bare;
                 self.seen.push(byte);
             }
         }
@@ -232,12 +229,12 @@ impl Value {
         }
     }
 
-    fn quote(&mut self, quote: u8, at: usize, nested: bool) {
+    fn open_quote(&mut self, quote: u8, at: usize, nested: bool) {
         self.start = at + 1;
-        self.stage = Stage::Quoted { quote, nested, escaped: false };
+        self.state = ValueState::Quoted { quote, nested, escaped: false };
     }
 
-    fn quoted(&mut self, byte: u8, at: usize, stage: (u8, bool, bool), cover: &mut Option<Region>) -> bool {
+    fn feed_quoted(&mut self, byte: u8, at: usize, stage: (u8, bool, bool), cover: &mut Option<Region>) -> bool {
         let (quote, nested, escaped) = stage;
         if byte == quote && !escaped {
             let mut value = self.seen.as_slice();
@@ -250,21 +247,21 @@ impl Value {
             return false;
         }
         if byte == b'\n' {
-            self.settle_unclosed(cover);
+            self.finish_unclosed(cover);
             return false;
         }
         self.seen.push(byte);
-        self.stage = Stage::Quoted { quote, nested, escaped: !nested && !escaped && byte == b'\\' };
+        self.state = ValueState::Quoted { quote, nested, escaped: !nested && !escaped && byte == b'\\' };
         if self.seen.len() == LONG_QUOTE {
-            reach(cover, self.start, at);
-            self.stage = Stage::LongQuoted { quote };
+            extend_cover(cover, self.start, at);
+            self.state = ValueState::LongQuoted { quote };
         }
         !self.seen.ends_with(MARKER.as_bytes())
     }
 
-    fn bare(&mut self, byte: u8, at: usize, cover: &mut Option<Region>) -> bool {
+    fn feed_bare(&mut self, byte: u8, at: usize, cover: &mut Option<Region>) -> bool {
         if ends_word(byte) {
-            self.settle_word(cover);
+            self.finish_word(cover);
             return false;
         }
         self.seen.push(byte);
@@ -274,22 +271,22 @@ impl Value {
         if self.seen.len() < LONG_WORD {
             return true;
         }
-        let secret = is_secret_word(&self.seen, self.key, self.style).is_some();
+        let secret = secret_word_length(&self.seen, self.key, self.style).is_some();
         if secret {
-            reach(cover, self.start, at);
-            self.stage = Stage::LongBare { trailing: 0 };
+            extend_cover(cover, self.start, at);
+            self.state = ValueState::LongBare { trailing: 0 };
         }
         secret
     }
 
-    fn settle_word(&self, cover: &mut Option<Region>) {
-        if let Some(length) = is_secret_word(&self.seen, self.key, self.style) {
+    fn finish_word(&self, cover: &mut Option<Region>) {
+        if let Some(length) = secret_word_length(&self.seen, self.key, self.style) {
             *cover = Some(Region { start: self.start, end: self.start + length });
         }
     }
 
     /// Handles a quote without an end in its line, which may be an apostrophe: only the first word counts.
-    fn settle_unclosed(&self, cover: &mut Option<Region>) {
+    fn finish_unclosed(&self, cover: &mut Option<Region>) {
         let word = self.seen.split(u8::is_ascii_whitespace).next().unwrap_or_default();
         if is_secret(word) {
             *cover = Some(Region { start: self.start, end: self.start + word.len() });
@@ -302,7 +299,7 @@ fn ends_word(byte: u8) -> bool {
 }
 
 /// Returns the length of the secret part of a word, if it is secret.
-fn is_secret_word(word: &[u8], key: Key, style: Style) -> Option<usize> {
+fn secret_word_length(word: &[u8], key: KeyStrength, style: AssignmentStyle) -> Option<usize> {
     let mut value = word;
     while let [rest @ .., last] = value
         && TRAILING.contains(last)
@@ -310,7 +307,7 @@ fn is_secret_word(word: &[u8], key: Key, style: Style) -> Option<usize> {
         value = rest;
     }
     let secret =
-        value.len() >= LEAST && !is_placeholder(word) && !is_code(value, &word[value.len()..], key, style);
+        value.len() >= VALUE_BYTES_MIN && !is_placeholder(word) && !is_code(value, &word[value.len()..], key, style);
     secret.then_some(value.len())
 }
 
@@ -332,7 +329,7 @@ fn is_placeholder(value: &[u8]) -> bool {
 }
 
 /// Whether an unquoted value reads like code or prose: a name, a path of names, a call, a type.
-fn is_code(value: &[u8], trailing: &[u8], key: Key, style: Style) -> bool {
+fn is_code(value: &[u8], trailing: &[u8], key: KeyStrength, style: AssignmentStyle) -> bool {
     let sigils = value.iter().take_while(|byte| b"&*!".contains(byte)).count();
     let value = &value[sigils..];
     let mut rest = value;
@@ -344,8 +341,7 @@ fn is_code(value: &[u8], trailing: &[u8], key: Key, style: Style) -> bool {
         }
         rest = &rest[length..];
         let joint = [b".".as_slice(), b"::", b"->", b"?."].into_iter().find(|joint| {
-            rest.strip_prefix(*joint)
-                .is_some_and(|after| after.first().is_some_and(|byte| !byte.is_ascii_digit()))
+            rest.strip_prefix(*joint).is_some_and(|after| after.first().is_some_and(|byte| !byte.is_ascii_digit()))
         });
         match joint {
             Some(joint) => rest = &rest[joint.len()..],
@@ -361,10 +357,10 @@ fn is_code(value: &[u8], trailing: &[u8], key: Key, style: Style) -> bool {
         None if digits => false,
         None if steps > 0 => true,
         None => match style {
-            Style::Direct => false,
-            Style::Spaced => true,
-            Style::Colon => {
-                key == Key::Weak || name.contains(&b'_') || name.iter().any(u8::is_ascii_uppercase)
+            AssignmentStyle::Direct => false,
+            AssignmentStyle::Spaced => true,
+            AssignmentStyle::Colon => {
+                key == KeyStrength::Weak || name.contains(&b'_') || name.iter().any(u8::is_ascii_uppercase)
             }
         },
     }

@@ -5,17 +5,17 @@
 use std::path::Path;
 
 /// A name that contains one of these is secret.
-const TELLING: [&str; 9] =
+const SECRET_SUBSTRINGS: [&str; 9] =
     ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "COOKIE", "APIKEY", "PRIVATEKEY"];
 /// A name with one of these as a whole word is secret.
-const WORDS: [&str; 9] = ["KEY", "KEYS", "AUTH", "OAUTH", "OAUTH2", "AUTHORIZATION", "PAT", "PASS", "DSN"];
+const SECRET_WORDS: [&str; 9] = ["KEY", "KEYS", "AUTH", "OAUTH", "OAUTH2", "AUTHORIZATION", "PAT", "PASS", "DSN"];
 /// A name with one of these suffixes refers to a location or a name, not to a secret.
-const HARMLESS_ENDS: [&str; 10] =
+const HARMLESS_SUFFIXES: [&str; 10] =
     ["_SOCK", "_FILE", "_PATH", "_DIR", "_NAME", "_TYPE", "_HOST", "_PORT", "_PID", "_AGENT_INFO"];
 /// Common example values; hiding them would hide ordinary words.
 const EXAMPLES: [&str; 6] = ["password", "changeme", "postgres", "disabled", "required", "undefined"];
 /// Shorter values are too likely to be ordinary words.
-const SHORTEST: usize = 8;
+const SECRET_CHARS_MIN: usize = 8;
 
 /// Returns the secret values among `variables`.
 ///
@@ -26,10 +26,10 @@ pub fn secrets<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> V
     let mut secrets = Vec::new();
     for (name, value) in variables {
         let value = value.trim();
-        if let Some(password) = password_in(value) {
-            secrets.push(percent_decoded(password));
+        if let Some(password) = url_password(value) {
+            secrets.push(percent_decode(password));
             secrets.push(password.to_owned());
-        } else if names_a_secret(name) && can_be_secret(value) {
+        } else if is_secret_name(name) && is_plausible_secret(value) {
             secrets.push(value.to_owned());
         }
     }
@@ -38,33 +38,32 @@ pub fn secrets<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> V
 
 /// Returns whether a variable is secret: by its name, or because its value is a URL with a password.
 pub fn is_secret_variable(name: &str, value: &str) -> bool {
-    names_a_secret(name) || password_in(value.trim()).is_some()
+    is_secret_name(name) || url_password(value.trim()).is_some()
 }
 
-fn names_a_secret(name: &str) -> bool {
+fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    if name == "XAUTHORITY" || HARMLESS_ENDS.iter().any(|end| name.ends_with(end)) {
+    if name == "XAUTHORITY" || HARMLESS_SUFFIXES.iter().any(|end| name.ends_with(end)) {
         return false;
     }
-    TELLING.iter().any(|word| name.contains(word))
+    SECRET_SUBSTRINGS.iter().any(|word| name.contains(word))
         || name.ends_with("_PWD")
-        || name.split(['_', '-', '.']).any(|word| WORDS.contains(&word) || word.ends_with("KEY"))
+        || name.split(['_', '-', '.']).any(|word| SECRET_WORDS.contains(&word) || word.ends_with("KEY"))
 }
 
-fn can_be_secret(value: &str) -> bool {
+fn is_plausible_secret(value: &str) -> bool {
     let is_number = value.parse::<f64>().is_ok();
     let is_example = EXAMPLES.iter().any(|example| value.eq_ignore_ascii_case(example));
     // A base64 secret may start with a slash, so only the file system can identify a path.
     let is_path = Path::new(value).is_absolute() && Path::new(value).exists();
     let is_plain_url = value.starts_with("http://") || value.starts_with("https://");
-    value.chars().count() >= SHORTEST && !is_number && !is_example && !is_path && !is_plain_url
+    value.chars().count() >= SECRET_CHARS_MIN && !is_number && !is_example && !is_path && !is_plain_url
 }
 
 /// Returns the password in `scheme://user:password@host`.
-fn password_in(value: &str) -> Option<&str> {
+fn url_password(value: &str) -> Option<&str> {
     let (scheme, rest) = value.split_once("://")?;
-    if scheme.is_empty() || !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+.-".contains(&byte))
-    {
+    if scheme.is_empty() || !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+.-".contains(&byte)) {
         return None;
     }
     let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
@@ -74,7 +73,7 @@ fn password_in(value: &str) -> Option<&str> {
     (password.chars().count() >= 6).then_some(password)
 }
 
-fn percent_decoded(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
@@ -98,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_decide_and_plain_values_are_left_out() {
+    fn secret_variables_are_found_by_name_and_plain_values_are_skipped() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().to_str().unwrap();
         let table = [
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_address_only_the_password_is_taken() {
+    fn only_the_password_of_a_url_is_a_secret() {
         let table = [
             ("postgres://app:hunter2hunter2@db/main", Some("hunter2hunter2")),
             ("redis://:hunter2hunter2@cache:6379", Some("hunter2hunter2")),

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{MARKER, boundary};
+use super::{MARKER, floor_char_boundary};
 
 /// Shorter values and forms are not matched.
-const SHORTEST: usize = 6;
+const FORM_MIN: usize = 6;
 /// Longer values are matched in pieces of this many bytes, so that the buffer of a stream stays small.
-const PIECE: usize = 1024;
+const PIECE_BYTES: usize = 1024;
 /// Lines of a multi-line value that are at least this long are matched separately.
 const LONG_LINE: usize = 24;
 
@@ -17,32 +17,27 @@ const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /// Returns every form of every value, each once.
-pub(super) fn of<'a>(values: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
+pub(super) fn encoded_forms<'a>(values: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
     let mut forms = BTreeSet::new();
     for value in values {
         let value = value.trim();
-        if value.chars().count() < SHORTEST {
+        if value.chars().count() < FORM_MIN {
             continue;
         }
         for part in value.split(MARKER) {
-            pieces(part).into_iter().for_each(|piece| all_of(piece, &mut forms));
+            split_long(part).into_iter().for_each(|piece| add_forms(piece, &mut forms));
         }
         for line in value.lines().map(str::trim).filter(|line| *line != value) {
             // A key is often printed with its lines indented or quoted one by one.
             if line.len() >= LONG_LINE && !line.contains(char::is_whitespace) {
-                pieces(line).into_iter().for_each(|piece| all_of(piece, &mut forms));
+                split_long(line).into_iter().for_each(|piece| add_forms(piece, &mut forms));
             }
         }
     }
-    forms
-        .iter()
-        .map(|form| apart_from_marker(form))
-        .filter(|form| form.len() >= SHORTEST)
-        .map(str::to_owned)
-        .collect()
+    forms.iter().map(|form| trim_marker_parts(form)).filter(|form| form.len() >= FORM_MIN).map(str::to_owned).collect()
 }
 
-fn all_of(value: &str, forms: &mut BTreeSet<String>) {
+fn add_forms(value: &str, forms: &mut BTreeSet<String>) {
     forms.insert(value.to_owned());
     forms.insert(value.replace('\n', "\r\n"));
     forms.extend(json_escaped(value));
@@ -51,17 +46,17 @@ fn all_of(value: &str, forms: &mut BTreeSet<String>) {
     forms.insert(value.bytes().map(|byte| format!("{byte:02X}")).collect());
     for alphabet in [STANDARD, URL_SAFE] {
         for before in 0..3 {
-            base64(value.as_bytes(), before, alphabet, forms);
+            add_base64(value.as_bytes(), before, alphabet, forms);
         }
     }
 }
 
 /// Splits a long value into pieces of at most [`PIECE_BYTES`] bytes; no piece is too short to be matched.
-fn pieces(value: &str) -> Vec<&str> {
+fn split_long(value: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = value;
-    while rest.len() > PIECE + 4 * SHORTEST {
-        let (piece, after) = rest.split_at(boundary(rest, PIECE));
+    while rest.len() > PIECE_BYTES + 4 * FORM_MIN {
+        let (piece, after) = rest.split_at(floor_char_boundary(rest, PIECE_BYTES));
         pieces.push(piece);
         rest = after;
     }
@@ -72,7 +67,7 @@ fn pieces(value: &str) -> Vec<&str> {
 /// Trims from a form whatever is a prefix or suffix of the marker.
 ///
 /// Otherwise text next to a marker could match together with it, and redaction would not be idempotent.
-fn apart_from_marker(mut form: &str) -> &str {
+fn trim_marker_parts(mut form: &str) -> &str {
     loop {
         let before = form.len();
         for length in 1..=MARKER.len() {
@@ -90,7 +85,7 @@ fn apart_from_marker(mut form: &str) -> &str {
 ///
 /// A form contains only characters that depend on the value alone: those in the middle, and those at the end when
 /// nothing follows the value, with and without padding.
-fn base64(value: &[u8], before: usize, alphabet: &[u8; 64], forms: &mut BTreeSet<String>) {
+fn add_base64(value: &[u8], before: usize, alphabet: &[u8; 64], forms: &mut BTreeSet<String>) {
     let skipped = [0, 2, 3][before];
     let mut bytes = vec![0; before];
     bytes.extend_from_slice(value);
@@ -124,9 +119,7 @@ fn percent_encoded(value: &str) -> impl Iterator<Item = String> {
             for byte in value.bytes() {
                 match byte {
                     b' ' if plus => form.push('+'),
-                    _ if !all && (byte.is_ascii_alphanumeric() || kept.contains(&byte)) => {
-                        form.push(char::from(byte))
-                    }
+                    _ if !all && (byte.is_ascii_alphanumeric() || kept.contains(&byte)) => form.push(char::from(byte)),
                     _ if lower => form.push_str(&format!("%{byte:02x}")),
                     _ => form.push_str(&format!("%{byte:02X}")),
                 }
@@ -144,7 +137,7 @@ fn percent_encoded(value: &str) -> impl Iterator<Item = String> {
 }
 
 fn json_escaped(value: &str) -> impl Iterator<Item = String> {
-    let plain = quoted(value);
+    let plain = json_escape(value);
     let slashes = plain.replace('/', "\\/");
     let markup = plain.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
     let ascii = |upper: bool| -> String {
@@ -161,12 +154,12 @@ fn json_escaped(value: &str) -> impl Iterator<Item = String> {
         form
     };
     // JSON inside a JSON string is escaped twice.
-    let twice = quoted(&plain);
+    let twice = json_escape(&plain);
     [ascii(false), ascii(true), slashes, markup, twice, plain].into_iter()
 }
 
 /// Escapes `value` for use inside a JSON string.
-fn quoted(value: &str) -> String {
+fn json_escape(value: &str) -> String {
     let literal = serde_json::Value::from(value).to_string();
     literal[1..literal.len() - 1].to_owned()
 }

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use super::{MARKER, Redactor, Unmaskable, assignment};
+use super::{MARKER, MaskError, Redactor, assignment};
 
 /// Redacts every string of `json`.
 pub(super) fn redact(redactor: &Redactor, json: &str) -> String {
@@ -16,8 +16,8 @@ pub(super) fn redact(redactor: &Redactor, json: &str) -> String {
         let (between, from) = rest.split_at(open);
         telling &= between.bytes().all(|byte| byte == b':' || byte.is_ascii_whitespace());
         out.push_str(between);
-        let Some(length) = literal(from) else {
-            out.push_str(&redactor.text(from));
+        let Some(length) = literal_length(from) else {
+            out.push_str(&redactor.redact(from));
             return out;
         };
         let (string, after) = from.split_at(length);
@@ -29,7 +29,7 @@ pub(super) fn redact(redactor: &Redactor, json: &str) -> String {
             // A string that cannot be decoded cannot be searched.
             None => push_marker(&mut out),
         }
-        telling = is_key && decoded.is_some_and(|name| assignment::key(name.as_bytes()).is_some());
+        telling = is_key && decoded.is_some_and(|name| assignment::key_strength(name.as_bytes()).is_some());
         rest = after;
     }
     out.push_str(rest);
@@ -39,15 +39,15 @@ pub(super) fn redact(redactor: &Redactor, json: &str) -> String {
 /// Maps every string of `json`, keys included, and leaves everything else unchanged.
 pub(super) fn map_strings(
     json: &str,
-    mut map: impl FnMut(&str) -> Result<String, Unmaskable>,
-) -> Result<String, Unmaskable> {
+    mut map: impl FnMut(&str) -> Result<String, MaskError>,
+) -> Result<String, MaskError> {
     let mut out = String::with_capacity(json.len());
     let mut rest = json;
     while let Some(open) = rest.find('"') {
         let (between, from) = rest.split_at(open);
         out.push_str(between);
-        let (string, after) = from.split_at(literal(from).ok_or(Unmaskable::NotJson)?);
-        let value = decode(string).ok_or(Unmaskable::NotJson)?;
+        let (string, after) = from.split_at(literal_length(from).ok_or(MaskError::NotJson)?);
+        let value = decode(string).ok_or(MaskError::NotJson)?;
         let mapped = map(&value)?;
         if mapped == value {
             // Unchanged strings keep their original escapes.
@@ -68,7 +68,7 @@ fn push_marker(out: &mut String) {
 }
 
 fn push_redacted(redactor: &Redactor, string: &str, value: &str, out: &mut String) {
-    match redactor.text(value) {
+    match redactor.redact(value) {
         // Unchanged strings keep their original escapes.
         Cow::Borrowed(_) => out.push_str(string),
         Cow::Owned(redacted) => out.push_str(&serde_json::Value::from(redacted).to_string()),
@@ -76,7 +76,7 @@ fn push_redacted(redactor: &Redactor, string: &str, value: &str, out: &mut Strin
 }
 
 /// Returns the length of the string literal that `text` begins with.
-fn literal(text: &str) -> Option<usize> {
+fn literal_length(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = 1;
     loop {

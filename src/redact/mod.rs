@@ -39,18 +39,18 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-pub use approval::{Masker, Unmaskable};
+pub use approval::{MaskError, Masker};
 pub use environment::{is_secret_variable, secrets as environment_secrets};
-pub use stream::Stream;
+pub use stream::RedactionStream;
 
-use scan::{Region, Scan, Words};
-use stream::Paint;
+use scan::{PatternSet, Region, Scanner};
+use stream::MarkerWriter;
 
 /// Replaces a secret.
 pub const MARKER: &str = "[redacted]";
 
 /// Whether `text` contains the marker, from a redaction or written by somebody.
-pub fn holds_marker(text: &str) -> bool {
+pub fn contains_marker(text: &str) -> bool {
     text.contains(MARKER)
 }
 
@@ -59,7 +59,7 @@ pub fn holds_marker(text: &str) -> bool {
 /// Cheap to clone. Redaction is idempotent.
 #[derive(Clone)]
 pub struct Redactor {
-    words: Arc<Words>,
+    patterns: Arc<PatternSet>,
 }
 
 impl Redactor {
@@ -68,8 +68,8 @@ impl Redactor {
     /// Whitespace around a value is trimmed. Values of fewer than 6 characters are ignored: they would match
     /// everywhere. The marker, and parts of it at the edges of a value, are ignored too.
     pub fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
-        let forms = forms::of(values);
-        if forms.is_empty() { Self::default() } else { Self { words: Arc::new(Words::new(forms)) } }
+        let forms = forms::encoded_forms(values);
+        if forms.is_empty() { Self::default() } else { Self { patterns: Arc::new(PatternSet::new(forms)) } }
     }
 
     /// Creates a redactor for the values of secret variables; see [`environment_secrets`].
@@ -79,16 +79,16 @@ impl Redactor {
     }
 
     /// Redacts a complete text.
-    pub fn text<'t>(&self, whole: &'t str) -> Cow<'t, str> {
-        let mut scan = Scan::new(&self.words);
-        scan.read(&self.words, whole.as_bytes(), 0);
-        scan.end();
-        if scan.is_clean() {
+    pub fn redact<'t>(&self, whole: &'t str) -> Cow<'t, str> {
+        let mut scanner = Scanner::new(&self.patterns);
+        scanner.scan(&self.patterns, whole.as_bytes(), 0);
+        scanner.finish();
+        if scanner.is_clean() {
             return Cow::Borrowed(whole);
         }
         let mut shown = String::with_capacity(whole.len());
-        let (frontier, regions) = scan.settled(&self.words);
-        Paint::default().show(&regions, whole, 0, frontier, &mut shown);
+        let (frontier, regions) = scanner.take_settled(&self.patterns);
+        MarkerWriter::default().show(&regions, whole, 0, frontier, &mut shown);
         Cow::Owned(shown)
     }
 
@@ -96,36 +96,36 @@ impl Redactor {
     ///
     /// Valid JSON stays valid. The string value of a key such as `password` is redacted like an assignment. Text
     /// after an unterminated string is redacted as plain text.
-    pub fn json(&self, json: &str) -> String {
+    pub fn redact_json(&self, json: &str) -> String {
         json::redact(self, json)
     }
 
     /// Returns the regions of known values in a text, in any of their forms, sorted and merged where they overlap.
     ///
     /// Returns `None` if there are too many values to match.
-    fn known(&self, whole: &str) -> Option<Vec<Region>> {
-        self.words.known(whole.as_bytes())
+    fn known_regions(&self, whole: &str) -> Option<Vec<Region>> {
+        self.patterns.known_regions(whole.as_bytes())
     }
 
     /// Returns the regions to hide in a complete text, sorted.
     fn regions(&self, whole: &str) -> Vec<Region> {
-        let mut scan = Scan::new(&self.words);
-        scan.read(&self.words, whole.as_bytes(), 0);
-        scan.end();
-        scan.settled(&self.words).1
+        let mut scanner = Scanner::new(&self.patterns);
+        scanner.scan(&self.patterns, whole.as_bytes(), 0);
+        scanner.finish();
+        scanner.take_settled(&self.patterns).1
     }
 
     /// Creates a stream that redacts a text in chunks.
-    pub fn stream(&self) -> Stream {
-        Stream::new(Arc::clone(&self.words))
+    pub fn stream(&self) -> RedactionStream {
+        RedactionStream::new(Arc::clone(&self.patterns))
     }
 }
 
 impl Default for Redactor {
     /// Knows the shapes of secrets and no values; all such redactors share their patterns.
     fn default() -> Self {
-        static SHAPES: LazyLock<Arc<Words>> = LazyLock::new(|| Arc::new(Words::new(BTreeSet::new())));
-        Self { words: Arc::clone(&SHAPES) }
+        static SHAPES: LazyLock<Arc<PatternSet>> = LazyLock::new(|| Arc::new(PatternSet::new(BTreeSet::new())));
+        Self { patterns: Arc::clone(&SHAPES) }
     }
 }
 
@@ -136,6 +136,6 @@ impl fmt::Debug for Redactor {
 }
 
 /// Returns the last character boundary at or before `index`.
-fn boundary(text: &str, index: usize) -> usize {
+fn floor_char_boundary(text: &str, index: usize) -> usize {
     (0..=index).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }

@@ -17,7 +17,7 @@ use aho_corasick::{
 
 use super::{
     MARKER,
-    shape::{self, Begin, Shape},
+    shape::{self, ShapeMatcher, ShapeStart},
 };
 
 /// How many bytes before its start a shape may inspect.
@@ -31,38 +31,38 @@ pub(super) struct Region {
 }
 
 /// The patterns to match.
-pub(super) struct Words {
-    automaton: Option<Machine>,
+pub(super) struct PatternSet {
+    matcher: Option<Matcher>,
 }
 
-struct Machine {
+struct Matcher {
     nfa: NFA,
     start: StateID,
     /// The shapes that start at the patterns after the forms and the marker.
-    begins: Vec<Begin>,
+    shape_starts: Vec<ShapeStart>,
     forms: usize,
     /// For each state, how many of the last bytes may be the start of a longer pattern.
     depths: HashMap<StateID, usize>,
 }
 
-impl Words {
+impl PatternSet {
     /// Builds the patterns for `forms`, markers and shapes.
     pub(super) fn new(forms: BTreeSet<String>) -> Self {
         let mut patterns: Vec<&[u8]> = forms.iter().map(String::as_bytes).collect();
         patterns.push(MARKER.as_bytes());
         let forms = patterns.len();
-        let (beginnings, begins): (Vec<&[u8]>, Vec<Begin>) = shape::beginnings().into_iter().unzip();
+        let (beginnings, starts): (Vec<&[u8]>, Vec<ShapeStart>) = shape::shape_starts().into_iter().unzip();
         patterns.extend(beginnings);
         // Standard matching: the leftmost match kinds do not report overlapping occurrences.
-        let Ok(nfa) = NFA::builder().build(&patterns) else { return Self { automaton: None } };
-        let Ok(start) = nfa.start_state(Anchored::No) else { return Self { automaton: None } };
-        let depths = depths(&nfa, start, &patterns);
-        Self { automaton: Some(Machine { nfa, start, begins, forms, depths }) }
+        let Ok(nfa) = NFA::builder().build(&patterns) else { return Self { matcher: None } };
+        let Ok(start) = nfa.start_state(Anchored::No) else { return Self { matcher: None } };
+        let depths = pending_depths(&nfa, start, &patterns);
+        Self { matcher: Some(Matcher { nfa, start, shape_starts: starts, forms, depths }) }
     }
 
     /// Returns the regions of known values in `text`, sorted and merged where they overlap or touch.
-    pub(super) fn known(&self, text: &[u8]) -> Option<Vec<Region>> {
-        let Machine { nfa, start, forms, .. } = self.automaton.as_ref()?;
+    pub(super) fn known_regions(&self, text: &[u8]) -> Option<Vec<Region>> {
+        let Matcher { nfa, start, forms, .. } = self.matcher.as_ref()?;
         // The last of the forms is the marker, which is not a value.
         let values = forms.saturating_sub(1);
         let mut regions: Vec<Region> = Vec::new();
@@ -75,7 +75,7 @@ impl Words {
             for index in 0..nfa.match_len(state) {
                 let pattern = nfa.match_pattern(state, index);
                 if pattern.as_usize() < values {
-                    add(&mut regions, Region { start: at + 1 - nfa.pattern_len(pattern), end: at + 1 });
+                    push_merged(&mut regions, Region { start: at + 1 - nfa.pattern_len(pattern), end: at + 1 });
                 }
             }
         }
@@ -84,7 +84,7 @@ impl Words {
 }
 
 /// Adds a region that ends after all others, merged with those that it overlaps or touches.
-fn add(regions: &mut Vec<Region>, mut region: Region) {
+fn push_merged(regions: &mut Vec<Region>, mut region: Region) {
     while let Some(last) = regions.pop_if(|last| region.start <= last.end) {
         region.start = region.start.min(last.start);
     }
@@ -92,7 +92,7 @@ fn add(regions: &mut Vec<Region>, mut region: Region) {
 }
 
 /// Returns for each state how many of the last bytes may be the start of a longer pattern.
-fn depths(nfa: &NFA, start: StateID, patterns: &[&[u8]]) -> HashMap<StateID, usize> {
+fn pending_depths(nfa: &NFA, start: StateID, patterns: &[&[u8]]) -> HashMap<StateID, usize> {
     let step = |state, byte: &u8| nfa.next_state(Anchored::No, state, *byte);
     let mut depths = HashMap::new();
     let mut ends = Vec::new();
@@ -119,25 +119,25 @@ fn depths(nfa: &NFA, start: StateID, patterns: &[&[u8]]) -> HashMap<StateID, usi
 }
 
 /// The state of the pass over one text.
-pub(super) struct Scan {
+pub(super) struct Scanner {
     state: Option<StateID>,
     /// The offset of the next byte.
     position: usize,
     /// The offset of the buffer in the complete text.
     base: usize,
-    shapes: Vec<Shape>,
+    shapes: Vec<ShapeMatcher>,
     regions: Vec<Region>,
 }
 
-impl Scan {
-    pub(super) fn new(words: &Words) -> Self {
-        let state = words.automaton.as_ref().map(|machine| machine.start);
+impl Scanner {
+    pub(super) fn new(patterns: &PatternSet) -> Self {
+        let state = patterns.matcher.as_ref().map(|matcher| matcher.start);
         Self { state, position: 0, base: 0, shapes: Vec::new(), regions: Vec::new() }
     }
 
     /// Scans `buffer` from index `from` on; the bytes before were scanned already.
-    pub(super) fn read(&mut self, words: &Words, buffer: &[u8], from: usize) {
-        let (Some(machine), Some(mut state)) = (&words.automaton, self.state) else {
+    pub(super) fn scan(&mut self, patterns: &PatternSet, buffer: &[u8], from: usize) {
+        let (Some(matcher), Some(mut state)) = (&patterns.matcher, self.state) else {
             // Too many values for an automaton: nothing may be shown.
             self.regions.push(Region { start: self.position, end: self.base + buffer.len() });
             self.position = self.base + buffer.len();
@@ -145,13 +145,13 @@ impl Scan {
         };
         let mut at = from;
         while let Some(byte) = buffer.get(at) {
-            state = machine.nfa.next_state(Anchored::No, state, *byte);
+            state = matcher.nfa.next_state(Anchored::No, state, *byte);
             if !self.shapes.is_empty() {
                 self.feed(*byte, self.base + at);
             }
             at += 1;
-            if machine.nfa.is_match(state) {
-                self.found(machine, state, buffer, at);
+            if matcher.nfa.is_match(state) {
+                self.handle_matches(matcher, state, buffer, at);
             }
         }
         self.state = Some(state);
@@ -159,9 +159,9 @@ impl Scan {
     }
 
     /// Ends the text for all active shapes.
-    pub(super) fn end(&mut self) {
+    pub(super) fn finish(&mut self) {
         for mut shape in mem::take(&mut self.shapes) {
-            shape.end();
+            shape.finish();
             self.regions.extend(shape.cover());
         }
         self.state = None;
@@ -175,13 +175,13 @@ impl Scan {
     /// Returns the offset up to which the text is final, and the regions that start before it, sorted.
     ///
     /// A shape that may still grow is included with its current region, and again when it has grown.
-    pub(super) fn settled(&mut self, words: &Words) -> (usize, Vec<Region>) {
+    pub(super) fn take_settled(&mut self, patterns: &PatternSet) -> (usize, Vec<Region>) {
         let mut regions = mem::take(&mut self.regions);
-        regions.extend(self.shapes.iter().filter_map(Shape::cover));
+        regions.extend(self.shapes.iter().filter_map(ShapeMatcher::cover));
         // Of the regions with the same start the longest comes first and replaces the others.
         regions.sort_unstable_by_key(|region| (region.start, Reverse(region.end)));
         regions.dedup_by_key(|region| region.start);
-        let mut frontier = self.unclaimed(words);
+        let mut frontier = self.settled_offset(patterns);
         let mut taken = 0;
         for region in &regions {
             // A match inside a region can only extend it, so the text it covers is final too.
@@ -201,14 +201,12 @@ impl Scan {
     }
 
     /// Returns the offset before which no further region can start.
-    pub(super) fn unclaimed(&self, words: &Words) -> usize {
-        let depth = match (&words.automaton, self.state) {
-            (Some(machine), Some(state)) if state != machine.start => {
-                machine.depths.get(&state).copied().unwrap_or(0)
-            }
+    pub(super) fn settled_offset(&self, patterns: &PatternSet) -> usize {
+        let depth = match (&patterns.matcher, self.state) {
+            (Some(matcher), Some(state)) if state != matcher.start => matcher.depths.get(&state).copied().unwrap_or(0),
             (Some(_) | None, Some(_) | None) => 0,
         };
-        let held = self.shapes.iter().map(Shape::held_from).min().unwrap_or(self.position);
+        let held = self.shapes.iter().map(ShapeMatcher::held_from).min().unwrap_or(self.position);
         held.min(self.position - depth)
     }
 
@@ -229,20 +227,20 @@ impl Scan {
     }
 
     /// Handles the patterns that end before index `at`.
-    fn found(&mut self, machine: &Machine, state: StateID, buffer: &[u8], at: usize) {
-        let nfa = &machine.nfa;
+    fn handle_matches(&mut self, matcher: &Matcher, state: StateID, buffer: &[u8], at: usize) {
+        let nfa = &matcher.nfa;
         for index in 0..nfa.match_len(state) {
             let pattern = nfa.match_pattern(state, index);
             let start = at - nfa.pattern_len(pattern);
-            let Some(begin) =
-                pattern.as_usize().checked_sub(machine.forms).and_then(|id| machine.begins.get(id))
+            let Some(start_kind) =
+                pattern.as_usize().checked_sub(matcher.forms).and_then(|id| matcher.shape_starts.get(id))
             else {
                 self.regions.push(Region { start: self.base + start, end: self.base + at });
                 continue;
             };
             let before = &buffer[start.saturating_sub(LOOK_BEHIND)..start];
-            if let Some(shape) = begin.shape(before, self.base + start, self.base + at)
-                && !self.shapes.iter().any(|running| running.stands_for(&shape))
+            if let Some(shape) = start_kind.start_shape(before, self.base + start, self.base + at)
+                && !self.shapes.iter().any(|running| running.subsumes(&shape))
             {
                 self.shapes.push(shape);
             }

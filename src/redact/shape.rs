@@ -5,21 +5,21 @@
 //! is certain stays so when more text follows: hence no exact lengths, and redaction is idempotent.
 
 use super::{
-    assignment::{self, Key, Style, Value},
-    pem::Pem,
+    assignment::{self, AssignmentStyle, KeyStrength, ValueMatcher},
+    pem::PemMatcher,
     scan::Region,
-    url::Url,
+    url::UrlMatcher,
 };
 
 /// The maximum length of the header of a JWT.
-const JWT_HEADER: usize = 8 * 1024;
+const JWT_HEADER_MAX: usize = 8 * 1024;
 /// A run of this length without a digit is not a token.
-const PATIENCE: usize = 256;
+const UNCERTAIN_MAX: usize = 256;
 
 /// The shape that starts where a pattern of the automaton ends.
 #[derive(Clone, Copy)]
-pub(super) enum Begin {
-    Token(Token),
+pub(super) enum ShapeStart {
+    Token(TokenSpec),
     Jwt,
     Pem,
     Url,
@@ -30,23 +30,23 @@ pub(super) enum Begin {
     /// `=` or `:`, which matter after a key that suggests a secret.
     Separator(u8),
     /// A command-line option that suggests a secret, before its value.
-    Option(Key),
+    Option(KeyStrength),
 }
 
 /// The format of a token with a known prefix.
 #[derive(Clone, Copy)]
-pub(super) struct Token {
-    class: Class,
+pub(super) struct TokenSpec {
+    class: CharClass,
     /// The minimum number of characters after the prefix.
-    least: usize,
+    min_length: usize,
     /// The length from which on no digit is needed.
-    undoubted: usize,
+    certain_length: usize,
     /// Whether the prefix must be at the start of a word.
-    edge: bool,
+    needs_word_start: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
+enum CharClass {
     Upper,
     Alphanumeric,
     Word,
@@ -54,8 +54,8 @@ enum Class {
     Credential,
 }
 
-impl Class {
-    fn has(self, byte: u8) -> bool {
+impl CharClass {
+    fn contains(self, byte: u8) -> bool {
         match self {
             Self::Upper => byte.is_ascii_uppercase() || byte.is_ascii_digit(),
             Self::Alphanumeric => byte.is_ascii_alphanumeric(),
@@ -67,15 +67,17 @@ impl Class {
 }
 
 /// Returns the starts of all shapes.
-pub(super) fn beginnings() -> Vec<(&'static [u8], Begin)> {
-    let token = |class, least, undoubted, edge| Begin::Token(Token { class, least, undoubted, edge });
-    let github = token(Class::Word, 20, 20, false);
-    let slack = token(Class::Dashed, 10, usize::MAX, false);
-    let stripe = token(Class::Alphanumeric, 16, 16, true);
-    let scheme = |alone| Begin::Scheme { alone };
+pub(super) fn shape_starts() -> Vec<(&'static [u8], ShapeStart)> {
+    let token = |class, least, undoubted, edge| {
+        ShapeStart::Token(TokenSpec { class, min_length: least, certain_length: undoubted, needs_word_start: edge })
+    };
+    let github = token(CharClass::Word, 20, 20, false);
+    let slack = token(CharClass::Dashed, 10, usize::MAX, false);
+    let stripe = token(CharClass::Alphanumeric, 16, 16, true);
+    let scheme = |alone| ShapeStart::Scheme { alone };
     vec![
-        (b"sk-", token(Class::Dashed, 20, usize::MAX, true)),
-        (b"sk-ant-", token(Class::Dashed, 16, usize::MAX, false)),
+        (b"sk-", token(CharClass::Dashed, 20, usize::MAX, true)),
+        (b"sk-ant-", token(CharClass::Dashed, 16, usize::MAX, false)),
         (b"sk_live_", stripe),
         (b"sk_test_", stripe),
         (b"rk_live_", stripe),
@@ -85,24 +87,24 @@ pub(super) fn beginnings() -> Vec<(&'static [u8], Begin)> {
         (b"ghs_", github),
         (b"ghu_", github),
         (b"ghr_", github),
-        (b"github_pat_", token(Class::Word, 20, usize::MAX, false)),
-        (b"glpat-", token(Class::Dashed, 16, usize::MAX, false)),
+        (b"github_pat_", token(CharClass::Word, 20, usize::MAX, false)),
+        (b"glpat-", token(CharClass::Dashed, 16, usize::MAX, false)),
         (b"xoxa-", slack),
         (b"xoxb-", slack),
         (b"xoxp-", slack),
         (b"xoxr-", slack),
         (b"xoxs-", slack),
-        (b"AKIA", token(Class::Upper, 16, 16, true)),
-        (b"ASIA", token(Class::Upper, 16, usize::MAX, true)),
-        (b"AIza", token(Class::Dashed, 30, usize::MAX, true)),
-        (b"npm_", token(Class::Alphanumeric, 30, 30, true)),
-        (b"pypi-", token(Class::Dashed, 30, usize::MAX, true)),
-        (b"hf_", token(Class::Alphanumeric, 30, 30, true)),
-        (b"att_", token(Class::Dashed, 32, usize::MAX, true)),
-        (b"ptk_", token(Class::Dashed, 32, usize::MAX, true)),
-        (b"eyJ", Begin::Jwt),
-        (b"-----BEGIN ", Begin::Pem),
-        (b"://", Begin::Url),
+        (b"AKIA", token(CharClass::Upper, 16, 16, true)),
+        (b"ASIA", token(CharClass::Upper, 16, usize::MAX, true)),
+        (b"AIza", token(CharClass::Dashed, 30, usize::MAX, true)),
+        (b"npm_", token(CharClass::Alphanumeric, 30, 30, true)),
+        (b"pypi-", token(CharClass::Dashed, 30, usize::MAX, true)),
+        (b"hf_", token(CharClass::Alphanumeric, 30, 30, true)),
+        (b"att_", token(CharClass::Dashed, 32, usize::MAX, true)),
+        (b"ptk_", token(CharClass::Dashed, 32, usize::MAX, true)),
+        (b"eyJ", ShapeStart::Jwt),
+        (b"-----BEGIN ", ShapeStart::Pem),
+        (b"://", ShapeStart::Url),
         (b"Bearer ", scheme(true)),
         (b"bearer ", scheme(true)),
         (b"BEARER ", scheme(true)),
@@ -110,52 +112,57 @@ pub(super) fn beginnings() -> Vec<(&'static [u8], Begin)> {
         (b"basic ", scheme(false)),
         (b"Token ", scheme(false)),
         (b"token ", scheme(false)),
-        (b"=", Begin::Separator(b'=')),
-        (b":", Begin::Separator(b':')),
-        (b"--password ", Begin::Option(Key::Strong)),
-        (b"--passphrase ", Begin::Option(Key::Strong)),
-        (b"--secret ", Begin::Option(Key::Strong)),
-        (b"--api-key ", Begin::Option(Key::Strong)),
-        (b"--token ", Begin::Option(Key::Weak)),
+        (b"=", ShapeStart::Separator(b'=')),
+        (b":", ShapeStart::Separator(b':')),
+        (b"--password ", ShapeStart::Option(KeyStrength::Strong)),
+        (b"--passphrase ", ShapeStart::Option(KeyStrength::Strong)),
+        (b"--secret ", ShapeStart::Option(KeyStrength::Strong)),
+        (b"--api-key ", ShapeStart::Option(KeyStrength::Strong)),
+        (b"--token ", ShapeStart::Option(KeyStrength::Weak)),
     ]
 }
 
-impl Begin {
+impl ShapeStart {
     /// Returns the shape that starts here, if the text `before` allows one.
     ///
     /// The pattern is at `start..end` of the complete text.
-    pub(super) fn shape(self, before: &[u8], start: usize, end: usize) -> Option<Shape> {
+    pub(super) fn start_shape(self, before: &[u8], start: usize, end: usize) -> Option<ShapeMatcher> {
         let (held_from, kind) = match self {
-            Self::Token(token) if token.edge && !at_edge(before) => return None,
-            Self::Token(token) => (start, Kind::Run(Run::new(token))),
-            Self::Jwt if !at_edge(before) => return None,
-            Self::Jwt => (start, Kind::Jwt(Jwt { header: 0, rest: None, dots: 0 })),
-            Self::Pem => (start, Kind::Pem(Pem::default())),
+            Self::Token(token) if token.needs_word_start && !at_word_start(before) => return None,
+            Self::Token(token) => (start, ShapeKind::Run(TokenRun::new(token))),
+            Self::Jwt if !at_word_start(before) => return None,
+            Self::Jwt => (start, ShapeKind::Jwt(JwtMatcher { header: 0, rest: None, dots: 0 })),
+            Self::Pem => (start, ShapeKind::Pem(PemMatcher::default())),
             Self::Url if !before.last().is_some_and(u8::is_ascii_alphanumeric) => return None,
-            Self::Url => (end, Kind::Url(Url::default())),
+            Self::Url => (end, ShapeKind::Url(UrlMatcher::default())),
             Self::Scheme { alone } => {
                 let authorized = assignment::is_authorization(before);
-                if !(authorized || alone && at_edge(before)) {
+                if !(authorized || alone && at_word_start(before)) {
                     return None;
                 }
                 let (least, undoubted) = if authorized { (6, 6) } else { (10, 20) };
-                let token = Token { class: Class::Credential, least, undoubted, edge: false };
-                (end, Kind::Run(Run::new(token)))
+                let token = TokenSpec {
+                    class: CharClass::Credential,
+                    min_length: least,
+                    certain_length: undoubted,
+                    needs_word_start: false,
+                };
+                (end, ShapeKind::Run(TokenRun::new(token)))
             }
             Self::Separator(separator) => {
                 let (key, style) = assignment::key_before(before, separator)?;
-                (end, Kind::Value(Value::new(key, style, separator)))
+                (end, ShapeKind::Value(ValueMatcher::new(key, style, separator)))
             }
-            Self::Option(key) => (end, Kind::Value(Value::new(key, Style::Colon, b' '))),
+            Self::Option(key) => (end, ShapeKind::Value(ValueMatcher::new(key, AssignmentStyle::Colon, b' '))),
         };
-        Some(Shape { held_from, cover: None, kind })
+        Some(ShapeMatcher { held_from, cover: None, kind })
     }
 }
 
 /// Whether a word may start after `before`.
 ///
 /// The closing bracket of a marker is not a word boundary: the text that the marker replaced is unknown.
-fn at_edge(before: &[u8]) -> bool {
+fn at_word_start(before: &[u8]) -> bool {
     match before {
         [.., b'\\', b'n' | b'r' | b't'] => true,
         [.., last] => !(last.is_ascii_alphanumeric() || b"_-]".contains(last)),
@@ -164,36 +171,36 @@ fn at_edge(before: &[u8]) -> bool {
 }
 
 /// An active shape.
-pub(super) struct Shape {
+pub(super) struct ShapeMatcher {
     held_from: usize,
     cover: Option<Region>,
-    kind: Kind,
+    kind: ShapeKind,
 }
 
-enum Kind {
-    Run(Run),
-    Jwt(Jwt),
-    Pem(Pem),
-    Url(Url),
-    Value(Value),
+enum ShapeKind {
+    Run(TokenRun),
+    Jwt(JwtMatcher),
+    Pem(PemMatcher),
+    Url(UrlMatcher),
+    Value(ValueMatcher),
 }
 
-impl Shape {
+impl ShapeMatcher {
     /// Consumes the byte at offset `at`; returns false when the shape has ended before it, or with it.
     pub(super) fn feed(&mut self, byte: u8, at: usize) -> bool {
         match &mut self.kind {
-            Kind::Run(run) => run.feed(byte, at, self.held_from, &mut self.cover),
-            Kind::Jwt(jwt) => jwt.feed(byte, at, self.held_from, &mut self.cover),
-            Kind::Pem(pem) => pem.feed(byte, at, self.held_from, &mut self.cover),
-            Kind::Url(url) => url.feed(byte, at, &mut self.cover),
-            Kind::Value(value) => value.feed(byte, at, &mut self.held_from, &mut self.cover),
+            ShapeKind::Run(run) => run.feed(byte, at, self.held_from, &mut self.cover),
+            ShapeKind::Jwt(jwt) => jwt.feed(byte, at, self.held_from, &mut self.cover),
+            ShapeKind::Pem(pem) => pem.feed(byte, at, self.held_from, &mut self.cover),
+            ShapeKind::Url(url) => url.feed(byte, at, &mut self.cover),
+            ShapeKind::Value(value) => value.feed(byte, at, &mut self.held_from, &mut self.cover),
         }
     }
 
     /// Handles the end of the text.
-    pub(super) fn end(&mut self) {
-        if let Kind::Value(value) = &mut self.kind {
-            value.end(&mut self.cover);
+    pub(super) fn finish(&mut self) {
+        if let ShapeKind::Value(value) = &mut self.kind {
+            value.finish(&mut self.cover);
         }
     }
 
@@ -209,64 +216,67 @@ impl Shape {
 
     /// Whether this is a word that is certain and continues; a second one would cover nothing new.
     pub(super) fn is_open_ended(&self) -> bool {
-        matches!(&self.kind, Kind::Value(value) if value.is_open_ended())
+        matches!(&self.kind, ShapeKind::Value(value) if value.is_open_ended())
     }
 
     /// Whether `other`, which starts now, cannot cover anything that this shape does not.
     ///
     /// This bounds the number of active shapes in text that consists of prefixes.
-    pub(super) fn stands_for(&self, other: &Self) -> bool {
+    pub(super) fn subsumes(&self, other: &Self) -> bool {
         self.cover.is_some()
             && match (&self.kind, &other.kind) {
-                (Kind::Run(this), Kind::Run(that)) => this.token.class == that.token.class,
-                (Kind::Jwt(_), Kind::Jwt(_)) => true,
-                (Kind::Pem(_), Kind::Pem(_)) => true,
-                (Kind::Run(_) | Kind::Jwt(_) | Kind::Pem(_) | Kind::Url(_) | Kind::Value(_), _) => false,
+                (ShapeKind::Run(this), ShapeKind::Run(that)) => this.token.class == that.token.class,
+                (ShapeKind::Jwt(_), ShapeKind::Jwt(_)) => true,
+                (ShapeKind::Pem(_), ShapeKind::Pem(_)) => true,
+                (
+                    ShapeKind::Run(_) | ShapeKind::Jwt(_) | ShapeKind::Pem(_) | ShapeKind::Url(_) | ShapeKind::Value(_),
+                    _,
+                ) => false,
             }
     }
 }
 
 /// Extends `cover` to include the byte `at`; a new region starts at `start`.
-pub(super) fn reach(cover: &mut Option<Region>, start: usize, at: usize) {
+pub(super) fn extend_cover(cover: &mut Option<Region>, start: usize, at: usize) {
     *cover = Some(Region { start: cover.map_or(start, |region| region.start), end: at + 1 });
 }
 
-struct Run {
-    token: Token,
+struct TokenRun {
+    token: TokenSpec,
     length: usize,
     digit: bool,
     dots: usize,
 }
 
-impl Run {
-    fn new(token: Token) -> Self {
+impl TokenRun {
+    fn new(token: TokenSpec) -> Self {
         Self { token, length: 0, digit: false, dots: 0 }
     }
 
     fn feed(&mut self, byte: u8, at: usize, start: usize, cover: &mut Option<Region>) -> bool {
-        if !self.token.class.has(byte) {
+        if !self.token.class.contains(byte) {
             return false;
         }
         self.length += 1;
         self.digit |= byte.is_ascii_digit();
         // A full stop belongs to the token only if the token continues after it.
         self.dots = if byte == b'.' { self.dots + 1 } else { 0 };
-        let certain = self.length >= self.token.least && (self.digit || self.length >= self.token.undoubted);
+        let certain = self.length >= self.token.min_length && (self.digit || self.length >= self.token.certain_length);
         if certain && self.dots == 0 {
-            reach(cover, start, at);
+            extend_cover(cover, start, at);
         }
-        self.dots <= 2 && (cover.is_some() || self.length <= PATIENCE)
+        self.dots <= 2 && (cover.is_some() || self.length <= UNCERTAIN_MAX)
     }
 }
 
-struct Jwt {
+struct JwtMatcher {
     header: usize,
     /// How many bytes followed the first dot.
     rest: Option<usize>,
     dots: usize,
 }
 
-impl Jwt {
+impl JwtMatcher {
     fn feed(&mut self, byte: u8, at: usize, start: usize, cover: &mut Option<Region>) -> bool {
         self.dots = if byte == b'.' { self.dots + 1 } else { 0 };
         match &mut self.rest {
@@ -276,13 +286,13 @@ impl Jwt {
             }
             None => {
                 self.header += 1;
-                Class::Dashed.has(byte) && self.header <= JWT_HEADER
+                CharClass::Dashed.contains(byte) && self.header <= JWT_HEADER_MAX
             }
-            Some(_) if byte != b'.' && !Class::Dashed.has(byte) => false,
+            Some(_) if byte != b'.' && !CharClass::Dashed.contains(byte) => false,
             Some(rest) => {
                 *rest += 1;
                 if *rest >= 10 && self.dots == 0 {
-                    reach(cover, start, at);
+                    extend_cover(cover, start, at);
                 }
                 self.dots <= 2
             }

@@ -5,8 +5,8 @@
 use std::{fmt, sync::Arc};
 
 use super::{
-    MARKER, boundary,
-    scan::{LOOK_BEHIND, Region, Scan, Words},
+    MARKER, floor_char_boundary,
+    scan::{LOOK_BEHIND, PatternSet, Region, Scanner},
 };
 
 /// Released text is dropped from the buffer once it reaches this size.
@@ -18,103 +18,102 @@ const SLACK: usize = 1024;
 /// the complete text.
 ///
 /// [`Redactor::redact`]: super::Redactor::redact
-pub struct Stream {
-    words: Arc<Words>,
-    scan: Scan,
-    paint: Paint,
-    kept: String,
+pub struct RedactionStream {
+    patterns: Arc<PatternSet>,
+    scanner: Scanner,
+    writer: MarkerWriter,
+    buffer: String,
     /// The offset of `buffer` in the complete text.
     base: usize,
 }
 
-impl Stream {
-    pub(super) fn new(words: Arc<Words>) -> Self {
-        Self { scan: Scan::new(&words), paint: Paint::default(), kept: String::new(), base: 0, words }
+impl RedactionStream {
+    pub(super) fn new(patterns: Arc<PatternSet>) -> Self {
+        Self {
+            scanner: Scanner::new(&patterns),
+            writer: MarkerWriter::default(),
+            buffer: String::new(),
+            base: 0,
+            patterns,
+        }
     }
 
     /// Adds the next chunk and returns the text that is safe to show.
     pub fn push(&mut self, chunk: &str) -> String {
-        let from = self.kept.len();
-        self.kept.push_str(chunk);
-        self.scan.read(&self.words, self.kept.as_bytes(), from);
+        let from = self.buffer.len();
+        self.buffer.push_str(chunk);
+        self.scanner.scan(&self.patterns, self.buffer.as_bytes(), from);
         let mut shown = String::with_capacity(chunk.len());
-        let (frontier, regions) = self.scan.settled(&self.words);
-        self.paint.show(&regions, &self.kept, self.base, frontier, &mut shown);
-        self.forget(frontier.min(self.scan.unclaimed(&self.words)));
+        let (frontier, regions) = self.scanner.take_settled(&self.patterns);
+        self.writer.show(&regions, &self.buffer, self.base, frontier, &mut shown);
+        self.drop_before(frontier.min(self.scanner.settled_offset(&self.patterns)));
         shown
     }
 
     /// Returns the buffered text and resets the stream for another text.
     pub fn finish(&mut self) -> String {
         let mut shown = String::new();
-        self.scan.end();
-        let (frontier, regions) = self.scan.settled(&self.words);
-        self.paint.show(&regions, &self.kept, self.base, frontier, &mut shown);
-        *self = Self::new(Arc::clone(&self.words));
+        self.scanner.finish();
+        let (frontier, regions) = self.scanner.take_settled(&self.patterns);
+        self.writer.show(&regions, &self.buffer, self.base, frontier, &mut shown);
+        *self = Self::new(Arc::clone(&self.patterns));
         shown
     }
 
     /// Drops text before an offset, except for the bytes that a shape may inspect.
     ///
     /// The offset may be before the released text: a longer secret may have started under a marker.
-    fn forget(&mut self, before: usize) {
+    fn drop_before(&mut self, before: usize) {
         let unneeded = before.saturating_sub(self.base).saturating_sub(LOOK_BEHIND);
         if unneeded >= SLACK {
-            let cut = boundary(&self.kept, unneeded);
-            self.kept.drain(..cut);
+            let cut = floor_char_boundary(&self.buffer, unneeded);
+            self.buffer.drain(..cut);
             self.base += cut;
-            self.scan.rebase(self.base);
-            self.kept.shrink_to(4 * SLACK);
+            self.scanner.rebase(self.base);
+            self.buffer.shrink_to(4 * SLACK);
         }
     }
 }
 
-impl fmt::Debug for Stream {
+impl fmt::Debug for RedactionStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stream").field("held", &self.kept.len()).finish_non_exhaustive()
+        f.debug_struct("Stream").field("held", &self.buffer.len()).finish_non_exhaustive()
     }
 }
 
 /// Writes text with one marker for each group of regions that overlap or touch.
 #[derive(Default)]
-pub(super) struct Paint {
+pub(super) struct MarkerWriter {
     shown: usize,
     /// The end of the text that the last marker covers.
     covered: Option<usize>,
 }
 
-impl Paint {
+impl MarkerWriter {
     /// Appends the text up to `frontier` to `out`; `text` starts at `base`.
     ///
     /// `regions` are sorted and include all that start before the frontier.
-    pub(super) fn show(
-        &mut self,
-        regions: &[Region],
-        text: &str,
-        base: usize,
-        frontier: usize,
-        out: &mut String,
-    ) {
+    pub(super) fn show(&mut self, regions: &[Region], text: &str, base: usize, frontier: usize, out: &mut String) {
         let slice = |from: usize, to: usize| text.get(from - base..to - base).unwrap_or_default();
         for region in regions {
             match self.covered {
                 Some(covered) if region.start <= covered => self.covered = Some(covered.max(region.end)),
                 _ => {
-                    out.push_str(slice(self.begin(), region.start));
+                    out.push_str(slice(self.next_offset(), region.start));
                     out.push_str(MARKER);
                     self.covered = Some(region.end);
                     self.shown = region.start;
                 }
             }
         }
-        let begin = self.begin();
+        let begin = self.next_offset();
         if begin < frontier {
             out.push_str(slice(begin, frontier));
         }
         self.shown = frontier;
     }
 
-    fn begin(&self) -> usize {
+    fn next_offset(&self) -> usize {
         self.covered.map_or(self.shown, |covered| covered.max(self.shown))
     }
 }

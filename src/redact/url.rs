@@ -5,13 +5,13 @@
 use super::{MARKER, scan::Region};
 
 /// The maximum length of the user, and of the password.
-const USER_INFO: usize = 1024;
+const USER_INFO_MAX: usize = 1024;
 /// The maximum distance after an at-sign at which another one may still end the password.
-const HOST: usize = 256;
+const HOST_MAX: usize = 256;
 
 /// Matches the text after `://`.
 #[derive(Default)]
-pub(super) struct Url {
+pub(super) struct UrlMatcher {
     user: Vec<u8>,
     password: Option<(usize, Vec<u8>)>,
     /// Whether the password contains anything but digits, so that it is not a port.
@@ -20,7 +20,7 @@ pub(super) struct Url {
     after: Option<usize>,
 }
 
-impl Url {
+impl UrlMatcher {
     /// Consumes the byte at offset `at`; returns false when no password, or no more of it, can follow.
     pub(super) fn feed(&mut self, byte: u8, at: usize, cover: &mut Option<Region>) -> bool {
         if byte.is_ascii_whitespace() || byte.is_ascii_control() || b"\"'`<>\\".contains(&byte) {
@@ -33,7 +33,7 @@ impl Url {
             }
             self.user.push(byte);
             let ended = b"/?#@".contains(&byte) || self.user.ends_with(MARKER.as_bytes());
-            return !ended && self.user.len() <= USER_INFO;
+            return !ended && self.user.len() <= USER_INFO_MAX;
         };
         if byte == b'@' && at == *start {
             return false;
@@ -46,11 +46,11 @@ impl Url {
         }
         if let Some(after) = &mut self.after {
             *after += 1;
-            return !b"/?#".contains(&byte) && *after <= HOST;
+            return !b"/?#".contains(&byte) && *after <= HOST_MAX;
         }
         password.push(byte);
         let ended = !self.beyond_digits && b"/?#,;)]}|".contains(&byte);
         self.beyond_digits |= !byte.is_ascii_digit();
-        !ended && !password.ends_with(MARKER.as_bytes()) && password.len() <= USER_INFO
+        !ended && !password.ends_with(MARKER.as_bytes()) && password.len() <= USER_INFO_MAX
     }
 }

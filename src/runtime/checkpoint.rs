@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::kernel::command::Openness;
-use crate::kernel::effect::Voice;
+use crate::kernel::effect::ModelChoice;
 use crate::kernel::event::{
-    Adjustment, Budget, Decision, Event, EventKind, Message, Opening, Outcome, Question, RunReport,
+    Adjustment, Budget, Decision, Event, EventKind, GateQuestion, Message, Opening, RunOutcome, RunReport,
 };
 use crate::kernel::gate::Gate;
 use crate::kernel::id::{CallId, Fingerprint, GateId, MessageId, RunId, Seq, SessionId};
-use crate::kernel::ledger::{Entry, Ledger, Scope};
-use crate::kernel::state::{Call, Compacting, Run, Spent, Stage, State, Stopping};
+use crate::kernel::idempotency::{IdempotencyCache, KeyEntry, KeySpace};
+use crate::kernel::state::{ActiveCall, ActiveCompaction, CallStage, PendingStop, Run, RunUsage, State};
 use crate::kernel::time::Now;
 use crate::protocol::push::encode;
 use crate::protocol::push::record::{self, RecordError};
@@ -25,14 +25,14 @@ use crate::protocol::push::record::{self, RecordError};
 /// The version that is written.
 const VERSION: u32 = 2;
 /// The oldest version that can be read; fields it lacks take their defaults.
-const OLDEST: u32 = 1;
+const OLDEST_VERSION: u32 = 1;
 
 /// Why a checkpoint cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// It is not a JSON object of this structure.
     #[error("not a checkpoint: {0}")]
-    Form(#[from] serde_json::Error),
+    Malformed(#[from] serde_json::Error),
     /// One of its lines is not an event.
     #[error("an event cannot be decoded: {0}")]
     Record(#[from] RecordError),
@@ -41,13 +41,13 @@ pub enum CheckpointError {
     Version(u32),
     /// One of its lines is an event of another kind than its field requires.
     #[error("a field holds an event of the wrong kind")]
-    Misplaced,
+    WrongEventKind,
 }
 
 /// Encodes a state.
 pub fn encode(state: &State) -> Vec<u8> {
     // Plain data: encoding cannot fail.
-    serde_json::to_vec(&Written::of(state)).unwrap_or_default()
+    serde_json::to_vec(&CheckpointData::from_state(state)).unwrap_or_default()
 }
 
 /// Returns whether a checkpoint can be decoded.
@@ -57,30 +57,30 @@ pub fn is_readable(bytes: &[u8]) -> bool {
 
 /// Decodes a state.
 pub fn decode(bytes: &[u8]) -> Result<State, CheckpointError> {
-    let written: Written = serde_json::from_slice(bytes)?;
-    if !(OLDEST..=VERSION).contains(&written.version) {
+    let written: CheckpointData = serde_json::from_slice(bytes)?;
+    if !(OLDEST_VERSION..=VERSION).contains(&written.version) {
         return Err(CheckpointError::Version(written.version));
     }
-    written.state()
+    written.into_state()
 }
 
 type Line = Box<RawValue>;
 
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct CheckpointData {
     version: u32,
     opening: Option<Line>,
     name: Option<String>,
     opened_at: u64,
     updated_at: u64,
     last_seq: u64,
-    run: Option<WrittenRun>,
+    run: Option<RunData>,
     gates: Vec<(Line, BTreeMap<String, bool>)>,
     settled_gates: Vec<String>,
     #[serde(default)]
     granted: VecDeque<String>,
     queue: Vec<Line>,
-    ledger: Vec<WrittenEntry>,
+    ledger: Vec<KeyEntryData>,
     last_text: String,
     last_message: String,
     last_run: Option<(String, Line)>,
@@ -100,7 +100,7 @@ struct Written {
 }
 
 #[derive(Serialize, Deserialize)]
-struct WrittenRun {
+struct RunData {
     id: String,
     message: Line,
     deadline: Option<u64>,
@@ -120,75 +120,72 @@ struct WrittenRun {
     #[serde(default)]
     torn: bool,
     #[serde(default)]
-    spent: WrittenSpent,
+    spent: UsageData,
     /// The model of the run; absent in old versions, where the session's model applies.
     #[serde(default)]
-    voice: Option<WrittenVoice>,
+    voice: Option<ModelChoiceData>,
     #[serde(default)]
     retrying: Option<u32>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct WrittenVoice {
+struct ModelChoiceData {
     provider: String,
     model: Option<String>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct WrittenSpent {
+struct UsageData {
     cost: u64,
     turns: u64,
     tokens: u64,
-    raised: WrittenRaises,
+    raised: UsageBaselineData,
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct WrittenRaises {
+struct UsageBaselineData {
     cost: Option<u64>,
     turns: Option<u64>,
     tokens: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct WrittenEntry {
+struct KeyEntryData {
     steer: bool,
     key: String,
     fingerprint: String,
     run: String,
 }
 
-impl Written {
-    fn of(state: &State) -> Self {
+impl CheckpointData {
+    fn from_state(state: &State) -> Self {
         let gates = state.gates.values().filter_map(|gate| {
             let votes = gate.votes.iter().map(|(by, vote)| (by.clone(), *vote == Decision::Approve));
-            Some((line(EventKind::GateOpened(Box::new(gate.question.clone())))?, votes.collect()))
+            Some((event_line(EventKind::GateOpened(Box::new(gate.question.clone())))?, votes.collect()))
         });
-        let ledger = state.ledger.entries().map(|((scope, key), entry)| WrittenEntry {
-            steer: *scope == Scope::Steer,
+        let ledger = state.idempotency.entries().map(|((scope, key), entry)| KeyEntryData {
+            steer: *scope == KeySpace::Steer,
             key: key.as_str().to_owned(),
             fingerprint: format!("{:032x}", entry.fingerprint.0),
             run: entry.run.as_str().to_owned(),
         });
         let last_run = state.last_run.as_ref().and_then(|(run, outcome, exit_code)| {
             let report = RunReport { outcome: *outcome, exit_code: *exit_code, ..empty_report() };
-            Some((run.as_str().to_owned(), line(EventKind::RunEnded(Box::new(report)))?))
+            Some((run.as_str().to_owned(), event_line(EventKind::RunEnded(Box::new(report)))?))
         });
-        let compaction = state.compaction.and_then(|Compacting { began, reason }| {
-            Some((began.number(), line(EventKind::CompactionBegan { reason, by: None })?))
+        let compaction = state.compaction.and_then(|ActiveCompaction { start_seq: began, reason }| {
+            Some((began.number(), event_line(EventKind::CompactionStarted { reason, by: None })?))
         });
         let queue =
-            state.queue.iter().filter_map(|queued| line(EventKind::MessageQueued(Box::new(queued.clone()))));
+            state.queue.iter().filter_map(|queued| event_line(EventKind::MessageQueued(Box::new(queued.clone()))));
         Self {
             version: VERSION,
-            opening: state
-                .opening
-                .clone()
-                .and_then(|opening| line(EventKind::SessionOpened(Box::new(opening)))),
+            opening: state.opening.clone().and_then(|opening| event_line(EventKind::SessionOpened(Box::new(opening)))),
             name: state.name.clone(),
             opened_at: state.opened_at.0,
             updated_at: state.updated_at.0,
             last_seq: state.last_seq.number(),
-            run: state.run.as_ref().and_then(WrittenRun::of),
+            run: state.run.as_ref().and_then(RunData::from_run),
             gates: gates.collect(),
             settled_gates: state.settled_gates.iter().map(|gate| gate.as_str().to_owned()).collect(),
             granted: state.granted.clone(),
@@ -200,13 +197,13 @@ impl Written {
             ended: state.open == Openness::Ended,
             context_from: state.context_from.number(),
             session_version: state.version,
-            adjusted: adjusted_line(&state.adjusted),
-            asides: calls(&state.asides),
+            adjusted: adjustment_line(&state.adjusted),
+            asides: encode_calls(&state.user_commands),
             compaction,
         }
     }
 
-    fn state(self) -> Result<State, CheckpointError> {
+    fn into_state(self) -> Result<State, CheckpointError> {
         let opening = self.opening.map(|line| opening(&line)).transpose()?;
         let gates = self.gates.into_iter().map(|(line, votes)| {
             let question = question(&line)?;
@@ -215,22 +212,21 @@ impl Written {
             Ok((question.gate.clone(), Gate { question, votes }))
         });
         let queue = self.queue.iter().map(|line| {
-            let EventKind::MessageQueued(queued) = event(line)? else {
-                return Err(CheckpointError::Misplaced);
+            let EventKind::MessageQueued(queued) = decode_line(line)? else {
+                return Err(CheckpointError::WrongEventKind);
             };
             Ok(*queued)
         });
         let ledger = self.ledger.into_iter().map(|entry| {
-            let scope = if entry.steer { Scope::Steer } else { Scope::Prompt };
-            let number =
-                u128::from_str_radix(&entry.fingerprint, 16).map_err(|_| CheckpointError::Misplaced)?;
+            let scope = if entry.steer { KeySpace::Steer } else { KeySpace::Prompt };
+            let number = u128::from_str_radix(&entry.fingerprint, 16).map_err(|_| CheckpointError::WrongEventKind)?;
             let run = RunId::from(entry.run);
-            Ok(((scope, MessageId::from(entry.key)), Entry { fingerprint: Fingerprint(number), run }))
+            Ok(((scope, MessageId::from(entry.key)), KeyEntry { fingerprint: Fingerprint(number), run }))
         });
         let ledger: Vec<_> = ledger.collect::<Result<_, CheckpointError>>()?;
-        let last_run = self.last_run.map(|(run, line)| {
-            report(&line).map(|report| (RunId::from(run), report.outcome, report.exit_code))
-        });
+        let last_run = self
+            .last_run
+            .map(|(run, line)| report(&line).map(|report| (RunId::from(run), report.outcome, report.exit_code)));
         let mut state = State {
             opening,
             name: self.name,
@@ -242,7 +238,7 @@ impl Written {
             settled_gates: self.settled_gates.into_iter().map(GateId::from).collect(),
             granted: self.granted,
             queue: queue.collect::<Result<VecDeque<_>, CheckpointError>>()?,
-            ledger: Ledger::from_entries(ledger),
+            idempotency: IdempotencyCache::from_entries(ledger),
             last_text: self.last_text,
             last_message: self.last_message,
             last_run: last_run.transpose()?,
@@ -250,22 +246,22 @@ impl Written {
             context_from: Seq::new(self.context_from),
             version: self.session_version,
             adjusted: self.adjusted.map(|line| adjustment(&line)).transpose()?.unwrap_or_default(),
-            asides: read_calls(self.asides, &BTreeMap::new())?,
-            compaction: self.compaction.map(|(began, line)| compacting(began, &line)).transpose()?,
+            user_commands: decode_calls(self.asides, &BTreeMap::new())?,
+            compaction: self.compaction.map(|(began, line)| active_compaction(began, &line)).transpose()?,
         };
-        state.run = self.run.map(|run| run.run(&state.voice())).transpose()?;
+        state.run = self.run.map(|run| run.into_run(&state.model_choice())).transpose()?;
         Ok(state)
     }
 }
 
-impl WrittenRun {
-    fn of(run: &Run) -> Option<Self> {
+impl RunData {
+    fn from_run(run: &Run) -> Option<Self> {
         let steers = run
             .steers
             .iter()
-            .filter_map(|(at, steering)| Some((*at, line(EventKind::Steered(Box::new(steering.clone())))?)));
+            .filter_map(|(at, steering)| Some((*at, event_line(EventKind::Steered(Box::new(steering.clone())))?)));
         let bound =
-            run.calls.iter().filter_map(|(id, call)| Some((id.as_str().to_owned(), call.bound.clone()?)));
+            run.calls.iter().filter_map(|(id, call)| Some((id.as_str().to_owned(), call.approved_digest.clone()?)));
         let message = Message {
             message: run.message.clone(),
             text: run.text.clone(),
@@ -279,96 +275,98 @@ impl WrittenRun {
             by: String::new(),
         };
         let asked = u32::try_from(run.criteria.len()).unwrap_or(u32::MAX);
-        let checks = RunReport { checks: run.checks.clone(), checks_asked: asked, ..empty_report() };
-        let stopping = run.stopping.clone().map(|Stopping { outcome, reason, by }| EventKind::Stopping {
+        let checks = RunReport { checks: run.checks.clone(), checks_requested: asked, ..empty_report() };
+        let stopping = run.stopping.clone().map(|PendingStop { outcome, reason, by }| EventKind::RunStopping {
             outcome,
             reason,
             by,
         });
-        let Budget { cost, turns, tokens } = run.spent.raised;
+        let Budget { cost, turns, tokens } = run.spent.baseline;
         Some(Self {
             id: run.id.as_str().to_owned(),
-            message: line(EventKind::RunStarted(Box::new(message)))?,
+            message: event_line(EventKind::RunStarted(Box::new(message)))?,
             deadline: run.deadline.map(|at| at.0),
             steers: steers.collect(),
-            begun: run.begun,
-            done: run.done,
-            speaking: run.speaking,
-            calls: calls(&run.calls),
+            begun: run.steps_started,
+            done: run.steps_done,
+            speaking: run.text_open,
+            calls: encode_calls(&run.calls),
             bound: bound.collect(),
             granted: run.granted.clone(),
-            last: run.last.clone().and_then(|last| line(EventKind::CallSettled(Box::new(last)))),
-            checks: line(EventKind::RunEnded(Box::new(checks)))?,
-            stopping: stopping.and_then(line),
-            torn: run.torn,
-            spent: WrittenSpent {
+            last: run.last_call.clone().and_then(|last| event_line(EventKind::CallSettled(Box::new(last)))),
+            checks: event_line(EventKind::RunEnded(Box::new(checks)))?,
+            stopping: stopping.and_then(event_line),
+            torn: run.history_damaged,
+            spent: UsageData {
                 cost: run.spent.cost,
                 turns: run.spent.turns,
                 tokens: run.spent.tokens,
-                raised: WrittenRaises { cost, turns, tokens },
+                raised: UsageBaselineData { cost, turns, tokens },
             },
-            voice: Some(WrittenVoice {
-                provider: run.voice.provider.clone(),
-                model: run.voice.model.clone(),
+            voice: Some(ModelChoiceData {
+                provider: run.model_choice.provider.clone(),
+                model: run.model_choice.model.clone(),
             }),
-            retrying: run.retrying,
+            retrying: run.retry_attempt,
         })
     }
 
-    fn run(self, usual: &Voice) -> Result<Run, CheckpointError> {
-        let EventKind::RunStarted(message) = event(&self.message)? else {
-            return Err(CheckpointError::Misplaced);
+    fn into_run(self, usual: &ModelChoice) -> Result<Run, CheckpointError> {
+        let EventKind::RunStarted(message) = decode_line(&self.message)? else {
+            return Err(CheckpointError::WrongEventKind);
         };
         let steers = self.steers.into_iter().map(|(at, line)| {
-            let EventKind::Steered(steering) = event(&line)? else { return Err(CheckpointError::Misplaced) };
+            let EventKind::Steered(steering) = decode_line(&line)? else {
+                return Err(CheckpointError::WrongEventKind);
+            };
             Ok((at, *steering))
         });
         let last = self.last.map(|line| {
-            let EventKind::CallSettled(settlement) = event(&line)? else {
-                return Err(CheckpointError::Misplaced);
+            let EventKind::CallSettled(settlement) = decode_line(&line)? else {
+                return Err(CheckpointError::WrongEventKind);
             };
             Ok(*settlement)
         });
         let stopping = self.stopping.map(|line| {
-            let EventKind::Stopping { outcome, reason, by } = event(&line)? else {
-                return Err(CheckpointError::Misplaced);
+            let EventKind::RunStopping { outcome, reason, by } = decode_line(&line)? else {
+                return Err(CheckpointError::WrongEventKind);
             };
-            Ok(Stopping { outcome, reason, by })
+            Ok(PendingStop { outcome, reason, by })
         });
-        let WrittenSpent { cost, turns, tokens, raised } = self.spent;
+        let UsageData { cost, turns, tokens, raised } = self.spent;
         let raised = Budget { cost: raised.cost, turns: raised.turns, tokens: raised.tokens };
         Ok(Run {
             id: RunId::from(self.id),
             budget: message.budget,
             rules: message.rules,
             needs_environment: message.needs_environment,
-            spent: Spent { cost, turns, tokens, raised },
+            spent: RunUsage { cost, turns, tokens, baseline: raised },
             message: message.message,
             text: message.text,
             criteria: message.criteria,
             deadline: self.deadline.map(Now),
             steers: steers.collect::<Result<_, CheckpointError>>()?,
-            begun: self.begun,
-            done: self.done,
-            speaking: self.speaking,
-            calls: read_calls(self.calls, &self.bound)?,
+            steps_started: self.begun,
+            steps_done: self.done,
+            text_open: self.speaking,
+            calls: decode_calls(self.calls, &self.bound)?,
             granted: self.granted,
-            last: last.transpose()?,
+            last_call: last.transpose()?,
             checks: report(&self.checks)?.checks,
             stopping: stopping.transpose()?,
-            torn: self.torn,
+            history_damaged: self.torn,
             // The other provider settings belong to the session, not to the run.
-            voice: self.voice.map_or_else(
+            model_choice: self.voice.map_or_else(
                 || usual.clone(),
-                |WrittenVoice { provider, model }| Voice { provider, model, ..usual.clone() },
+                |ModelChoiceData { provider, model }| ModelChoice { provider, model, ..usual.clone() },
             ),
-            retrying: self.retrying,
+            retry_attempt: self.retrying,
         })
     }
 }
 
 /// Encodes a part of the state as the line of its event.
-fn line(kind: EventKind) -> Option<Line> {
+fn event_line(kind: EventKind) -> Option<Line> {
     let nobody = SessionId::from("");
     // Some kinds of events require a run, so an empty one is set.
     let run = Some(RunId::from(""));
@@ -379,74 +377,74 @@ fn line(kind: EventKind) -> Option<Line> {
     RawValue::from_string(text.trim_end().to_owned()).ok()
 }
 
-fn event(line: &RawValue) -> Result<EventKind, CheckpointError> {
+fn decode_line(line: &RawValue) -> Result<EventKind, CheckpointError> {
     Ok(record::decode_event(line.get().as_bytes())?.kind)
 }
 
-fn calls(calls: &BTreeMap<CallId, Call>) -> Vec<(Line, bool)> {
+fn encode_calls(calls: &BTreeMap<CallId, ActiveCall>) -> Vec<(Line, bool)> {
     let written = calls.values().filter_map(|call| {
-        let started = call.stage == Stage::Started;
-        Some((line(EventKind::CallIntended(Box::new(call.intention.clone())))?, started))
+        let started = call.stage == CallStage::Started;
+        Some((event_line(EventKind::CallIntended(Box::new(call.intention.clone())))?, started))
     });
     written.collect()
 }
 
-fn read_calls(
+fn decode_calls(
     written: Vec<(Line, bool)>,
     bound: &BTreeMap<String, String>,
-) -> Result<BTreeMap<CallId, Call>, CheckpointError> {
+) -> Result<BTreeMap<CallId, ActiveCall>, CheckpointError> {
     let calls = written.into_iter().map(|(line, started)| {
-        let EventKind::CallIntended(intention) = event(&line)? else {
-            return Err(CheckpointError::Misplaced);
+        let EventKind::CallIntended(intention) = decode_line(&line)? else {
+            return Err(CheckpointError::WrongEventKind);
         };
-        let stage = if started { Stage::Started } else { Stage::Intended };
+        let stage = if started { CallStage::Started } else { CallStage::Intended };
         let bound = bound.get(intention.call.as_str()).cloned();
-        Ok((intention.call.clone(), Call { intention: *intention, stage, bound }))
+        Ok((intention.call.clone(), ActiveCall { intention: *intention, stage, approved_digest: bound }))
     });
     calls.collect()
 }
 
-fn adjusted_line(adjusted: &Adjustment) -> Option<Line> {
+fn adjustment_line(adjusted: &Adjustment) -> Option<Line> {
     let changed = Some(adjusted).filter(|adjusted| **adjusted != Adjustment::default())?;
-    line(EventKind::Adjusted { adjustment: Box::new(changed.clone()), by: String::new() })
+    event_line(EventKind::Adjusted { adjustment: Box::new(changed.clone()), by: String::new() })
 }
 
 fn adjustment(line: &RawValue) -> Result<Adjustment, CheckpointError> {
-    let EventKind::Adjusted { adjustment, by: _ } = event(line)? else {
-        return Err(CheckpointError::Misplaced);
+    let EventKind::Adjusted { adjustment, by: _ } = decode_line(line)? else {
+        return Err(CheckpointError::WrongEventKind);
     };
     Ok(*adjustment)
 }
 
-fn compacting(began: u64, line: &RawValue) -> Result<Compacting, CheckpointError> {
-    let EventKind::CompactionBegan { reason, by: _ } = event(line)? else {
-        return Err(CheckpointError::Misplaced);
+fn active_compaction(began: u64, line: &RawValue) -> Result<ActiveCompaction, CheckpointError> {
+    let EventKind::CompactionStarted { reason, by: _ } = decode_line(line)? else {
+        return Err(CheckpointError::WrongEventKind);
     };
-    Ok(Compacting { began: Seq::new(began), reason })
+    Ok(ActiveCompaction { start_seq: Seq::new(began), reason })
 }
 
 fn opening(line: &RawValue) -> Result<Opening, CheckpointError> {
-    let EventKind::SessionOpened(opening) = event(line)? else { return Err(CheckpointError::Misplaced) };
+    let EventKind::SessionOpened(opening) = decode_line(line)? else { return Err(CheckpointError::WrongEventKind) };
     Ok(*opening)
 }
 
-fn question(line: &RawValue) -> Result<Question, CheckpointError> {
-    let EventKind::GateOpened(question) = event(line)? else { return Err(CheckpointError::Misplaced) };
+fn question(line: &RawValue) -> Result<GateQuestion, CheckpointError> {
+    let EventKind::GateOpened(question) = decode_line(line)? else { return Err(CheckpointError::WrongEventKind) };
     Ok(*question)
 }
 
 fn report(line: &RawValue) -> Result<RunReport, CheckpointError> {
-    let EventKind::RunEnded(report) = event(line)? else { return Err(CheckpointError::Misplaced) };
+    let EventKind::RunEnded(report) = decode_line(line)? else { return Err(CheckpointError::WrongEventKind) };
     Ok(*report)
 }
 
 const fn empty_report() -> RunReport {
     RunReport {
-        outcome: Outcome::Success,
+        outcome: RunOutcome::Success,
         reason: None,
         summary: String::new(),
         checks: Vec::new(),
-        checks_asked: 0,
+        checks_requested: 0,
         exit_code: 0,
     }
 }

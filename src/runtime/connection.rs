@@ -13,18 +13,18 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::{debug, trace};
 
+use super::connection_writer;
 use super::mint;
-use super::outbox::{Out, Outbox, RequestPermit};
+use super::outbox::{Outbox, OutboxItem, RequestPermit};
 use super::pi::{self, PiPeer, Via};
 use super::request_order::{QUERIES_PER_COMMAND, RequestClass};
-use super::requests::Desk;
+use super::requests::RequestHandler;
 use super::server::Server;
-use super::writing;
 use crate::kernel::id::ParticipantId;
-use crate::protocol::push::decode::{self, Ask, Malformed, Problem, Protocol, Speak};
+use crate::protocol::push::decode::{self, MalformedRequest, Protocol, RequestBody, RequestError, SwitchProtocol};
 use crate::protocol::push::encode;
-use crate::transport::compact::{self, compact};
-use crate::transport::frames::{Receiving, Sending};
+use crate::transport::canonical_json::{self, canonicalize};
+use crate::transport::frames::{FrameReader, FrameWriter};
 use crate::transport::line::{Line, Lines};
 use crate::transport::local;
 
@@ -32,35 +32,35 @@ use crate::transport::local;
 pub(super) async fn serve(server: Arc<Server>, stream: local::Stream, id: ParticipantId) {
     let (receiving, sending) = stream.into_split();
     let outbox = Outbox::new(id);
-    let limits = server.hub().world().limits;
-    let permits = Permits::new(limits.requests);
-    let desk = Arc::new(Desk::new(Arc::clone(&server), Arc::clone(&outbox)));
+    let limits = server.hub().services().limits;
+    let permits = RequestPermits::new(limits.pending_requests);
+    let handler = Arc::new(RequestHandler::new(Arc::clone(&server), Arc::clone(&outbox)));
     let mut lines = Lines::new(receiving, limits.line_bytes);
-    let mut writer = tokio::spawn(writing::write(Arc::clone(server.hub()), sending, Arc::clone(&outbox)));
+    let mut writer = tokio::spawn(connection_writer::run(Arc::clone(server.hub()), sending, Arc::clone(&outbox)));
     let over = tokio::select! {
-        switch = read(&server, &mut lines, &desk, &permits) => {
+        switch = read_requests(&server, &mut lines, &handler, &permits) => {
             // The peer sends no more requests in this protocol; the pending ones are still answered.
             tokio::select! {
-                () = permits.all_answered() => Over::Answered(switch),
-                _ = &mut writer => Over::Unwritable,
+                () = permits.wait_until_answered() => ConnectionEnd::Answered(switch),
+                _ = &mut writer => ConnectionEnd::WriteFailed,
             }
         }
-        _ = &mut writer => Over::Unwritable,
-        () = server.hub().world().parting.wait() => Over::Answered(None),
+        _ = &mut writer => ConnectionEnd::WriteFailed,
+        () = server.hub().services().disconnecting.wait() => ConnectionEnd::Answered(None),
     };
-    if let Over::Answered(switch) = over {
-        let farewell = switch.as_ref().map_or(FAREWELL, |switch| {
-            outbox.push(Out::Lines { bytes: switch.answer.clone(), permit: None });
+    if let ConnectionEnd::Answered(switch) = over {
+        let farewell = switch.as_ref().map_or(CLOSE_TIMEOUT, |switch| {
+            outbox.push(OutboxItem::Lines { bytes: switch.answer.clone(), permit: None });
             // The connection continues: the writer's own stall timeout applies.
             Duration::MAX
         });
-        drop(desk);
+        drop(handler);
         outbox.close();
         match (timeout(farewell, &mut writer).await, switch) {
             (Ok(Ok(Some(sending))), Some(switch)) => {
-                let sending = Sending::lines(sending, limits.stalled);
+                let sending = FrameWriter::lines(sending, limits.stall_timeout);
                 // Boxed, so that other connections do not hold its memory.
-                Box::pin(speak(server, switch.speak, id, lines, sending)).await;
+                Box::pin(switch_protocol(server, switch.request, id, lines, sending)).await;
             }
             (Ok(_), _) => {}
             // A writer that is stuck in a full socket is abandoned.
@@ -75,7 +75,7 @@ pub(super) async fn serve(server: Arc<Server>, stream: local::Stream, id: Partic
 ///
 /// The reader never waits for a query or a command to finish, so that control is always read: requests beyond a bound
 /// are refused. It waits only if the peer does not read its responses.
-struct Permits {
+struct RequestPermits {
     commands: Arc<Semaphore>,
     queries: Arc<Semaphore>,
     control: Arc<Semaphore>,
@@ -92,13 +92,13 @@ enum Admission {
 }
 
 /// The maximum number of unanswered cancels and decisions of one connection.
-const CONTROL: usize = 16;
+const MAX_CONTROL: usize = 16;
 
-impl Permits {
+impl RequestPermits {
     fn new(limit: usize) -> Self {
         let semaphore = |permits| Arc::new(Semaphore::new(permits));
         let queries = semaphore(QUERIES_PER_COMMAND * limit);
-        let (commands, control, immediate) = (semaphore(limit), semaphore(CONTROL), semaphore(limit));
+        let (commands, control, immediate) = (semaphore(limit), semaphore(MAX_CONTROL), semaphore(limit));
         Self { commands, queries, control, immediate, limit }
     }
 
@@ -116,11 +116,11 @@ impl Permits {
         }
     }
 
-    async fn all_answered(&self) {
+    async fn wait_until_answered(&self) {
         let all = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
         let _ = self.queries.acquire_many(all(QUERIES_PER_COMMAND * self.limit)).await;
         let _ = self.commands.acquire_many(all(self.limit)).await;
-        let _ = self.control.acquire_many(all(CONTROL)).await;
+        let _ = self.control.acquire_many(all(MAX_CONTROL)).await;
         let _ = self.immediate.acquire_many(all(self.limit)).await;
     }
 }
@@ -130,31 +130,31 @@ async fn acquire(permits: &Arc<Semaphore>) -> Option<RequestPermit> {
 }
 
 /// How a connection ends in this protocol.
-enum Over {
+enum ConnectionEnd {
     /// Everything is answered; the connection may continue in another protocol.
-    Answered(Option<Switch>),
+    Answered(Option<ProtocolSwitch>),
     /// A write failed.
-    Unwritable,
+    WriteFailed,
 }
 
 /// A switch to another protocol, which the peer has requested.
-struct Switch {
-    speak: Speak,
+struct ProtocolSwitch {
+    request: SwitchProtocol,
     answer: Vec<u8>,
 }
 
 /// Serves another protocol from the current position of the line reader.
-async fn speak(
+async fn switch_protocol(
     server: Arc<Server>,
-    asked: Speak,
+    asked: SwitchProtocol,
     id: ParticipantId,
     lines: Lines<local::ReadHalf>,
-    sending: Sending,
+    sending: FrameWriter,
 ) {
-    let limits = server.hub().world().limits;
+    let limits = server.hub().services().limits;
     match asked.protocol {
         Protocol::Pi => {
-            let receiving = Receiving::resumed(lines, limits.pi_message_bytes);
+            let receiving = FrameReader::from_lines(lines, limits.pi_message_bytes);
             let cwd = asked.cwd.map(PathBuf::from);
             let peer = PiPeer { id, via: Via::Lines, cwd, environment: asked.environment };
             pi::serve(server, peer, receiving, sending).await;
@@ -163,20 +163,20 @@ async fn speak(
 }
 
 /// The time that a writer has for its remaining output when the connection closes.
-pub(super) const FAREWELL: Duration = Duration::from_millis(250);
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Reads requests until the peer closes the connection or switches the protocol.
-async fn read(
+async fn read_requests(
     server: &Server,
     lines: &mut Lines<impl AsyncRead + Unpin>,
-    desk: &Arc<Desk>,
-    permits: &Permits,
-) -> Option<Switch> {
-    let limits = server.hub().world().limits;
+    handler: &Arc<RequestHandler>,
+    permits: &RequestPermits,
+) -> Option<ProtocolSwitch> {
+    let limits = server.hub().services().limits;
     let mut first = true;
     loop {
         let next = if first {
-            match timeout(limits.first_line, lines.next()).await {
+            match timeout(limits.first_line_timeout, lines.next()).await {
                 Ok(next) => next,
                 Err(_) => {
                     debug!("no request before the first-line timeout");
@@ -195,40 +195,40 @@ async fn read(
             }
         };
         first = false;
-        let request = request(&line, server, limits.line_depth);
-        let class = request.as_ref().map_or(RequestClass::Immediate, |request| RequestClass::of(&request.ask));
+        let request = decode_line(&line, server, limits.line_depth);
+        let class = request.as_ref().map_or(RequestClass::Immediate, |request| RequestClass::of(&request.body));
         match (request, permits.admit(class).await?) {
-            (Ok(decode::Request { request_id, kind_name, ask: Ask::Speak(speak), .. }), _) => {
+            (Ok(decode::Request { request_id, kind_name, body: RequestBody::SwitchProtocol(speak), .. }), _) => {
                 let request = request_id.unwrap_or_else(mint::request);
-                let answer = encode::response_ok(&request, &kind_name, None, &encode::speaking());
-                return Some(Switch { speak: *speak, answer });
+                let answer = encode::response_ok(&request, &kind_name, None, &encode::protocol_switched());
+                return Some(ProtocolSwitch { request: *speak, answer });
             }
-            (Ok(request), Admission::Admitted(permit)) => desk.take(request, permit).await,
-            (Ok(request), Admission::Refused(permit)) => desk.refuse_excess(request, permit),
+            (Ok(request), Admission::Admitted(permit)) => handler.dispatch(request, permit).await,
+            (Ok(request), Admission::Refused(permit)) => handler.refuse_excess(request, permit),
             (Err(malformed), Admission::Admitted(permit) | Admission::Refused(permit)) => {
-                refuse(desk.outbox(), &malformed, permit);
+                refuse_malformed(handler.outbox(), &malformed, permit);
             }
         }
     }
 }
 
-fn request(line: &Line, server: &Server, depth: usize) -> Result<decode::Request, Malformed> {
+fn decode_line(line: &Line, server: &Server, depth: usize) -> Result<decode::Request, MalformedRequest> {
     let bytes = match line {
         Line::Whole(bytes) => bytes,
         Line::TooLong { bytes, excerpt: _ } => {
-            let limit = server.hub().world().limits.line_bytes;
-            return Err(Malformed::unreadable(Problem::TooLong { bytes: *bytes, limit }));
+            let limit = server.hub().services().limits.line_bytes;
+            return Err(MalformedRequest::unreadable(RequestError::TooLong { bytes: *bytes, limit }));
         }
     };
     trace!(bytes = bytes.len(), "line");
-    let compacted = compact(bytes, compact::Limits { depth })
-        .map_err(|problem| Malformed::unreadable(Problem::Unreadable { why: problem.to_string() }))?;
+    let compacted = canonicalize(bytes, canonical_json::Limits { depth })
+        .map_err(|problem| MalformedRequest::unreadable(RequestError::Unreadable { why: problem.to_string() }))?;
     decode::decode(&compacted, server.decode_limits())
 }
 
-fn refuse(outbox: &Outbox, malformed: &Malformed, permit: RequestPermit) {
+fn refuse_malformed(outbox: &Outbox, malformed: &MalformedRequest, permit: RequestPermit) {
     let request = malformed.request_id.clone().unwrap_or_else(mint::request);
     let session = malformed.session.as_deref();
-    let bytes = encode::response_error(&request, malformed.answered_type(), session, &malformed.error());
-    outbox.push(Out::Lines { bytes, permit: Some(permit) });
+    let bytes = encode::response_error(&request, malformed.reply_type(), session, &malformed.error());
+    outbox.push(OutboxItem::Lines { bytes, permit: Some(permit) });
 }

@@ -20,7 +20,7 @@ impl Environments {
         if let Some(same) = known.iter().filter_map(Weak::upgrade).find(|held| **held == environment) {
             return same;
         }
-        if known.len() >= KNOWN {
+        if known.len() >= MAX_COMPARED {
             known.remove(0);
         }
         let environment = Arc::new(environment);
@@ -36,7 +36,7 @@ impl fmt::Debug for Environments {
 }
 
 /// The number of environments that a new one is compared with. Older ones are not deduplicated.
-const KNOWN: usize = 8;
+const MAX_COMPARED: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -45,15 +45,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_environment_is_held_once_and_only_as_long_as_somebody_holds_it() {
+    fn equal_environments_are_shared_and_dropped_with_their_last_user() {
         let environments = Environments::default();
         let named = |name: &str| Environment::new(BTreeMap::from([("NAME".to_owned(), name.to_owned())]));
         let one = environments.share(named("one"));
         assert!(Arc::ptr_eq(&one, &environments.share(named("one"))));
         assert!(!Arc::ptr_eq(&one, &environments.share(named("other"))));
-        let many: Vec<_> =
-            (0..2 * KNOWN).map(|number| environments.share(named(&number.to_string()))).collect();
-        assert_eq!(environments.0.lock().unwrap().len(), KNOWN, "the oldest entry is evicted");
+        let many: Vec<_> = (0..2 * MAX_COMPARED).map(|number| environments.share(named(&number.to_string()))).collect();
+        assert_eq!(environments.0.lock().unwrap().len(), MAX_COMPARED, "the oldest entry is evicted");
         drop(many);
         drop(environments.share(named("other")));
         assert_eq!(environments.0.lock().unwrap().len(), 1);

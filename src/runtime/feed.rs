@@ -28,13 +28,13 @@ pub struct Block {
 
 impl Block {
     /// Returns the lines of the events after `seen` and up to `until`.
-    pub fn between(&self, seen: Seq, until: Seq) -> Bytes {
-        self.lines.slice(between(&self.lines, (self.first, self.last), seen, until))
+    pub fn lines_between(&self, seen: Seq, until: Seq) -> Bytes {
+        self.lines.slice(range_between(&self.lines, (self.first, self.last), seen, until))
     }
 }
 
 /// Returns the range of the lines after `seen` and up to `until` within the lines of the events `first` to `last`.
-pub(super) fn between(lines: &[u8], (first, last): (Seq, Seq), seen: Seq, until: Seq) -> Range<usize> {
+pub(super) fn range_between(lines: &[u8], (first, last): (Seq, Seq), seen: Seq, until: Seq) -> Range<usize> {
     let start = if seen < first { 0 } else { offset_after(lines, seen) };
     let end = if until >= last { lines.len() } else { offset_after(lines, until) };
     start.min(end)..end
@@ -59,18 +59,18 @@ impl Span for Block {
 #[derive(Debug)]
 pub struct Feed {
     session: SessionId,
-    inner: Mutex<Inner>,
+    state: Mutex<FeedState>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct FeedState {
     ring: Ring<Block>,
-    listeners: Vec<Listener>,
+    subscribers: Vec<Subscriber>,
 }
 
 /// A connection that is woken when a block is published.
 #[derive(Debug, Clone)]
-pub struct Listener {
+pub struct Subscriber {
     /// The outbox of the connection.
     pub outbox: Arc<Outbox>,
     /// Its rights, for the lane that replaces a failed one.
@@ -81,7 +81,7 @@ impl Feed {
     /// Creates a feed for the events after `newest`.
     pub fn new(session: SessionId, newest: Seq, ring_bytes: usize) -> Self {
         let ring = Ring::new(newest, ring_bytes);
-        Self { session, inner: Mutex::new(Inner { ring, listeners: Vec::new() }) }
+        Self { session, state: Mutex::new(FeedState { ring, subscribers: Vec::new() }) }
     }
 
     /// Returns the session of the feed.
@@ -90,11 +90,11 @@ impl Feed {
     }
 
     /// Adds a block to the ring and wakes all subscribers.
-    pub fn show(&self, block: Block) {
+    pub fn publish(&self, block: Block) {
         let listeners = {
             let mut inner = self.lock();
             inner.ring.push(block);
-            inner.listeners.clone()
+            inner.subscribers.clone()
         };
         for listener in listeners {
             listener.outbox.wake();
@@ -107,8 +107,8 @@ impl Feed {
     }
 
     /// Returns whether the ring still holds everything after `seen`.
-    pub fn holds_after(&self, seen: Seq) -> bool {
-        self.lock().ring.holds_after(seen)
+    pub fn contains_after(&self, seen: Seq) -> bool {
+        self.lock().ring.contains_after(seen)
     }
 
     /// Returns the newest published position.
@@ -117,24 +117,24 @@ impl Feed {
     }
 
     /// Wakes a connection from now on whenever a block is published.
-    pub fn add(&self, listener: Listener) {
+    pub fn subscribe(&self, listener: Subscriber) {
         let mut inner = self.lock();
-        inner.listeners.retain(|known| known.outbox.id() != listener.outbox.id());
-        inner.listeners.push(listener);
+        inner.subscribers.retain(|known| known.outbox.id() != listener.outbox.id());
+        inner.subscribers.push(listener);
     }
 
     /// Returns the subscribers.
-    pub fn listeners(&self) -> Vec<Listener> {
-        self.lock().listeners.clone()
+    pub fn subscribers(&self) -> Vec<Subscriber> {
+        self.lock().subscribers.clone()
     }
 
     /// Stops waking a connection.
-    pub fn remove(&self, listener: ParticipantId) {
-        self.lock().listeners.retain(|known| known.outbox.id() != listener);
+    pub fn unsubscribe(&self, listener: ParticipantId) {
+        self.lock().subscribers.retain(|known| known.outbox.id() != listener);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, FeedState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -167,12 +167,11 @@ mod tests {
         let ends = (Seq::new(2), Seq::new(40));
         for seen in 0..=41 {
             for until in seen..=41 {
-                let found = between(text.as_bytes(), ends, Seq::new(seen), Seq::new(until));
-                let wanted: String =
-                    seqs.iter().filter(|seq| **seq > seen && **seq <= until).map(line).collect();
+                let found = range_between(text.as_bytes(), ends, Seq::new(seen), Seq::new(until));
+                let wanted: String = seqs.iter().filter(|seq| **seq > seen && **seq <= until).map(line).collect();
                 assert_eq!(text[found], wanted, "after {seen} up to {until}");
             }
         }
-        assert!(between(b"", ends, Seq::ZERO, Seq::new(9)).is_empty());
+        assert!(range_between(b"", ends, Seq::ZERO, Seq::new(9)).is_empty());
     }
 }

@@ -5,11 +5,11 @@
 //! databases and are still recognised.
 
 use super::mint;
-use crate::config::sandbox::SandboxChoice;
+use crate::config::sandbox::SandboxKind;
 use crate::kernel::command::{Command, Prompt};
 use crate::kernel::event::{Budget, Criterion, Image};
 use crate::kernel::id::Fingerprint;
-use crate::kernel::ledger::{Ledger, Scope};
+use crate::kernel::idempotency::{IdempotencyCache, KeySpace};
 use crate::protocol::push::decode::StartSession;
 
 /// Returns the fingerprint of a message that starts a run.
@@ -44,43 +44,43 @@ pub(super) fn start(start: &StartSession) -> Fingerprint {
 }
 
 /// Returns whether a stored fingerprint, of any version, belongs to this start.
-pub(super) fn is_of_start(kept: Fingerprint, asked: &StartSession) -> bool {
+pub(super) fn matches_start(kept: Fingerprint, asked: &StartSession) -> bool {
     let provider = asked.provider.as_deref().unwrap_or_default();
     kept == start(asked) || kept == mint::fingerprint([&*asked.cwd, provider, sandbox(asked)])
 }
 
 /// Replaces the fingerprint of a message by its first-version one if an earlier version stored that, so that
 /// its repetition is recognised.
-pub(super) fn recognise(command: &mut Command, ledger: &Ledger) {
+pub(super) fn apply_legacy_fingerprint(command: &mut Command, ledger: &IdempotencyCache) {
     let (Command::Prompt(prompt) | Command::Queue(prompt)) = command else { return };
-    let first = first_form(prompt);
-    if let Ok(Some(_)) = ledger.recall(&(Scope::Prompt, prompt.message.clone()), first) {
+    let first = legacy_message(prompt);
+    if let Ok(Some(_)) = ledger.lookup(&(KeySpace::Prompt, prompt.message.clone()), first) {
         prompt.fingerprint = first;
     }
 }
 
 /// Returns the first-version fingerprint of a message, which omits its limits and rules.
-fn first_form(prompt: &Prompt) -> Fingerprint {
+fn legacy_message(prompt: &Prompt) -> Fingerprint {
     let codes: Vec<_> = prompt.criteria.iter().map(|criterion| criterion.exit_code.to_string()).collect();
     let criteria = prompt.criteria.iter().zip(&codes);
     let checks = criteria.flat_map(|(criterion, code)| [criterion.check.as_str(), code.as_str()]);
-    mint::fingerprint(["message", &prompt.text].into_iter().chain(checks).chain(pictures(&prompt.images)))
+    mint::fingerprint(["message", &prompt.text].into_iter().chain(checks).chain(image_parts(&prompt.images)))
 }
 
 /// Returns the parts that images add to a first-version fingerprint.
-pub(super) fn pictures(images: &[Image]) -> impl Iterator<Item = &str> {
+pub(super) fn image_parts(images: &[Image]) -> impl Iterator<Item = &str> {
     images.iter().flat_map(|image| ["image", image.mime.as_str(), image.data.as_str()])
 }
 
 fn sandbox(start: &StartSession) -> &str {
-    start.sandbox_provider.as_deref().unwrap_or(SandboxChoice::Local.word())
+    start.sandbox_provider.as_deref().unwrap_or(SandboxKind::Local.as_str())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::kernel::id::{MessageId, RunId};
-    use crate::kernel::ledger::Entry;
+    use crate::kernel::idempotency::KeyEntry;
 
     #[test]
     fn everything_that_a_message_asks_for_changes_its_digest() {
@@ -101,38 +101,38 @@ mod tests {
 
     #[test]
     fn everything_that_a_start_asks_for_changes_its_digest() {
-        let plain = asked();
-        let model = StartSession { model: Some("large".into()), ..asked() };
-        let provider = StartSession { provider: Some("other".into()), ..asked() };
-        assert!(is_of_start(start(&plain), &plain));
-        assert!(!is_of_start(start(&plain), &model));
-        assert!(!is_of_start(start(&plain), &provider));
-        assert!(!is_of_start(start(&model), &plain));
+        let plain = start_request();
+        let model = StartSession { model: Some("large".into()), ..start_request() };
+        let provider = StartSession { provider: Some("other".into()), ..start_request() };
+        assert!(matches_start(start(&plain), &plain));
+        assert!(!matches_start(start(&plain), &model));
+        assert!(!matches_start(start(&plain), &provider));
+        assert!(!matches_start(start(&model), &plain));
     }
 
     #[test]
-    fn a_start_that_an_earlier_version_kept_is_recognised() {
-        let kept = mint::fingerprint(["/work", "", SandboxChoice::Local.word()]);
-        let with_model = StartSession { model: Some("large".into()), ..asked() };
-        assert!(is_of_start(kept, &asked()));
-        assert!(is_of_start(kept, &with_model), "the earlier version ignored the model");
+    fn a_start_stored_by_an_earlier_version_is_recognised() {
+        let kept = mint::fingerprint(["/work", "", SandboxKind::Local.as_str()]);
+        let with_model = StartSession { model: Some("large".into()), ..start_request() };
+        assert!(matches_start(kept, &start_request()));
+        assert!(matches_start(kept, &with_model), "the earlier version ignored the model");
     }
 
     #[test]
-    fn a_message_that_an_earlier_version_kept_is_recognised() {
+    fn a_message_stored_by_an_earlier_version_is_recognised() {
         // The fingerprint that the first version computed for this text and criterion, with any budget.
         let kept = Fingerprint(0x5be0_2973_97ba_afd0_9740_54b0_0987_110e);
-        let key = (Scope::Prompt, MessageId::from("m1"));
-        let entry = Entry { fingerprint: kept, run: RunId::from("r1") };
-        let ledger = Ledger::from_entries([(key, entry)]);
+        let key = (KeySpace::Prompt, MessageId::from("m1"));
+        let entry = KeyEntry { fingerprint: kept, run: RunId::from("r1") };
+        let ledger = IdempotencyCache::from_entries([(key, entry)]);
         for turns in [None, Some(5)] {
             let mut command = Command::Prompt(Box::new(prompt("make", turns)));
-            recognise(&mut command, &ledger);
+            apply_legacy_fingerprint(&mut command, &ledger);
             let Command::Prompt(prompt) = command else { unreachable!() };
             assert_eq!(prompt.fingerprint, kept);
         }
         let mut other = Command::Queue(Box::new(prompt("test", None)));
-        recognise(&mut other, &ledger);
+        apply_legacy_fingerprint(&mut other, &ledger);
         let Command::Queue(other) = other else { unreachable!() };
         assert_ne!(other.fingerprint, kept);
     }
@@ -155,7 +155,7 @@ mod tests {
         }
     }
 
-    fn asked() -> StartSession {
+    fn start_request() -> StartSession {
         StartSession {
             mode: "agent".into(),
             provider: None,

@@ -16,10 +16,10 @@ use crate::kernel::time::Now;
 
 /// The granted rules of all repositories.
 #[derive(Debug)]
-pub struct Grants {
+pub struct GrantStore {
     path: PathBuf,
     /// Serializes changes of the file.
-    changing: Mutex<()>,
+    write_lock: Mutex<()>,
 }
 
 /// A granted rule.
@@ -63,22 +63,22 @@ pub enum GrantsError {
         problem: String,
     },
     /// The maximum number of rules is reached.
-    #[error("{MOST} remembered approvals are the maximum; revoke some with `push approvals --revoke ID`")]
+    #[error("{MAX_GRANTS} remembered approvals are the maximum; revoke some with `push approvals --revoke ID`")]
     TooMany,
 }
 
 /// The format of the file.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct GrantsFile {
     version: u32,
     grants: Vec<Grant>,
 }
 
-impl Grants {
+impl GrantStore {
     /// Creates the store of a state directory; reads nothing yet.
     pub fn new(state: &Path) -> Self {
-        Self { path: state.join("approvals.json"), changing: Mutex::new(()) }
+        Self { path: state.join("approvals.json"), write_lock: Mutex::new(()) }
     }
 
     /// Returns all grants, the oldest first.
@@ -97,7 +97,7 @@ impl Grants {
         }
         let text = io::read_to_string(io::Read::take(file, FILE_BYTES)).map_err(io("read"))?;
         let malformed = |problem| GrantsError::Malformed { path: self.path.clone(), problem };
-        let written: Written = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
+        let written: GrantsFile = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
         if written.version != VERSION {
             return Err(malformed(format!("it has version {}, supported is {VERSION}", written.version)));
         }
@@ -112,12 +112,12 @@ impl Grants {
 
     /// Stores a rule for a repository durably; a known rule is unchanged.
     pub fn add(&self, repository: &Path, rule: String, by: String, at: Now) -> Result<(), GrantsError> {
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let mut grants = self.list()?;
         if grants.iter().any(|grant| grant.repository == repository && grant.rule == rule) {
             return Ok(());
         }
-        if grants.len() >= MOST {
+        if grants.len() >= MAX_GRANTS {
             return Err(GrantsError::TooMany);
         }
         let repository = repository.to_owned();
@@ -127,7 +127,7 @@ impl Grants {
 
     /// Removes a grant durably; returns whether it existed.
     pub fn revoke(&self, id: &str) -> Result<bool, GrantsError> {
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let mut grants = self.list()?;
         let before = grants.len();
         grants.retain(|grant| grant.grant_id != id);
@@ -140,7 +140,7 @@ impl Grants {
     fn write(&self, grants: Vec<Grant>) -> Result<(), GrantsError> {
         let io = |source| GrantsError::Io { action: "write", path: self.path.clone(), source };
         // Plain data: encoding cannot fail.
-        let bytes = serde_json::to_vec_pretty(&Written { version: VERSION, grants }).unwrap_or_default();
+        let bytes = serde_json::to_vec_pretty(&GrantsFile { version: VERSION, grants }).unwrap_or_default();
         let draft = self.path.with_extension("new");
         let put = || {
             if let Err(error) = fs::remove_file(&draft)
@@ -148,7 +148,7 @@ impl Grants {
             {
                 return Err(error);
             }
-            let mut file = os::private_file(&draft)?;
+            let mut file = os::open_private_file(&draft)?;
             file.write_all(&bytes)?;
             file.sync_all()?;
             fs::rename(&draft, &self.path)?;
@@ -159,7 +159,7 @@ impl Grants {
 }
 
 /// Returns the repository of a workspace: the nearest enclosing git directory, else the workspace itself.
-pub fn repository(workspace: &Path) -> PathBuf {
+pub fn find_repository(workspace: &Path) -> PathBuf {
     let workspace = fs::canonicalize(workspace).unwrap_or_else(|_| workspace.to_owned());
     let root = workspace.ancestors().find(|place| is_repository(&place.join(".git")));
     root.map_or_else(|| workspace.clone(), Path::to_path_buf)
@@ -174,7 +174,7 @@ fn is_repository(git: &Path) -> bool {
 /// The file version that is read and written.
 const VERSION: u32 = 1;
 /// The maximum number of stored rules.
-const MOST: usize = 1_000;
+const MAX_GRANTS: usize = 1_000;
 /// The maximum size of the file.
 const FILE_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -185,13 +185,13 @@ mod tests {
     #[test]
     fn a_rule_holds_in_its_repository_until_it_is_revoked() {
         let dir = tempfile::tempdir().unwrap();
-        let grants = Grants::new(dir.path());
+        let grants = GrantStore::new(dir.path());
         assert_eq!(grants.list().unwrap(), []);
         grants.add(Path::new("/a"), "allow: exec(make)".into(), "cli".into(), Now(7)).unwrap();
         grants.add(Path::new("/a"), "allow: exec(make)".into(), "app".into(), Now(8)).unwrap();
         grants.add(Path::new("/b"), "allow: git".into(), "cli".into(), Now(9)).unwrap();
         // A restarted daemon reads the same rules.
-        let grants = Grants::new(dir.path());
+        let grants = GrantStore::new(dir.path());
         assert_eq!(grants.rules_in(Path::new("/a")).unwrap(), ["allow: exec(make)"]);
         let [first, second] = &grants.list().unwrap()[..] else { panic!("two rules") };
         assert_eq!((first.by.as_str(), first.granted_at), ("cli", 7));
@@ -202,9 +202,9 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_grants_nothing_and_is_not_overwritten() {
+    fn an_unreadable_file_grants_nothing_and_is_not_overwritten() {
         let dir = tempfile::tempdir().unwrap();
-        let grants = Grants::new(dir.path());
+        let grants = GrantStore::new(dir.path());
         grants.add(Path::new("/a"), "allow: git".into(), "cli".into(), Now(1)).unwrap();
         fs::write(&grants.path, "{").unwrap();
         assert!(matches!(grants.rules_in(Path::new("/a")), Err(GrantsError::Malformed { .. })));
@@ -216,13 +216,13 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_belongs_to_the_repository_around_it() {
+    fn a_workspace_belongs_to_its_enclosing_repository() {
         let dir = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(dir.path()).unwrap();
         fs::create_dir_all(root.join("repo/.git")).unwrap();
         fs::write(root.join("repo/.git/HEAD"), "ref: refs/heads/main\n").unwrap();
         fs::create_dir_all(root.join("repo/deep/er/.git")).unwrap();
-        assert_eq!(repository(&root.join("repo/deep/er")), root.join("repo"));
-        assert_eq!(repository(&root), root);
+        assert_eq!(find_repository(&root.join("repo/deep/er")), root.join("repo"));
+        assert_eq!(find_repository(&root), root);
     }
 }

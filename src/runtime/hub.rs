@@ -14,15 +14,15 @@ use std::time::Duration;
 use tokio::sync::{Notify, OnceCell};
 use tracing::{error, info, warn};
 
-use super::feed::Listener;
-use super::lane::{Asked, Beginning, Ended, Lane, LaneHandle};
-use super::world::World;
+use super::feed::Subscriber;
+use super::lane::{Lane, LaneEnd, LaneHandle, LaneRequest, LaneStart};
+use super::services::Services;
 use crate::journal::{Create, ReadError};
 use crate::kernel::command::Phase;
 use crate::kernel::id::{ParticipantId, SessionId};
 use crate::kernel::session::Session;
 use crate::protocol::push::record::RecordError;
-use restore::{Restored, restore};
+use restore::{RestoredSession, restore};
 
 pub use restore::Integrity;
 
@@ -51,14 +51,14 @@ pub enum LoadError {
 }
 
 /// The delay before a failed lane is restarted without a request.
-const PAUSE: Duration = Duration::from_millis(500);
+const RESTART_DELAY: Duration = Duration::from_millis(500);
 
 /// How long shutdown waits for the checks of git directories that commands have changed.
-const CHECKS: Duration = Duration::from_secs(10);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The registry of a daemon's lanes.
 pub struct Hub {
-    world: Arc<World>,
+    services: Arc<Services>,
     lanes: Mutex<HashMap<SessionId, LaneHandle>>,
     /// Serializes loads, so that no session is loaded twice.
     loading: tokio::sync::Mutex<()>,
@@ -70,9 +70,9 @@ pub struct Hub {
 
 impl Hub {
     /// Creates an empty hub.
-    pub fn new(world: Arc<World>) -> Arc<Self> {
+    pub fn new(services: Arc<Services>) -> Arc<Self> {
         Arc::new(Self {
-            world,
+            services,
             lanes: Mutex::default(),
             loading: tokio::sync::Mutex::default(),
             running: AtomicU64::new(0),
@@ -82,27 +82,27 @@ impl Hub {
     }
 
     /// Returns the shared services.
-    pub const fn world(&self) -> &Arc<World> {
-        &self.world
+    pub const fn services(&self) -> &Arc<Services> {
+        &self.services
     }
 
     /// Returns the lane of a session and loads it if necessary; `None` if there is no such session.
     pub async fn lane(self: &Arc<Self>, id: &SessionId) -> Result<Option<LaneHandle>, LoadError> {
-        if let Some(lane) = self.resident(id) {
+        if let Some(lane) = self.loaded_lane(id) {
             return Ok(Some(lane));
         }
         let _one_at_a_time = self.loading.lock().await;
-        if let Some(lane) = self.resident(id) {
+        if let Some(lane) = self.loaded_lane(id) {
             return Ok(Some(lane));
         }
-        if self.world.closing.has_begun() {
+        if self.services.closing.is_set() {
             return Err(LoadError::Closing);
         }
         // A failed lane is still listed, with its subscribers.
-        let listed = self.lock().get(id).map(LaneHandle::listeners);
+        let listed = self.lock().get(id).map(LaneHandle::subscribers);
         if listed.is_some() {
             // It may have submitted a batch, which must be part of what is read here.
-            self.world.journal.barrier(id.clone()).await;
+            self.services.journal.barrier(id.clone()).await;
         }
         self.load(id, listed.unwrap_or_default()).await
     }
@@ -111,28 +111,28 @@ impl Hub {
     async fn load(
         self: &Arc<Self>,
         id: &SessionId,
-        listeners: Vec<Listener>,
+        listeners: Vec<Subscriber>,
     ) -> Result<Option<LaneHandle>, LoadError> {
-        let stored = self.world.journal.load(id.clone()).await;
+        let stored = self.services.journal.load(id.clone()).await;
         let Some(stored) = stored.map_err(|source| LoadError::Read { session: id.clone(), source })? else {
             return Ok(None);
         };
         let token_hash = stored.token_hash;
-        let Restored { session, integrity } = restore(&self.world, id, stored).await?;
+        let RestoredSession { session, integrity } = restore(&self.services, id, stored).await?;
         info!(session = %id, seq = %session.state().last_seq, ?integrity, "session loaded");
-        Ok(Some(self.start(id, session, Beginning::Restored { token_hash, listeners, integrity })))
+        Ok(Some(self.start_lane(id, session, LaneStart::Restored { token_hash, listeners, integrity })))
     }
 
     /// Starts the lane of a new session.
     pub fn create(self: &Arc<Self>, id: &SessionId, create: Create) -> LaneHandle {
-        self.start(id, Session::new(self.world.limits.session), Beginning::New(create))
+        self.start_lane(id, Session::new(self.services.limits.session), LaneStart::New(create))
     }
 
     /// Loads every session whose run was unfinished at the last shutdown.
     ///
     /// Sessions in memory cost nothing, so this may be called at any time.
     pub async fn recover(self: &Arc<Self>) -> Result<(), ReadError> {
-        for id in self.world.journal.active().await? {
+        for id in self.services.journal.active_sessions().await? {
             if let Err(error) = self.lane(&id).await {
                 error!(session = %id, %error, "cannot restore an unfinished run");
             }
@@ -146,30 +146,30 @@ impl Hub {
     }
 
     /// Sends a command that reached a closing lane to the next lane of the session.
-    pub(super) fn redirect(self: &Arc<Self>, id: SessionId, asked: Box<Asked>) {
+    pub(super) fn redirect(self: &Arc<Self>, id: SessionId, request: Box<LaneRequest>) {
         let hub = Arc::clone(self);
         tokio::spawn(async move {
             if let Ok(Some(lane)) = hub.lane(&id).await {
                 // If this lane is closed too, the command is dropped, and its reply guard answers `Interrupted`.
-                let _ = lane.ask(asked);
+                let _ = lane.send_request(request);
             }
         });
     }
 
     /// Tells a loaded session that a connection is closed.
-    pub fn gone(&self, id: &SessionId, who: ParticipantId) {
+    pub fn disconnected(&self, id: &SessionId, who: ParticipantId) {
         if let Some(lane) = self.lock().get(id) {
-            lane.gone(who);
+            lane.disconnected(who);
         }
     }
 
     /// Returns whether a session is in memory and accepts commands.
     pub fn is_loaded(&self, id: &SessionId) -> bool {
-        self.resident(id).is_some()
+        self.loaded_lane(id).is_some()
     }
 
     /// Returns whether a session is in memory or about to be restarted.
-    pub fn holds(&self, id: &SessionId) -> bool {
+    pub fn is_listed(&self, id: &SessionId) -> bool {
         self.lock().contains_key(id)
     }
 
@@ -179,15 +179,15 @@ impl Hub {
     }
 
     /// Returns the number of runs in progress, without those that wait for a decision.
-    pub fn working(&self) -> usize {
+    pub fn running_count(&self) -> usize {
         self.lock().values().filter(|lane| lane.phase() == Phase::Running).count()
     }
 
     /// Waits until no run is in progress.
-    pub async fn work_over(&self) {
+    pub async fn wait_until_idle(&self) {
         loop {
-            let changed = self.world.settled.notified();
-            if self.working() == 0 {
+            let changed = self.services.phase_changed.notified();
+            if self.running_count() == 0 {
                 return;
             }
             changed.await;
@@ -196,16 +196,16 @@ impl Hub {
 
     /// Refuses new runs from now on.
     pub fn drain(&self) {
-        self.world.draining.begin();
+        self.services.draining.set();
     }
 
     /// Returns whether new runs are refused.
     pub fn is_draining(&self) -> bool {
-        self.world.draining.has_begun()
+        self.services.draining.is_set()
     }
 
     /// Waits until every lane has ended and all git directories are checked. The shutdown was signalled before.
-    pub async fn all_ended(&self) {
+    pub async fn wait_for_lanes(&self) {
         loop {
             let ended = self.ended.notified();
             if self.running.load(Ordering::Acquire) == 0 {
@@ -214,17 +214,17 @@ impl Hub {
             ended.await;
         }
         // Changes of a command in a git directory are undone after its processes have ended.
-        if let Err(pending) = self.world.sandboxes.local().pending_checks().finished(CHECKS).await {
+        if let Err(pending) = self.services.sandboxes.local().pending_checks().wait_finished(CHECK_TIMEOUT).await {
             warn!(pending, "git directories that commands may have changed were not checked in time");
         }
     }
 
-    fn resident(&self, id: &SessionId) -> Option<LaneHandle> {
+    fn loaded_lane(&self, id: &SessionId) -> Option<LaneHandle> {
         self.lock().get(id).filter(|lane| lane.is_open()).cloned()
     }
 
-    fn start(self: &Arc<Self>, id: &SessionId, session: Session, beginning: Beginning) -> LaneHandle {
-        let lane = Lane::new(id.clone(), session, beginning, Arc::clone(&self.world));
+    fn start_lane(self: &Arc<Self>, id: &SessionId, session: Session, beginning: LaneStart) -> LaneHandle {
+        let lane = Lane::new(id.clone(), session, beginning, Arc::clone(&self.services));
         let handle = lane.handle();
         self.lock().insert(id.clone(), handle.clone());
         self.running.fetch_add(1, Ordering::AcqRel);
@@ -234,13 +234,13 @@ impl Hub {
         tokio::spawn(async move {
             let ended = running.await.unwrap_or_else(|panic| {
                 error!(session = %id, %panic, "lane panicked");
-                Ended::Broken
+                LaneEnd::Broken
             });
-            if ended == Ended::Broken {
+            if ended == LaneEnd::Broken {
                 // The lane stays listed until the journal has processed its last batch.
-                hub.world.journal.barrier(id.clone()).await;
+                hub.services.journal.barrier(id.clone()).await;
                 // Boxed, because every session in memory holds this future.
-                Box::pin(hub.bring_back(&id)).await;
+                Box::pin(hub.restart_lane(&id)).await;
             }
             hub.lane_ended(&id);
         });
@@ -248,15 +248,15 @@ impl Hub {
     }
 
     /// Restarts a failed lane if it has subscribers or an unfinished run.
-    async fn bring_back(self: &Arc<Self>, id: &SessionId) {
+    async fn restart_lane(self: &Arc<Self>, id: &SessionId) {
         let waited_for = |lane: &LaneHandle| {
-            !lane.listeners().is_empty() || matches!(lane.phase(), Phase::Running | Phase::Waiting)
+            !lane.subscribers().is_empty() || matches!(lane.phase(), Phase::Running | Phase::Waiting)
         };
         while self.lock().get(id).is_some_and(|lane| !lane.is_open() && waited_for(lane)) {
             // The cause may persist: a full disk is not retried a thousand times a second.
             tokio::select! {
-                () = tokio::time::sleep(PAUSE) => {}
-                () = self.world.closing.wait() => return,
+                () = tokio::time::sleep(RESTART_DELAY) => {}
+                () = self.services.closing.wait() => return,
             }
             match self.lane(id).await {
                 Ok(_) => return,

@@ -55,33 +55,31 @@ impl LoginEnvironment {
     /// Queries the shell in a task of its own: if the caller is cancelled, the shell still ends.
     async fn capture(&self, kept: &[String]) -> Arc<Environment> {
         let home = self.home.clone();
-        let asked = tokio::spawn(async move { os::ask_shell(&home).await }).await;
-        let asked =
-            asked.unwrap_or_else(|_| Err("the daemon panicked while it queried the login shell".to_owned()));
+        let asked = tokio::spawn(async move { os::query_shell(&home).await }).await;
+        let asked = asked.unwrap_or_else(|_| Err("the daemon panicked while it queried the login shell".to_owned()));
         Arc::new(match asked {
             Ok(variables) => {
-                let variables = select(variables, kept);
+                let variables = select_variables(variables, kept);
                 info!(variables = variables.len(), "captured the environment of the login shell");
-                Environment::of_login(variables)
+                Environment::from_login_shell(variables)
             }
             Err(why) => {
                 warn!(why, "cannot query the environment of the login shell");
-                let own = select(std::env::vars_os(), kept);
-                Environment::of_daemon(own, format!("{why}; the environment of the daemon is used instead"))
+                let own = select_variables(std::env::vars_os(), kept);
+                Environment::from_daemon(own, format!("{why}; the environment of the daemon is used instead"))
             }
         })
     }
 }
 
 /// Returns the variables for sessions: without secrets other than those in `kept`, and without the shell's own state.
-fn select(
+fn select_variables(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
     kept: &[String],
 ) -> BTreeMap<String, String> {
-    let mut room = TOTAL_BYTES;
-    let texts = variables
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let mut room = MAX_TOTAL_BYTES;
+    let texts =
+        variables.into_iter().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let selected = texts.filter(|(name, value)| {
         let secret = redact::is_secret_variable(name, value) && !kept.contains(name);
         let of_shell = ["PWD", "OLDPWD", "SHLVL", "_"].contains(&name.as_str());
@@ -91,19 +89,19 @@ fn select(
         room -= if wanted { size } else { 0 };
         wanted
     });
-    selected.take(VARIABLES).collect()
+    selected.take(MAX_VARIABLES).collect()
 }
 
 /// The maximum number of variables, and their maximum size in bytes together.
-const VARIABLES: usize = 4_096;
-const TOTAL_BYTES: usize = 1024 * 1024;
+const MAX_VARIABLES: usize = 4_096;
+const MAX_TOTAL_BYTES: usize = 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn secrets_and_what_describes_the_shell_stay_behind() {
+    fn secrets_and_shell_state_are_left_out() {
         let given = [
             ("HOME", "/home/ann"),
             ("GIT_AUTHOR_NAME", "Ann"),
@@ -117,18 +115,17 @@ mod tests {
             ("PUSH_HOME", "/elsewhere"),
         ];
         let variables = given.map(|(name, value)| (OsString::from(name), OsString::from(value)));
-        let selected = select(variables, &["NPM_TOKEN".to_owned()]);
+        let selected = select_variables(variables, &["NPM_TOKEN".to_owned()]);
         let names: Vec<_> = selected.keys().map(String::as_str).collect();
         assert_eq!(names, ["GIT_AUTHOR_NAME", "HOME", "NPM_TOKEN", "SSH_AUTH_SOCK"]);
     }
 
     #[test]
     fn an_environment_is_bounded() {
-        let many =
-            (0..2 * VARIABLES).map(|number| (OsString::from(format!("V{number}")), OsString::from("x")));
-        assert_eq!(select(many, &[]).len(), VARIABLES);
-        let long = "x".repeat(TOTAL_BYTES / 2);
+        let many = (0..2 * MAX_VARIABLES).map(|number| (OsString::from(format!("V{number}")), OsString::from("x")));
+        assert_eq!(select_variables(many, &[]).len(), MAX_VARIABLES);
+        let long = "x".repeat(MAX_TOTAL_BYTES / 2);
         let large = (0..9).map(|number| (OsString::from(format!("V{number}")), OsString::from(&long)));
-        assert_eq!(select(large, &[]).len(), 1);
+        assert_eq!(select_variables(large, &[]).len(), 1);
     }
 }

@@ -49,7 +49,7 @@ pub fn request() -> String {
 
 /// Generates an attach token of a session.
 pub fn token() -> Result<String, getrandom::Error> {
-    token::fresh("att_")
+    token::generate("att_")
 }
 
 /// Returns the fingerprint of a command; each part is preceded by its length, so that parts cannot run together.
@@ -77,9 +77,7 @@ mod tests {
         let first = session();
         let parts: Vec<_> = first.as_str().split('_').collect();
         let ["sess", name, digits] = parts[..] else { panic!("{first}") };
-        assert!(
-            name.len() == 26 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-        );
+        assert!(name.len() == 26 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()));
         let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         assert!(digits.len() == 6 && digits.bytes().all(is_hex), "{first}");
         assert_ne!(first, session());

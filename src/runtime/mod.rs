@@ -10,25 +10,27 @@
 
 pub mod checkpoint;
 pub mod clock;
+pub mod confinement;
 mod connection;
+mod connection_writer;
 mod environments;
 mod feed;
 mod fingerprints;
 pub mod grants;
-mod guesses;
 pub mod hub;
 pub mod lane;
-pub mod life;
+pub mod lifecycle;
 pub mod login;
+mod maintenance;
 pub mod mint;
-pub mod models;
+pub mod model_config;
 pub mod outbox;
 #[cfg(test)]
 mod panic_tests;
 pub mod pi;
 #[cfg(test)]
 mod push_client_tests;
-mod reading;
+mod queries;
 mod request_order;
 #[cfg(test)]
 mod request_tests;
@@ -37,19 +39,17 @@ mod requests;
 mod restore_tests;
 mod retention;
 pub mod server;
+pub mod services;
 pub mod session_files;
 mod start;
 #[cfg(test)]
 mod storage_tests;
 mod subscriptions;
-mod tending;
 #[cfg(test)]
 mod test_daemon;
-pub mod walls;
+mod token_throttle;
 pub mod web;
 mod workspace;
-pub mod world;
-mod writing;
 
 #[cfg(unix)]
 #[path = "unix.rs"]
@@ -58,5 +58,5 @@ mod os;
 #[path = "windows.rs"]
 mod os;
 
-pub use life::{Config, RunError, Signal, run};
+pub use lifecycle::{Config, RunError, Signal, run};
 pub use start::{StartError, start};

@@ -36,7 +36,7 @@ impl RequestPermit {
 
 /// One item for the writer of a connection.
 #[derive(Debug)]
-pub enum Out {
+pub enum OutboxItem {
     /// Lines to write.
     Lines {
         /// The lines, each with its line feed.
@@ -52,7 +52,7 @@ pub enum Out {
         after: Seq,
     },
     /// Write a line between the events up to a position and those after it.
-    After {
+    LineAfter {
         /// The session of the events.
         session: SessionId,
         /// The last event before the line.
@@ -61,11 +61,11 @@ pub enum Out {
         line: Bytes,
     },
     /// Continue at the same position with the feed of the lane that replaces a failed one.
-    Follow(Arc<Feed>),
+    SwitchFeed(Arc<Feed>),
     /// End the subscription to a session.
     Unsubscribe(SessionId),
     /// The session was deleted: write its remaining published events, then this line, and end the subscription.
-    Last {
+    SessionDeleted {
         /// The session.
         session: SessionId,
         /// The line, with its line feed.
@@ -77,24 +77,24 @@ pub enum Out {
 #[derive(Debug)]
 pub struct Outbox {
     id: ParticipantId,
-    queue: Mutex<Queue>,
+    queue: Mutex<OutboxQueue>,
     wake: Notify,
     closed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    waiting: VecDeque<Out>,
-    held: usize,
+struct OutboxQueue {
+    items: VecDeque<OutboxItem>,
+    holds: usize,
 }
 
 /// Keeps added items from the writer until it is dropped.
 #[derive(Debug)]
-pub struct Held(Arc<Outbox>);
+pub struct HoldGuard(Arc<Outbox>);
 
-impl Drop for Held {
+impl Drop for HoldGuard {
     fn drop(&mut self) {
-        self.0.lock().held -= 1;
+        self.0.lock().holds -= 1;
         self.0.wake.notify_one();
     }
 }
@@ -112,14 +112,14 @@ impl Outbox {
 
     /// Makes the writer take all items that are added until the guard is dropped in one batch.
     #[must_use = "the hold ends when the guard is dropped"]
-    pub fn hold(self: &Arc<Self>) -> Held {
-        self.lock().held += 1;
-        Held(Arc::clone(self))
+    pub fn hold(self: &Arc<Self>) -> HoldGuard {
+        self.lock().holds += 1;
+        HoldGuard(Arc::clone(self))
     }
 
     /// Adds an item.
-    pub fn push(&self, out: Out) {
-        self.lock().waiting.push_back(out);
+    pub fn push(&self, out: OutboxItem) {
+        self.lock().items.push_back(out);
         self.wake.notify_one();
     }
 
@@ -129,13 +129,13 @@ impl Outbox {
     }
 
     /// Takes all items; none while the queue is held.
-    pub fn take(&self) -> VecDeque<Out> {
+    pub fn take(&self) -> VecDeque<OutboxItem> {
         let mut queue = self.lock();
-        if queue.held == 0 { std::mem::take(&mut queue.waiting) } else { VecDeque::new() }
+        if queue.holds == 0 { std::mem::take(&mut queue.items) } else { VecDeque::new() }
     }
 
     /// Waits until the queue or a feed may have something to write.
-    pub async fn woken(&self) {
+    pub async fn wait(&self) {
         self.wake.notified().await;
     }
 
@@ -150,7 +150,7 @@ impl Outbox {
         self.closed.load(Ordering::Acquire)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, OutboxQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -160,13 +160,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_is_taken_together() {
+    fn held_items_are_taken_together() {
         let outbox = Outbox::new(ParticipantId(1));
         let (one, other) = (outbox.hold(), outbox.hold());
-        outbox.push(Out::Lines { bytes: b"one\n".to_vec(), permit: None });
+        outbox.push(OutboxItem::Lines { bytes: b"one\n".to_vec(), permit: None });
         assert!(outbox.take().is_empty());
         drop(one);
-        outbox.push(Out::Lines { bytes: b"two\n".to_vec(), permit: None });
+        outbox.push(OutboxItem::Lines { bytes: b"two\n".to_vec(), permit: None });
         assert!(outbox.take().is_empty());
         drop(other);
         assert_eq!(outbox.take().len(), 2);

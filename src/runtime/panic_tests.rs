@@ -8,17 +8,16 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::lane::{Asked, Respond, Trouble};
+use super::lane::{LaneError, LaneRequest, ReplyGuard};
 use super::outbox::Outbox;
-use super::test_daemon::{PATIENCE, TestDaemon};
+use super::test_daemon::{TIMEOUT, TestDaemon};
 use crate::kernel::command::{Caller, Command, Rights};
 use crate::kernel::id::{ParticipantId, SessionId};
 
 #[tokio::test]
-async fn a_provider_that_panics_breaks_its_session_for_a_moment_and_no_other() {
+async fn a_provider_panic_interrupts_its_session_and_no_other() {
     let daemon = TestDaemon::new();
-    let (mut owner, mut watcher, mut neighbour) =
-        (daemon.client().await, daemon.client().await, daemon.client().await);
+    let (mut owner, mut watcher, mut neighbour) = (daemon.client().await, daemon.client().await, daemon.client().await);
     let session = owner.start().await;
     let other = neighbour.start().await;
     watcher.get("attach_session", json!({"sessionId": session, "lastSeenSeq": 0})).await;
@@ -39,29 +38,29 @@ async fn a_provider_that_panics_breaks_its_session_for_a_moment_and_no_other() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_a_lane_that_panics_is_answered_and_nothing_kept_is_lost() {
+async fn requests_waiting_for_a_panicked_lane_are_answered_and_no_committed_event_is_lost() {
     let daemon = TestDaemon::new();
     let (mut owner, mut neighbour) = (daemon.client().await, daemon.client().await);
     let session = owner.start().await;
     let other = neighbour.start().await;
     owner.run(&session, "speak").await;
     let run = owner.prompt(&session, "wait, then speak").await;
-    daemon.provider.asked(2).await;
+    daemon.provider.wait_for_turns(2).await;
     // All requests are in the inbox before the lane runs; the first reply panics.
     let lane = daemon.server.hub().lane(&SessionId::from(session.clone())).await.unwrap().unwrap();
-    let poison = Respond::new(|_| panic!("this reply callback panics"));
-    assert!(lane.ask(asked(poison)).is_ok());
+    let poison = ReplyGuard::new(|_| panic!("this reply callback panics"));
+    assert!(lane.send_request(lane_request(poison)).is_ok());
     let waiting: Vec<_> = (0..10)
         .map(|_| {
-            let (tell, told) = oneshot::channel();
-            let respond = Respond::new(move |reply| drop(tell.send(reply)));
-            assert!(lane.ask(asked(respond)).is_ok());
-            told
+            let (sender, reply) = oneshot::channel();
+            let respond = ReplyGuard::new(move |reply| drop(sender.send(reply)));
+            assert!(lane.send_request(lane_request(respond)).is_ok());
+            reply
         })
         .collect();
-    for told in waiting {
-        let told = timeout(PATIENCE, told).await.unwrap().expect("an answer");
-        assert_eq!(told.unwrap_err(), Trouble::Interrupted);
+    for reply in waiting {
+        let reply = timeout(TIMEOUT, reply).await.unwrap().expect("an answer");
+        assert_eq!(reply.unwrap_err(), LaneError::Interrupted);
     }
     assert_eq!(neighbour.run(&other, "speak").await["payload"]["outcome"], "success");
     // The subscriber continues at its position; the run is resumed from its finished steps.
@@ -89,11 +88,11 @@ async fn a_turn_that_panics_fails_its_run_and_nothing_else() {
     daemon.close().await;
 }
 
-fn asked(respond: Respond) -> Box<Asked> {
+fn lane_request(respond: ReplyGuard) -> Box<LaneRequest> {
     let outbox = Outbox::new(ParticipantId(u64::MAX));
     let caller = Caller { id: outbox.id(), source: "test".to_owned(), rights: Rights::ALL };
     let command = Command::Describe;
-    Box::new(Asked { caller, command, if_version: None, respond, outbox, environment: None })
+    Box::new(LaneRequest { caller, command, if_version: None, reply_guard: respond, outbox, environment: None })
 }
 
 fn assert_rising(events: &[Value]) {

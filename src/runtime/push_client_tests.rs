@@ -99,12 +99,7 @@ async fn the_root_of_a_listed_repository_is_the_directory_of_the_session() {
     let mut client = daemon.client().await;
     client.get("start_session", json!({"cwd": "/"})).await;
     client.get("start_session", json!({"repo": {"rootPath": "/", "currentBranch": "main"}})).await;
-    client
-        .get(
-            "start_session",
-            json!({"cwd": "/", "repo": {"rootPath": "/elsewhere", "currentBranch": "main"}}),
-        )
-        .await;
+    client.get("start_session", json!({"cwd": "/", "repo": {"rootPath": "/elsewhere", "currentBranch": "main"}})).await;
     let listed = client.get("list_sessions", json!({})).await;
     let listed = listed["sessions"].as_array().unwrap();
     assert_eq!(listed.len(), 3);

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, Semaphore};
 
 use super::outbox::RequestPermit;
-use super::requests::Desk;
+use super::requests::RequestHandler;
 use crate::kernel::id::SessionId;
-use crate::protocol::push::decode::{Ask, Request, SessionAsk};
+use crate::protocol::push::decode::{Request, RequestBody, SessionRequestBody};
 use crate::protocol::push::error::{Code, ErrorBody};
 
 /// The number of unanswered queries that a connection may have for each command.
@@ -36,24 +36,27 @@ pub(super) enum RequestClass {
 
 impl RequestClass {
     /// Returns the class of a request.
-    pub(super) const fn of(ask: &Ask) -> Self {
+    pub(super) const fn of(ask: &RequestBody) -> Self {
         match ask {
-            Ask::Session { ask: SessionAsk::Cancel { .. } | SessionAsk::Decide(_), .. } => Self::Control,
-            Ask::Session {
-                ask: SessionAsk::Messages { .. } | SessionAsk::Snapshot | SessionAsk::ListQueue, ..
+            RequestBody::Session {
+                body: SessionRequestBody::Cancel { .. } | SessionRequestBody::Decide(_), ..
+            } => Self::Control,
+            RequestBody::Session {
+                body: SessionRequestBody::Messages { .. } | SessionRequestBody::Snapshot | SessionRequestBody::ListQueue,
+                ..
             }
-            | Ask::ListSessions(_)
-            | Ask::ListApprovals { .. }
-            | Ask::ListGrants
-            | Ask::ListProviders
-            | Ask::Metrics { .. }
-            | Ask::CheckJournal { .. } => Self::Query,
-            Ask::Session { .. }
-            | Ask::StartSession(_)
-            | Ask::RevokeGrant { .. }
-            | Ask::Reload
-            | Ask::Drain { .. } => Self::Command,
-            Ask::Hello { .. } | Ask::Ping | Ask::Speak(_) => Self::Immediate,
+            | RequestBody::ListSessions(_)
+            | RequestBody::ListApprovals { .. }
+            | RequestBody::ListGrants
+            | RequestBody::ListProviders
+            | RequestBody::Metrics { .. }
+            | RequestBody::CheckJournal { .. } => Self::Query,
+            RequestBody::Session { .. }
+            | RequestBody::StartSession(_)
+            | RequestBody::RevokeGrant { .. }
+            | RequestBody::Reload
+            | RequestBody::Drain { .. } => Self::Command,
+            RequestBody::Hello { .. } | RequestBody::Ping | RequestBody::SwitchProtocol(_) => Self::Immediate,
         }
     }
 }
@@ -96,7 +99,7 @@ impl RequestOrder {
     }
 
     /// Registers a command, so that later queries wait for its answer.
-    fn command(self: &Arc<Self>) -> CommandGuard {
+    fn track_command(self: &Arc<Self>) -> CommandGuard {
         let mut queues = self.lock();
         queues.commands_read += 1;
         let number = queues.commands_read;
@@ -134,7 +137,7 @@ enum NextQuery {
 impl RequestQueues {
     /// Adds a command or control; returns whether its queue needs a new task.
     fn add_command(&mut self, pending: PendingRequest) -> bool {
-        match self.commands.entry(session_of(&pending.request.ask).cloned()) {
+        match self.commands.entry(session_of(&pending.request.body).cloned()) {
             Entry::Occupied(queue) => {
                 queue.into_mut().push_back(pending);
                 false
@@ -164,13 +167,15 @@ impl RequestQueues {
     fn next_query(&mut self) -> NextQuery {
         let Some(queries) = &mut self.queries else { return NextQuery::End };
         let oldest = self.unanswered.first().copied().unwrap_or(u64::MAX);
-        match queries.pop_front_if(|(commands, _)| *commands < oldest) {
+        if queries.front().is_some_and(|(commands, _)| *commands >= oldest) {
+            return NextQuery::Wait;
+        }
+        match queries.pop_front() {
             Some((_, pending)) => NextQuery::Handle(pending),
-            None if queries.is_empty() => {
+            None => {
                 self.queries = None;
                 NextQuery::End
             }
-            None => NextQuery::Wait,
         }
     }
 
@@ -181,22 +186,22 @@ impl RequestQueues {
 }
 
 /// Returns the session that a request names.
-const fn session_of(ask: &Ask) -> Option<&SessionId> {
+const fn session_of(ask: &RequestBody) -> Option<&SessionId> {
     match ask {
-        Ask::Session { id, .. } => Some(id),
-        Ask::Hello { .. }
-        | Ask::Ping
-        | Ask::Metrics { .. }
-        | Ask::Speak(_)
-        | Ask::CheckJournal { .. }
-        | Ask::Drain { .. }
-        | Ask::StartSession(_)
-        | Ask::ListSessions(_)
-        | Ask::ListApprovals { .. }
-        | Ask::ListGrants
-        | Ask::RevokeGrant { .. }
-        | Ask::ListProviders
-        | Ask::Reload => None,
+        RequestBody::Session { id, .. } => Some(id),
+        RequestBody::Hello { .. }
+        | RequestBody::Ping
+        | RequestBody::Metrics { .. }
+        | RequestBody::SwitchProtocol(_)
+        | RequestBody::CheckJournal { .. }
+        | RequestBody::Drain { .. }
+        | RequestBody::StartSession(_)
+        | RequestBody::ListSessions(_)
+        | RequestBody::ListApprovals { .. }
+        | RequestBody::ListGrants
+        | RequestBody::RevokeGrant { .. }
+        | RequestBody::ListProviders
+        | RequestBody::Reload => None,
     }
 }
 
@@ -207,19 +212,19 @@ pub(super) fn excess(limit: usize) -> ErrorBody {
          responses before sending more",
         QUERIES_PER_COMMAND * limit
     );
-    ErrorBody::passing(Code::InvalidRequest, message)
+    ErrorBody::transient(Code::InvalidRequest, message)
 }
 
-impl Desk {
+impl RequestHandler {
     /// Handles a request in its order. The reader waits only for requests that are handled inline.
-    pub(super) async fn take(self: &Arc<Self>, request: Request, permit: RequestPermit) {
-        let class = RequestClass::of(&request.ask);
-        let command = (class == RequestClass::Command).then(|| self.order().command());
+    pub(super) async fn dispatch(self: &Arc<Self>, request: Request, permit: RequestPermit) {
+        let class = RequestClass::of(&request.body);
+        let command = (class == RequestClass::Command).then(|| self.request_order().track_command());
         let pending = PendingRequest { request, permit, command };
         let at_once = match class {
             RequestClass::Immediate => Some(pending),
-            RequestClass::Control | RequestClass::Command => self.take_command(pending),
-            RequestClass::Query => self.take_query(pending),
+            RequestClass::Control | RequestClass::Command => self.dispatch_command(pending),
+            RequestClass::Query => self.dispatch_query(pending),
         };
         if let Some(pending) = at_once {
             // Boxed, so that an idle connection does not hold its memory.
@@ -228,59 +233,59 @@ impl Desk {
     }
 
     /// Queues a command or control, or returns it if it can be handled inline.
-    fn take_command(self: &Arc<Self>, pending: PendingRequest) -> Option<PendingRequest> {
-        let session = session_of(&pending.request.ask).cloned();
-        let mut queues = self.order().lock();
-        if !queues.commands.contains_key(&session) && self.is_quick(&pending.request.ask) {
+    fn dispatch_command(self: &Arc<Self>, pending: PendingRequest) -> Option<PendingRequest> {
+        let session = session_of(&pending.request.body).cloned();
+        let mut queues = self.request_order().lock();
+        if !queues.commands.contains_key(&session) && self.can_run_inline(&pending.request.body) {
             return Some(pending);
         }
         if queues.add_command(pending) {
-            tokio::spawn(CommandTask { desk: Arc::clone(self), session, ended: false }.handle_all());
+            tokio::spawn(CommandTask { handler: Arc::clone(self), session, ended: false }.handle_all());
         }
         None
     }
 
     /// Queues a query, or returns it if it can be handled inline.
-    fn take_query(self: &Arc<Self>, pending: PendingRequest) -> Option<PendingRequest> {
-        let mut queues = self.order().lock();
+    fn dispatch_query(self: &Arc<Self>, pending: PendingRequest) -> Option<PendingRequest> {
+        let mut queues = self.request_order().lock();
         if queues.is_free_for_query()
-            && self.is_quick(&pending.request.ask)
-            && let Ok(answer) = Arc::clone(&self.order().answers).try_acquire_owned()
+            && self.can_run_inline(&pending.request.body)
+            && let Ok(answer) = Arc::clone(&self.request_order().answers).try_acquire_owned()
         {
             return Some(PendingRequest { permit: pending.permit.with_answer(answer), ..pending });
         }
         if queues.add_query(pending) {
-            tokio::spawn(QueryTask { desk: Arc::clone(self), ended: false }.handle_all());
+            tokio::spawn(QueryTask { handler: Arc::clone(self), ended: false }.handle_all());
         }
         None
     }
 
     /// Returns whether a request is answered or passed to its session without blocking.
-    fn is_quick(&self, ask: &Ask) -> bool {
+    fn can_run_inline(&self, ask: &RequestBody) -> bool {
         match ask {
-            Ask::Session { ask: SessionAsk::Messages { .. }, .. } => false,
-            Ask::Session { id, .. } => self.server().hub().is_loaded(id),
-            Ask::Hello { .. }
-            | Ask::Ping
-            | Ask::Metrics { sandbox: false }
-            | Ask::Speak(_)
-            | Ask::CheckJournal { .. }
-            | Ask::Reload
-            | Ask::Drain { .. } => true,
-            Ask::StartSession(_)
-            | Ask::ListSessions(_)
-            | Ask::ListApprovals { .. }
-            | Ask::ListGrants
-            | Ask::RevokeGrant { .. }
-            | Ask::ListProviders
-            | Ask::Metrics { sandbox: true } => false,
+            RequestBody::Session { body: SessionRequestBody::Messages { .. }, .. } => false,
+            RequestBody::Session { id, .. } => self.server().hub().is_loaded(id),
+            RequestBody::Hello { .. }
+            | RequestBody::Ping
+            | RequestBody::Metrics { sandbox: false }
+            | RequestBody::SwitchProtocol(_)
+            | RequestBody::CheckJournal { .. }
+            | RequestBody::Reload
+            | RequestBody::Drain { .. } => true,
+            RequestBody::StartSession(_)
+            | RequestBody::ListSessions(_)
+            | RequestBody::ListApprovals { .. }
+            | RequestBody::ListGrants
+            | RequestBody::RevokeGrant { .. }
+            | RequestBody::ListProviders
+            | RequestBody::Metrics { sandbox: true } => false,
         }
     }
 }
 
 /// The task that handles the commands of one session, until the queue is empty.
 struct CommandTask {
-    desk: Arc<Desk>,
+    handler: Arc<RequestHandler>,
     session: Option<SessionId>,
     /// Whether its queue is removed; a new queue of the session has a task of its own.
     ended: bool,
@@ -289,9 +294,9 @@ struct CommandTask {
 impl CommandTask {
     async fn handle_all(mut self) {
         loop {
-            let next = self.desk.order().lock().next_command(&self.session);
+            let next = self.handler.request_order().lock().next_command(&self.session);
             let Some(pending) = next else { break };
-            self.desk.handle(pending).await;
+            self.handler.handle(pending).await;
         }
         self.ended = true;
     }
@@ -303,21 +308,21 @@ impl Drop for CommandTask {
         if self.ended {
             return;
         }
-        let left = self.desk.order().lock().commands.remove(&self.session);
-        left.into_iter().flatten().for_each(|pending| self.desk.interrupt(pending));
+        let left = self.handler.request_order().lock().commands.remove(&self.session);
+        left.into_iter().flatten().for_each(|pending| self.handler.interrupt(pending));
     }
 }
 
 /// The task that handles queries, until the queue is empty.
 struct QueryTask {
-    desk: Arc<Desk>,
+    handler: Arc<RequestHandler>,
     /// Whether its queue is removed; a new queue has a task of its own.
     ended: bool,
 }
 
 impl QueryTask {
     async fn handle_all(mut self) {
-        let order = Arc::clone(self.desk.order());
+        let order = Arc::clone(self.handler.request_order());
         loop {
             // Created before the queue is read, so that no later notification is missed.
             let answered = order.answered.notified();
@@ -327,7 +332,7 @@ impl QueryTask {
                     // While the peer reads no responses, no more queries are handled.
                     let Ok(answer) = Arc::clone(&order.answers).acquire_owned().await else { return };
                     let permit = pending.permit.with_answer(answer);
-                    self.desk.handle(PendingRequest { permit, ..pending }).await;
+                    self.handler.handle(PendingRequest { permit, ..pending }).await;
                 }
                 NextQuery::Wait => answered.await,
                 NextQuery::End => break,
@@ -343,8 +348,8 @@ impl Drop for QueryTask {
         if self.ended {
             return;
         }
-        let left = self.desk.order().lock().queries.take();
-        left.into_iter().flatten().for_each(|(_, pending)| self.desk.interrupt(pending));
+        let left = self.handler.request_order().lock().queries.take();
+        left.into_iter().flatten().for_each(|(_, pending)| self.handler.interrupt(pending));
     }
 }
 
@@ -373,9 +378,9 @@ mod tests {
     #[test]
     fn a_query_waits_until_earlier_commands_are_answered() {
         let order = Arc::new(RequestOrder::new(1));
-        let (first, second) = (order.command(), order.command());
+        let (first, second) = (order.track_command(), order.track_command());
         assert!(order.lock().add_query(pending("list_sessions", "{}")));
-        let third = order.command();
+        let third = order.track_command();
         assert!(!order.lock().add_query(pending("list_sessions", "{}")));
         drop(second);
         assert!(matches!(order.lock().next_query(), NextQuery::Wait));

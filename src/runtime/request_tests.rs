@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::storage_tests::reaches;
+use super::storage_tests::wait_for_phase;
 use super::test_daemon::{Client, FILE_SLOTS, TestDaemon, TestDisk};
 use crate::config::limits::Limits;
 use crate::kernel::command::Phase;
@@ -23,10 +23,10 @@ async fn a_cancel_overtakes_a_query_that_waits() {
     // A session replies to a request after its earlier decisions are on disk.
     disk.hold();
     neighbour.send("rename_session", json!({"sessionId": other, "name": "busy"})).await;
-    disk.is_held().await;
+    disk.wait_until_held().await;
     client.send("list_approvals", json!({})).await;
     client.send("cancel_run", json!({"sessionId": session})).await;
-    reaches(&daemon, &session, Phase::Cancelled).await;
+    wait_for_phase(&daemon, &session, Phase::Cancelled).await;
     disk.recover();
     let (first, second) = (client.answer().await, client.answer().await);
     let types = [&first["type"], &second["type"]];
@@ -44,7 +44,7 @@ async fn neither_a_command_nor_the_cancel_behind_it_waits_for_a_query() {
     client.send("steer", json!({"sessionId": session, "text": "more"})).await;
     client.send("rename_session", json!({"sessionId": session, "name": "busy"})).await;
     client.send("cancel_run", json!({"sessionId": session})).await;
-    reaches(&daemon, &session, Phase::Cancelled).await;
+    wait_for_phase(&daemon, &session, Phase::Cancelled).await;
     disk.recover();
     let mut answered = Vec::new();
     for _ in 0..6 {
@@ -59,22 +59,22 @@ async fn neither_a_command_nor_the_cancel_behind_it_waits_for_a_query() {
 
 #[tokio::test]
 async fn a_cancel_is_read_behind_more_queries_than_may_be_unanswered() {
-    let (daemon, disk) = TestDaemon::on_test_disk_with(Limits { requests: 2, ..Limits::default() });
+    let (daemon, disk) = TestDaemon::on_test_disk_with(Limits { pending_requests: 2, ..Limits::default() });
     let (mut client, session, _) = client_with_held_query(&daemon, &disk).await;
     // With the waiting query these are three more than the eight that may be unanswered.
     for _ in 0..10 {
         client.send("list_sessions", json!({})).await;
     }
     client.send("cancel_run", json!({"sessionId": session})).await;
-    reaches(&daemon, &session, Phase::Cancelled).await;
+    wait_for_phase(&daemon, &session, Phase::Cancelled).await;
     disk.recover();
-    assert_eq!(outcomes(&mut client, 12).await, (9, 3));
+    assert_eq!(count_outcomes(&mut client, 12).await, (9, 3));
     daemon.close().await;
 }
 
 #[tokio::test]
 async fn a_cancel_is_read_behind_more_commands_than_may_be_unanswered() {
-    let (daemon, disk) = TestDaemon::on_test_disk_with(Limits { requests: 2, ..Limits::default() });
+    let (daemon, disk) = TestDaemon::on_test_disk_with(Limits { pending_requests: 2, ..Limits::default() });
     let mut client = daemon.client().await;
     let session = client.start().await;
     client.prompt(&session, "wait, then speak").await;
@@ -83,9 +83,9 @@ async fn a_cancel_is_read_behind_more_commands_than_may_be_unanswered() {
         client.send("rename_session", json!({"sessionId": session, "name": "busy"})).await;
     }
     client.send("cancel_run", json!({"sessionId": session})).await;
-    reaches(&daemon, &session, Phase::Cancelled).await;
+    wait_for_phase(&daemon, &session, Phase::Cancelled).await;
     disk.recover();
-    assert_eq!(outcomes(&mut client, 6).await, (3, 3));
+    assert_eq!(count_outcomes(&mut client, 6).await, (3, 3));
     daemon.close().await;
 }
 
@@ -97,7 +97,7 @@ async fn a_query_reads_what_earlier_commands_of_its_connection_changed() {
     disk.hold();
     client.send("rename_session", json!({"sessionId": session, "name": "changed"})).await;
     client.send("list_sessions", json!({})).await;
-    disk.is_held().await;
+    disk.wait_until_held().await;
     disk.recover();
     let (renamed, listed) = (client.answer().await, client.answer().await);
     assert_eq!((&renamed["type"], &renamed["ok"]), (&json!("rename_session"), &json!(true)));
@@ -115,13 +115,13 @@ async fn client_with_held_query(daemon: &TestDaemon, disk: &TestDisk) -> (Client
     neighbour.until("approval_required").await;
     disk.hold();
     neighbour.send("rename_session", json!({"sessionId": other, "name": "busy"})).await;
-    disk.is_held().await;
+    disk.wait_until_held().await;
     client.send("list_approvals", json!({})).await;
     (client, session, other)
 }
 
 /// Reads responses; returns how many succeed, and how many are refused because too many requests are unanswered.
-async fn outcomes(client: &mut Client, answers: usize) -> (usize, usize) {
+async fn count_outcomes(client: &mut Client, answers: usize) -> (usize, usize) {
     let (mut granted, mut refused) = (0, 0);
     for _ in 0..answers {
         let answer = client.answer().await;
@@ -137,27 +137,26 @@ async fn outcomes(client: &mut Client, answers: usize) -> (usize, usize) {
 }
 
 #[tokio::test]
-async fn a_token_that_is_void_attaches_to_nothing() {
+async fn a_revoked_token_is_refused() {
     let daemon = TestDaemon::new();
     let mut client = daemon.client().await;
     let started = client.get("start_session", json!({"cwd": "/"})).await;
-    let (id, token) =
-        (started["sessionId"].as_str().unwrap().into(), started["attachToken"].as_str().unwrap());
+    let (id, token) = (started["sessionId"].as_str().unwrap().into(), started["attachToken"].as_str().unwrap());
     let lane = daemon.server.hub().lane(&id).await.unwrap().unwrap();
     assert!(daemon.server.check_token(&lane, token).is_ok());
-    assert!(daemon.server.void_token(&id).await.is_ok());
+    assert!(daemon.server.revoke_token(&id).await.is_ok());
     assert!(daemon.server.check_token(&lane, token).is_err());
     daemon.close().await;
 }
 
 #[tokio::test]
-async fn what_commands_see_of_the_home_is_looked_at_on_the_threads_for_files() {
+async fn home_access_is_inspected_on_the_file_threads() {
     let daemon = TestDaemon::new();
     let server = &daemon.server;
-    assert!(server.walls().await.is_ok());
+    assert!(server.describe_confinement().await.is_ok());
     let mut held = Vec::new();
     for _ in 0..FILE_SLOTS {
-        let files = server.hub().world().files.clone();
+        let files = server.hub().services().files.clone();
         let (release, waits) = mpsc::channel::<()>();
         let (begun, begins) = oneshot::channel();
         tokio::spawn(async move {
@@ -168,9 +167,9 @@ async fn what_commands_see_of_the_home_is_looked_at_on_the_threads_for_files() {
         held.push(release);
     }
     // While all threads are taken, nothing is inspected.
-    assert!(timeout(Duration::from_millis(300), server.walls()).await.is_err());
+    assert!(timeout(Duration::from_millis(300), server.describe_confinement()).await.is_err());
     drop(held);
-    assert!(server.walls().await.is_ok());
+    assert!(server.describe_confinement().await.is_ok());
     daemon.close().await;
 }
 
@@ -198,7 +197,7 @@ async fn a_message_counts_as_a_repetition_only_with_the_same_limits_and_rules() 
         json!({"rules": ["allow:read"]}),
         json!({"rules": []}),
     ] {
-        refused(&mut client, "send_user_message", message(other)).await;
+        assert_refused(&mut client, "send_user_message", message(other)).await;
     }
     daemon.close().await;
 }
@@ -210,11 +209,11 @@ async fn a_start_counts_as_a_repetition_only_with_the_same_model() {
     let start = |model: &str| json!({"cwd": "/", "idempotencyKey": "k1", "model": model});
     let session = client.get("start_session", start("small")).await["sessionId"].clone();
     assert_eq!(client.get("start_session", start("small")).await["sessionId"], session);
-    refused(&mut client, "start_session", start("large")).await;
+    assert_refused(&mut client, "start_session", start("large")).await;
     daemon.close().await;
 }
 
-async fn refused(client: &mut Client, kind: &str, payload: Value) {
+async fn assert_refused(client: &mut Client, kind: &str, payload: Value) {
     client.send(kind, payload.clone()).await;
     let answer = client.answer().await;
     assert_eq!(answer["error"]["code"], "INVALID_REQUEST", "{payload}: {answer}");

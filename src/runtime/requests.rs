@@ -5,38 +5,40 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OwnedMutexGuard;
 
 use super::fingerprints;
-use super::lane::{Asked, LaneHandle, LaneOver, Respond, Told, Trouble};
+use super::lane::{LaneClosed, LaneError, LaneHandle, LaneReply, LaneRequest, ReplyGuard};
+use super::maintenance::{self, DeleteOptions};
 use super::mint;
-use super::outbox::{Out, Outbox, RequestPermit};
-use super::reading;
+use super::outbox::{Outbox, OutboxItem, RequestPermit};
+use super::queries;
 use super::request_order::{CommandGuard, PendingRequest, RequestOrder, excess};
 use super::server::Server;
 use super::subscriptions::Subscriptions;
-use super::tending::{self, Deletion};
 use crate::config::settings::rule::{Rule, RuleError};
-use crate::kernel::command::{Answer, Caller, Command, Decide, Prompt, Repetition, Rights, Steer};
+use crate::kernel::command::{Answer, Caller, Command, GateVote, Prompt, Repetition, Rights, Steer};
 use crate::kernel::gate::is_approval_policy;
 use crate::kernel::id::{MessageId, SessionId};
-use crate::protocol::push::decode::{Ask, Environment, Request, SessionAsk, StartSession, Summary};
+use crate::protocol::push::decode::{
+    Environment, Request, RequestBody, SessionRequestBody, SnapshotMode, StartSession,
+};
 use crate::protocol::push::encode::{self, Metrics, Payload};
 use crate::protocol::push::error::{self, Code, ErrorBody};
 
 /// The source name of clients at the local socket, as decisions show it.
-const SOURCE: &str = "cli";
+const CLI_SOURCE: &str = "cli";
 
 /// Handles the requests of one connection.
-pub(super) struct Desk {
+pub(super) struct RequestHandler {
     server: Arc<Server>,
     outbox: Arc<Outbox>,
     caller: Caller,
     /// The sessions that this connection may be subscribed to.
-    joined: Arc<Mutex<Subscriptions>>,
+    subscriptions: Arc<Mutex<Subscriptions>>,
     /// The queues of requests that are not handled yet.
-    order: Arc<RequestOrder>,
+    request_order: Arc<RequestOrder>,
 }
 
 /// The obligation to answer a request: if it is dropped unanswered it answers `Interrupted`.
-pub(super) struct Ticketed {
+pub(super) struct ResponseGuard {
     request: String,
     kind: String,
     session: Option<SessionId>,
@@ -47,45 +49,45 @@ pub(super) struct Ticketed {
     _command: Option<CommandGuard>,
 }
 
-impl Drop for Ticketed {
+impl Drop for ResponseGuard {
     fn drop(&mut self) {
         if self.permit.is_some() {
-            self.deny(&trouble(&Trouble::Interrupted));
+            self.push_error(&lane_error(&LaneError::Interrupted));
         }
     }
 }
 
-impl Ticketed {
-    fn ok(mut self, payload: &Payload) {
+impl ResponseGuard {
+    fn send_ok(mut self, payload: &Payload) {
         let session = self.session.as_ref().map(SessionId::as_str);
         let bytes = encode::response_ok(&self.request, &self.kind, session, payload);
-        self.outbox.push(Out::Lines { bytes, permit: self.permit.take() });
+        self.outbox.push(OutboxItem::Lines { bytes, permit: self.permit.take() });
     }
 
-    fn refuse(mut self, body: &ErrorBody) {
-        self.deny(body);
+    fn send_error(mut self, body: &ErrorBody) {
+        self.push_error(body);
     }
 
-    fn deny(&mut self, body: &ErrorBody) {
+    fn push_error(&mut self, body: &ErrorBody) {
         let session = self.session.as_ref().map(SessionId::as_str);
         let bytes = encode::response_error(&self.request, &self.kind, session, body);
-        self.outbox.push(Out::Lines { bytes, permit: self.permit.take() });
+        self.outbox.push(OutboxItem::Lines { bytes, permit: self.permit.take() });
     }
 
-    fn answer(self, result: Result<Payload, ErrorBody>) {
+    fn send_result(self, result: Result<Payload, ErrorBody>) {
         match result {
-            Ok(payload) => self.ok(&payload),
-            Err(body) => self.refuse(&body),
+            Ok(payload) => self.send_ok(&payload),
+            Err(body) => self.send_error(&body),
         }
     }
 }
 
-impl Desk {
+impl RequestHandler {
     pub(super) fn new(server: Arc<Server>, outbox: Arc<Outbox>) -> Self {
         // Clients at the local socket are its owner.
-        let caller = Caller { id: outbox.id(), source: SOURCE.to_owned(), rights: Rights::ALL };
-        let order = Arc::new(RequestOrder::new(server.hub().world().limits.requests));
-        Self { server, outbox, caller, joined: Arc::default(), order }
+        let caller = Caller { id: outbox.id(), source: CLI_SOURCE.to_owned(), rights: Rights::ALL };
+        let request_order = Arc::new(RequestOrder::new(server.hub().services().limits.pending_requests));
+        Self { server, outbox, caller, subscriptions: Arc::default(), request_order }
     }
 
     pub(super) const fn outbox(&self) -> &Arc<Outbox> {
@@ -96,190 +98,192 @@ impl Desk {
         &self.server
     }
 
-    pub(super) const fn order(&self) -> &Arc<RequestOrder> {
-        &self.order
+    pub(super) const fn request_order(&self) -> &Arc<RequestOrder> {
+        &self.request_order
     }
 
     /// Answers a request that will not be handled.
     pub(super) fn interrupt(&self, pending: PendingRequest) {
         // Dropping the guard answers the request.
-        drop(self.ticketed(pending));
+        drop(self.response_guard(pending));
     }
 
     /// Refuses a request because too many of the connection are unanswered.
     pub(super) fn refuse_excess(&self, request: Request, permit: RequestPermit) {
-        let limit = self.server.hub().world().limits.requests;
-        let (ticketed, _) = self.ticketed(PendingRequest { request, permit, command: None });
-        ticketed.refuse(&excess(limit));
+        let limit = self.server.hub().services().limits.pending_requests;
+        let (response, _) = self.response_guard(PendingRequest { request, permit, command: None });
+        response.send_error(&excess(limit));
     }
 
-    fn ticketed(&self, pending: PendingRequest) -> (Ticketed, Ask) {
-        let PendingRequest { request: Request { request_id, kind_name, session, ask }, permit, command } =
+    fn response_guard(&self, pending: PendingRequest) -> (ResponseGuard, RequestBody) {
+        let PendingRequest { request: Request { request_id, kind_name, session, body: ask }, permit, command } =
             pending;
         let request = request_id.unwrap_or_else(mint::request);
         let (permit, outbox) = (Some(permit), Arc::clone(&self.outbox));
-        (Ticketed { request, kind: kind_name, session, permit, outbox, _command: command }, ask)
+        (ResponseGuard { request, kind: kind_name, session, permit, outbox, _command: command }, ask)
     }
 
     /// Answers a request, or passes it to its session.
     pub(super) async fn handle(&self, pending: PendingRequest) {
-        let (ticketed, ask) = self.ticketed(pending);
+        let (response, ask) = self.response_guard(pending);
         match ask {
-            Ask::Hello { .. } => ticketed.ok(&encode::hello(env!("CARGO_PKG_VERSION"))),
-            Ask::Ping => ticketed.ok(&encode::pong(self.server.hub().world().clock.now())),
-            Ask::StartSession(start) => self.start(*start, ticketed).await,
-            Ask::ListSessions(query) => {
-                ticketed.answer(reading::sessions(&self.server, &self.caller, &self.outbox, query).await);
+            RequestBody::Hello { .. } => response.send_ok(&encode::hello(env!("CARGO_PKG_VERSION"))),
+            RequestBody::Ping => response.send_ok(&encode::pong(self.server.hub().services().clock.now())),
+            RequestBody::StartSession(start) => self.start_session(*start, response).await,
+            RequestBody::ListSessions(query) => {
+                response.send_result(queries::sessions(&self.server, &self.caller, &self.outbox, query).await);
             }
-            Ask::ListApprovals { session } => {
-                ticketed.answer(reading::approvals(&self.server, &self.caller, &self.outbox, session).await);
+            RequestBody::ListApprovals { session } => {
+                response.send_result(queries::approvals(&self.server, &self.caller, &self.outbox, session).await);
             }
-            Ask::ListGrants => ticketed.answer(reading::grants(&self.server).await),
-            Ask::RevokeGrant { id } => ticketed.answer(reading::revoke(&self.server, id).await),
-            Ask::ListProviders => {
-                ticketed.answer(self.server.provider_rows().await.map(|rows| encode::providers(&rows)));
+            RequestBody::ListGrants => response.send_result(queries::grants(&self.server).await),
+            RequestBody::RevokeGrant { id } => response.send_result(queries::revoke(&self.server, id).await),
+            RequestBody::ListProviders => {
+                response.send_result(self.server.provider_rows().await.map(|rows| encode::providers(&rows)));
             }
-            Ask::Metrics { sandbox: false } => ticketed.ok(&encode::metrics(&self.server.metrics())),
-            Ask::Metrics { sandbox: true } => {
-                let walls = self.server.walls().await;
-                let metrics = |walls| Metrics { sandbox: Some(walls), ..self.server.metrics() };
-                ticketed.answer(walls.map(|walls| encode::metrics(&metrics(walls))));
+            RequestBody::Metrics { sandbox: false } => response.send_ok(&encode::metrics(&self.server.metrics())),
+            RequestBody::Metrics { sandbox: true } => {
+                let confinement = self.server.describe_confinement().await;
+                let metrics = |confinement| Metrics { sandbox: Some(confinement), ..self.server.metrics() };
+                response.send_result(confinement.map(|confinement| encode::metrics(&metrics(confinement))));
             }
-            Ask::Reload => self.reload(ticketed),
+            RequestBody::Reload => self.reload(response),
             // The connection handles this request itself and never passes it on.
-            Ask::Speak(_) => ticketed.refuse(&trouble(&Trouble::Interrupted)),
-            Ask::CheckJournal { full } => self.check_journal(full, ticketed),
-            Ask::Drain { grace_ms } => {
+            RequestBody::SwitchProtocol(_) => response.send_error(&lane_error(&LaneError::Interrupted)),
+            RequestBody::CheckJournal { full } => self.check_journal(full, response),
+            RequestBody::Drain { grace_ms } => {
                 self.server.drain(grace_ms);
-                ticketed.ok(&encode::draining());
+                response.send_ok(&encode::draining());
             }
-            Ask::Session { id, ask } => self.session(id, ask, ticketed).await,
+            RequestBody::Session { id, body: ask } => self.handle_session_request(id, ask, response).await,
         }
     }
 
-    fn joined(&self) -> MutexGuard<'_, Subscriptions> {
-        lock(&self.joined)
+    fn subscriptions(&self) -> MutexGuard<'_, Subscriptions> {
+        lock_subscriptions(&self.subscriptions)
     }
 
-    async fn start(&self, start: StartSession, mut ticketed: Ticketed) {
+    async fn start_session(&self, start: StartSession, mut response: ResponseGuard) {
         if self.server.hub().is_draining() {
-            return ticketed.refuse(&stopping());
+            return response.send_error(&stopping_error());
         }
-        if let Some(refused) = self.server.unable_to_keep() {
-            return ticketed.refuse(&trouble(&refused));
+        if let Some(refused) = self.server.storage_error() {
+            return response.send_error(&lane_error(&refused));
         }
         match self.server.start_session(&start).await {
-            Err(body) => ticketed.refuse(&body),
+            Err(body) => response.send_error(&body),
             Ok(started) => {
-                ticketed.session = Some(started.id.clone());
+                response.session = Some(started.id.clone());
                 let environment = start.environment.clone();
                 let command = match started.repetition {
-                    Repetition::First => Command::Open(Box::new(started.choice.opening(start))),
-                    Repetition::Again => Command::Describe,
+                    Repetition::First => Command::Open(Box::new(started.choice.into_opening(start))),
+                    Repetition::Repeated => Command::Describe,
                 };
-                let context = Context::Started { token: started.token, _turn: started.turn };
-                self.ask(Ok(started.lane), command, environment, context, ticketed).await;
+                let context = ReplyContext::Started { token: started.token, _start_guard: started.start_guard };
+                self.send_command(Ok(started.lane), command, environment, context, response).await;
             }
         }
     }
 
-    async fn session(&self, id: SessionId, ask: SessionAsk, ticketed: Ticketed) {
-        if let SessionAsk::Delete { dry_run, with_pi_files } = ask {
-            let deletion = Deletion { dry_run, with_pi_files };
-            return self.delete(id, deletion, ticketed);
+    async fn handle_session_request(&self, id: SessionId, ask: SessionRequestBody, response: ResponseGuard) {
+        if let SessionRequestBody::Delete { dry_run, with_pi_files } = ask {
+            let deletion = DeleteOptions { dry_run, with_pi_files };
+            return self.delete(id, deletion, response);
         }
-        if let SessionAsk::Messages { after, limit } = ask {
-            return ticketed.answer(reading::messages(&self.server, &id, after, limit).await);
+        if let SessionRequestBody::Messages { after, limit } = ask {
+            return response.send_result(queries::messages(&self.server, &id, after, limit).await);
         }
-        let begins = matches!(ask, SessionAsk::Prompt(_) | SessionAsk::Queue(_) | SessionAsk::Steer { .. });
+        let begins = matches!(
+            ask,
+            SessionRequestBody::Prompt(_) | SessionRequestBody::Queue(_) | SessionRequestBody::Steer { .. }
+        );
         if begins && self.server.hub().is_draining() {
-            return ticketed.refuse(&stopping());
+            return response.send_error(&stopping_error());
         }
         let lane = match self.server.lane(&id).await {
             Ok(lane) => lane,
-            Err(body) => return ticketed.refuse(&body),
+            Err(body) => return response.send_error(&body),
         };
-        if let SessionAsk::Attach(attach) = &ask
+        if let SessionRequestBody::Attach(attach) = &ask
             && let Some(token) = &attach.token
             && let Err(body) = self.server.check_token(&lane, token.reveal())
         {
-            return ticketed.refuse(&body);
+            return response.send_error(&body);
         }
-        if let SessionAsk::Prompt(prompt) | SessionAsk::Queue(prompt) = &ask
-            && let Some(problem) = wrong_rule(&prompt.rules)
+        if let SessionRequestBody::Prompt(prompt) | SessionRequestBody::Queue(prompt) = &ask
+            && let Some(problem) = invalid_rule(&prompt.rules)
         {
             let message = format!("payload.rules: {problem}");
-            return ticketed.refuse(&ErrorBody::lasting(Code::InvalidRequest, message));
+            return response.send_error(&ErrorBody::permanent(Code::InvalidRequest, message));
         }
-        let (command, environment, context) = command(ask);
-        self.ask(Ok(lane), command, environment, context, ticketed).await;
+        let (command, environment, context) = to_command(ask);
+        self.send_command(Ok(lane), command, environment, context, response).await;
     }
 
     /// Deletes a session in a task of its own, so that later requests of the connection do not wait for it.
-    fn delete(&self, id: SessionId, deletion: Deletion, ticketed: Ticketed) {
+    fn delete(&self, id: SessionId, deletion: DeleteOptions, response: ResponseGuard) {
         let (server, by) = (Arc::clone(&self.server), self.caller.source.clone());
-        tokio::spawn(async move { ticketed.answer(tending::delete(&server, &id, &by, deletion).await) });
+        tokio::spawn(async move { response.send_result(maintenance::delete(&server, &id, &by, deletion).await) });
     }
 
     /// Captures the environment of the login shell again, in a task of its own.
-    fn reload(&self, ticketed: Ticketed) {
+    fn reload(&self, response: ResponseGuard) {
         let server = Arc::clone(&self.server);
         tokio::spawn(async move {
-            let environment = server.hub().world().reload_login_environment().await;
-            ticketed.ok(&encode::reloaded(environment.variables().len(), environment.warning()));
+            let environment = server.hub().services().reload_login_environment().await;
+            response.send_ok(&encode::reloaded(environment.variables().len(), environment.warning()));
         });
     }
 
     /// Checks the journal in a task of its own, until the connection closes.
-    fn check_journal(&self, full: bool, ticketed: Ticketed) {
+    fn check_journal(&self, full: bool, response: ResponseGuard) {
         let (server, outbox) = (Arc::clone(&self.server), Arc::clone(&self.outbox));
         tokio::spawn(async move {
-            ticketed.answer(tending::check(&server, full, || !outbox.is_closed()).await);
+            response.send_result(maintenance::check(&server, full, || !outbox.is_closed()).await);
         });
     }
 
     /// Sends a command to its session; if the session was unloaded meanwhile it is loaded again.
-    async fn ask(
+    async fn send_command(
         &self,
         lane: Result<LaneHandle, ErrorBody>,
         command: Command,
         environment: Option<Environment>,
-        context: Context,
-        ticketed: Ticketed,
+        context: ReplyContext,
+        response: ResponseGuard,
     ) {
-        let session = ticketed.session.clone();
+        let session = response.session.clone();
         let leaves = matches!(command, Command::Detach);
         let left = session.clone().filter(|_| leaves).map(|session| {
-            let as_of = self.joined().current(&session);
-            (Arc::clone(&self.joined), session, as_of)
+            let as_of = self.subscriptions().generation(&session);
+            (Arc::clone(&self.subscriptions), session, as_of)
         });
-        let respond = Respond::new(move |told| {
-            if let (Some((joined, session, as_of)), Ok(Told { reply: Ok(_), .. })) = (left, &told) {
-                lock(&joined).remove(&session, as_of);
+        let respond = ReplyGuard::new(move |reply| {
+            if let (Some((subscriptions, session, as_of)), Ok(LaneReply { result: Ok(_), .. })) = (left, &reply) {
+                lock_subscriptions(&subscriptions).remove(&session, as_of);
             }
-            let session = ticketed.session.clone();
-            match (told.map(|told| told.reply), session) {
-                (Ok(Ok(answer)), Some(session)) => ticketed.ok(&payload(&session, &answer, &context)),
-                (Ok(Ok(_)), None) => ticketed.refuse(&trouble(&Trouble::Interrupted)),
-                (Ok(Err(refused)), _) => ticketed.refuse(&error::refusal(refused)),
-                (Err(failed), _) => ticketed.refuse(&trouble(&failed)),
+            let session = response.session.clone();
+            match (reply.map(|reply| reply.result), session) {
+                (Ok(Ok(answer)), Some(session)) => response.send_ok(&payload(&session, &answer, &context)),
+                (Ok(Ok(_)), None) => response.send_error(&lane_error(&LaneError::Interrupted)),
+                (Ok(Err(refused)), _) => response.send_error(&error::from_refusal(refused)),
+                (Err(failed), _) => response.send_error(&lane_error(&failed)),
             }
         });
-        let joins = matches!(
-            command,
-            Command::Open(_) | Command::Prompt(_) | Command::Attach { .. } | Command::Resume { .. }
-        );
+        let joins =
+            matches!(command, Command::Open(_) | Command::Prompt(_) | Command::Attach { .. } | Command::Resume { .. });
         let (caller, outbox) = (self.caller.clone(), Arc::clone(&self.outbox));
-        let mut asked = Box::new(Asked { caller, command, if_version: None, respond, outbox, environment });
+        let mut request =
+            Box::new(LaneRequest { caller, command, if_version: None, reply_guard: respond, outbox, environment });
         let mut lane = lane;
-        for _ in 0..REVIVALS {
+        for _ in 0..MAX_RELOADS {
             let Ok(open) = &lane else { break };
             if joins {
-                self.joined().add(open.id(), |session| self.server.hub().holds(session));
+                self.subscriptions().add(open.id(), |session| self.server.hub().is_listed(session));
             }
-            match (open.ask(asked), &session) {
-                (Err(LaneOver(back)), Some(session)) => {
-                    asked = back;
+            match (open.send_request(request), &session) {
+                (Err(LaneClosed(back)), Some(session)) => {
+                    request = back;
                     lane = self.server.lane(session).await;
                 }
                 (Ok(()), _) | (Err(_), None) => return,
@@ -288,45 +292,47 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for RequestHandler {
     /// Tells every subscribed session that the connection is closed, also after a request has panicked.
     fn drop(&mut self) {
         self.outbox.close();
-        for session in self.joined().take() {
-            self.server.hub().gone(&session, self.outbox.id());
+        for session in self.subscriptions().take_all() {
+            self.server.hub().disconnected(&session, self.outbox.id());
         }
     }
 }
 
-fn lock(joined: &Mutex<Subscriptions>) -> MutexGuard<'_, Subscriptions> {
-    joined.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_subscriptions(subscriptions: &Mutex<Subscriptions>) -> MutexGuard<'_, Subscriptions> {
+    subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How often a command follows a session that is unloaded while the command is on its way.
-const REVIVALS: usize = 8;
+const MAX_RELOADS: usize = 8;
 
 /// What a response needs besides the answer of the session.
-enum Context {
+enum ReplyContext {
     Plain,
     Started {
         token: String,
         /// Released when the response is queued, when the session is on disk.
-        _turn: Option<OwnedMutexGuard<()>>,
+        _start_guard: Option<OwnedMutexGuard<()>>,
     },
     Queued {
         message: MessageId,
     },
 }
 
-fn payload(session: &SessionId, answer: &Answer, context: &Context) -> Payload {
+fn payload(session: &SessionId, answer: &Answer, context: &ReplyContext) -> Payload {
     match (answer, context) {
-        (Answer::Opened(phase), Context::Started { token, .. }) => {
+        (Answer::Opened(phase), ReplyContext::Started { token, .. }) => {
             encode::started(session, *phase, token, Repetition::First)
         }
-        (Answer::Described(snapshot), Context::Started { token, .. }) => {
-            encode::started(session, snapshot.phase, token, Repetition::Again)
+        (Answer::Described(snapshot), ReplyContext::Started { token, .. }) => {
+            encode::started(session, snapshot.phase, token, Repetition::Repeated)
         }
-        (Answer::Queued { run, ahead }, Context::Queued { message }) => encode::queued(message, run, *ahead),
+        (Answer::Queued { run, position: ahead }, ReplyContext::Queued { message }) => {
+            encode::queued(message, run, *ahead)
+        }
         (Answer::Prompted { run, repeated }, _) => encode::prompted(run, *repeated),
         (Answer::Queue(waiting), _) => encode::queue(waiting),
         (Answer::Steered(run), _) => encode::steered(run),
@@ -336,18 +342,18 @@ fn payload(session: &SessionId, answer: &Answer, context: &Context) -> Payload {
         (Answer::Detached, _) => encode::detached(),
         (Answer::Renamed, _) => encode::renamed(),
         (Answer::Ended, _) => encode::ended(),
-        (Answer::CompactionBegan(began), _) => encode::compacting(*began),
+        (Answer::CompactionStarted(began), _) => encode::compacting(*began),
         (
             Answer::Gates { .. }
             | Answer::Decided
             | Answer::Cancelling
             | Answer::Opened(_)
             | Answer::Queued { .. }
-            | Answer::Touched
+            | Answer::VersionBumped
             | Answer::Loaded
             | Answer::Adjusted
-            | Answer::AsideBegan(_)
-            | Answer::StoppingAside
+            | Answer::UserCommandStarted(_)
+            | Answer::StoppingUserCommand
             | Answer::CompactionStopped
             | Answer::RetryStopped
             | Answer::Branched
@@ -357,102 +363,97 @@ fn payload(session: &SessionId, answer: &Answer, context: &Context) -> Payload {
     }
 }
 
-fn command(ask: SessionAsk) -> (Command, Option<Environment>, Context) {
+fn to_command(ask: SessionRequestBody) -> (Command, Option<Environment>, ReplyContext) {
     match ask {
-        SessionAsk::Attach(attach) => {
+        SessionRequestBody::Attach(attach) => {
             let rights = if attach.read_only { Rights::NONE } else { Rights::ALL };
-            let command = match attach.summary {
-                Summary::AfterGap => Command::Attach { seen: attach.seen, rights },
-                Summary::Always => Command::Resume { seen: attach.seen, rights },
+            let command = match attach.snapshot {
+                SnapshotMode::AfterGap => Command::Attach { seen: attach.seen, rights },
+                SnapshotMode::Always => Command::Resume { seen: attach.seen, rights },
             };
-            (command, attach.environment, Context::Plain)
+            (command, attach.environment, ReplyContext::Plain)
         }
-        SessionAsk::Detach => (Command::Detach, None, Context::Plain),
-        SessionAsk::Prompt(asked) => {
-            let (prompt, environment) = prompt(*asked);
-            (Command::Prompt(Box::new(prompt)), environment, Context::Plain)
+        SessionRequestBody::Detach => (Command::Detach, None, ReplyContext::Plain),
+        SessionRequestBody::Prompt(request) => {
+            let (prompt, environment) = to_prompt(*request);
+            (Command::Prompt(Box::new(prompt)), environment, ReplyContext::Plain)
         }
-        SessionAsk::Queue(asked) => {
-            let (prompt, environment) = prompt(*asked);
-            let context = Context::Queued { message: prompt.message.clone() };
+        SessionRequestBody::Queue(request) => {
+            let (prompt, environment) = to_prompt(*request);
+            let context = ReplyContext::Queued { message: prompt.message.clone() };
             (Command::Queue(Box::new(prompt)), environment, context)
         }
-        SessionAsk::Steer { message, text, images } => {
-            let fingerprint =
-                mint::fingerprint(["steer", &text].into_iter().chain(fingerprints::pictures(&images)));
+        SessionRequestBody::Steer { message, text, images } => {
+            let fingerprint = mint::fingerprint(["steer", &text].into_iter().chain(fingerprints::image_parts(&images)));
             let message = message.unwrap_or_else(mint::message);
             let steer = Steer { message, text, images, fingerprint };
-            (Command::Steer(Box::new(steer)), None, Context::Plain)
+            (Command::Steer(Box::new(steer)), None, ReplyContext::Plain)
         }
-        SessionAsk::Decide(asked) => {
-            let decide = Decide {
-                gate: asked.gate,
-                run: asked.run,
-                decision: asked.decision,
-                choice: asked.choice,
-                comment: asked.comment,
-                lasting: asked.lasting,
-                answer: asked.answer,
+        SessionRequestBody::Decide(request) => {
+            let decide = GateVote {
+                gate: request.gate,
+                run: request.run,
+                decision: request.decision,
+                choice: request.choice,
+                comment: request.comment,
+                scope: request.scope,
+                answer: request.answer,
             };
-            (Command::Decide(Box::new(decide)), asked.environment, Context::Plain)
+            (Command::Decide(Box::new(decide)), request.environment, ReplyContext::Plain)
         }
-        SessionAsk::ListQueue => (Command::ListQueue, None, Context::Plain),
-        SessionAsk::Unqueue { message } => (Command::Unqueue { message }, None, Context::Plain),
-        SessionAsk::Cancel { run, reason } => (Command::Cancel { run, reason }, None, Context::Plain),
-        SessionAsk::Rename { name } => (Command::Rename { name }, None, Context::Plain),
-        SessionAsk::End => (Command::End, None, Context::Plain),
-        SessionAsk::Compact { instructions, environment } => {
-            (Command::Compact { instructions }, environment, Context::Plain)
+        SessionRequestBody::ListQueue => (Command::ListQueue, None, ReplyContext::Plain),
+        SessionRequestBody::Unqueue { message } => (Command::Unqueue { message }, None, ReplyContext::Plain),
+        SessionRequestBody::Cancel { run, reason } => (Command::Cancel { run, reason }, None, ReplyContext::Plain),
+        SessionRequestBody::Rename { name } => (Command::Rename { name }, None, ReplyContext::Plain),
+        SessionRequestBody::End => (Command::End, None, ReplyContext::Plain),
+        SessionRequestBody::Compact { instructions, environment } => {
+            (Command::Compact { instructions }, environment, ReplyContext::Plain)
         }
         // Messages are read from the journal, and deletions are handled above.
-        SessionAsk::Snapshot | SessionAsk::Messages { .. } | SessionAsk::Delete { .. } => {
-            (Command::Describe, None, Context::Plain)
+        SessionRequestBody::Snapshot | SessionRequestBody::Messages { .. } | SessionRequestBody::Delete { .. } => {
+            (Command::Describe, None, ReplyContext::Plain)
         }
     }
 }
 
-fn prompt(asked: crate::protocol::push::decode::Prompt) -> (Prompt, Option<Environment>) {
-    let limits = (asked.time_limit, asked.budget);
-    let fingerprint =
-        fingerprints::message(&asked.text, &asked.criteria, &asked.images, limits, &asked.rules);
-    let message = asked.message.unwrap_or_else(mint::message);
+fn to_prompt(request: crate::protocol::push::decode::Prompt) -> (Prompt, Option<Environment>) {
+    let limits = (request.time_limit, request.budget);
+    let fingerprint = fingerprints::message(&request.text, &request.criteria, &request.images, limits, &request.rules);
+    let message = request.message.unwrap_or_else(mint::message);
     let prompt = Prompt {
         run: mint::run(),
         message,
-        text: asked.text,
-        images: asked.images,
-        criteria: asked.criteria,
-        time_limit: asked.time_limit,
-        budget: asked.budget,
-        rules: asked.rules,
+        text: request.text,
+        images: request.images,
+        criteria: request.criteria,
+        time_limit: request.time_limit,
+        budget: request.budget,
+        rules: request.rules,
         // The lane sets it.
         needs_environment: false,
         fingerprint,
     };
-    (prompt, asked.environment)
+    (prompt, request.environment)
 }
 
-pub(super) fn trouble(trouble: &Trouble) -> ErrorBody {
-    let message = trouble.to_string();
-    match trouble {
-        Trouble::Full => ErrorBody::passing(Code::StorageFull, message),
-        Trouble::Failed | Trouble::Unsure | Trouble::Damaged => {
-            ErrorBody::lasting(Code::StorageFailed, message)
+pub(super) fn lane_error(error: &LaneError) -> ErrorBody {
+    let message = error.to_string();
+    match error {
+        LaneError::StorageFull => ErrorBody::transient(Code::StorageFull, message),
+        LaneError::StorageFailed | LaneError::OutcomeUnknown | LaneError::Damaged => {
+            ErrorBody::permanent(Code::StorageFailed, message)
         }
-        Trouble::Storage(_) | Trouble::Interrupted | Trouble::Busy => {
-            ErrorBody::passing(Code::InternalError, message)
+        LaneError::Storage(_) | LaneError::Interrupted | LaneError::Busy => {
+            ErrorBody::transient(Code::InternalError, message)
         }
     }
 }
 
 /// Returns the error of the first invalid rule.
-fn wrong_rule(rules: &[String]) -> Option<RuleError> {
+fn invalid_rule(rules: &[String]) -> Option<RuleError> {
     rules.iter().filter(|rule| !is_approval_policy(rule)).find_map(|rule| rule.parse::<Rule>().err())
 }
 
-pub(super) fn stopping() -> ErrorBody {
-    ErrorBody::passing(
-        Code::InternalError,
-        "the daemon is stopping and accepts no new work; try again in a moment",
-    )
+pub(super) fn stopping_error() -> ErrorBody {
+    ErrorBody::transient(Code::InternalError, "the daemon is stopping and accepts no new work; try again in a moment")
 }

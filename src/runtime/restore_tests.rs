@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::lane::{Asked, Departure, LaneHandle, Leaving, Respond};
+use super::lane::{DeleteReply, DeletionCause, LaneHandle, LaneRequest, ReplyGuard};
 use super::outbox::Outbox;
-use super::test_daemon::{Client, PATIENCE, TestDaemon};
+use super::test_daemon::{Client, TIMEOUT, TestDaemon};
 use crate::journal::{Batch, Block, Checkpoint, Journal};
-use crate::kernel::command::{Caller, Command, Decide, Rights};
-use crate::kernel::event::{Decision, Lasting};
+use crate::kernel::command::{Caller, Command, GateVote, Rights};
+use crate::kernel::event::{ApprovalScope, Decision};
 use crate::kernel::id::{GateId, Json, ParticipantId, Seq, SessionId};
 use crate::kernel::time::Now;
 
 #[tokio::test]
-async fn a_checkpoint_that_cannot_be_decoded_costs_nothing_while_the_history_is_whole() {
-    let (daemon, session) = with_a_session().await;
-    let daemon = daemon.restarted(async |journal| spoil_checkpoint(journal, &session).await).await;
+async fn an_undecodable_checkpoint_is_harmless_while_the_history_is_complete() {
+    let (daemon, session) = start_with_session().await;
+    let daemon = daemon.restart(async |journal| corrupt_checkpoint(journal, &session).await).await;
     let mut client = daemon.client().await;
     let snapshot = client.get("get_session_snapshot", json!({"sessionId": session})).await;
     assert_eq!((&snapshot["meta"]["name"], &snapshot["lastAssistantText"]), (&json!("kept"), &json!("said")));
@@ -28,7 +28,7 @@ async fn a_checkpoint_that_cannot_be_decoded_costs_nothing_while_the_history_is_
     client.until("run_complete").await;
     assert_eq!(client.run(&session, "speak").await["payload"]["outcome"], "success");
     // The next checkpoint is complete, too.
-    let daemon = daemon.restarted(async |_| ()).await;
+    let daemon = daemon.restart(async |_| ()).await;
     let mut client = daemon.client().await;
     let snapshot = client.get("get_session_snapshot", json!({"sessionId": session})).await;
     assert_eq!(snapshot["meta"]["name"], "kept");
@@ -38,19 +38,19 @@ async fn a_checkpoint_that_cannot_be_decoded_costs_nothing_while_the_history_is_
 }
 
 #[tokio::test]
-async fn a_session_without_its_checkpoint_and_its_beginning_is_read_only_and_stays_as_it_is() {
-    let (daemon, session) = with_a_session().await;
+async fn a_session_without_its_checkpoint_and_its_beginning_is_read_only_and_unchanged() {
+    let (daemon, session) = start_with_session().await;
     let id = SessionId::from(session.clone());
     let daemon = daemon
-        .restarted(async |journal| {
+        .restart(async |journal| {
             let newest = stored_checkpoint(journal, &session).await.seq;
-            let floor = journal.cut(id.clone(), newest, Now(1)).await.unwrap().unwrap();
+            let floor = journal.retain_after(id.clone(), newest, Now(1)).await.unwrap().unwrap();
             assert!(floor > Seq::ZERO, "nothing was removed");
         })
         .await;
     let mut client = daemon.client().await;
     assert_eq!(client.run(&session, "speak").await["payload"]["outcome"], "success");
-    let daemon = daemon.restarted(async |journal| spoil_checkpoint(journal, &session).await).await;
+    let daemon = daemon.restart(async |journal| corrupt_checkpoint(journal, &session).await).await;
 
     let mut client = daemon.client().await;
     let listed = client.get("list_sessions", json!({})).await;
@@ -66,10 +66,10 @@ async fn a_session_without_its_checkpoint_and_its_beginning_is_read_only_and_sta
     assert_eq!(said["messages"].as_array().map(Vec::len), Some(2), "{said}");
 
     let daemon = daemon
-        .restarted(async |journal| {
+        .restart(async |journal| {
             assert_eq!(
                 stored_checkpoint(journal, &session).await.bytes,
-                SPOILED,
+                INVALID_CHECKPOINT,
                 "the checkpoint was overwritten"
             );
         })
@@ -84,11 +84,11 @@ async fn a_session_without_its_checkpoint_and_its_beginning_is_read_only_and_sta
 
 #[tokio::test]
 async fn an_event_that_cannot_be_decoded_never_empties_its_session() {
-    let (daemon, session) = with_a_session().await;
+    let (daemon, session) = start_with_session().await;
     let before = Arc::new(std::sync::Mutex::new(Bytes::new()));
     let kept = Arc::clone(&before);
     let daemon = daemon
-        .restarted(async |journal| {
+        .restart(async |journal| {
             let checkpoint = stored_checkpoint(journal, &session).await;
             let next = checkpoint.seq.next();
             let mut batch = Batch::new(SessionId::from(session.clone()));
@@ -107,7 +107,7 @@ async fn an_event_that_cannot_be_decoded_never_empties_its_session() {
     let listed = client.get("list_sessions", json!({})).await;
     assert_eq!(listed["sessions"][0]["name"], "kept", "{listed}");
     let daemon = daemon
-        .restarted(async |journal| {
+        .restart(async |journal| {
             assert_eq!(stored_checkpoint(journal, &session).await.bytes, *before.lock().unwrap());
         })
         .await;
@@ -121,7 +121,7 @@ async fn the_first_list_of_approvals_after_a_restart_is_complete() {
     let session = client.start().await;
     client.prompt(&session, "ask, then speak").await;
     let asked = client.until("approval_required").await.pop().unwrap();
-    let daemon = daemon.restarted(async |_| ()).await;
+    let daemon = daemon.restart(async |_| ()).await;
     let mut client = daemon.client().await;
     let listed = client.get("list_approvals", json!({})).await;
     assert_eq!(listed["approvals"][0]["approvalId"], asked["payload"]["approvalId"], "{listed}");
@@ -138,12 +138,12 @@ async fn a_session_comes_back_with_the_batch_that_its_panicked_lane_left_behind(
     // The journal is busy with another session when the rename is submitted, and the lane panics before the commit.
     disk.hold();
     neighbour.send("rename_session", json!({"sessionId": other, "name": "busy"})).await;
-    disk.is_held().await;
+    disk.wait_until_held().await;
     let name = "kept".to_owned();
-    assert!(lane.ask(asked(Command::Rename { name }, Respond::new(drop))).is_ok());
-    settle().await;
-    assert!(lane.ask(poison(&gate)).is_ok());
-    settle().await;
+    assert!(lane.send_request(lane_request(Command::Rename { name }, ReplyGuard::new(drop))).is_ok());
+    run_ready_tasks().await;
+    assert!(lane.send_request(panicking_vote(&gate)).is_ok());
+    run_ready_tasks().await;
     assert!(!lane.is_open(), "the lane did not panic");
     let hub = Arc::clone(daemon.server.hub());
     let id = SessionId::from(session.clone());
@@ -152,50 +152,50 @@ async fn a_session_comes_back_with_the_batch_that_its_panicked_lane_left_behind(
     let early = timeout(Duration::from_millis(300), &mut loading).await;
     assert!(early.is_err(), "the session was read before its last batch was committed");
     disk.recover();
-    timeout(PATIENCE, loading).await.unwrap();
+    timeout(TIMEOUT, loading).await.unwrap();
     let snapshot = client.get("get_session_snapshot", json!({"sessionId": session})).await;
     assert_eq!(snapshot["meta"]["name"], "kept", "{snapshot}");
     daemon.close().await;
 }
 
 #[tokio::test]
-async fn what_a_lane_has_shown_before_it_panics_is_kept() {
-    let daemon = TestDaemon::showing_early();
+async fn events_published_by_a_panicked_lane_are_committed() {
+    let daemon = TestDaemon::with_early_writes();
     let mut client = daemon.client().await;
     let session = client.start().await;
     let lane = waiting_lane(&daemon, &mut client, &session).await;
     let gate = client.until("approval_required").await.pop().unwrap();
     let listener = Outbox::new(ParticipantId(u64::MAX));
-    let (tell, told) = oneshot::channel();
+    let (sender, reply) = oneshot::channel();
     let command = Command::Attach { seen: Seq::new(gate["seq"].as_u64().unwrap()), rights: Rights::ALL };
-    let attach = Asked {
+    let attach = LaneRequest {
         outbox: Arc::clone(&listener),
-        ..*asked(command, Respond::new(|told| drop(tell.send(told))))
+        ..*lane_request(command, ReplyGuard::new(|reply| drop(sender.send(reply))))
     };
-    assert!(lane.ask(Box::new(attach)).is_ok());
-    timeout(PATIENCE, told).await.unwrap().unwrap().unwrap();
-    settle().await;
+    assert!(lane.send_request(Box::new(attach)).is_ok());
+    timeout(TIMEOUT, reply).await.unwrap().unwrap().unwrap();
+    run_ready_tasks().await;
     listener.take();
     let shown = async {
         // The subscriber is woken by the published events, and makes the lane panic before it submits them.
-        listener.woken().await;
-        listener.woken().await;
-        assert!(lane.ask(poison(&gate)).is_ok());
+        listener.wait().await;
+        listener.wait().await;
+        assert!(lane.send_request(panicking_vote(&gate)).is_ok());
     };
-    daemon.provider.say_word();
-    timeout(PATIENCE, shown).await.unwrap();
+    daemon.provider.emit_warning();
+    timeout(TIMEOUT, shown).await.unwrap();
     let hub = daemon.server.hub();
-    settle().await;
+    run_ready_tasks().await;
     let id = SessionId::from(session.clone());
-    assert!(timeout(PATIENCE, hub.lane(&id)).await.unwrap().unwrap().is_some());
-    let page = hub.world().journal.page(id, Seq::ZERO, usize::MAX).await.unwrap();
+    assert!(timeout(TIMEOUT, hub.lane(&id)).await.unwrap().unwrap().is_some());
+    let page = hub.services().journal.page(id, Seq::ZERO, usize::MAX).await.unwrap();
     let history: Vec<u8> = page.blocks.iter().flat_map(|block| block.bytes.to_vec()).collect();
     assert!(String::from_utf8(history).unwrap().contains("a word"), "published events are lost");
     daemon.close().await;
 }
 
 #[tokio::test]
-async fn a_connection_that_ends_leaves_the_next_life_of_a_broken_session_too() {
+async fn a_closed_connection_is_removed_from_a_restarted_session() {
     let daemon = TestDaemon::new();
     let mut client = daemon.client().await;
     let session = client.start().await;
@@ -208,17 +208,17 @@ async fn a_connection_that_ends_leaves_the_next_life_of_a_broken_session_too() {
     let gone = async {
         loop {
             let Some(lane) = hub.lane(&id).await.unwrap() else { return };
-            if matches!(lane.leave(Departure::Retention).await, Some(Leaving::Left(_))) {
+            if matches!(lane.delete(DeletionCause::Retention).await, Some(DeleteReply::Accepted(_))) {
                 return;
             }
             tokio::task::yield_now().await;
         }
     };
-    timeout(PATIENCE, gone).await.expect("the session still has a subscriber");
+    timeout(TIMEOUT, gone).await.expect("the session still has a subscriber");
 }
 
 /// Starts a daemon with a session that has a name and a run.
-async fn with_a_session() -> (TestDaemon, String) {
+async fn start_with_session() -> (TestDaemon, String) {
     let daemon = TestDaemon::new();
     let mut client = daemon.client().await;
     let session = client.start().await;
@@ -227,12 +227,12 @@ async fn with_a_session() -> (TestDaemon, String) {
     (daemon, session)
 }
 
-const SPOILED: &[u8] = b"{\"version\":99}";
+const INVALID_CHECKPOINT: &[u8] = b"{\"version\":99}";
 
-async fn spoil_checkpoint(journal: &Journal, session: &str) {
+async fn corrupt_checkpoint(journal: &Journal, session: &str) {
     let seq = stored_checkpoint(journal, session).await.seq;
     let mut batch = Batch::new(SessionId::from(session.to_owned()));
-    batch.checkpoint = Some(Checkpoint { seq, bytes: Bytes::from_static(SPOILED) });
+    batch.checkpoint = Some(Checkpoint { seq, bytes: Bytes::from_static(INVALID_CHECKPOINT) });
     journal.commit(batch).await.unwrap().unwrap();
 }
 
@@ -248,27 +248,27 @@ async fn waiting_lane(daemon: &TestDaemon, client: &mut Client, session: &str) -
 }
 
 /// A vote whose reply is immediate and panics.
-fn poison(gate: &Value) -> Box<Asked> {
-    let vote = Decide {
+fn panicking_vote(gate: &Value) -> Box<LaneRequest> {
+    let vote = GateVote {
         gate: GateId::from(gate["payload"]["approvalId"].as_str().unwrap().to_owned()),
         run: None,
         decision: Decision::Approve,
         choice: None,
         comment: None,
-        lasting: Lasting::Once,
+        scope: ApprovalScope::Once,
         answer: Some(Json::new("\"no boolean\"")),
     };
-    asked(Command::Decide(Box::new(vote)), Respond::new(|_| panic!("this reply callback panics")))
+    lane_request(Command::Decide(Box::new(vote)), ReplyGuard::new(|_| panic!("this reply callback panics")))
 }
 
-fn asked(command: Command, respond: Respond) -> Box<Asked> {
+fn lane_request(command: Command, respond: ReplyGuard) -> Box<LaneRequest> {
     let outbox = Outbox::new(ParticipantId(u64::MAX));
     let caller = Caller { id: outbox.id(), source: "test".to_owned(), rights: Rights::ALL };
-    Box::new(Asked { caller, command, if_version: None, respond, outbox, environment: None })
+    Box::new(LaneRequest { caller, command, if_version: None, reply_guard: respond, outbox, environment: None })
 }
 
 /// Lets every ready task run: the runtime has one thread.
-async fn settle() {
+async fn run_ready_tasks() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }

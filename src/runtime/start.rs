@@ -4,14 +4,14 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::life::{self, Config, RunError};
+use super::lifecycle::{self, Config, RunError};
 use super::os;
 use crate::config::file::{self, ConfigError};
 use crate::config::limits::{LimitError, Limits};
 use crate::config::paths::{Paths, PathsError, user_home};
-use crate::config::pi::{Asked, PiSettings, PortError};
+use crate::config::pi::{ListenRequest, PiSettings, PortError};
 use crate::observe;
-use crate::sandbox::confine::toolchain;
+use crate::sandbox::confinement::toolchain;
 use crate::transport::local::BindError;
 
 /// Why a daemon did not start or failed.
@@ -48,24 +48,25 @@ impl StartError {
 }
 
 /// Runs a daemon until it is asked to stop; `ready` is called when clients can connect.
-pub fn start(pi: Asked, ready: impl FnOnce() + Send) -> Result<(), StartError> {
-    os::share_memory();
+pub fn start(pi: ListenRequest, ready: impl FnOnce() + Send) -> Result<(), StartError> {
+    os::limit_malloc_arenas();
     let variable = |name: &str| std::env::var_os(name);
     let (paths, limits) = (Paths::in_existing_home(&variable)?, Limits::from_environment(&variable)?);
     let homes = homes(&variable);
-    let mut config = Config { paths, limits, homes, toolchains: toolchain::named(&variable), pi: None };
-    os::private_directory(&config.paths.home).map_err(StartError::Log)?;
-    os::private_directory(&config.paths.logs).map_err(StartError::Log)?;
-    let _log = observe::begin(&config.paths.logs).map_err(StartError::Log)?;
-    observe::write_down_panics();
-    config.pi = endpoint(&config.paths.config, pi)?.resolved(pi, &variable)?;
+    let mut config =
+        Config { paths, limits, homes, toolchains: toolchain::paths_from_environment(&variable), pi: None };
+    os::create_private_dir_all(&config.paths.home).map_err(StartError::Log)?;
+    os::create_private_dir_all(&config.paths.logs).map_err(StartError::Log)?;
+    let _log = observe::init(&config.paths.logs).map_err(StartError::Log)?;
+    observe::install_panic_hook();
+    config.pi = read_pi_settings(&config.paths.config, pi)?.resolved(pi, &variable)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(workers())
+        .worker_threads(worker_threads())
         .thread_name("pushd")
         .enable_all()
         .build()
         .map_err(StartError::Runtime)?;
-    let ended = runtime.block_on(life::run(config, ready));
+    let ended = runtime.block_on(lifecycle::run(config, ready));
     if let Err(error) = &ended {
         tracing::error!(error = %error, "daemon failed");
     }
@@ -78,14 +79,14 @@ pub fn start(pi: Asked, ready: impl FnOnce() + Send) -> Result<(), StartError> {
 ///
 /// An invalid configuration does not prevent the start: clients get the error. But a requested port is not opened with
 /// settings that are only partly valid.
-fn endpoint(config: &Path, asked: Asked) -> Result<PiSettings, StartError> {
+fn read_pi_settings(config: &Path, asked: ListenRequest) -> Result<PiSettings, StartError> {
     match (file::read(config), asked) {
         (Ok(file), _) => Ok(file.settings.pi),
-        (Err(error), Asked::Nothing) => {
+        (Err(error), ListenRequest::FromConfig) => {
             tracing::warn!(error = %error, "the configuration is invalid; the Pi endpoint stays closed");
             Ok(PiSettings::default())
         }
-        (Err(error), Asked::Somewhere | Asked::At(_)) => Err(error.into()),
+        (Err(error), ListenRequest::Enabled | ListenRequest::At(_)) => Err(error.into()),
     }
 }
 
@@ -93,12 +94,12 @@ fn endpoint(config: &Path, asked: Asked) -> Result<PiSettings, StartError> {
 ///
 /// They differ under `sudo` and where `HOME` is overridden. Either may hold credentials.
 fn homes(variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
-    let mut homes: Vec<PathBuf> = user_home(variable).into_iter().chain(os::home_of_user()).collect();
+    let mut homes: Vec<PathBuf> = user_home(variable).into_iter().chain(os::system_home()).collect();
     homes.dedup();
     homes
 }
 
 /// Returns the number of worker threads: a daemon for one user needs few, and each costs memory.
-fn workers() -> usize {
+fn worker_threads() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).clamp(1, 4)
 }

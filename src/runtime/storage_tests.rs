@@ -3,23 +3,23 @@
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::test_daemon::{Client, PATIENCE, TestDaemon};
+use super::test_daemon::{Client, TIMEOUT, TestDaemon};
 use crate::config::limits::Limits;
 use crate::kernel::command::Phase;
 use crate::kernel::id::SessionId;
 
 #[tokio::test]
-async fn a_run_that_ends_while_its_cancel_is_synced_in_vain_is_reported_as_complete() {
+async fn a_run_that_ends_while_the_sync_of_its_cancel_fails_is_reported_as_complete() {
     let (daemon, disk) = TestDaemon::on_test_disk();
     let mut client = daemon.client().await;
     let session = client.start().await;
     client.prompt(&session, "wait, then speak").await;
-    daemon.provider.asked(1).await;
+    daemon.provider.wait_for_turns(1).await;
     disk.hold();
     client.send("cancel_run", json!({"sessionId": session})).await;
-    disk.is_held().await;
+    disk.wait_until_held().await;
     // The run has ended in memory, behind a batch whose sync is about to fail.
-    reaches(&daemon, &session, Phase::Cancelled).await;
+    wait_for_phase(&daemon, &session, Phase::Cancelled).await;
     disk.fail();
     assert_eq!(client.answer().await["error"]["code"], "STORAGE_FAILED");
     let events = client.until("run_complete").await;
@@ -46,12 +46,12 @@ async fn a_pi_abort_stops_a_run_and_a_dismissal_settles_a_question_while_a_sync_
     let other = neighbour.start().await;
     disk.hold();
     neighbour.send("rename_session", json!({"sessionId": other, "name": "busy"})).await;
-    disk.is_held().await;
+    disk.wait_until_held().await;
     let dismissal = json!({"id": "dismiss", "type": "extension_ui_response", "sessionId": "asking",
         "requestId": request, "response": {"method": "cancelled"}});
     client.send_line(&json!({"id": "abort", "type": "abort", "sessionId": "running"})).await;
     client.send_line(&dismissal).await;
-    reaches(&daemon, "running", Phase::Cancelled).await;
+    wait_for_phase(&daemon, "running", Phase::Cancelled).await;
     // The run continues without the step as soon as the denial is kept.
     let asking = daemon.server.hub().lane(&SessionId::from("asking")).await.unwrap().unwrap();
     let settled = async {
@@ -59,7 +59,7 @@ async fn a_pi_abort_stops_a_run_and_a_dismissal_settles_a_question_while_a_sync_
             tokio::task::yield_now().await;
         }
     };
-    timeout(PATIENCE, settled).await.unwrap();
+    timeout(TIMEOUT, settled).await.unwrap();
     disk.recover();
     let (first, second) = (pi_response(&mut client).await, pi_response(&mut client).await);
     assert!([first, second].iter().all(|response| response["success"] == true));
@@ -84,16 +84,16 @@ async fn pi_response(client: &mut Client) -> Value {
 }
 
 #[tokio::test]
-async fn a_success_that_cannot_be_kept_is_reported_as_failed() {
+async fn a_success_that_cannot_be_stored_is_reported_as_failed() {
     let (daemon, disk) = TestDaemon::on_test_disk();
     let mut client = daemon.client().await;
     let session = client.start().await;
     client.prompt(&session, "hold, then speak").await;
-    daemon.provider.asked(1).await;
+    daemon.provider.wait_for_turns(1).await;
     disk.hold();
-    daemon.provider.go_on();
-    disk.is_held().await;
-    reaches(&daemon, &session, Phase::Completed).await;
+    daemon.provider.release();
+    disk.wait_until_held().await;
+    wait_for_phase(&daemon, &session, Phase::Completed).await;
     disk.fail();
     let mut events = client.until("run_complete").await;
     let complete = events.last().unwrap()["payload"].clone();
@@ -103,7 +103,7 @@ async fn a_success_that_cannot_be_kept_is_reported_as_failed() {
 }
 
 #[tokio::test]
-async fn a_run_that_would_go_on_after_a_denial_ends_when_nothing_can_be_kept() {
+async fn a_run_that_would_continue_after_a_denial_ends_when_storage_has_failed() {
     let (daemon, disk) = TestDaemon::on_test_disk();
     let mut client = daemon.client().await;
     let session = client.start().await;
@@ -129,7 +129,7 @@ async fn run_complete_arrives_whichever_sync_fails_also_one_that_reserves_sequen
         let mut client = daemon.client().await;
         let session = client.start().await;
         client.prompt(&session, "wait, then speak").await;
-        daemon.provider.asked(1).await;
+        daemon.provider.wait_for_turns(1).await;
         // Each rename is one event: the loop places the cancel at every position of a reserved block.
         let mut events = client.until("user_message").await;
         while events.last().unwrap()["seq"].as_u64().unwrap() < last {
@@ -139,33 +139,30 @@ async fn run_complete_arrives_whichever_sync_fails_also_one_that_reserves_sequen
         disk.fail();
         client.send("cancel_run", json!({"sessionId": session})).await;
         assert_eq!(client.answer().await["error"]["code"], "STORAGE_FAILED", "after {last}");
-        let ended = timeout(PATIENCE, client.until("run_complete")).await;
+        let ended = timeout(TIMEOUT, client.until("run_complete")).await;
         let ended = ended.unwrap_or_else(|_| panic!("no run_complete after the event {last}"));
         assert_eq!(ended.last().unwrap()["payload"]["outcome"], "cancelled");
         events.extend(ended);
         assert_rising(&events);
         let on_disk = if last < BLOCK * 3 / 4 { BLOCK } else { 2 * BLOCK };
-        assert!(
-            events.last().unwrap()["seq"].as_u64() <= Some(on_disk),
-            "a sequence number that may be issued again"
-        );
+        assert!(events.last().unwrap()["seq"].as_u64() <= Some(on_disk), "a sequence number that may be issued again");
     }
 }
 
 /// Waits until a session has decided to enter `phase`, committed or not.
-pub(super) async fn reaches(daemon: &TestDaemon, session: &str, phase: Phase) {
+pub(super) async fn wait_for_phase(daemon: &TestDaemon, session: &str, phase: Phase) {
     let hub = daemon.server.hub();
     let lane = hub.lane(&SessionId::from(session.to_owned())).await.unwrap().unwrap();
     let reached = async {
         loop {
-            let settled = hub.world().settled.notified();
+            let settled = hub.services().phase_changed.notified();
             if lane.phase() == phase {
                 return;
             }
             settled.await;
         }
     };
-    timeout(PATIENCE, reached).await.unwrap();
+    timeout(TIMEOUT, reached).await.unwrap();
 }
 
 fn assert_rising(events: &[Value]) {

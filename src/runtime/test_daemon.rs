@@ -15,65 +15,65 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::clock::Clock;
+use super::confinement::Sandboxes;
 use super::connection;
 use super::environments::Environments;
-use super::grants::Grants;
+use super::grants::GrantStore;
 use super::hub::Hub;
-use super::life::lost_line;
+use super::lifecycle::lost_line;
 use super::login::LoginEnvironment;
-use super::models::House as ModelHouse;
+use super::model_config::ModelConfig as ModelHouse;
 use super::server::Server;
+use super::services::{BROADCAST_CAPACITY, Latch, RunEndChannel, Services};
 use super::session_files::SessionFiles;
-use super::walls::Sandboxes;
-use super::world::{Closing, DELETIONS, RunsOver, World};
 use crate::bounded_io::FileTasks;
 use crate::config::limits::Limits;
 use crate::config::paths::Paths;
 use crate::config::settings::NO_MODEL;
 use crate::journal::{Journal, Options};
-use crate::kernel::effect::{Finish, Turn};
-use crate::kernel::event::{Denial, Outcome, Purpose};
+use crate::kernel::effect::{FinishReport, TurnRequest};
+use crate::kernel::event::{DenialEffect, Purpose, RunOutcome};
 use crate::kernel::id::{MessageId, ParticipantId};
 use crate::provider::limits::Limits as ModelLimits;
-use crate::provider::{Provider, Question, Reports, Turning};
-use crate::sandbox::Local;
+use crate::provider::{Provider, Question, ReportSender, TurnFuture};
+use crate::sandbox::LocalSandbox;
 use crate::tools::EXEC;
 use crate::transport::line::{Line, Lines};
-use crate::transport::local::{self, Address, Directory, Listener};
+use crate::transport::local::{self, Address, DirectoryKind, Listener};
 
 /// A provider whose first turn of a message does what the first word of the message says; other turns send a text.
 #[derive(Default)]
 pub(super) struct ScriptedProvider {
     turns: AtomicU32,
-    turned: Notify,
+    turn_started: Notify,
     /// The messages whose first turn has started.
-    known: Mutex<BTreeSet<MessageId>>,
+    seen_messages: Mutex<BTreeSet<MessageId>>,
     released: Arc<Notify>,
-    word: Arc<Notify>,
+    warning_requested: Arc<Notify>,
 }
 
 impl ScriptedProvider {
     /// Waits until the provider has had so many turns.
-    pub(super) async fn asked(&self, turns: u32) {
+    pub(super) async fn wait_for_turns(&self, turns: u32) {
         let enough = async {
             loop {
-                let turned = self.turned.notified();
+                let turned = self.turn_started.notified();
                 if self.turns.load(Ordering::SeqCst) >= turns {
                     return;
                 }
                 turned.await;
             }
         };
-        timeout(PATIENCE, enough).await.unwrap();
+        timeout(TIMEOUT, enough).await.unwrap();
     }
 
     /// Makes a turn that waits for a form emit a warning.
-    pub(super) fn say_word(&self) {
-        self.word.notify_one();
+    pub(super) fn emit_warning(&self) {
+        self.warning_requested.notify_one();
     }
 
     /// Releases a held turn.
-    pub(super) fn go_on(&self) {
+    pub(super) fn release(&self) {
         self.released.notify_one();
     }
 }
@@ -83,16 +83,16 @@ impl Provider for ScriptedProvider {
         NO_MODEL
     }
 
-    fn turn(&self, turn: Turn, mut reports: Reports) -> Turning {
+    fn turn(&self, turn: TurnRequest, mut reports: ReportSender) -> TurnFuture {
         self.turns.fetch_add(1, Ordering::SeqCst);
-        self.turned.notify_waiters();
-        let first = self.known.lock().unwrap().insert(turn.message);
+        self.turn_started.notify_waiters();
+        let first = self.seen_messages.lock().unwrap().insert(turn.message);
         assert!(!(first && turn.text.starts_with("panic")), "the provider panics");
         let waits = first && turn.text.starts_with("wait");
         let asks = first && turn.text.starts_with("ask");
         let fills = first && turn.text.starts_with("form");
         let breaks = turn.text.starts_with("break");
-        let word = Arc::clone(&self.word);
+        let word = Arc::clone(&self.warning_requested);
         let held = (first && turn.text.starts_with("hold")).then(|| Arc::clone(&self.released));
         Box::pin(async move {
             assert!(!breaks, "the turn panics");
@@ -106,19 +106,19 @@ impl Provider for ScriptedProvider {
                 let args = json!({"command": "true"}).to_string();
                 let question = Question::plain("exec", "Run true".into(), "true".into(), args.clone());
                 let form = fills.then(|| json!({"method": "confirm"}).to_string());
-                let question = Question { denial: Denial::Told, form, ..question };
-                reports.call(EXEC, args, Purpose::Work, Some(question)).await?;
+                let question = Question { denial: DenialEffect::InformModel, form, ..question };
+                reports.request_call(EXEC, args, Purpose::Work, Some(question)).await?;
                 if fills {
                     word.notified().await;
                     reports.warn("WORD", "a word", None).await?;
                     return std::future::pending().await;
                 }
-                return reports.turn_done().await;
+                return reports.end_turn().await;
             }
-            reports.say("said").await?;
-            reports.done_saying().await?;
+            reports.send_text("said").await?;
+            reports.end_text().await?;
             let summary = "done".to_owned();
-            reports.finish(Finish { outcome: Outcome::Success, reason: None, summary, fault: None }).await
+            reports.finish(FinishReport { outcome: RunOutcome::Success, reason: None, summary, error: None }).await
         })
     }
 }
@@ -134,23 +134,22 @@ pub(super) struct TestDaemon {
 
 impl TestDaemon {
     pub(super) fn new() -> Self {
-        Self::on(Arc::new(TempDir::new().unwrap()), Limits::default(), open)
+        Self::start_in(Arc::new(TempDir::new().unwrap()), Limits::default(), open)
     }
 
     /// Starts a daemon that publishes batches before they are committed.
-    pub(super) fn showing_early() -> Self {
-        let open =
-            |directory: &Path| Journal::open_with_memory(directory, Some(directory), options()).unwrap();
-        Self::on(Arc::new(TempDir::new().unwrap()), Limits::default(), open)
+    pub(super) fn with_early_writes() -> Self {
+        let open = |directory: &Path| Journal::open_with_memory(directory, Some(directory), options()).unwrap();
+        Self::start_in(Arc::new(TempDir::new().unwrap()), Limits::default(), open)
     }
 
     /// Stops the daemon, has `change` change the journal, and starts it again.
-    pub(super) async fn restarted(self, change: impl AsyncFnOnce(&Journal)) -> Self {
-        let root = self.stopped(change).await;
-        Self::on(root, Limits::default(), open)
+    pub(super) async fn restart(self, change: impl AsyncFnOnce(&Journal)) -> Self {
+        let root = self.stop_and_change(change).await;
+        Self::start_in(root, Limits::default(), open)
     }
 
-    async fn stopped(self, change: impl AsyncFnOnce(&Journal)) -> Arc<TempDir> {
+    async fn stop_and_change(self, change: impl AsyncFnOnce(&Journal)) -> Arc<TempDir> {
         let root = Arc::clone(&self.root);
         self.close().await;
         let journal = open(root.path());
@@ -169,51 +168,46 @@ impl TestDaemon {
         let root = Arc::new(TempDir::new().unwrap());
         let disk = Arc::new(TestDisk::default());
         let syncs = Arc::clone(&disk);
-        let open =
-            |directory: &Path| Journal::open_with_sync(directory, options(), move || syncs.sync()).unwrap();
-        (Self::on(root, limits, open), disk)
+        let open = |directory: &Path| Journal::open_with_sync(directory, options(), move || syncs.sync()).unwrap();
+        (Self::start_in(root, limits, open), disk)
     }
 
-    fn on(root: Arc<TempDir>, limits: Limits, open: impl FnOnce(&Path) -> Journal) -> Self {
+    fn start_in(root: Arc<TempDir>, limits: Limits, open: impl FnOnce(&Path) -> Journal) -> Self {
         let file = |name: &str| root.path().join("run").join(name);
         let (socket, lock, pid) = (file("pushd.sock"), file("pushd.lock"), file("pushd.pid"));
-        let address = Address { socket, lock, pid, directory: Directory::Default };
+        let address = Address { socket, lock, pid, directory: DirectoryKind::Default };
         let provider = Arc::new(ScriptedProvider::default());
         let named: Arc<dyn Provider> = Arc::<ScriptedProvider>::clone(&provider);
         let place = root.path().as_os_str().to_owned();
         let paths = Paths::from_environment(&|name| (name == "PUSH_HOME").then(|| place.clone())).unwrap();
         let files = FileTasks::new(FILE_SLOTS, Duration::from_secs(60));
-        let world = Arc::new(World {
+        let services = Arc::new(Services {
             limits,
             clock: Clock::start(),
             journal: open(root.path()),
-            house: ModelHouse::new(&paths, ModelLimits::default(), files.clone()),
+            model_config: ModelHouse::new(&paths, ModelLimits::default(), files.clone()),
             files,
-            grants: Arc::new(Grants::new(root.path())),
+            grants: Arc::new(GrantStore::new(root.path())),
             session_files: SessionFiles::new(root.path(), root.path()),
             environments: Environments::default(),
             login: LoginEnvironment::new(&std::env::temp_dir()),
             providers: BTreeMap::from([(named.name(), named)]),
-            sandboxes: Sandboxes::new(Local::this_program().unwrap(), &paths, Vec::new()),
-            draining: Closing::new(),
-            closing: Closing::new(),
-            parting: Closing::new(),
-            settled: Notify::new(),
-            runs_over: RunsOver::new(),
-            deleted: tokio::sync::broadcast::Sender::new(DELETIONS),
-            session_changes: tokio::sync::broadcast::Sender::new(DELETIONS),
+            sandboxes: Sandboxes::new(LocalSandbox::this_program().unwrap(), &paths, Vec::new()),
+            draining: Latch::new(),
+            closing: Latch::new(),
+            disconnecting: Latch::new(),
+            phase_changed: Notify::new(),
+            run_ends: RunEndChannel::new(),
+            deleted: tokio::sync::broadcast::Sender::new(BROADCAST_CAPACITY),
+            session_changes: tokio::sync::broadcast::Sender::new(BROADCAST_CAPACITY),
         });
-        let server = Server::new(Hub::new(world), &address.socket);
+        let server = Server::new(Hub::new(services), &address.socket);
         let listener = Listener::bind(&address).unwrap();
         let server_of_all = Arc::clone(&server);
         let serving = tokio::spawn(async move {
             for connection in 1.. {
                 let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(connection::serve(
-                    Arc::clone(&server_of_all),
-                    stream,
-                    ParticipantId(connection),
-                ));
+                tokio::spawn(connection::serve(Arc::clone(&server_of_all), stream, ParticipantId(connection)));
             }
         });
         Self { root, address, server, provider, serving }
@@ -225,11 +219,11 @@ impl TestDaemon {
     }
 
     pub(super) async fn close(self) {
-        let world = self.server.hub().world();
-        world.closing.begin();
-        timeout(PATIENCE, self.server.hub().all_ended()).await.unwrap();
-        world.parting.begin();
-        world.journal.clone().close().await.unwrap();
+        let services = self.server.hub().services();
+        services.closing.set();
+        timeout(TIMEOUT, self.server.hub().wait_for_lanes()).await.unwrap();
+        services.disconnecting.set();
+        services.journal.clone().close().await.unwrap();
         self.serving.abort();
         // The socket is free when the task has ended.
         let _ = self.serving.await;
@@ -280,8 +274,8 @@ impl TestDisk {
     }
 
     /// Waits until a sync waits.
-    pub(super) async fn is_held(&self) {
-        timeout(PATIENCE, self.entered.notified()).await.unwrap();
+    pub(super) async fn wait_until_held(&self) {
+        timeout(TIMEOUT, self.entered.notified()).await.unwrap();
     }
 
     fn set(&self, mode: SyncMode) {
@@ -371,11 +365,11 @@ impl Client {
     }
 
     pub(super) async fn line(&mut self) -> Value {
-        match timeout(PATIENCE, self.lines.next()).await.unwrap().unwrap() {
+        match timeout(TIMEOUT, self.lines.next()).await.unwrap().unwrap() {
             Some(Line::Whole(line)) => serde_json::from_slice(&line).unwrap(),
             other => panic!("no line: {other:?}"),
         }
     }
 }
 
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);

@@ -10,7 +10,7 @@ use nix::unistd::{User, geteuid};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::life::{Descriptors, Signal};
+use super::lifecycle::{DescriptorLimits, Signal};
 
 /// Returns the resident memory of the daemon; zero if the system does not report it.
 pub(super) fn resident_bytes() -> u64 {
@@ -21,7 +21,7 @@ pub(super) fn resident_bytes() -> u64 {
 }
 
 /// Returns the id of the current boot; zero if the system has none.
-pub(super) fn boot() -> u128 {
+pub(super) fn boot_id() -> u128 {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = id.chars().filter(char::is_ascii_hexdigit).collect();
     u128::from_str_radix(&digits, 16).unwrap_or_default()
@@ -30,14 +30,14 @@ pub(super) fn boot() -> u128 {
 /// Raises the soft limit of open file descriptors to the hard limit.
 ///
 /// Each client needs one, and the common default of 1,024 exists for programs that use `select`.
-pub(super) fn raise_descriptors() -> Option<Descriptors> {
+pub(super) fn raise_descriptor_limit() -> Option<DescriptorLimits> {
     let (before, most) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
     let raised = setrlimit(Resource::RLIMIT_NOFILE, most, most).is_ok();
-    Some(Descriptors { before, limit: if raised { most } else { before } })
+    Some(DescriptorLimits { initial: before, limit: if raised { most } else { before } })
 }
 
 /// Returns the user's home directory from the user database, whatever the environment says.
-pub(super) fn home_of_user() -> Option<PathBuf> {
+pub(super) fn system_home() -> Option<PathBuf> {
     let user = User::from_uid(geteuid()).ok()??;
     Some(user.dir).filter(|home| home.is_absolute())
 }
@@ -48,17 +48,17 @@ pub(super) fn home_of_user() -> Option<PathBuf> {
 /// fifty slow subscribers that doubles the memory. Two arenas are as fast as many.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "the call has no wrapper")]
-pub(super) fn share_memory() {
+pub(super) fn limit_malloc_arenas() {
     // SAFETY: the call sets a number, and no other thread exists yet.
     unsafe { nix::libc::mallopt(nix::libc::M_ARENA_MAX, 2) };
 }
 
 /// Does nothing: other C libraries need no such limit.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub(super) const fn share_memory() {}
+pub(super) const fn limit_malloc_arenas() {}
 
 /// Creates a directory for its owner alone, or restricts the mode of an existing one. Refuses one of another user.
-pub(super) fn private_directory(path: &Path) -> io::Result<()> {
+pub(super) fn create_private_dir_all(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     let there = fs::metadata(path)?;
     // Its owner could replace it at any time, even if we can write to it.
@@ -73,7 +73,7 @@ pub(super) fn private_directory(path: &Path) -> io::Result<()> {
 }
 
 /// Opens a file for its owner alone, and creates it if it does not exist.
-pub(super) fn private_file(path: &Path) -> io::Result<fs::File> {
+pub(super) fn open_private_file(path: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)
 }
 
@@ -88,7 +88,7 @@ pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
 }
 
 /// Returns the signals that stop the daemon.
-pub(super) fn signals() -> io::Result<mpsc::Receiver<Signal>> {
+pub(super) fn stop_signals() -> io::Result<mpsc::Receiver<Signal>> {
     let (sender, receiver) = mpsc::channel(4);
     for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
         let mut signals = signal(kind)?;

@@ -6,38 +6,38 @@ use std::path::{Path, PathBuf};
 
 use tokio::sync::mpsc;
 
-use super::life::{Descriptors, Signal};
+use super::lifecycle::{DescriptorLimits, Signal};
 
 /// Returns zero: the resident memory is not read on Windows.
 pub(super) const fn resident_bytes() -> u64 {
     0
 }
 
-/// Returns zero: Windows has no boot id.
-pub(super) const fn boot() -> u128 {
+/// Returns zero: Windows has no boot_id id.
+pub(super) const fn boot_id() -> u128 {
     0
 }
 
 /// Does nothing: Windows has no such limit.
-pub(super) const fn raise_descriptors() -> Option<Descriptors> {
+pub(super) const fn raise_descriptor_limit() -> Option<DescriptorLimits> {
     None
 }
 
 /// Does nothing: all threads share one heap.
-pub(super) const fn share_memory() {}
+pub(super) const fn limit_malloc_arenas() {}
 
 /// Returns `None`: the environment is the only source.
-pub(super) const fn home_of_user() -> Option<PathBuf> {
+pub(super) const fn system_home() -> Option<PathBuf> {
     None
 }
 
 /// Creates a directory; directories of a profile belong to its owner already.
-pub(super) fn private_directory(path: &Path) -> io::Result<()> {
+pub(super) fn create_private_dir_all(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)
 }
 
 /// Opens a file, and creates it if it does not exist.
-pub(super) fn private_file(path: &Path) -> io::Result<fs::File> {
+pub(super) fn open_private_file(path: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().create(true).truncate(false).write(true).open(path)
 }
 
@@ -52,8 +52,8 @@ pub(super) const fn sync_directory(_path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the signals that stop the daemon.
-pub(super) fn signals() -> io::Result<mpsc::Receiver<Signal>> {
+/// Returns the stop_signals that stop the daemon.
+pub(super) fn stop_signals() -> io::Result<mpsc::Receiver<Signal>> {
     let (sender, receiver) = mpsc::channel(4);
     let mut pressed = tokio::signal::windows::ctrl_c()?;
     tokio::spawn(async move {

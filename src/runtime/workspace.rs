@@ -10,17 +10,17 @@ use std::sync::OnceLock;
 
 use super::os;
 use crate::kernel::event::WorkspaceIdentity;
-use crate::sandbox::ground::{FileId, Ground, GroundError, Reach};
+use crate::sandbox::workspace::{FileId, Reach, WorkspaceDir, WorkspaceError};
 
 /// Why a workspace cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum WorkspaceError {
+pub(super) enum SessionWorkspaceError {
     /// The path is not a directory.
     #[error("{} is not a directory", .0.display())]
     NotADirectory(PathBuf),
     /// The path is not UTF-8 and cannot be stored.
     #[error("{} resolves to a path that is not UTF-8 and cannot be stored; use another directory", .0.display())]
-    NotText(PathBuf),
+    NotUtf8(PathBuf),
     /// Another directory has taken its place.
     #[error(
         "the workspace {path} was replaced since the session started: it was {was} and is {is}; start a new session there"
@@ -35,23 +35,23 @@ pub(super) enum WorkspaceError {
     },
     /// The directory could not be opened.
     #[error(transparent)]
-    Ground(#[from] GroundError),
+    Directory(#[from] WorkspaceError),
 }
 
 /// Returns the identity of the directory that a path resolves to.
-pub(super) fn identify(cwd: &Path) -> Result<WorkspaceIdentity, WorkspaceError> {
-    let not_there = |_| WorkspaceError::NotADirectory(cwd.to_owned());
+pub(super) fn identify(cwd: &Path) -> Result<WorkspaceIdentity, SessionWorkspaceError> {
+    let not_there = |_| SessionWorkspaceError::NotADirectory(cwd.to_owned());
     let real = cwd.canonicalize().map_err(not_there)?;
-    let ground = match Ground::open_without_links(&real, Reach::Workspace) {
-        Err(GroundError::NotADirectory { .. } | GroundError::NotFound { .. }) => {
-            return Err(WorkspaceError::NotADirectory(cwd.to_owned()));
+    let ground = match WorkspaceDir::open_without_links(&real, Reach::Workspace) {
+        Err(WorkspaceError::NotADirectory { .. } | WorkspaceError::NotFound { .. }) => {
+            return Err(SessionWorkspaceError::NotADirectory(cwd.to_owned()));
         }
         opened => opened?,
     };
     let Some(path) = real.to_str().map(str::to_owned) else {
-        return Err(WorkspaceError::NotText(cwd.to_owned()));
+        return Err(SessionWorkspaceError::NotUtf8(cwd.to_owned()));
     };
-    Ok(WorkspaceIdentity { path, file_id: ground.file_id()?.to_string(), boot: boot().to_owned() })
+    Ok(WorkspaceIdentity { path, file_id: ground.file_id()?.to_string(), boot: boot_id().to_owned() })
 }
 
 /// Opens the workspace of a session in `cwd`; the second value is a new identity that the caller stores.
@@ -61,41 +61,41 @@ pub(super) fn identify(cwd: &Path) -> Result<WorkspaceIdentity, WorkspaceError> 
 pub(super) fn open(
     cwd: &Path,
     known: Option<&WorkspaceIdentity>,
-) -> Result<(Ground, Option<WorkspaceIdentity>), WorkspaceError> {
+) -> Result<(WorkspaceDir, Option<WorkspaceIdentity>), SessionWorkspaceError> {
     let Some(known) = known else {
         let found = identify(cwd)?;
-        let ground = Ground::open_without_links(Path::new(&found.path), Reach::Workspace)?;
-        return Ok((checked(ground, &found)?.named(cwd), Some(found)));
+        let ground = WorkspaceDir::open_without_links(Path::new(&found.path), Reach::Workspace)?;
+        return Ok((verify_identity(ground, &found)?.with_alias(cwd), Some(found)));
     };
-    let replaced = |is: &str| WorkspaceError::Replaced {
+    let replaced = |is: &str| SessionWorkspaceError::Replaced {
         path: known.path.clone(),
         was: known.file_id.clone(),
         is: is.to_owned(),
     };
-    let ground = match Ground::open_without_links(Path::new(&known.path), Reach::Workspace) {
+    let ground = match WorkspaceDir::open_without_links(Path::new(&known.path), Reach::Workspace) {
         Ok(ground) => ground,
-        Err(GroundError::Outside { .. }) => return Err(replaced("reached through a symbolic link")),
-        Err(GroundError::NotADirectory { .. }) => return Err(replaced("no directory")),
-        Err(GroundError::NotFound { .. }) => return Err(replaced("gone")),
+        Err(WorkspaceError::Outside { .. }) => return Err(replaced("reached through a symbolic link")),
+        Err(WorkspaceError::NotADirectory { .. }) => return Err(replaced("no directory")),
+        Err(WorkspaceError::NotFound { .. }) => return Err(replaced("gone")),
         Err(error) => return Err(error.into()),
     };
-    if known.boot != boot() {
+    if known.boot != boot_id() {
         let found = WorkspaceIdentity {
             file_id: ground.file_id()?.to_string(),
-            boot: boot().to_owned(),
+            boot: boot_id().to_owned(),
             path: known.path.clone(),
         };
-        return Ok((ground.named(cwd), Some(found)));
+        return Ok((ground.with_alias(cwd), Some(found)));
     }
-    Ok((checked(ground, known)?.named(cwd), None))
+    Ok((verify_identity(ground, known)?.with_alias(cwd), None))
 }
 
 /// Returns the directory if its identity is the stored one.
-fn checked(ground: Ground, known: &WorkspaceIdentity) -> Result<Ground, WorkspaceError> {
+fn verify_identity(ground: WorkspaceDir, known: &WorkspaceIdentity) -> Result<WorkspaceDir, SessionWorkspaceError> {
     let is = ground.file_id()?;
     match known.file_id.parse::<FileId>() {
-        Ok(was) if same(was, is) => Ok(ground),
-        Ok(_) | Err(_) => Err(WorkspaceError::Replaced {
+        Ok(was) if is_same_directory(was, is) => Ok(ground),
+        Ok(_) | Err(_) => Err(SessionWorkspaceError::Replaced {
             path: known.path.clone(),
             was: known.file_id.clone(),
             is: is.to_string(),
@@ -105,14 +105,14 @@ fn checked(ground: Ground, known: &WorkspaceIdentity) -> Result<Ground, Workspac
 
 /// Returns whether two identities are equal. Without a boot id the device number is ignored, as a reboot may change
 /// it.
-fn same(was: FileId, is: FileId) -> bool {
-    was == is || (boot().is_empty() && was.inode == is.inode)
+fn is_same_directory(was: FileId, is: FileId) -> bool {
+    was == is || (boot_id().is_empty() && was.inode == is.inode)
 }
 
 /// Returns the id of the current boot; empty if the system has none.
-fn boot() -> &'static str {
+fn boot_id() -> &'static str {
     static BOOT: OnceLock<String> = OnceLock::new();
-    BOOT.get_or_init(|| match os::boot() {
+    BOOT.get_or_init(|| match os::boot_id() {
         0 => String::new(),
         boot => format!("{boot:032x}"),
     })
@@ -142,7 +142,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_link_in_its_place_or_above_it_is_not_followed() {
+    fn a_symbolic_link_at_or_above_the_workspace_is_not_followed() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         fs::create_dir_all(at("a/work")).unwrap();
@@ -156,12 +156,12 @@ mod tests {
         fs::rename(at("a/old"), at("a/work")).unwrap();
         fs::rename(at("a"), at("b")).unwrap();
         std::os::unix::fs::symlink("b", at("a")).unwrap();
-        assert!(matches!(open(&at("a/work"), Some(&known)), Err(WorkspaceError::Replaced { .. })));
+        assert!(matches!(open(&at("a/work"), Some(&known)), Err(SessionWorkspaceError::Replaced { .. })));
     }
 
     #[cfg(unix)]
     #[test]
-    fn a_workspace_that_its_user_names_by_a_link_is_the_one_that_the_link_named() {
+    fn a_workspace_given_as_a_symbolic_link_is_its_target() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         fs::create_dir(at("real")).unwrap();
@@ -169,17 +169,17 @@ mod tests {
         std::os::unix::fs::symlink("real", at("named")).unwrap();
         let known = identify(&at("named")).unwrap();
         let (ground, _) = open(&at("named"), Some(&known)).unwrap();
-        assert_eq!(ground.content(&at("named/f"), 10).unwrap(), b"text");
-        assert_eq!(ground.content(&at("real").canonicalize().unwrap().join("f"), 10).unwrap(), b"text");
+        assert_eq!(ground.read(&at("named/f"), 10).unwrap(), b"text");
+        assert_eq!(ground.read(&at("real").canonicalize().unwrap().join("f"), 10).unwrap(), b"text");
     }
 
     #[test]
-    fn what_is_not_known_or_known_from_another_start_is_noted() {
+    fn an_unknown_identity_or_one_of_another_boot_is_recorded_again() {
         let dir = tempfile::tempdir().unwrap();
         let known = identify(dir.path()).unwrap();
         assert_eq!(open(dir.path(), None).unwrap().1.as_ref(), Some(&known));
         let before = WorkspaceIdentity { boot: "another".into(), file_id: "7:7".into(), ..known.clone() };
         assert_eq!(open(dir.path(), Some(&before)).unwrap().1, Some(known));
-        assert!(matches!(identify(&dir.path().join("none")), Err(WorkspaceError::NotADirectory(_))));
+        assert!(matches!(identify(&dir.path().join("none")), Err(SessionWorkspaceError::NotADirectory(_))));
     }
 }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The class of an address, ordered from harmless to dangerous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reachability {
+pub enum AddressClass {
     /// A publicly routable address.
     Public,
     /// This machine, its local network, or a range that is not routed on the internet.
@@ -17,9 +17,9 @@ pub enum Reachability {
     Metadata,
 }
 
-impl Reachability {
+impl AddressClass {
     /// Returns the name of the class.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Public => "public",
             Self::Private => "private",
@@ -29,26 +29,26 @@ impl Reachability {
 }
 
 /// Classifies an IP address.
-pub fn of_address(address: IpAddr) -> Reachability {
+pub fn classify_ip(address: IpAddr) -> AddressClass {
     match address {
-        IpAddr::V4(address) => of_v4(address),
-        IpAddr::V6(address) => of_v6(address),
+        IpAddr::V4(address) => classify_v4(address),
+        IpAddr::V6(address) => classify_v6(address),
     }
 }
 
 /// Classifies a host: by its address if it is numeric, by its name otherwise.
-pub fn of_host(host: &str) -> Reachability {
+pub fn classify_host(host: &str) -> AddressClass {
     let host = host.trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
     if let Some(address) = parse(&host) {
-        return of_address(address);
+        return classify_ip(address);
     }
     let ends = |end: &str| host.ends_with(end);
     if METADATA_NAMES.contains(&&*host) {
-        Reachability::Metadata
-    } else if !host.contains('.') || LOCAL_ENDS.iter().any(|end| ends(end)) {
-        Reachability::Private
+        AddressClass::Metadata
+    } else if !host.contains('.') || LOCAL_SUFFIXES.iter().any(|end| ends(end)) {
+        AddressClass::Private
     } else {
-        Reachability::Public
+        AddressClass::Public
     }
 }
 
@@ -72,15 +72,15 @@ fn parse_v4(host: &str) -> Option<Ipv4Addr> {
     }
     let mut address: u32 = 0;
     for (index, part) in before.iter().enumerate() {
-        let byte = u8::try_from(number(part)?).ok()?;
+        let byte = u8::try_from(parse_number(part)?).ok()?;
         address |= u32::from(byte) << (24 - 8 * index);
     }
-    let last = number(last)?;
+    let last = parse_number(last)?;
     let room = 32 - 8 * before.len();
     (u64::from(last) < 1_u64 << room).then(|| Ipv4Addr::from(address | last))
 }
 
-fn number(part: &str) -> Option<u32> {
+fn parse_number(part: &str) -> Option<u32> {
     let (digits, radix) = match part.as_bytes() {
         [b'0', b'x' | b'X', ..] => (part.get(2..)?, 16),
         [b'0', _, ..] => (part.get(1..)?, 8),
@@ -93,18 +93,17 @@ fn number(part: &str) -> Option<u32> {
     if digits.is_empty() && radix == 16 { Some(0) } else { u32::from_str_radix(digits, radix).ok() }
 }
 
-fn of_v4(address: Ipv4Addr) -> Reachability {
+fn classify_v4(address: Ipv4Addr) -> AddressClass {
     let bits = address.to_bits();
-    let inside = |(network, length): &([u8; 4], u32)| {
-        bits >> (32 - length) == u32::from_be_bytes(*network) >> (32 - length)
-    };
+    let inside =
+        |(network, length): &([u8; 4], u32)| bits >> (32 - length) == u32::from_be_bytes(*network) >> (32 - length);
     if METADATA_V4.iter().any(inside) {
-        return Reachability::Metadata;
+        return AddressClass::Metadata;
     }
-    if PRIVATE_V4.iter().any(inside) { Reachability::Private } else { Reachability::Public }
+    if PRIVATE_V4.iter().any(inside) { AddressClass::Private } else { AddressClass::Public }
 }
 
-fn of_v6(address: Ipv6Addr) -> Reachability {
+fn classify_v6(address: Ipv6Addr) -> AddressClass {
     let bits = address.to_bits();
     let inside = |(network, length): &([u16; 8], u32)| {
         bits >> (128 - length) == Ipv6Addr::from(*network).to_bits() >> (128 - length)
@@ -112,14 +111,14 @@ fn of_v6(address: Ipv6Addr) -> Reachability {
     // Clouds put the link-local address of version 4 into the last 32 bits: `fe80::a9fe:a9fe`, `fd00:c1::a9fe:a9fe`.
     let holds_link_local = address.segments()[6] == 0xa9fe && LOCAL_V6.iter().any(inside);
     if holds_link_local || METADATA_V6.iter().any(inside) {
-        return Reachability::Metadata;
+        return AddressClass::Metadata;
     }
-    let own = if PRIVATE_V6.iter().any(inside) { Reachability::Private } else { Reachability::Public };
-    held(address).into_iter().map(of_v4).fold(own, Reachability::max)
+    let own = if PRIVATE_V6.iter().any(inside) { AddressClass::Private } else { AddressClass::Public };
+    embedded_v4(address).into_iter().map(classify_v4).fold(own, AddressClass::max)
 }
 
 /// Returns the IPv4 addresses that are embedded in an IPv6 address.
-fn held(address: Ipv6Addr) -> Vec<Ipv4Addr> {
+fn embedded_v4(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     let segments = address.segments();
     let v4 = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     let last = v4(segments[6], segments[7]);
@@ -147,7 +146,7 @@ const METADATA_NAMES: [&str; 6] = [
     "instance-data.ec2.internal",
     "metadata.azure.internal",
 ];
-const LOCAL_ENDS: [&str; 7] =
+const LOCAL_SUFFIXES: [&str; 7] =
     [".local", ".internal", ".localhost", ".localdomain", ".home.arpa", ".lan", ".intranet"];
 /// All of link-local: clouds have services for credentials at many of its addresses.
 const METADATA_V4: [([u8; 4], u32); 4] =
@@ -158,8 +157,7 @@ const METADATA_V6: [([u16; 8], u32); 3] = [
     ([0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42], 128),
 ];
 /// Unique local and link-local.
-const LOCAL_V6: [([u16; 8], u32); 2] =
-    [([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7), ([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10)];
+const LOCAL_V6: [([u16; 8], u32); 2] = [([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7), ([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10)];
 /// Ranges for this machine, local networks, multicast, and reserved ranges.
 const PRIVATE_V4: [([u8; 4], u32); 14] = [
     ([0, 0, 0, 0], 8),
@@ -196,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_to_write_an_address_is_read() {
+    fn every_notation_of_an_address_is_parsed() {
         for (host, expected) in [
             ("127.0.0.1", "127.0.0.1"),
             ("127.1", "127.0.0.1"),
@@ -238,8 +236,8 @@ mod tests {
     }
 
     #[test]
-    fn every_range_is_what_it_is() {
-        use Reachability::{Metadata, Private, Public};
+    fn every_address_range_is_classified() {
+        use AddressClass::{Metadata, Private, Public};
         for (host, expected) in [
             ("93.184.216.34", Public),
             ("1.1.1.1", Public),
@@ -309,13 +307,13 @@ mod tests {
             ("febf::1", Private),
             ("fd00:ec3::254", Private),
         ] {
-            assert_eq!(of_host(host), expected, "{host}");
+            assert_eq!(classify_host(host), expected, "{host}");
         }
     }
 
     #[test]
-    fn a_name_tells_as_much_as_it_does() {
-        use Reachability::{Metadata, Private, Public};
+    fn host_names_are_classified() {
+        use AddressClass::{Metadata, Private, Public};
         for (host, expected) in [
             ("example.org", Public),
             ("EXAMPLE.ORG.", Public),
@@ -328,7 +326,7 @@ mod tests {
             ("Metadata.Google.Internal.", Metadata),
             ("metadata", Metadata),
         ] {
-            assert_eq!(of_host(host), expected, "{host}");
+            assert_eq!(classify_host(host), expected, "{host}");
         }
     }
 }

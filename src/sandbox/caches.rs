@@ -13,19 +13,19 @@ use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
 
-use super::confine::toolchain::Cache;
+use super::confinement::toolchain::Cache;
 use super::os;
 use super::removal::{self, Remover};
 use super::tree_size::tree_size;
 
 /// The file in a store that names its workspace; its modification time is the time of the last use.
-const WORKSPACE: &str = "workspace";
+const WORKSPACE_MARKER: &str = "workspace";
 
 /// The directory in a store that environment variables point to where no mount is possible.
-pub(super) const BY_VARIABLE: &str = "variables";
+pub(super) const ENV_CACHES_DIR: &str = "variables";
 
 /// How often opening a store is retried while other processes remove it.
-const ATTEMPTS: usize = 100;
+const OPEN_ATTEMPTS: usize = 100;
 
 /// Limits on the age and the total size of the stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Default for CacheLimits {
 #[derive(Debug)]
 pub(super) struct CacheStore {
     path: PathBuf,
-    _held: File,
+    _lock: File,
 }
 
 impl CacheStore {
@@ -56,17 +56,17 @@ impl CacheStore {
         let digest = Sha256::digest(workspace.as_os_str().as_encoded_bytes());
         let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         let path = root.join(name);
-        for _ in 0..ATTEMPTS {
-            os::private_directories(&path)?;
+        for _ in 0..OPEN_ATTEMPTS {
+            os::create_private_dir_all(&path)?;
             let held = match File::open(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 opened => opened?,
             };
             held.lock_shared()?;
             // The directory may have been removed before this process acquired the lock.
-            if os::is_same(&path, &held) {
-                fs::write(path.join(WORKSPACE), workspace.as_os_str().as_encoded_bytes())?;
-                return Ok(Self { path, _held: held });
+            if os::is_same_file(&path, &held) {
+                fs::write(path.join(WORKSPACE_MARKER), workspace.as_os_str().as_encoded_bytes())?;
+                return Ok(Self { path, _lock: held });
             }
         }
         Err(io::ErrorKind::WouldBlock.into())
@@ -82,12 +82,12 @@ impl CacheStore {
     ///
     /// Commands may write in these directories but not in their parent, so a command cannot replace a name that the
     /// daemon relies on.
-    pub(super) fn variables(&self, caches: &[Cache]) -> io::Result<Vec<(OsString, OsString)>> {
+    pub(super) fn create_env_caches(&self, caches: &[Cache]) -> io::Result<Vec<(OsString, OsString)>> {
         let mut variables: Vec<(OsString, OsString)> = Vec::new();
         for cache in caches {
             let (variable, name) = cache.kind.variable();
-            let directory = self.path.join(BY_VARIABLE).join(name);
-            os::private_directories(&directory)?;
+            let directory = self.path.join(ENV_CACHES_DIR).join(name);
+            os::create_private_dir_all(&directory)?;
             if variable == "CARGO_HOME"
                 && let Some(home) = cache.path.parent()
             {
@@ -120,13 +120,13 @@ pub(super) fn sweep_caches(root: &Path, limits: CacheLimits, now: SystemTime, re
             remover.remove(path);
             continue;
         }
-        let marker = path.join(WORKSPACE);
+        let marker = path.join(WORKSPACE_MARKER);
         // A store that is being created has no marker yet.
         let Ok(used) = fs::metadata(&marker).and_then(|there| there.modified()) else { continue };
         let workspace = fs::read(&marker).map(|bytes| os::path(&bytes)).unwrap_or_default();
         let unused = now.duration_since(used).unwrap_or_default();
-        if unused > limits.unused || is_gone(&workspace) {
-            discard(&path, remover);
+        if unused > limits.unused || was_removed(&workspace) {
+            remove_if_unlocked(&path, remover);
         } else {
             stores.push((used, size(&path), path));
         }
@@ -137,7 +137,7 @@ pub(super) fn sweep_caches(root: &Path, limits: CacheLimits, now: SystemTime, re
         if total <= limits.bytes {
             break;
         }
-        if discard(path, remover) {
+        if remove_if_unlocked(path, remover) {
             total = total.saturating_sub(*bytes);
         }
     }
@@ -158,12 +158,12 @@ pub fn remove(store: &Path) -> io::Result<()> {
 
 /// Returns whether a workspace no longer exists; a workspace on a disk that cannot be read at the moment still counts
 /// as existing.
-fn is_gone(workspace: &Path) -> bool {
+fn was_removed(workspace: &Path) -> bool {
     matches!(fs::symlink_metadata(workspace), Err(error) if error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Removes a store that no process has locked; returns whether it was removed.
-fn discard(path: &Path, remover: &Remover) -> bool {
+fn remove_if_unlocked(path: &Path, remover: &Remover) -> bool {
     let Ok(held) = File::open(path) else { return false };
     if held.try_lock().is_err() {
         return false;
@@ -181,13 +181,13 @@ pub fn size(path: &Path) -> u64 {
 #[cfg(test)]
 #[cfg(unix)]
 mod tests {
-    use super::super::confine::toolchain::CacheKind;
+    use super::super::confinement::toolchain::CacheKind;
     use super::*;
 
     #[test]
-    fn a_workspace_has_one_store_however_it_is_spelled_and_others_have_others() {
+    fn every_workspace_has_its_own_store_whatever_path_leads_to_it() {
         let dir = tempfile::tempdir().unwrap();
-        let (root, one, other) = places(&dir);
+        let (root, one, other) = test_paths(&dir);
         std::os::unix::fs::symlink(&one, dir.path().join("link")).unwrap();
         let store = CacheStore::open(&root, &one).unwrap();
         assert_eq!(CacheStore::open(&root, &dir.path().join("link")).unwrap().path(), store.path());
@@ -196,9 +196,9 @@ mod tests {
     }
 
     #[test]
-    fn stores_of_removed_workspaces_and_stores_that_nobody_uses_are_removed() {
+    fn stores_of_removed_workspaces_and_unused_stores_are_removed() {
         let dir = tempfile::tempdir().unwrap();
-        let (root, one, other) = places(&dir);
+        let (root, one, other) = test_paths(&dir);
         let path = |store: CacheStore| store.path().to_owned();
         let (gone, kept) =
             (path(CacheStore::open(&root, &one).unwrap()), path(CacheStore::open(&root, &other).unwrap()));
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_is_known_by_its_name_also_while_it_is_removed() {
+    fn a_store_is_recognised_by_its_name_also_while_it_is_removed() {
         let digest = "0123456789abcdef0123456789abcdef";
         for name in [digest, &format!("removing-3-{digest}"), &format!("removed-{digest}")] {
             assert!(is_store(name), "{name}");
@@ -231,15 +231,15 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_unused_store_goes_first_when_all_are_too_large() {
+    fn the_least_recently_used_store_is_removed_first() {
         let dir = tempfile::tempdir().unwrap();
-        let (root, one, other) = places(&dir);
+        let (root, one, other) = test_paths(&dir);
         let fill = |workspace: &Path, age: u64| {
             let store = CacheStore::open(&root, workspace).unwrap();
             fs::write(store.path().join("file"), [1; 600 << 10]).unwrap();
             // A sparse file occupies no disk space, whatever its length.
             File::create(store.path().join("sparse")).unwrap().set_len(1 << 40).unwrap();
-            let marker = File::options().write(true).open(store.path().join(WORKSPACE)).unwrap();
+            let marker = File::options().write(true).open(store.path().join(WORKSPACE_MARKER)).unwrap();
             marker.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
             store.path().to_owned()
         };
@@ -280,9 +280,9 @@ mod tests {
     }
 
     #[test]
-    fn variables_lead_to_directories_of_the_store_and_cargo_keeps_its_settings() {
+    fn variables_point_into_the_store_and_cargo_keeps_its_settings() {
         let dir = tempfile::tempdir().unwrap();
-        let (root, one, _) = places(&dir);
+        let (root, one, _) = test_paths(&dir);
         let cargo = dir.path().join("home/.cargo");
         fs::create_dir_all(&cargo).unwrap();
         fs::write(cargo.join("config.toml"), "settings").unwrap();
@@ -293,9 +293,9 @@ mod tests {
             at(CacheKind::CargoGit, cargo.join("git")),
             at(CacheKind::Npm, dir.path().join("home/.npm")),
         ];
-        let private = store.path().join(BY_VARIABLE);
+        let private = store.path().join(ENV_CACHES_DIR);
         for _ in 0..2 {
-            let variables = store.variables(&caches).unwrap();
+            let variables = store.create_env_caches(&caches).unwrap();
             assert_eq!(
                 variables,
                 [("CARGO_HOME", "cargo"), ("npm_config_cache", "npm")]
@@ -310,7 +310,7 @@ mod tests {
         Remover::new(Path::new("/bin/false").into())
     }
 
-    fn places(dir: &tempfile::TempDir) -> (PathBuf, PathBuf, PathBuf) {
+    fn test_paths(dir: &tempfile::TempDir) -> (PathBuf, PathBuf, PathBuf) {
         let [one, other] = ["one", "other"].map(|name| dir.path().join(name));
         fs::create_dir(&one).unwrap();
         fs::create_dir(&other).unwrap();

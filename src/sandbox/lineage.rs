@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::keeper::{self, Ancestor};
+use super::supervisor::{self, Ancestor};
 
 /// The registry of supervisors; clones share it.
 #[derive(Debug, Clone, Default)]
@@ -19,13 +19,13 @@ pub struct Lineage(Arc<Mutex<BTreeMap<u32, Supervisor>>>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Supervisor {
     /// When the process was started: together with the process id it identifies the process uniquely.
-    born: u64,
-    author: Author,
+    start_time: u64,
+    author: CommandAuthor,
 }
 
 /// Who chose a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Author {
+pub(super) enum CommandAuthor {
     User,
     Model,
 }
@@ -47,27 +47,28 @@ impl Lineage {
     /// The answer holds for the process that has this id at the time of the call; the caller ensures that it is still
     /// the intended process.
     pub fn origin(&self, pid: Option<u32>) -> Origin {
-        if !keeper::TELLS_DESCENT {
+        if !supervisor::ANCESTRY_SUPPORTED {
             return Origin::Elsewhere;
         }
         // Copied before the process is inspected, so that a supervisor that ends in the meantime still counts.
         let supervisors = self.supervisors().clone();
-        match pid.map(keeper::ancestry) {
-            None | Some(keeper::Ancestry::Gone) => Origin::Unknown,
-            Some(keeper::Ancestry::NotKept) => Origin::Elsewhere,
-            Some(keeper::Ancestry::Known { above, complete, cgroup }) => {
-                if cgroup.and_then(|pid| supervisors.get(&pid)).is_some_and(Supervisor::is_models) {
+        match pid.map(supervisor::ancestry) {
+            None | Some(supervisor::Ancestry::NoSuchProcess) => Origin::Unknown,
+            Some(supervisor::Ancestry::Unsupported) => Origin::Elsewhere,
+            Some(supervisor::Ancestry::Known { ancestors, complete, cgroup_supervisor }) => {
+                if cgroup_supervisor.and_then(|pid| supervisors.get(&pid)).is_some_and(Supervisor::runs_model_commands)
+                {
                     return Origin::Tool;
                 }
-                origin(&above, complete, std::process::id(), &supervisors)
+                origin(&ancestors, complete, std::process::id(), &supervisors)
             }
         }
     }
 
     /// Registers a supervisor until the returned guard is dropped.
-    pub(super) fn enter(&self, keeper: u32, born: u64, author: Author) -> Entered {
-        self.supervisors().insert(keeper, Supervisor { born, author });
-        Entered { lineage: self.clone(), keeper }
+    pub(super) fn register(&self, supervisor: u32, start_time: u64, author: CommandAuthor) -> LineageGuard {
+        self.supervisors().insert(supervisor, Supervisor { start_time, author });
+        LineageGuard { lineage: self.clone(), supervisor }
     }
 
     fn supervisors(&self) -> MutexGuard<'_, BTreeMap<u32, Supervisor>> {
@@ -77,46 +78,43 @@ impl Lineage {
 }
 
 impl Supervisor {
-    fn is_models(&self) -> bool {
-        self.author == Author::Model
+    fn runs_model_commands(&self) -> bool {
+        self.author == CommandAuthor::Model
     }
 }
 
 /// Determines the origin of a process from its ancestors, whether that list is complete, the daemon's process id and
 /// the supervisors.
-fn origin(
-    above: &[Ancestor],
-    complete: bool,
-    daemon: u32,
-    supervisors: &BTreeMap<u32, Supervisor>,
-) -> Origin {
-    if above.iter().filter_map(|ancestor| supervisors.get(&ancestor.pid)).any(Supervisor::is_models) {
+fn origin(ancestors: &[Ancestor], complete: bool, daemon: u32, supervisors: &BTreeMap<u32, Supervisor>) -> Origin {
+    if ancestors.iter().filter_map(|ancestor| supervisors.get(&ancestor.pid)).any(Supervisor::runs_model_commands) {
         return Origin::Tool;
     }
-    let at = match above.iter().position(|ancestor| ancestor.pid == daemon) {
+    let at = match ancestors.iter().position(|ancestor| ancestor.pid == daemon) {
         Some(at @ 1..) => at,
         // The daemon itself is not part of any command.
         Some(_) => return Origin::Elsewhere,
         // An ancestor that the system hides may be a command of a model, if one is running.
-        None if !complete && supervisors.values().any(Supervisor::is_models) => return Origin::Unknown,
+        None if !complete && supervisors.values().any(Supervisor::runs_model_commands) => {
+            return Origin::Unknown;
+        }
         None => return Origin::Elsewhere,
     };
-    let is_users = above[..at].iter().any(|ancestor| {
-        let known = Supervisor { born: ancestor.born, author: Author::User };
+    let is_users = ancestors[..at].iter().any(|ancestor| {
+        let known = Supervisor { start_time: ancestor.start_time, author: CommandAuthor::User };
         ancestor.alive && supervisors.get(&ancestor.pid) == Some(&known)
     });
     if is_users { Origin::Elsewhere } else { Origin::Tool }
 }
 
 /// The registration of a supervisor; dropping it removes the supervisor from the registry.
-pub(super) struct Entered {
+pub(super) struct LineageGuard {
     lineage: Lineage,
-    keeper: u32,
+    supervisor: u32,
 }
 
-impl Drop for Entered {
+impl Drop for LineageGuard {
     fn drop(&mut self) {
-        self.lineage.supervisors().remove(&self.keeper);
+        self.lineage.supervisors().remove(&self.supervisor);
     }
 }
 
@@ -125,20 +123,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_known_by_those_above_it_while_they_are_known() {
+    fn a_process_is_identified_by_its_registered_ancestors() {
         let lineage = Lineage::default();
         let own = std::process::id();
         assert_eq!(lineage.origin(Some(own)), Origin::Elsewhere);
-        let entered = lineage.enter(std::os::unix::process::parent_id(), 0, Author::Model);
+        let entered = lineage.register(std::os::unix::process::parent_id(), 0, CommandAuthor::Model);
         assert_eq!(lineage.origin(Some(own)), Origin::Tool);
         drop(entered);
-        let other = lineage.enter(u32::MAX - 1, 0, Author::Model);
+        let other = lineage.register(u32::MAX - 1, 0, CommandAuthor::Model);
         assert_eq!(lineage.origin(Some(own)), Origin::Elsewhere);
         drop(other);
     }
 
     #[test]
-    fn a_process_that_is_gone_or_not_seen_is_unknown_also_while_no_command_runs() {
+    fn an_ended_or_unknown_process_has_an_unknown_origin_even_without_commands() {
         let lineage = Lineage::default();
         assert_eq!(lineage.origin(None), Origin::Unknown);
         assert_eq!(lineage.origin(Some(u32::MAX)), Origin::Unknown);
@@ -148,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_of_the_daemon_without_a_keeper_counts_as_a_model_s() {
+    fn a_child_of_the_daemon_without_a_supervisor_counts_as_a_model_s() {
         let lineage = Lineage::default();
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let found = lineage.origin(Some(child.id()));
@@ -158,30 +156,18 @@ mod tests {
     }
 
     #[test]
-    fn only_a_living_keeper_of_the_user_s_commands_makes_a_descendant_the_user_s() {
+    fn only_a_live_supervisor_of_user_commands_makes_a_descendant_the_user_s() {
         const DAEMON: u32 = 10;
-        let of = |pid, born, alive| Ancestor { pid, born, alive };
-        let chain = |keeper| [of(40, 4, true), of(35, 4, true), keeper, of(20, 2, true), of(DAEMON, 1, true)];
-        let user = BTreeMap::from([(30, Supervisor { born: 3, author: Author::User })]);
-        let model = BTreeMap::from([(30, Supervisor { born: 3, author: Author::Model })]);
+        let of = |pid, start_time, alive| Ancestor { pid, start_time, alive };
+        let chain = |supervisor| [of(40, 4, true), of(35, 4, true), supervisor, of(20, 2, true), of(DAEMON, 1, true)];
+        let user = BTreeMap::from([(30, Supervisor { start_time: 3, author: CommandAuthor::User })]);
+        let model = BTreeMap::from([(30, Supervisor { start_time: 3, author: CommandAuthor::Model })]);
         assert_eq!(origin(&chain(of(30, 3, true)), true, DAEMON, &user), Origin::Elsewhere);
-        assert_eq!(
-            origin(&chain(of(30, 3, false)), true, DAEMON, &user),
-            Origin::Tool,
-            "the supervisor was killed"
-        );
-        assert_eq!(
-            origin(&chain(of(30, 9, true)), true, DAEMON, &user),
-            Origin::Tool,
-            "the process id was reused"
-        );
+        assert_eq!(origin(&chain(of(30, 3, false)), true, DAEMON, &user), Origin::Tool, "the supervisor was killed");
+        assert_eq!(origin(&chain(of(30, 9, true)), true, DAEMON, &user), Origin::Tool, "the process id was reused");
         assert_eq!(origin(&chain(of(31, 3, true)), true, DAEMON, &user), Origin::Tool, "not registered");
         assert_eq!(origin(&chain(of(30, 3, true)), true, DAEMON, &model), Origin::Tool);
-        assert_eq!(
-            origin(&chain(of(30, 3, true)), true, 99, &user),
-            Origin::Elsewhere,
-            "a process of another daemon"
-        );
+        assert_eq!(origin(&chain(of(30, 3, true)), true, 99, &user), Origin::Elsewhere, "a process of another daemon");
         assert_eq!(
             origin(&chain(of(30, 9, true)), true, 99, &model),
             Origin::Tool,
@@ -195,7 +181,7 @@ mod tests {
         assert_eq!(origin(&hidden, false, DAEMON, &model), Origin::Unknown);
         assert_eq!(origin(&hidden, true, DAEMON, &model), Origin::Elsewhere);
         // A supervisor above the daemon belongs to another daemon.
-        let above = [of(40, 4, true), of(DAEMON, 1, true), of(30, 3, true)];
-        assert_eq!(origin(&above, true, DAEMON, &user), Origin::Tool);
+        let ancestors = [of(40, 4, true), of(DAEMON, 1, true), of(30, 3, true)];
+        assert_eq!(origin(&ancestors, true, DAEMON, &user), Origin::Tool);
     }
 }

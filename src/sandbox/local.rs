@@ -8,73 +8,73 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{OnceCell, mpsc};
 
 use super::caches::{CacheLimits, sweep_caches};
-use super::confine::bubblewrap::PROGRAMS;
-use super::confine::toolchain::{Cache, CacheKind};
-use super::confine::{Confinement, Leave, Way};
-use super::keeper;
+use super::confinement::bubblewrap::BWRAP_PATHS;
+use super::confinement::toolchain::{Cache, CacheKind};
+use super::confinement::{Confinement, Mechanism, StepPermissions};
 use super::lineage::Lineage;
-use super::message::Standing;
 use super::os;
 use super::pending_checks::PendingChecks;
-use super::provider::{Doing, Layers, Room, SandboxProvider, Strength, Terms};
+use super::provider::{BoxFuture, ConfinementStrength, ExecutionPolicy, Layers, RunSandbox, SandboxProvider};
 use super::removal::Remover;
-use super::scratch::{self, Scratch};
-use super::step::{Outputs, Step, StepEnd, StepError};
+use super::scratch::{self, ScratchDir};
+use super::step::{OutputMode, Step, StepEnd, StepError};
+use super::supervisor;
+use super::supervisor_protocol::ActiveLayers;
 use super::tree::RunTree;
 
 /// The time limit of the confinement probe.
-const TRIAL: Duration = Duration::from_secs(20);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How often unused private caches are removed.
-const SWEPT_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+const CACHE_SWEEP_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Runs steps on this machine; clones share the probe result and all other state.
 #[derive(Debug, Clone)]
-pub struct Local {
-    keeper: Arc<Path>,
+pub struct LocalSandbox {
+    supervisor_program: Arc<Path>,
     spawner: Arc<os::Spawner>,
-    cgroups: Option<&'static Path>,
-    descriptors: Option<u64>,
+    cgroup_parent: Option<&'static Path>,
+    descriptor_limit: Option<u64>,
     scratch_root: Arc<Path>,
     lineage: Lineage,
-    choice: Choice,
-    found: Arc<OnceCell<Found>>,
+    choice: MechanismChoice,
+    probe_result: Arc<OnceCell<ProbeResult>>,
     /// When unused private caches were last removed.
-    swept: Arc<Mutex<Option<Instant>>>,
+    last_cache_sweep: Arc<Mutex<Option<Instant>>>,
     pending_checks: PendingChecks,
 }
 
 /// How the confinement mechanism is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Choice {
+enum MechanismChoice {
     /// The strongest mechanism that works on this machine.
     Best,
     /// Only this mechanism.
-    Fixed(Way),
+    Fixed(Mechanism),
     /// No confinement.
     Unconfined,
 }
 
 /// The result of the confinement probe.
 #[derive(Debug, Clone)]
-struct Found {
-    way: Option<Way>,
+struct ProbeResult {
+    mechanism: Option<Mechanism>,
     layers: Layers,
 }
 
-impl Local {
+impl LocalSandbox {
     /// Sets the program to execute as the supervisor: its `main` must begin with [`supervisor::main_if_requested`].
-    pub fn new(keeper: PathBuf) -> Self {
+    pub fn new(program: PathBuf) -> Self {
         Self {
-            keeper: keeper.into(),
+            supervisor_program: program.into(),
             spawner: Arc::default(),
-            cgroups: keeper::cgroups(),
-            descriptors: None,
+            cgroup_parent: supervisor::cgroup_parent(),
+            descriptor_limit: None,
             scratch_root: std::env::temp_dir().into(),
             lineage: Lineage::default(),
-            choice: Choice::Best,
-            found: Arc::default(),
-            swept: Arc::default(),
+            choice: MechanismChoice::Best,
+            probe_result: Arc::default(),
+            last_cache_sweep: Arc::default(),
             pending_checks: PendingChecks::default(),
         }
     }
@@ -89,38 +89,38 @@ impl Local {
     ///
     /// From the first step on, every child of this process in a session other than its own then counts as an orphan.
     #[must_use]
-    pub fn adopting_orphans(self) -> Self {
-        self.spawner.adopting_orphans();
+    pub fn with_orphan_adoption(self) -> Self {
+        self.spawner.enable_orphan_adoption();
         self
     }
 
     /// Disables cgroups, even where they are available.
     #[must_use]
     pub fn without_cgroups(self) -> Self {
-        Self { cgroups: None, ..self }
+        Self { cgroup_parent: None, ..self }
     }
 
     /// Sets the initial limit of open descriptors for steps, for a daemon that has raised its own limit.
     #[must_use]
-    pub fn with_descriptors(self, descriptors: Option<u64>) -> Self {
-        Self { descriptors, ..self }
+    pub fn with_descriptor_limit(self, descriptors: Option<u64>) -> Self {
+        Self { descriptor_limit: descriptors, ..self }
     }
 
     /// Stores the temporary files of runs below `root`.
     #[must_use]
-    pub fn with_scratch(self, root: PathBuf) -> Self {
+    pub fn with_scratch_root(self, root: PathBuf) -> Self {
         Self { scratch_root: root.into(), ..self }
     }
 
     /// Uses only this confinement mechanism, without probing for a better one.
     #[must_use]
-    pub fn with_way(self, way: Way) -> Self {
-        Self { choice: Choice::Fixed(way), found: Arc::default(), ..self }
+    pub fn with_mechanism(self, mechanism: Mechanism) -> Self {
+        Self { choice: MechanismChoice::Fixed(mechanism), probe_result: Arc::default(), ..self }
     }
 
     /// Disables confinement.
-    fn without_walls(self) -> Self {
-        Self { choice: Choice::Unconfined, ..self }
+    fn without_confinement(self) -> Self {
+        Self { choice: MechanismChoice::Unconfined, ..self }
     }
 
     /// Returns the registry that identifies descendants of a model's commands.
@@ -140,23 +140,23 @@ impl Local {
 
     /// Returns the handle that removes directories.
     pub(super) fn remover(&self) -> Remover {
-        Remover::new(Arc::clone(&self.keeper))
+        Remover::new(Arc::clone(&self.supervisor_program))
     }
 
-    pub(super) fn keeper(&self) -> &Path {
-        &self.keeper
+    pub(super) fn supervisor_program(&self) -> &Path {
+        &self.supervisor_program
     }
 
     pub(super) fn spawner(&self) -> &os::Spawner {
         &self.spawner
     }
 
-    pub(super) const fn cgroups(&self) -> Option<&Path> {
-        self.cgroups
+    pub(super) const fn cgroup_parent(&self) -> Option<&Path> {
+        self.cgroup_parent
     }
 
-    pub(super) const fn descriptors(&self) -> Option<u64> {
-        self.descriptors
+    pub(super) const fn descriptor_limit(&self) -> Option<u64> {
+        self.descriptor_limit
     }
 
     pub(super) fn scratch_root(&self) -> &Path {
@@ -165,11 +165,11 @@ impl Local {
 
     /// Removes unused private caches in a background thread, at most once a day.
     pub(super) fn sweep_caches_daily(&self, root: &Path) {
-        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
-        if swept.is_some_and(|swept| swept.elapsed() < SWEPT_EVERY) {
+        let mut last_sweep = self.last_cache_sweep.lock().unwrap_or_else(PoisonError::into_inner);
+        if last_sweep.is_some_and(|last_sweep| last_sweep.elapsed() < CACHE_SWEEP_INTERVAL) {
             return;
         }
-        *swept = Some(Instant::now());
+        *last_sweep = Some(Instant::now());
         let (root, remover) = (root.to_owned(), self.remover());
         let sweep = move || sweep_caches(&root, CacheLimits::default(), SystemTime::now(), &remover);
         // If no thread can be started, the next attempt follows a day later.
@@ -177,151 +177,149 @@ impl Local {
     }
 
     /// Returns the mechanism that confines a model's commands; `None` if they are not confined.
-    pub(super) async fn way(&self) -> Option<Way> {
+    pub(super) async fn mechanism(&self) -> Option<Mechanism> {
         match self.choice {
-            Choice::Best => self.found().await.way,
-            Choice::Fixed(way) => Some(way),
-            Choice::Unconfined => None,
+            MechanismChoice::Best => self.probe_result().await.mechanism,
+            MechanismChoice::Fixed(mechanism) => Some(mechanism),
+            MechanismChoice::Unconfined => None,
         }
     }
 
     /// Returns the probe result, probing on the first call.
     ///
     /// The probe is a complete run; its future is boxed because of its size.
-    async fn found(&self) -> &Found {
-        self.found.get_or_init(|| Box::pin(self.find())).await
+    async fn probe_result(&self) -> &ProbeResult {
+        self.probe_result.get_or_init(|| Box::pin(self.probe())).await
     }
 
-    async fn find(&self) -> Found {
-        let mut obstacles = Vec::new();
-        let ways = match self.choice {
-            Choice::Best => Way::ALL.to_vec(),
-            Choice::Fixed(way) => vec![way],
-            Choice::Unconfined => Vec::new(),
+    async fn probe(&self) -> ProbeResult {
+        let mut failures = Vec::new();
+        let mechanisms = match self.choice {
+            MechanismChoice::Best => Mechanism::ALL.to_vec(),
+            MechanismChoice::Fixed(mechanism) => vec![mechanism],
+            MechanismChoice::Unconfined => Vec::new(),
         };
-        for way in ways {
-            if way == Way::Bubblewrap && !PROGRAMS.iter().any(|path| Path::new(path).exists()) {
+        for mechanism in mechanisms {
+            if mechanism == Mechanism::Bubblewrap && !BWRAP_PATHS.iter().any(|path| Path::new(path).exists()) {
                 continue;
             }
-            match self.clone().with_way(way).trial().await {
-                Ok(standing) => return Found { way: Some(way), layers: self.with(way, standing, obstacles) },
-                Err(obstacle) => obstacles.push(format!("{}: {obstacle}", way.word())),
+            match self.clone().with_mechanism(mechanism).run_probe().await {
+                Ok(layers) => {
+                    return ProbeResult {
+                        mechanism: Some(mechanism),
+                        layers: self.describe_layers(mechanism, layers, failures),
+                    };
+                }
+                Err(failure) => failures.push(format!("{}: {failure}", mechanism.as_str())),
             }
         }
-        let why = if obstacles.is_empty() {
-            "no confinement mechanism is available".to_owned()
-        } else {
-            obstacles.join("; ")
-        };
-        let layers = Layers { strength: Strength::Missing, names: self.holding(), why: Some(why) };
-        Found { way: None, layers }
+        let reason =
+            if failures.is_empty() { "no confinement mechanism is available".to_owned() } else { failures.join("; ") };
+        let layers =
+            Layers { strength: ConfinementStrength::Missing, names: self.process_layers(), reason: Some(reason) };
+        ProbeResult { mechanism: None, layers }
     }
 
     /// Runs an empty command in confinement and returns the layers that were in force.
-    async fn trial(self) -> Result<Standing, StepError> {
-        let cannot =
-            |source| StepError::Walls { what: "its directory cannot be created", source: Some(source) };
-        let place = Scratch::make(&self.scratch_root, self.remover()).map_err(cannot)?;
-        let [home, work] = ["home", "work"].map(|name| place.path().join(name));
+    async fn run_probe(self) -> Result<ActiveLayers, StepError> {
+        let cannot = |source| StepError::Confinement { what: "its directory cannot be created", source: Some(source) };
+        let scratch = ScratchDir::create(&self.scratch_root, self.remover()).map_err(cannot)?;
+        let [home, work] = ["home", "work"].map(|name| scratch.path().join(name));
         let cache = home.join("cache");
         std::fs::create_dir_all(&cache).and_then(|()| std::fs::create_dir(&work)).map_err(cannot)?;
         // The probe includes a cache, to find out whether overlay mounts are available.
-        let terms = Terms::Model(Box::new(Confinement {
+        let terms = ExecutionPolicy::Model(Box::new(Confinement {
             homes: vec![home],
             caches: vec![Cache { kind: CacheKind::Npm, path: cache }],
-            cache_root: Some(place.path().join("caches")),
-            ..Confinement::of(work.clone())
+            cache_root: Some(scratch.path().join("caches")),
+            ..Confinement::new(work.clone())
         }));
         let step = Step {
             command: ":".to_owned(),
             cwd: work,
             env: Vec::new(),
-            time_limit: TRIAL,
-            leave: Leave::default(),
-            outputs: Outputs::Apart,
+            time_limit: PROBE_TIMEOUT,
+            permissions: StepPermissions::default(),
+            output_mode: OutputMode::Separate,
         };
-        let tree = RunTree::on(self, terms);
-        match tree.run_and_look(step, mpsc::channel(1).0).await? {
-            (StepEnd::Exited(0), Some(standing)) => Ok(standing),
+        let tree = RunTree::with_policy(self, terms);
+        match tree.run_with_layers(step, mpsc::channel(1).0).await? {
+            (StepEnd::Exited(0), Some(layers)) => Ok(layers),
             (
-                StepEnd::Exited(_)
-                | StepEnd::Signaled(_)
-                | StepEnd::TimedOut
-                | StepEnd::OutOfMemory
-                | StepEnd::Stopped,
+                StepEnd::Exited(_) | StepEnd::Signaled(_) | StepEnd::TimedOut | StepEnd::OutOfMemory | StepEnd::Stopped,
                 _,
-            ) => Err(StepError::Walls { what: "its probe failed", source: None }),
+            ) => Err(StepError::Confinement { what: "its probe failed", source: None }),
         }
     }
 
     /// Describes the layers of a mechanism that works.
-    fn with(&self, way: Way, standing: Standing, obstacles: Vec<String>) -> Layers {
+    fn describe_layers(&self, mechanism: Mechanism, layers: ActiveLayers, failures: Vec<String>) -> Layers {
         let mut names = Vec::new();
-        match way {
-            Way::Bubblewrap => names.extend(["bubblewrap", "namespaces"]),
-            Way::Namespaces => names.push("namespaces"),
-            Way::Rules => {}
+        match mechanism {
+            Mechanism::Bubblewrap => names.extend(["bubblewrap", "namespaces"]),
+            Mechanism::Namespaces => names.push("namespaces"),
+            Mechanism::Rules => {}
         }
-        names.extend(standing.landlock.then_some("landlock"));
-        names.extend(standing.seccomp.then_some("seccomp"));
-        names.extend(standing.overlays.then_some("overlay"));
-        names.extend(self.holding());
-        let (strength, why) = match way {
-            Way::Bubblewrap | Way::Namespaces if standing.seccomp => (Strength::Full, None),
-            Way::Bubblewrap | Way::Namespaces => {
-                (Strength::Partial, Some("seccomp filters are not available".to_owned()))
+        names.extend(layers.landlock.then_some("landlock"));
+        names.extend(layers.seccomp.then_some("seccomp"));
+        names.extend(layers.overlays.then_some("overlay"));
+        names.extend(self.process_layers());
+        let (strength, reason) = match mechanism {
+            Mechanism::Bubblewrap | Mechanism::Namespaces if layers.seccomp => (ConfinementStrength::Full, None),
+            Mechanism::Bubblewrap | Mechanism::Namespaces => {
+                (ConfinementStrength::Partial, Some("seccomp filters are not available".to_owned()))
             }
-            Way::Rules => (Strength::Partial, Some(obstacles.join("; "))),
+            Mechanism::Rules => (ConfinementStrength::Partial, Some(failures.join("; "))),
         };
-        Layers { strength, names, why }
+        Layers { strength, names, reason }
     }
 
     /// The names of the layers that keep track of a step's processes.
-    fn holding(&self) -> Vec<&'static str> {
+    fn process_layers(&self) -> Vec<&'static str> {
         let mut names = Vec::new();
-        names.extend(self.cgroups.map(|_| "cgroup"));
-        names.push(keeper::holder());
+        names.extend(self.cgroup_parent.map(|_| "cgroup"));
+        names.push(supervisor::orphan_layer());
         names
     }
 }
 
-impl SandboxProvider for Local {
+impl SandboxProvider for LocalSandbox {
     fn name(&self) -> &'static str {
         "local"
     }
 
-    fn layers(&self) -> Doing<'_, Layers> {
-        Box::pin(async { self.found().await.layers.clone() })
+    fn layers(&self) -> BoxFuture<'_, Layers> {
+        Box::pin(async { self.probe_result().await.layers.clone() })
     }
 
-    fn open(&self, terms: Terms) -> Arc<dyn Room> {
-        Arc::new(RunTree::on(self.clone(), terms))
+    fn open(&self, terms: ExecutionPolicy) -> Arc<dyn RunSandbox> {
+        Arc::new(RunTree::with_policy(self.clone(), terms))
     }
 }
 
 /// Runs steps on this machine without confinement, as configured by the user.
 #[derive(Debug, Clone)]
-pub struct Unconfined(Local);
+pub struct UnconfinedSandbox(LocalSandbox);
 
-impl Unconfined {
+impl UnconfinedSandbox {
     /// Creates a provider that runs every command as the user's own commands are run.
-    pub const fn new(local: Local) -> Self {
+    pub const fn new(local: LocalSandbox) -> Self {
         Self(local)
     }
 }
 
-impl SandboxProvider for Unconfined {
+impl SandboxProvider for UnconfinedSandbox {
     fn name(&self) -> &'static str {
         "none"
     }
 
-    fn layers(&self) -> Doing<'_, Layers> {
-        let why = Some("the sandbox is switched off: sandbox.provider is \"none\"".to_owned());
-        let layers = Layers { strength: Strength::Missing, names: self.0.holding(), why };
+    fn layers(&self) -> BoxFuture<'_, Layers> {
+        let reason = Some("the sandbox is switched off: sandbox.provider is \"none\"".to_owned());
+        let layers = Layers { strength: ConfinementStrength::Missing, names: self.0.process_layers(), reason };
         Box::pin(std::future::ready(layers))
     }
 
-    fn open(&self, terms: Terms) -> Arc<dyn Room> {
-        Arc::new(RunTree::on(self.0.clone().without_walls(), terms))
+    fn open(&self, terms: ExecutionPolicy) -> Arc<dyn RunSandbox> {
+        Arc::new(RunTree::with_policy(self.0.clone().without_confinement(), terms))
     }
 }

@@ -17,18 +17,13 @@ pub mod address;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux confines commands"))]
 pub mod caches;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux confines commands"))]
-pub mod confine;
-#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux confines commands"))]
-mod disk;
-pub mod ground;
+pub mod confinement;
 #[cfg(target_os = "linux")]
-mod hold;
-pub mod judge;
-pub mod keeper;
+mod holder_protocol;
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux confines commands"))]
+mod host_fs;
 mod lineage;
 mod local;
-#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux reports confinement"))]
-mod message;
 pub mod output;
 mod pending_checks;
 pub(crate) mod program;
@@ -36,13 +31,18 @@ mod provider;
 mod pump;
 mod removal;
 pub(crate) mod repository;
+pub mod risk;
 mod scratch;
 pub mod shell;
 mod step;
-mod supervised;
+pub mod supervisor;
+mod supervisor_handle;
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux reports confinement"))]
+mod supervisor_protocol;
 mod tree;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux confines commands"))]
 mod tree_size;
+pub mod workspace;
 
 #[cfg(unix)]
 #[path = "unix.rs"]
@@ -51,11 +51,11 @@ mod os;
 #[path = "windows.rs"]
 mod os;
 
-pub use disk::HomeAccess;
-pub use keeper::layers;
+pub use host_fs::HomeAccess;
 pub use lineage::{Lineage, Origin};
-pub use local::{Local, Unconfined};
+pub use local::{LocalSandbox, UnconfinedSandbox};
 pub use pending_checks::{PendingCheck, PendingChecks};
-pub use provider::{Doing, Layers, Room, SandboxProvider, Strength, Terms};
-pub use step::{Chunk, Left, Outputs, Step, StepEnd, StepError, Stream};
+pub use provider::{BoxFuture, ConfinementStrength, ExecutionPolicy, Layers, RunSandbox, SandboxProvider};
+pub use step::{Chunk, OutputMode, Step, StepEnd, StepError, StopTimeoutError, Stream};
+pub use supervisor::process_layers;
 pub use tree::RunTree;

@@ -7,11 +7,11 @@
 /// Invalid bytes become U+FFFD. A character that is split over two pieces is buffered until it is complete. The
 /// concatenated text does not depend on how the bytes were split.
 #[derive(Debug, Default)]
-pub struct Decoder {
-    held: Vec<u8>,
+pub struct Utf8Decoder {
+    pending: Vec<u8>,
 }
 
-impl Decoder {
+impl Utf8Decoder {
     /// Creates a decoder with an empty buffer.
     pub fn new() -> Self {
         Self::default()
@@ -20,26 +20,26 @@ impl Decoder {
     /// Decodes the next piece; the result may be empty.
     pub fn push(&mut self, bytes: &[u8]) -> String {
         let joined;
-        let bytes = if self.held.is_empty() {
+        let bytes = if self.pending.is_empty() {
             bytes
         } else {
-            self.held.extend_from_slice(bytes);
-            joined = std::mem::take(&mut self.held);
+            self.pending.extend_from_slice(bytes);
+            joined = std::mem::take(&mut self.pending);
             &joined
         };
-        let (whole, begun) = bytes.split_at(bytes.len() - begun_at_end(bytes));
-        self.held.extend_from_slice(begun);
+        let (whole, begun) = bytes.split_at(bytes.len() - incomplete_suffix_len(bytes));
+        self.pending.extend_from_slice(begun);
         String::from_utf8_lossy(whole).into_owned()
     }
 
     /// Flushes the decoder: an incomplete character becomes U+FFFD.
     pub fn finish(self) -> String {
-        String::from_utf8_lossy(&self.held).into_owned()
+        String::from_utf8_lossy(&self.pending).into_owned()
     }
 }
 
 /// Returns how many bytes at the end are the start of a character that more bytes could complete.
-fn begun_at_end(bytes: &[u8]) -> usize {
+fn incomplete_suffix_len(bytes: &[u8]) -> usize {
     let from = bytes.len().saturating_sub(3);
     let Some(start) = bytes[from..].iter().rposition(|byte| !is_continuation(*byte)) else { return 0 };
     let begun = &bytes[from + start..];
@@ -60,43 +60,43 @@ pub struct Excerpt {
     head: String,
     head_open: bool,
     tail: String,
-    half: usize,
-    left_out: usize,
+    half_limit: usize,
+    omitted: usize,
 }
 
 impl Excerpt {
     /// Creates an excerpt of at most `limit` bytes of text, plus the line that states what was omitted.
     pub const fn new(limit: usize) -> Self {
-        Self { head: String::new(), head_open: true, tail: String::new(), half: limit / 2, left_out: 0 }
+        Self { head: String::new(), head_open: true, tail: String::new(), half_limit: limit / 2, omitted: 0 }
     }
 
     /// Adds text.
     pub fn push(&mut self, text: &str) {
         let mut rest = text;
         if self.head_open {
-            let fitting = floor(rest, self.half - self.head.len());
+            let fitting = floor_char_boundary(rest, self.half_limit - self.head.len());
             self.head.push_str(&rest[..fitting]);
             rest = &rest[fitting..];
             self.head_open = rest.is_empty();
         }
-        if rest.len() > self.half {
-            self.left_out += self.tail.len();
+        if rest.len() > self.half_limit {
+            self.omitted += self.tail.len();
             self.tail.clear();
-            let cut = ceil(rest, rest.len() - self.half);
-            self.left_out += cut;
+            let cut = ceil_char_boundary(rest, rest.len() - self.half_limit);
+            self.omitted += cut;
             rest = &rest[cut..];
         }
         self.tail.push_str(rest);
         // Trimming rarely keeps many small pieces as cheap as a single large one.
-        if self.tail.len() > 2 * self.half {
-            self.cut_tail();
+        if self.tail.len() > 2 * self.half_limit {
+            self.trim_tail();
         }
     }
 
     /// Returns the text; if bytes were omitted, a line in the middle states how many.
     pub fn finish(mut self) -> String {
-        self.cut_tail();
-        let Self { mut head, tail, left_out, .. } = self;
+        self.trim_tail();
+        let Self { mut head, tail, omitted: left_out, .. } = self;
         if left_out > 0 {
             if !head.is_empty() && !head.ends_with('\n') {
                 head.push('\n');
@@ -108,20 +108,20 @@ impl Excerpt {
         head
     }
 
-    fn cut_tail(&mut self) {
-        let cut = ceil(&self.tail, self.tail.len().saturating_sub(self.half));
-        self.left_out += cut;
+    fn trim_tail(&mut self) {
+        let cut = ceil_char_boundary(&self.tail, self.tail.len().saturating_sub(self.half_limit));
+        self.omitted += cut;
         self.tail.drain(..cut);
     }
 }
 
 /// Returns the last character boundary at or before `at`.
-fn floor(text: &str, at: usize) -> usize {
+fn floor_char_boundary(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 /// Returns the first character boundary at or after `at`.
-fn ceil(text: &str, at: usize) -> usize {
+fn ceil_char_boundary(text: &str, at: usize) -> usize {
     (at..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
 }
 
@@ -130,26 +130,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_the_same_however_its_bytes_are_cut() {
+    fn decoded_text_does_not_depend_on_how_the_bytes_are_split() {
         let mut seed = 7_u64;
         let mut next = |below: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) % below
         };
-        let pieces: [&[u8]; 9] = [
-            b"a",
-            "é".as_bytes(),
-            "€".as_bytes(),
-            "🦀".as_bytes(),
-            b"\xff",
-            b"\xf0\x9f",
-            b"\x80",
-            b"\xe2",
-            b"\xc0",
-        ];
+        let pieces: [&[u8]; 9] =
+            [b"a", "é".as_bytes(), "€".as_bytes(), "🦀".as_bytes(), b"\xff", b"\xf0\x9f", b"\x80", b"\xe2", b"\xc0"];
         for round in 0..5_000 {
             let bytes: Vec<u8> = (0..next(12)).flat_map(|_| pieces[next(9) as usize]).copied().collect();
-            let mut decoder = Decoder::new();
+            let mut decoder = Utf8Decoder::new();
             let mut text = String::new();
             let mut rest = &bytes[..];
             while !rest.is_empty() {
@@ -163,8 +154,8 @@ mod tests {
     }
 
     #[test]
-    fn a_split_character_is_held_back_until_it_is_whole() {
-        let mut decoder = Decoder::new();
+    fn a_split_character_is_buffered_until_it_is_complete() {
+        let mut decoder = Utf8Decoder::new();
         assert_eq!(decoder.push(&[b'a', 0xe2]), "a");
         assert_eq!(decoder.push(&[0x82]), "");
         assert_eq!(decoder.push(&[0xac, b'b']), "€b");
@@ -172,15 +163,15 @@ mod tests {
     }
 
     #[test]
-    fn what_can_never_become_a_character_is_not_held_back() {
-        let mut decoder = Decoder::new();
+    fn invalid_bytes_are_not_buffered() {
+        let mut decoder = Utf8Decoder::new();
         assert_eq!(decoder.push(&[0xff]), "\u{fffd}");
         assert_eq!(decoder.push(&[0xe2, 0x82]), "");
         assert_eq!(decoder.finish(), "\u{fffd}");
     }
 
     #[test]
-    fn a_short_text_is_kept_whole() {
+    fn a_short_text_is_kept_unchanged() {
         assert_eq!(excerpt(8, &["abcd", "efgh"]), "abcdefgh");
         assert_eq!(excerpt(8, &["abcdefgh"]), "abcdefgh");
         assert_eq!(excerpt(8, &[]), "");
@@ -196,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn no_character_is_cut_and_every_byte_is_counted() {
+    fn no_character_is_split_and_every_omitted_byte_is_counted() {
         for limit in 0..24 {
             let text = "aé€🦀".repeat(5);
             let kept = excerpt(limit, &[&text[..10], &text[10..]]);

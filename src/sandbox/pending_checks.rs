@@ -24,7 +24,7 @@ impl PendingChecks {
     }
 
     /// Waits until all checks are finished, for at most `limit`; on timeout returns how many are not.
-    pub async fn finished(&self, limit: Duration) -> Result<(), usize> {
+    pub async fn wait_finished(&self, limit: Duration) -> Result<(), usize> {
         let mut count = self.0.subscribe();
         // This value owns the sender, so the wait can end only by the count or by the timeout.
         let none_left = async { count.wait_for(|count| *count == 0).await.is_ok() };
@@ -51,15 +51,15 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn checks_are_waited_for_until_the_last_is_finished_or_the_time_is_over() {
+    async fn waiting_ends_with_the_last_check_or_at_the_limit() {
         let checks = PendingChecks::default();
         let long = Duration::from_secs(60);
-        assert_eq!(checks.finished(long).await, Ok(()));
+        assert_eq!(checks.wait_finished(long).await, Ok(()));
         let (first, second) = (checks.begin(), checks.clone().begin());
-        assert_eq!(checks.finished(Duration::ZERO).await, Err(2));
+        assert_eq!(checks.wait_finished(Duration::ZERO).await, Err(2));
         drop(first);
-        assert_eq!(checks.finished(Duration::ZERO).await, Err(1));
-        let (finished, ()) = tokio::join!(checks.finished(long), async { drop(second) });
+        assert_eq!(checks.wait_finished(Duration::ZERO).await, Err(1));
+        let (finished, ()) = tokio::join!(checks.wait_finished(long), async { drop(second) });
         assert_eq!(finished, Ok(()));
     }
 }

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::confine::{Confinement, Way};
+use super::confinement::{Confinement, Mechanism};
 use super::pending_checks::PendingCheck;
-use super::step::{Chunk, Left, Step, StepEnd, StepError};
+use super::step::{Chunk, Step, StepEnd, StepError, StopTimeoutError};
 
 /// A boxed future that can be sent to another thread.
-pub type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Opens sandboxes for runs.
 pub trait SandboxProvider: Send + Sync {
@@ -26,40 +26,35 @@ pub trait SandboxProvider: Send + Sync {
     /// Returns the layers that confine the commands of a model.
     ///
     /// They are determined once, by running a probe on the first call, which takes some milliseconds.
-    fn layers(&self) -> Doing<'_, Layers>;
+    fn layers(&self) -> BoxFuture<'_, Layers>;
 
     /// Opens a sandbox for a run; no process is started yet.
-    fn open(&self, terms: Terms) -> Arc<dyn Room>;
+    fn open(&self, terms: ExecutionPolicy) -> Arc<dyn RunSandbox>;
 }
 
 /// Runs the commands of one run.
 ///
 /// When the last handle is dropped, all processes in it are killed.
-pub trait Room: Send + Sync {
+pub trait RunSandbox: Send + Sync {
     /// Runs one command and returns when it has ended and its output has been forwarded.
     ///
     /// Output is sent to `out` as it arrives; while `out` is full the command blocks. Dropping the future kills the
     /// command and every process it started.
-    fn run(&self, step: Step, out: mpsc::Sender<Chunk>) -> Doing<'_, Result<StepEnd, StepError>>;
+    fn run(&self, step: Step, out: mpsc::Sender<Chunk>) -> BoxFuture<'_, Result<StepEnd, StepError>>;
 
     /// Explains which paths a failed command could not access and which setting opens them; empty if the command was
     /// not confined.
-    fn hints<'a>(
-        &'a self,
-        command: &'a str,
-        home: Option<&'a Path>,
-        printed: &'a str,
-    ) -> Doing<'a, Vec<String>>;
+    fn hints<'a>(&'a self, command: &'a str, home: Option<&'a Path>, printed: &'a str) -> BoxFuture<'a, Vec<String>>;
 
     /// Returns the mechanism that confines its commands, apart from commands that are approved to run unconfined;
     /// `None` if they are not confined.
-    fn way(&self) -> Doing<'_, Option<Way>>;
+    fn mechanism(&self) -> BoxFuture<'_, Option<Mechanism>>;
 
     /// Starts a check of what a command changes: the daemon does not exit before the returned guard is dropped.
     fn begin_check(&self) -> PendingCheck;
 
     /// Kills all processes and waits until none remains, for at most `limit`.
-    fn stop(&self, limit: Duration) -> Doing<'_, Result<(), Left>>;
+    fn stop(&self, limit: Duration) -> BoxFuture<'_, Result<(), StopTimeoutError>>;
 
     /// Requests that all processes are killed, without waiting; no later command is started.
     fn kill_now(&self);
@@ -67,7 +62,7 @@ pub trait Room: Send + Sync {
 
 /// Who chose the commands of a run, and how they are confined.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Terms {
+pub enum ExecutionPolicy {
     /// The user chose them: they may do whatever the user may do.
     User,
     /// A model chose them: they are confined, and the daemon refuses connections from them.
@@ -76,7 +71,7 @@ pub enum Terms {
 
 /// How strongly commands are confined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Strength {
+pub enum ConfinementStrength {
     /// Every layer that the documentation promises is in force.
     Full,
     /// Some layers are in force, with gaps.
@@ -85,9 +80,9 @@ pub enum Strength {
     Missing,
 }
 
-impl Strength {
+impl ConfinementStrength {
     /// Returns the name of the value.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Full => "full",
             Self::Partial => "partial",
@@ -100,9 +95,9 @@ impl Strength {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layers {
     /// How strongly they confine.
-    pub strength: Strength,
+    pub strength: ConfinementStrength,
     /// The names of the layers in force.
     pub names: Vec<&'static str>,
     /// Why the confinement is not complete, as a sentence.
-    pub why: Option<String>,
+    pub reason: Option<String>,
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 
-use super::os::Pipe;
+use super::os::OutputPipe;
 use super::step::{Chunk, Stream};
 
 /// The maximum size of a piece of output, in bytes.
@@ -21,12 +21,12 @@ const PIPE_MAX: usize = 1024 * 1024;
 /// read.
 ///
 /// Background processes may keep the pipe open; it is then returned, for [`drain`].
-pub(super) async fn pass_on(
-    mut pipe: Pipe,
+pub(super) async fn forward(
+    mut pipe: OutputPipe,
     stream: Stream,
     out: &mpsc::Sender<Chunk>,
     mut over: watch::Receiver<bool>,
-) -> Option<Pipe> {
+) -> Option<OutputPipe> {
     let mut buffer = vec![0; CHUNK];
     let send = async |bytes: &[u8]| {
         // A closed receiver does not end the step: the remaining output is read and discarded.
@@ -35,7 +35,7 @@ pub(super) async fn pass_on(
     loop {
         tokio::select! {
             biased;
-            () = set(&mut over) => break,
+            () = wait_until_set(&mut over) => break,
             read = pipe.read(&mut buffer) => match read {
                 Ok(0) | Err(_) => return None,
                 Ok(length) => send(&buffer[..length]).await,
@@ -44,7 +44,7 @@ pub(super) async fn pass_on(
     }
     let mut left = PIPE_MAX;
     while left > 0 {
-        match pipe.read_now(&mut buffer) {
+        match pipe.try_read(&mut buffer) {
             Ok(Some(0)) | Err(_) => return None,
             Ok(Some(length)) => {
                 left = left.saturating_sub(length);
@@ -57,7 +57,7 @@ pub(super) async fn pass_on(
 }
 
 /// Waits until the flag is set, or until its sender is dropped.
-pub(super) async fn set(mark: &mut watch::Receiver<bool>) {
+pub(super) async fn wait_until_set(mark: &mut watch::Receiver<bool>) {
     let _nobody = mark.wait_for(|set| *set).await;
 }
 
@@ -65,7 +65,7 @@ pub(super) async fn set(mark: &mut watch::Receiver<bool>) {
 ///
 /// A closed pipe would kill a server at its first log line, and a full one would block it. The pause bounds the CPU
 /// time that a continuously writing background process can cost.
-pub(super) async fn discard(mut pipe: Pipe) {
+pub(super) async fn drain(mut pipe: OutputPipe) {
     let mut buffer = vec![0; CHUNK];
     while let Ok(1..) = pipe.read(&mut buffer).await {
         tokio::time::sleep(Duration::from_millis(1)).await;

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::confine::{BLANK, FILES};
+use super::confinement::{EMPTY_FILE, TEMP_SOURCE};
 use super::os;
 use super::removal::{self, Remover};
 
@@ -19,28 +19,28 @@ const PREFIX: &str = "run-";
 
 /// A temporary directory that is removed when the value is dropped.
 #[derive(Debug)]
-pub(super) struct Scratch {
+pub(super) struct ScratchDir {
     path: PathBuf,
     remover: Remover,
 }
 
-impl Scratch {
+impl ScratchDir {
     /// Creates a directory below `root` that only its owner can access.
-    pub(super) fn make(root: &Path, remover: Remover) -> io::Result<Self> {
+    pub(super) fn create(root: &Path, remover: Remover) -> io::Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        os::private_directories(root)?;
+        os::create_private_dir_all(root)?;
         let scratch = loop {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
             let path = root.join(format!("{}{count}", own_prefix()));
-            match os::private_directory(&path) {
+            match os::create_private_dir(&path) {
                 // Another process created it.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
                 Ok(()) => break Self { path, remover },
             }
         };
-        os::private_directory(&scratch.path.join(FILES))?;
-        fs::write(scratch.path.join(BLANK), "")?;
+        os::create_private_dir(&scratch.path.join(TEMP_SOURCE))?;
+        fs::write(scratch.path.join(EMPTY_FILE), "")?;
         Ok(scratch)
     }
 
@@ -50,7 +50,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
         self.remover.remove(std::mem::take(&mut self.path));
     }
@@ -72,9 +72,9 @@ pub(super) fn remove_leftovers(root: &Path, remover: &Remover) {
 
 /// Returns the name prefix of this process's directories; it contains the start time because process ids are reused.
 fn own_prefix() -> String {
-    static BORN: OnceLock<u128> = OnceLock::new();
+    static START_TIME: OnceLock<u128> = OnceLock::new();
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-    format!("{PREFIX}{}-{}-", std::process::id(), BORN.get_or_init(now))
+    format!("{PREFIX}{}-{}-", std::process::id(), START_TIME.get_or_init(now))
 }
 
 #[cfg(test)]
@@ -82,16 +82,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leftovers_of_others_are_renamed_to_be_removed_and_nothing_else_is() {
+    fn only_leftovers_of_other_processes_are_renamed_for_removal() {
         let root = tempfile::tempdir().unwrap();
-        let own = Scratch::make(root.path(), remover()).unwrap();
+        let own = ScratchDir::create(root.path(), remover()).unwrap();
         // A directory of an earlier process with the same process id is a leftover too.
         let old = format!("run-{}-0", std::process::id());
         for name in ["run-1-0/files/deep", "removing-2-run-1-1/files", "precious", &old] {
             fs::create_dir_all(root.path().join(name)).unwrap();
         }
         remove_leftovers(root.path(), &remover());
-        assert!(own.path().join(FILES).is_dir() && own.path().join(BLANK).is_file());
+        assert!(own.path().join(TEMP_SOURCE).is_dir() && own.path().join(EMPTY_FILE).is_file());
         assert!(root.path().join("precious").exists());
         for gone in ["run-1-0", &old] {
             assert!(!root.path().join(gone).exists(), "{gone}");
@@ -99,9 +99,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_way_is_not_taken_for_ours() {
+    fn an_existing_directory_is_not_reused() {
         let root = tempfile::tempdir().unwrap();
-        let first = Scratch::make(root.path(), remover()).unwrap();
+        let first = ScratchDir::create(root.path(), remover()).unwrap();
         let name = first.path().file_name().unwrap().to_str().unwrap().to_owned();
         let (prefix, count) = name.rsplit_once('-').unwrap();
         let next: u64 = count.parse::<u64>().unwrap() + 1;
@@ -109,8 +109,8 @@ mod tests {
         for ahead in next..next + 50 {
             fs::create_dir_all(root.path().join(format!("{prefix}-{ahead}/files/old"))).unwrap();
         }
-        let second = Scratch::make(root.path(), remover()).unwrap();
-        assert!(!second.path().join(FILES).join("old").exists());
+        let second = ScratchDir::create(root.path(), remover()).unwrap();
+        assert!(!second.path().join(TEMP_SOURCE).join("old").exists());
     }
 
     /// Removes nothing: these tests check only the names.

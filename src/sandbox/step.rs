@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::confine::Leave;
+use super::confinement::StepPermissions;
 
 /// One command of a run.
 #[derive(Clone)]
@@ -24,19 +24,19 @@ pub struct Step {
     /// The time limit, after which the step is killed with every process it started.
     pub time_limit: Duration,
     /// What it may do beyond the policy of its run.
-    pub leave: Leave,
+    pub permissions: StepPermissions,
     /// Whether standard output and standard error are separate.
-    pub outputs: Outputs,
+    pub output_mode: OutputMode,
 }
 
 /// Whether the standard output and standard error of a step are separate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Outputs {
+pub enum OutputMode {
     /// One pipe each: the order between the two streams is not preserved.
     #[default]
-    Apart,
+    Separate,
     /// One pipe for both, as on a terminal: everything arrives in order, as [`Stream::Stdout`].
-    Joined,
+    Merged,
 }
 
 /// Commands and environments may contain secrets, so neither is printed.
@@ -46,7 +46,7 @@ impl fmt::Debug for Step {
             .field("cwd", &self.cwd)
             .field("variables", &self.env.len())
             .field("time_limit", &self.time_limit)
-            .field("leave", &self.leave)
+            .field("permissions", &self.permissions)
             .finish_non_exhaustive()
     }
 }
@@ -96,13 +96,13 @@ pub enum StepEnd {
 pub enum StepError {
     /// The step cannot be passed to a process.
     #[error("the step cannot be started: {problem}")]
-    Unusable {
+    Invalid {
         /// What is wrong with it.
         problem: &'static str,
     },
     /// The supervisor, this program executed once more, did not start.
     #[error("cannot start the supervisor {}: {source}", .path.display())]
-    Keeper {
+    SupervisorSpawn {
         /// The program to be executed.
         path: PathBuf,
         /// The system's error.
@@ -123,8 +123,8 @@ pub enum StepError {
         source: io::Error,
     },
     /// The confinement could not be set up, and the step did not run.
-    #[error("the command did not run because the sandbox could not be set up: {what}{}", cause(.source))]
-    Walls {
+    #[error("the command did not run because the sandbox could not be set up: {what}{}", format_cause(.source))]
+    Confinement {
         /// What failed.
         what: &'static str,
         /// The system's error, if there is one.
@@ -132,17 +132,17 @@ pub enum StepError {
     },
     /// The supervisor was killed before it reported how the step ended.
     #[error("the supervisor of the step was killed; how the step ended is unknown")]
-    KeeperLost,
+    SupervisorLost,
 }
 
-fn cause(source: &Option<io::Error>) -> String {
+fn format_cause(source: &Option<io::Error>) -> String {
     source.as_ref().map(|source| format!(": {source}")).unwrap_or_default()
 }
 
 /// Processes of a run remain after the time limit of a stop.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("processes of the run did not end in time; supervisors still killing them: {keepers:?}")]
-pub struct Left {
+#[error("processes of the run did not end in time; supervisors still killing them: {supervisors:?}")]
+pub struct StopTimeoutError {
     /// The process ids of the supervisors that are still killing processes.
-    pub keepers: Vec<u32>,
+    pub supervisors: Vec<u32>,
 }

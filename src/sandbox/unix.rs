@@ -21,7 +21,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
-use super::step::Outputs;
+use super::step::OutputMode;
 
 #[cfg(target_os = "linux")]
 #[path = "spawn/linux.rs"]
@@ -33,21 +33,21 @@ mod spawn;
 pub(super) use spawn::{Process, Spawner};
 
 /// A supervisor that was started, with the daemon's ends of its descriptors.
-pub(super) struct Spawned {
+pub(super) struct SpawnedSupervisor {
     pub(super) pid: u32,
     /// When it was started, or 0 if the system does not report it.
-    pub(super) born: u64,
+    pub(super) start_time: u64,
     pub(super) process: Process,
-    pub(super) link: Link,
-    pub(super) stdout: Pipe,
+    pub(super) socket: ControlSocket,
+    pub(super) stdout: OutputPipe,
     /// `None` if standard error shares the pipe of standard output.
-    pub(super) stderr: Option<Pipe>,
+    pub(super) stderr: Option<OutputPipe>,
 }
 
 /// The three descriptors of a supervisor.
 #[derive(Debug)]
 struct Descriptors {
-    link: StdUnixStream,
+    socket: StdUnixStream,
     stdout: io::PipeWriter,
     stderr: io::PipeWriter,
 }
@@ -55,26 +55,33 @@ struct Descriptors {
 impl Descriptors {
     /// Returns the raw descriptors in the order of the supervisor's standard descriptors.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux sends them"))]
-    fn numbers(&self) -> [RawFd; 3] {
-        [self.link.as_raw_fd(), self.stdout.as_raw_fd(), self.stderr.as_raw_fd()]
+    fn raw_fds(&self) -> [RawFd; 3] {
+        [self.socket.as_raw_fd(), self.stdout.as_raw_fd(), self.stderr.as_raw_fd()]
     }
 }
 
 impl Spawner {
     /// Starts a supervisor by executing `program`.
-    pub(super) async fn spawn(&self, program: &Path, outputs: Outputs) -> io::Result<Spawned> {
+    pub(super) async fn spawn(&self, program: &Path, outputs: OutputMode) -> io::Result<SpawnedSupervisor> {
         let (ours, theirs) = StdUnixStream::pair()?;
         let (stdout, to_stdout) = io::pipe()?;
         let (stderr, to_stderr) = match outputs {
-            Outputs::Apart => io::pipe().map(|(stderr, to_stderr)| (Some(stderr), to_stderr))?,
-            Outputs::Joined => (None, to_stdout.try_clone()?),
+            OutputMode::Separate => io::pipe().map(|(stderr, to_stderr)| (Some(stderr), to_stderr))?,
+            OutputMode::Merged => (None, to_stdout.try_clone()?),
         };
         ours.set_nonblocking(true)?;
-        let link = Link(UnixStream::from_std(ours)?);
-        let (stdout, stderr) = (Pipe::new(stdout)?, stderr.map(Pipe::new).transpose()?);
-        let descriptors = Descriptors { link: theirs, stdout: to_stdout, stderr: to_stderr };
+        let link = ControlSocket(UnixStream::from_std(ours)?);
+        let (stdout, stderr) = (OutputPipe::new(stdout)?, stderr.map(OutputPipe::new).transpose()?);
+        let descriptors = Descriptors { socket: theirs, stdout: to_stdout, stderr: to_stderr };
         let process = self.start(program, descriptors).await?;
-        Ok(Spawned { pid: process.pid()?, born: process.born(), process, link, stdout, stderr })
+        Ok(SpawnedSupervisor {
+            pid: process.pid()?,
+            start_time: process.start_time(),
+            process,
+            socket: link,
+            stdout,
+            stderr,
+        })
     }
 }
 
@@ -85,7 +92,7 @@ pub(super) fn this_program() -> io::Result<PathBuf> {
 }
 
 /// Returns whether this process, and every process it starts, may read a file.
-pub(super) fn may_read(path: &Path) -> bool {
+pub(super) fn is_readable(path: &Path) -> bool {
     nix::unistd::faccessat(nix::fcntl::AT_FDCWD, path, AccessFlags::R_OK, AtFlags::AT_EACCESS).is_ok()
 }
 
@@ -95,12 +102,12 @@ pub(super) fn path(bytes: &[u8]) -> PathBuf {
 }
 
 /// Creates a directory that only its owner can access; fails if it exists.
-pub(super) fn private_directory(path: &Path) -> io::Result<()> {
+pub(super) fn create_private_dir(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 
 /// Creates a directory and its missing parents, accessible only to their owner.
-pub(super) fn private_directories(path: &Path) -> io::Result<()> {
+pub(super) fn create_private_dir_all(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).recursive(true).create(path)
 }
 
@@ -110,16 +117,16 @@ pub(super) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
 }
 
 /// Returns whether an open file is still the one at `path`.
-pub(super) fn is_same(path: &Path, opened: &std::fs::File) -> bool {
+pub(super) fn is_same_file(path: &Path, opened: &std::fs::File) -> bool {
     let there = std::fs::symlink_metadata(path).map(|there| (there.dev(), there.ino()));
     let opened = opened.metadata().map(|opened| (opened.dev(), opened.ino()));
     there.is_ok_and(|there| opened.is_ok_and(|opened| opened == there))
 }
 
 /// The daemon's end of the control socket of a supervisor.
-pub(super) struct Link(UnixStream);
+pub(super) struct ControlSocket(UnixStream);
 
-impl Link {
+impl ControlSocket {
     /// Sends all of `bytes`.
     pub(super) async fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
@@ -152,9 +159,9 @@ impl Link {
 }
 
 /// The daemon's end of one output pipe of a step.
-pub(super) struct Pipe(pipe::Receiver);
+pub(super) struct OutputPipe(pipe::Receiver);
 
-impl Pipe {
+impl OutputPipe {
     fn new(reader: io::PipeReader) -> io::Result<Self> {
         pipe::Receiver::from_owned_fd(reader.into()).map(Self)
     }
@@ -167,7 +174,7 @@ impl Pipe {
     /// Reads what is available; `None` if nothing is.
     ///
     /// It calls `read` directly, because the runtime may not have polled the readiness yet.
-    pub(super) fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    pub(super) fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             match nix::unistd::read(&self.0, buffer) {
                 Ok(length) => return Ok(Some(length)),

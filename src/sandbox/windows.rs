@@ -7,16 +7,16 @@ use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::step::Outputs;
+use super::step::OutputMode;
 
 /// A supervisor that was started; never constructed.
-pub(super) struct Spawned {
+pub(super) struct SpawnedSupervisor {
     pub(super) pid: u32,
-    pub(super) born: u64,
+    pub(super) start_time: u64,
     pub(super) process: Process,
-    pub(super) link: Link,
-    pub(super) stdout: Pipe,
-    pub(super) stderr: Option<Pipe>,
+    pub(super) socket: ControlSocket,
+    pub(super) stdout: OutputPipe,
+    pub(super) stderr: Option<OutputPipe>,
 }
 
 /// Refuses to start supervisors.
@@ -25,10 +25,10 @@ pub(super) struct Spawner;
 
 impl Spawner {
     /// Does nothing: Windows does not reparent processes.
-    pub(super) const fn adopting_orphans(&self) {}
+    pub(super) const fn enable_orphan_adoption(&self) {}
 
     /// Refuses to start a supervisor.
-    pub(super) async fn spawn(&self, _program: &Path, _outputs: Outputs) -> io::Result<Spawned> {
+    pub(super) async fn spawn(&self, _program: &Path, _outputs: OutputMode) -> io::Result<SpawnedSupervisor> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "running steps is not supported on Windows yet"))
     }
 }
@@ -39,7 +39,7 @@ pub(super) fn this_program() -> io::Result<PathBuf> {
 }
 
 /// Returns false: the files in question do not exist on Windows.
-pub(super) const fn may_read(_path: &Path) -> bool {
+pub(super) const fn is_readable(_path: &Path) -> bool {
     false
 }
 
@@ -49,12 +49,12 @@ pub(super) fn path(bytes: &[u8]) -> PathBuf {
 }
 
 /// Creates a directory; fails if it exists.
-pub(super) fn private_directory(path: &Path) -> io::Result<()> {
+pub(super) fn create_private_dir(path: &Path) -> io::Result<()> {
     std::fs::create_dir(path)
 }
 
 /// Creates a directory and its missing parents.
-pub(super) fn private_directories(path: &Path) -> io::Result<()> {
+pub(super) fn create_private_dir_all(path: &Path) -> io::Result<()> {
     std::fs::create_dir_all(path)
 }
 
@@ -64,7 +64,7 @@ pub(super) fn symlink(_target: &Path, _link: &Path) -> io::Result<()> {
 }
 
 /// Returns whether an open file is still the one at its path: on Windows an open file cannot be renamed.
-pub(super) const fn is_same(_path: &Path, _opened: &std::fs::File) -> bool {
+pub(super) const fn is_same_file(_path: &Path, _opened: &std::fs::File) -> bool {
     true
 }
 
@@ -82,9 +82,9 @@ impl Process {
 }
 
 /// The control socket of a supervisor; never constructed.
-pub(super) struct Link(Infallible);
+pub(super) struct ControlSocket(Infallible);
 
-impl Link {
+impl ControlSocket {
     pub(super) async fn send(&self, _bytes: &[u8]) -> io::Result<()> {
         match self.0 {}
     }
@@ -99,14 +99,14 @@ impl Link {
 }
 
 /// An output pipe of a step; never constructed.
-pub(super) struct Pipe(Infallible);
+pub(super) struct OutputPipe(Infallible);
 
-impl Pipe {
+impl OutputPipe {
     pub(super) async fn read(&mut self, _buffer: &mut [u8]) -> io::Result<usize> {
         match self.0 {}
     }
 
-    pub(super) fn read_now(&mut self, _buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    pub(super) fn try_read(&mut self, _buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match self.0 {}
     }
 }

@@ -12,5 +12,5 @@ mod os;
 mod secret;
 mod store;
 
-pub use secret::{fresh, hash, matches};
-pub use store::{Token, Tokens, TokensError};
+pub use secret::{generate, hash, matches};
+pub use store::{TokenRecord, TokenStore, TokenStoreError};

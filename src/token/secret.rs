@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 /// Generates a token of 256 random bits; its prefix identifies its kind.
-pub fn fresh(beginning: &str) -> Result<String, getrandom::Error> {
+pub fn generate(beginning: &str) -> Result<String, getrandom::Error> {
     let mut bits = [0_u8; 32];
     getrandom::fill(&mut bits)?;
     let mut text = String::with_capacity(beginning.len() + 64);
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn a_token_is_256_random_bits_and_matches_its_hash_alone() {
-        let (one, other) = (fresh("att_").unwrap(), fresh("att_").unwrap());
+        let (one, other) = (generate("att_").unwrap(), generate("att_").unwrap());
         assert_eq!(one.len(), 4 + 64);
         assert_ne!(one, other);
         assert!(matches(&one, &hash(&one)));

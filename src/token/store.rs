@@ -12,14 +12,14 @@ use super::{os, secret};
 
 /// The tokens of one state directory.
 #[derive(Debug, Clone)]
-pub struct Tokens {
+pub struct TokenStore {
     path: PathBuf,
 }
 
 /// A stored token, without the secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Token {
+pub struct TokenRecord {
     /// Its public id.
     pub token_id: String,
     /// The name its owner gave it.
@@ -34,7 +34,7 @@ pub struct Token {
 
 /// Why the token store cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum TokensError {
+pub enum TokenStoreError {
     /// The operating system returned an error.
     #[error("cannot {action} {}", .path.display())]
     Io {
@@ -61,36 +61,35 @@ pub enum TokensError {
     TooMany,
     /// The name is invalid.
     #[error("a token's name is one line of 1 to {NAME} characters")]
-    Name,
+    InvalidName,
     /// The system's random source failed.
     #[error("cannot generate random bytes: {0}")]
-    Chance(getrandom::Error),
+    RandomFailed(getrandom::Error),
 }
 
 /// The format of the file.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct TokenFile {
     version: u32,
-    tokens: Vec<Token>,
+    tokens: Vec<TokenRecord>,
 }
 
-impl Tokens {
+impl TokenStore {
     /// Creates the store for a state directory; nothing is read yet.
     pub fn new(state: &Path) -> Self {
         Self { path: state.join("tokens.json") }
     }
 
     /// Creates a token and stores its digest durably. The returned secret cannot be retrieved later.
-    pub fn add(&self, name: Option<&str>, now_ms: u64) -> Result<(Token, String), TokensError> {
-        let plain = |name: &str| {
-            !name.trim().is_empty() && name.chars().count() <= NAME && !name.contains(char::is_control)
-        };
+    pub fn add(&self, name: Option<&str>, now_ms: u64) -> Result<(TokenRecord, String), TokenStoreError> {
+        let plain =
+            |name: &str| !name.trim().is_empty() && name.chars().count() <= NAME && !name.contains(char::is_control);
         if !name.is_none_or(plain) {
-            return Err(TokensError::Name);
+            return Err(TokenStoreError::InvalidName);
         }
-        let secret = secret::fresh(BEGINNING).map_err(TokensError::Chance)?;
-        let token = Token {
+        let secret = secret::generate(TOKEN_PREFIX).map_err(TokenStoreError::RandomFailed)?;
+        let token = TokenRecord {
             token_id: format!("tok_{}", Ulid::generate()),
             name: name.map(str::to_owned),
             created_at: now_ms,
@@ -99,7 +98,7 @@ impl Tokens {
         let _lock = self.lock()?;
         let mut tokens = self.list()?;
         if tokens.len() >= MOST {
-            return Err(TokensError::TooMany);
+            return Err(TokenStoreError::TooMany);
         }
         tokens.push(token.clone());
         self.write(tokens)?;
@@ -107,7 +106,7 @@ impl Tokens {
     }
 
     /// Removes a token durably; returns whether it existed.
-    pub fn revoke(&self, id: &str) -> Result<bool, TokensError> {
+    pub fn revoke(&self, id: &str) -> Result<bool, TokenStoreError> {
         let _lock = self.lock()?;
         let mut tokens = self.list()?;
         let before = tokens.len();
@@ -119,20 +118,20 @@ impl Tokens {
     }
 
     /// Returns the tokens, the oldest first.
-    pub fn list(&self) -> Result<Vec<Token>, TokensError> {
-        let io = |action| failed(action, &self.path);
+    pub fn list(&self) -> Result<Vec<TokenRecord>, TokenStoreError> {
+        let io = |action| io_error(action, &self.path);
         let file = match os::open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(io("open")(error)),
         };
         if !os::is_private(&file.metadata().map_err(io("inspect"))?) {
-            return Err(TokensError::Exposed(self.path.clone()));
+            return Err(TokenStoreError::Exposed(self.path.clone()));
         }
         let mut text = String::new();
         file.take(FILE_BYTES).read_to_string(&mut text).map_err(io("read"))?;
-        let malformed = |problem| TokensError::Malformed { path: self.path.clone(), problem };
-        let written: Written = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
+        let malformed = |problem| TokenStoreError::Malformed { path: self.path.clone(), problem };
+        let written: TokenFile = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
         if written.version != VERSION {
             return Err(malformed(format!("unsupported version {}, expected {VERSION}", written.version)));
         }
@@ -140,24 +139,24 @@ impl Tokens {
     }
 
     /// Returns whether the store contains a token. All tokens are compared, so that the duration reveals nothing.
-    pub fn holds(&self, token: &str) -> Result<bool, TokensError> {
+    pub fn contains(&self, token: &str) -> Result<bool, TokenStoreError> {
         let known = self.list()?;
         Ok(known.iter().filter(|known| secret::matches(token, &known.sha256)).count() > 0)
     }
 
     /// Locks the file against other writers until the guard is dropped.
-    fn lock(&self) -> Result<fs::File, TokensError> {
+    fn lock(&self) -> Result<fs::File, TokenStoreError> {
         let directory = self.path.parent().unwrap_or(&self.path);
-        os::private_directory(directory).map_err(failed("create", directory))?;
+        os::create_private_dir(directory).map_err(io_error("create", directory))?;
         let path = self.path.with_extension("lock");
-        let file = os::private_file(&path).map_err(failed("open", &path))?;
-        file.lock().map_err(failed("lock", &path))?;
+        let file = os::open_private_file(&path).map_err(io_error("open", &path))?;
+        file.lock().map_err(io_error("lock", &path))?;
         Ok(file)
     }
 
-    fn write(&self, tokens: Vec<Token>) -> Result<(), TokensError> {
+    fn write(&self, tokens: Vec<TokenRecord>) -> Result<(), TokenStoreError> {
         // Plain data: serialization cannot fail.
-        let bytes = serde_json::to_vec_pretty(&Written { version: VERSION, tokens }).unwrap_or_default();
+        let bytes = serde_json::to_vec_pretty(&TokenFile { version: VERSION, tokens }).unwrap_or_default();
         let draft = self.path.with_extension("new");
         let put = || {
             if let Err(error) = fs::remove_file(&draft)
@@ -165,19 +164,19 @@ impl Tokens {
             {
                 return Err(error);
             }
-            let mut file = os::private_file(&draft)?;
+            let mut file = os::open_private_file(&draft)?;
             file.write_all(&bytes)?;
             file.sync_all()?;
             fs::rename(&draft, &self.path)?;
             os::sync_directory(self.path.parent().unwrap_or(&self.path))
         };
-        put().map_err(failed("write", &self.path))
+        put().map_err(io_error("write", &self.path))
     }
 }
 
-fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> TokensError + use<> {
+fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> TokenStoreError + use<> {
     let path = path.to_path_buf();
-    move |source| TokensError::Io { action, path, source }
+    move |source| TokenStoreError::Io { action, path, source }
 }
 
 /// Serializes a digest as hexadecimal text.
@@ -198,7 +197,7 @@ mod hexadecimal {
 }
 
 /// The prefix of tokens, by which the redactor and secret scanners recognise them.
-const BEGINNING: &str = "ptk_";
+const TOKEN_PREFIX: &str = "ptk_";
 /// The version of the file format.
 const VERSION: u32 = 1;
 /// The maximum number of tokens.
@@ -213,35 +212,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_opens_until_it_is_revoked_and_is_not_in_the_file() {
+    fn a_token_is_valid_until_revoked_and_not_stored_in_plain_text() {
         let dir = tempfile::tempdir().unwrap();
-        let tokens = Tokens::new(&dir.path().join("state"));
-        assert_eq!((tokens.list().unwrap(), tokens.holds("ptk_x").unwrap()), (Vec::new(), false));
+        let tokens = TokenStore::new(&dir.path().join("state"));
+        assert_eq!((tokens.list().unwrap(), tokens.contains("ptk_x").unwrap()), (Vec::new(), false));
         let (first, secret) = tokens.add(Some("laptop"), 7).unwrap();
         let (second, other) = tokens.add(None, 8).unwrap();
         // Another process reads the same tokens.
-        let tokens = Tokens::new(&dir.path().join("state"));
+        let tokens = TokenStore::new(&dir.path().join("state"));
         assert_eq!(tokens.list().unwrap(), [first.clone(), second]);
-        assert!(tokens.holds(&secret).unwrap() && tokens.holds(&other).unwrap());
+        assert!(tokens.contains(&secret).unwrap() && tokens.contains(&other).unwrap());
         for wrong in ["", "ptk_", &secret[..67], &format!("{secret}0"), &secret.to_uppercase()] {
-            assert!(!tokens.holds(wrong).unwrap(), "{wrong}");
+            assert!(!tokens.contains(wrong).unwrap(), "{wrong}");
         }
         let file = fs::read_to_string(&tokens.path).unwrap();
         assert!(!file.contains(&secret) && !file.contains(&secret[4..]), "{file}");
         assert!(!tokens.revoke("tok_unknown").unwrap());
         assert!(tokens.revoke(&first.token_id).unwrap());
-        assert!(!tokens.holds(&secret).unwrap() && tokens.holds(&other).unwrap());
+        assert!(!tokens.contains(&secret).unwrap() && tokens.contains(&other).unwrap());
     }
 
     #[test]
-    fn what_cannot_be_read_opens_nothing_and_is_not_overwritten() {
+    fn a_malformed_file_authorizes_nothing_and_is_not_overwritten() {
         let dir = tempfile::tempdir().unwrap();
-        let tokens = Tokens::new(dir.path());
+        let tokens = TokenStore::new(dir.path());
         let (_, secret) = tokens.add(None, 1).unwrap();
         for text in ["{", r#"{"version":2,"tokens":[]}"#, r#"{"version":1,"tokens":[{"tokenId":"x"}]}"#] {
             fs::write(&tokens.path, text).unwrap();
-            assert!(matches!(tokens.holds(&secret), Err(TokensError::Malformed { .. })), "{text}");
-            assert!(matches!(tokens.add(None, 2), Err(TokensError::Malformed { .. })), "{text}");
+            assert!(matches!(tokens.contains(&secret), Err(TokenStoreError::Malformed { .. })), "{text}");
+            assert!(matches!(tokens.add(None, 2), Err(TokenStoreError::Malformed { .. })), "{text}");
             assert_eq!(fs::read_to_string(&tokens.path).unwrap(), text);
         }
     }
@@ -249,26 +248,26 @@ mod tests {
     #[test]
     fn a_name_is_one_short_line() {
         let dir = tempfile::tempdir().unwrap();
-        let tokens = Tokens::new(dir.path());
+        let tokens = TokenStore::new(dir.path());
         for wrong in ["", "  ", "two\nlines", &"x".repeat(129)] {
-            assert!(matches!(tokens.add(Some(wrong), 1), Err(TokensError::Name)), "{wrong}");
+            assert!(matches!(tokens.add(Some(wrong), 1), Err(TokenStoreError::InvalidName)), "{wrong}");
         }
         tokens.add(Some(&"ä".repeat(128)), 1).unwrap();
     }
 
     #[test]
-    fn many_who_add_at_once_lose_nothing() {
+    fn concurrent_additions_lose_no_token() {
         let dir = tempfile::tempdir().unwrap();
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..4 {
-                        Tokens::new(dir.path()).add(None, 1).unwrap();
+                        TokenStore::new(dir.path()).add(None, 1).unwrap();
                     }
                 });
             }
         });
-        assert_eq!(Tokens::new(dir.path()).list().unwrap().len(), 32);
+        assert_eq!(TokenStore::new(dir.path()).list().unwrap().len(), 32);
     }
 
     #[cfg(unix)]
@@ -276,16 +275,16 @@ mod tests {
     fn a_file_that_others_can_read_is_not_used_and_a_link_is_not_followed() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
-        let tokens = Tokens::new(&dir.path().join("state"));
+        let tokens = TokenStore::new(&dir.path().join("state"));
         let (_, secret) = tokens.add(None, 1).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&tokens.path), mode(tokens.path.parent().unwrap())), (0o600, 0o700));
         fs::set_permissions(&tokens.path, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(matches!(tokens.holds(&secret), Err(TokensError::Exposed(_))));
+        assert!(matches!(tokens.contains(&secret), Err(TokenStoreError::Exposed(_))));
         fs::set_permissions(&tokens.path, fs::Permissions::from_mode(0o600)).unwrap();
         let elsewhere = dir.path().join("elsewhere");
         fs::rename(&tokens.path, &elsewhere).unwrap();
         std::os::unix::fs::symlink(&elsewhere, &tokens.path).unwrap();
-        assert!(matches!(tokens.holds(&secret), Err(TokensError::Io { .. })));
+        assert!(matches!(tokens.contains(&secret), Err(TokenStoreError::Io { .. })));
     }
 }

@@ -9,12 +9,12 @@ use nix::libc::{O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK};
 use nix::unistd::geteuid;
 
 /// Creates a directory with mode 0700; an existing one is not changed.
-pub(super) fn private_directory(path: &Path) -> io::Result<()> {
+pub(super) fn create_private_dir(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Opens or creates a file with mode 0600; links are not followed.
-pub(super) fn private_file(path: &Path) -> io::Result<File> {
+pub(super) fn open_private_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).write(true).mode(0o600);
     options.custom_flags(O_NOFOLLOW | O_CLOEXEC).open(path)

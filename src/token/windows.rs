@@ -5,12 +5,12 @@ use std::io;
 use std::path::Path;
 
 /// Creates a directory.
-pub(super) fn private_directory(path: &Path) -> io::Result<()> {
+pub(super) fn create_private_dir(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)
 }
 
 /// Opens or creates a file.
-pub(super) fn private_file(path: &Path) -> io::Result<File> {
+pub(super) fn open_private_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).truncate(false).write(true).open(path)
 }
 

@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::bench::{Bench, Site};
-use super::fault::{Fault, FaultKind};
-use super::git::{self, Counted, Script};
+use super::context::{FsContext, ToolContext};
+use super::error::{ToolError, ToolErrorKind};
+use super::git::{self, FileStat, GitScript};
 
 pub(super) const NAME: &str = "sandbox_git_commit";
 pub(super) const DESCRIPTION: &str = "Commit to the git repository: with `paths` the current state of these files and \
@@ -22,11 +22,11 @@ const MESSAGE_MAX: usize = 16 * 1024;
 /// The maximum number of paths.
 const PATHS_MAX: usize = 500;
 /// How many files a preview lists.
-const LISTED: usize = 100;
+const LISTED_FILES_MAX: usize = 100;
 /// How many uncommitted files an error names.
-const NAMED: usize = 10;
+const NAMED_FILES_MAX: usize = 10;
 /// How many untracked files a preview counts the lines of.
-const COUNTED: usize = 1000;
+const COUNTED_FILES_MAX: usize = 1000;
 
 /// The arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -42,8 +42,8 @@ pub struct Args {
 
 impl Args {
     /// Refuses arguments that git would reject.
-    pub(super) fn checked(self) -> Result<Self, Fault> {
-        let bad = |message: &str| Err(Fault::new(FaultKind::BadArguments, message));
+    pub(super) fn validate(self) -> Result<Self, ToolError> {
+        let bad = |message: &str| Err(ToolError::new(ToolErrorKind::BadArguments, message));
         let paths = self.paths.as_deref();
         if self.message.trim().is_empty() {
             return bad("the message is empty");
@@ -64,9 +64,9 @@ impl Args {
     }
 
     /// The paths to commit; empty to commit what is staged.
-    async fn wanted(&self, bench: &Bench) -> Result<Vec<String>, Fault> {
+    async fn pathspecs(&self, context: &ToolContext) -> Result<Vec<String>, ToolError> {
         match (&self.paths, self.all) {
-            (Some(paths), _) => git::inside(paths, bench).await,
+            (Some(paths), _) => git::check_pathspecs(paths, context).await,
             (None, Some(true)) => Ok(vec![".".to_owned()]),
             (None, Some(false) | None) => Ok(Vec::new()),
         }
@@ -77,49 +77,36 @@ const NUMSTAT: [&str; 6] =
     ["--numstat", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty"];
 
 /// A complete diff: with full object ids and binary files.
-const WHOLE: [&str; 6] = [
-    "--full-index",
-    "--binary",
-    "--no-renames",
-    "--no-ext-diff",
-    "--no-textconv",
-    "--ignore-submodules=dirty",
-];
+const FULL_DIFF: [&str; 6] =
+    ["--full-index", "--binary", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty"];
 
-pub(super) async fn commit(args: &Args, bench: &Bench) -> Result<String, Fault> {
-    let paths = args.wanted(bench).await?;
-    let mut words = vec![
-        "commit",
-        "--no-verify",
-        "--no-gpg-sign",
-        "--no-edit",
-        "--cleanup=whitespace",
-        "-m",
-        &*args.message,
-    ];
+pub(super) async fn commit(args: &Args, context: &ToolContext) -> Result<String, ToolError> {
+    let paths = args.pathspecs(context).await?;
+    let mut words =
+        vec!["commit", "--no-verify", "--no-gpg-sign", "--no-edit", "--cleanup=whitespace", "-m", &*args.message];
     let named: Vec<&str> = paths.iter().map(String::as_str).collect();
     // An empty commit would make git inspect nested repositories.
-    let difference =
-        [&["diff", "--cached", "--quiet", "--ignore-submodules=dirty", "--"][..], &named].concat();
+    let difference = [&["diff", "--cached", "--quiet", "--ignore-submodules=dirty", "--"][..], &named].concat();
     let script = if paths.is_empty() {
-        Script::git(&["rev-parse", "--git-dir"]).quietly().if_different(&difference).then(&words)
+        GitScript::git(&["rev-parse", "--git-dir"]).output_to_stderr().if_changed(&difference).then(&words)
     } else {
         words.extend(["--only", "--"]);
         words.extend(&named);
-        staged(args, &named).if_different(&difference).then(&words)
+        staging_script(args, &named).if_changed(&difference).then(&words)
     };
     let shown = [&["show", "--format=%H", "--no-show-signature"][..], &NUMSTAT, &["HEAD"]].concat();
     let branch = ["rev-parse", "--abbrev-ref", "HEAD"];
-    let printed = match script.quietly().then(&branch).then(&shown).run_and_change(bench).await {
-        Err(fault) if fault.kind == FaultKind::NothingToCommit => return Err(nothing(args, bench).await),
+    let printed = match script.output_to_stderr().then(&branch).then(&shown).run_writable(context).await {
+        Err(error) if error.kind == ToolErrorKind::NothingToCommit => {
+            return Err(nothing_to_commit(args, context).await);
+        }
         printed => printed?,
     };
     let text = String::from_utf8_lossy(&printed.bytes);
     let (branch, rest) = text.split_once('\n').unwrap_or_default();
-    let (commit, stat) =
-        rest.split_at_checked(rest.find(['\n', '\0']).unwrap_or(rest.len())).unwrap_or_default();
-    let files = git::numstat(stat.trim_start_matches(['\n', '\0']));
-    let (insertions, deletions) = sums(&files);
+    let (commit, stat) = rest.split_at_checked(rest.find(['\n', '\0']).unwrap_or(rest.len())).unwrap_or_default();
+    let files = git::parse_numstat(stat.trim_start_matches(['\n', '\0']));
+    let (insertions, deletions) = total_lines(&files);
     Ok(json!({
         "commit": commit, "branch": branch, "filesChanged": files.len(),
         "insertions": insertions, "deletions": deletions,
@@ -128,82 +115,77 @@ pub(super) async fn commit(args: &Args, bench: &Bench) -> Result<String, Fault> 
 }
 
 /// Stages the current state of these paths. `git add` would also enter nested repositories.
-fn staged(args: &Args, paths: &[&str]) -> Script {
-    let ls_files = |how: &[&'static str]| [&["ls-files", "-z"], how, OTHERS, &["--"], paths].concat();
+fn staging_script(args: &Args, paths: &[&str]) -> GitScript {
+    let ls_files = |how: &[&'static str]| [&["ls-files", "-z"], how, UNTRACKED, &["--"], paths].concat();
     let present = ls_files(&["--modified", "--deleted"]);
     let update = ["update-index", "--add", "--remove", "--replace", "-z", "--stdin"];
     let script = match args.paths {
         // A named path must exist.
-        Some(_) => Script::git(&ls_files(&["--error-unmatch", "--cached"])).unheard().then(&present),
-        None => Script::git(&present),
+        Some(_) => GitScript::git(&ls_files(&["--error-unmatch", "--cached"])).discard_output().then(&present),
+        None => GitScript::git(&present),
     };
-    script.read_by(&update).quietly()
+    script.pipe_to(&update).output_to_stderr()
 }
 
 /// Untracked files, without ignored ones.
-const OTHERS: &[&str] = &["--others", "--exclude-standard"];
+const UNTRACKED: &[&str] = &["--others", "--exclude-standard"];
 
 /// A preview of a commit.
-pub(super) struct Preview {
+pub(super) struct CommitPreview {
     /// Line counts and file names, for the approver.
-    pub(super) shown: Value,
+    pub(super) summary: Value,
     /// A digest of the complete content.
-    pub(super) seal: [u8; 32],
+    pub(super) content_digest: [u8; 32],
 }
 
 /// Computes what would be committed, without changing anything.
-pub(super) async fn preview(args: &Args, bench: &Bench) -> Result<Preview, Fault> {
-    let paths = args.wanted(bench).await?;
-    let (branch, tree) = standing(bench).await?;
-    let mut about =
-        if paths.is_empty() { vec!["--cached", &*tree] } else { vec!["--relative", &*tree, "--"] };
+pub(super) async fn preview(args: &Args, context: &ToolContext) -> Result<CommitPreview, ToolError> {
+    let paths = args.pathspecs(context).await?;
+    let (branch, tree) = branch_and_tree(context).await?;
+    let mut about = if paths.is_empty() { vec!["--cached", &*tree] } else { vec!["--relative", &*tree, "--"] };
     about.extend(paths.iter().map(String::as_str));
-    let mut files = counted(&[&["diff"][..], &NUMSTAT, &about].concat(), bench).await?;
+    let mut files = numstat_of(&[&["diff"][..], &NUMSTAT, &about].concat(), context).await?;
     // The full diff identifies the content of every changed file, which the line counts do not.
-    let whole = Script::git(&[&["diff"][..], &WHOLE, &about].concat()).read_by(&["hash-object", "--stdin"]);
-    let mut seal = Sha256::new_with_prefix(whole.run(bench).await?.bytes);
+    let whole = GitScript::git(&[&["diff"][..], &FULL_DIFF, &about].concat()).pipe_to(&["hash-object", "--stdin"]);
+    let mut content_digest = Sha256::new_with_prefix(whole.run(context).await?.bytes);
     if !paths.is_empty() {
-        let mut others = [&["ls-files", "-z"], OTHERS, &["--"]].concat();
+        let mut others = [&["ls-files", "-z"], UNTRACKED, &["--"]].concat();
         others.extend(paths.iter().map(String::as_str));
-        let printed = Script::git(&others).run(bench).await?;
+        let printed = GitScript::git(&others).run(context).await?;
         let text = String::from_utf8_lossy(&printed.bytes);
         // A nested repository is listed as a directory, and is not committed.
-        let names =
-            text.split_terminator('\0').filter(|name| !name.ends_with('/')).map(str::to_owned).collect();
-        let (new, digest) = bench.away(move |site| Ok(new_files(names, site))).await?;
+        let names = text.split_terminator('\0').filter(|name| !name.ends_with('/')).map(str::to_owned).collect();
+        let (new, digest) = context.run_blocking(move |fs_context| Ok(count_new_files(names, fs_context))).await?;
         files.extend(new);
-        seal.update(digest);
+        content_digest.update(digest);
     }
     if files.is_empty() {
-        return Err(nothing(args, bench).await);
+        return Err(nothing_to_commit(args, context).await);
     }
-    let (insertions, deletions) = sums(&files);
+    let (insertions, deletions) = total_lines(&files);
     let listed: Vec<Value> = files
         .iter()
-        .take(LISTED)
+        .take(LISTED_FILES_MAX)
         .map(|file| json!({ "path": file.path, "insertions": file.insertions, "deletions": file.deletions }))
         .collect();
     let shown = json!({
         "filesChanged": files.len(), "insertions": insertions, "deletions": deletions,
         "message": args.message, "branch": branch, "files": listed,
     });
-    Ok(Preview { shown, seal: seal.finalize().into() })
+    Ok(CommitPreview { summary: shown, content_digest: content_digest.finalize().into() })
 }
 
 /// Returns the error for an empty commit, with the files that could be committed.
-async fn nothing(args: &Args, bench: &Bench) -> Fault {
+async fn nothing_to_commit(args: &Args, context: &ToolContext) -> ToolError {
     let mut message = "there is nothing to commit".to_owned();
     if args.paths.is_none() && args.all != Some(true) {
         let mut found = Vec::new();
-        for (what, how) in
-            [("untracked", OTHERS), ("changed", &["--modified", "--deleted", "--deduplicate"][..])]
-        {
-            let printed = Script::git(&[&["ls-files", "-z"], how].concat()).run(bench).await;
+        for (what, how) in [("untracked", UNTRACKED), ("changed", &["--modified", "--deleted", "--deduplicate"][..])] {
+            let printed = GitScript::git(&[&["ls-files", "-z"], how].concat()).run(context).await;
             let text = printed.map(|printed| String::from_utf8_lossy(&printed.bytes).into_owned());
-            let names: Vec<String> =
-                text.unwrap_or_default().split_terminator('\0').map(str::to_owned).collect();
+            let names: Vec<String> = text.unwrap_or_default().split_terminator('\0').map(str::to_owned).collect();
             if !names.is_empty() {
-                found.push(format!("{what}: {}", few(&names)));
+                found.push(format!("{what}: {}", abbreviate(&names)));
             }
         }
         if !found.is_empty() {
@@ -214,53 +196,53 @@ async fn nothing(args: &Args, bench: &Bench) -> Fault {
             );
         }
     }
-    Fault::new(FaultKind::NothingToCommit, message)
+    ToolError::new(ToolErrorKind::NothingToCommit, message)
 }
 
 /// The first names, and the number of further ones.
-fn few(names: &[String]) -> String {
-    let shown = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(NAMED) {
+fn abbreviate(names: &[String]) -> String {
+    let shown = names.iter().take(NAMED_FILES_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMED_FILES_MAX) {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }
 }
 
 /// The branch, and the tree that a commit is compared with: the empty tree before the first commit.
-async fn standing(bench: &Bench) -> Result<(String, String), Fault> {
-    let symbolic = Script::git(&["rev-parse", "--git-dir"]).quietly();
+async fn branch_and_tree(context: &ToolContext) -> Result<(String, String), ToolError> {
+    let symbolic = GitScript::git(&["rev-parse", "--git-dir"]).output_to_stderr();
     let head = symbolic.then(&["rev-parse", "--abbrev-ref", "HEAD"]).then(&["rev-parse", "HEAD^{tree}"]);
-    let two_lines = |printed: &git::Printed| {
+    let two_lines = |printed: &git::GitOutput| {
         let text = String::from_utf8_lossy(&printed.bytes).into_owned();
         let mut lines = text.lines().map(str::to_owned);
         (lines.next().unwrap_or_default(), lines.next().unwrap_or_default())
     };
-    match head.run(bench).await {
+    match head.run(context).await {
         Ok(printed) => Ok(two_lines(&printed)),
-        Err(fault) if fault.kind == FaultKind::GitFailed => {
-            let empty = Script::git(&["symbolic-ref", "--short", "HEAD"]);
+        Err(error) if error.kind == ToolErrorKind::GitFailed => {
+            let empty = GitScript::git(&["symbolic-ref", "--short", "HEAD"]);
             let empty = empty.then(&["hash-object", "-t", "tree", "/dev/null"]);
-            Ok(two_lines(&empty.run(bench).await?))
+            Ok(two_lines(&empty.run(context).await?))
         }
-        Err(fault) => Err(fault),
+        Err(error) => Err(error),
     }
 }
 
-async fn counted(words: &[&str], bench: &Bench) -> Result<Vec<Counted>, Fault> {
-    let printed = Script::git(words).run(bench).await?;
-    Ok(git::numstat(&String::from_utf8_lossy(&printed.bytes)))
+async fn numstat_of(words: &[&str], context: &ToolContext) -> Result<Vec<FileStat>, ToolError> {
+    let printed = GitScript::git(words).run(context).await?;
+    Ok(git::parse_numstat(&String::from_utf8_lossy(&printed.bytes)))
 }
 
 /// Untracked files with their line counts, and a digest of all of them.
 ///
 /// Files beyond the maximum number contribute only their names, and large files only their beginning.
-fn new_files(names: Vec<String>, site: &Site) -> (Vec<Counted>, [u8; 32]) {
-    let mut seal = Sha256::new();
+fn count_new_files(names: Vec<String>, fs_context: &FsContext) -> (Vec<FileStat>, [u8; 32]) {
+    let mut content_digest = Sha256::new();
     let mut lines = |name: &str| {
-        let file = site.ground.file(Path::new(name)).ok()?;
+        let file = fs_context.workspace.open_file(Path::new(name)).ok()?;
         let mut bytes = Vec::new();
-        file.take(site.limits.file_bytes).read_to_end(&mut bytes).ok()?;
-        seal.update(Sha256::digest(&bytes));
+        file.take(fs_context.limits.file_bytes).read_to_end(&mut bytes).ok()?;
+        content_digest.update(Sha256::digest(&bytes));
         let is_binary = memchr::memchr(0, &bytes).is_some();
         let unended = bytes.last().is_some_and(|byte| *byte != b'\n');
         let ends = memchr::memchr_iter(b'\n', &bytes).count() as u64;
@@ -269,16 +251,16 @@ fn new_files(names: Vec<String>, site: &Site) -> (Vec<Counted>, [u8; 32]) {
     let mut all = Sha256::new();
     let counted = |(index, path): (usize, String)| {
         all.update(Sha256::digest(&path));
-        let look = index < COUNTED && !site.is_stopped();
+        let look = index < COUNTED_FILES_MAX && !fs_context.is_stopped();
         let insertions = if look { lines(&path).unwrap_or(0) } else { 0 };
-        Counted { path, insertions, deletions: 0 }
+        FileStat { path, insertions, deletions: 0 }
     };
     let files = names.into_iter().enumerate().map(counted).collect();
-    all.update(seal.finalize());
+    all.update(content_digest.finalize());
     (files, all.finalize().into())
 }
 
-fn sums(files: &[Counted]) -> (u64, u64) {
-    let sum = |count: fn(&Counted) -> u64| files.iter().map(count).sum();
+fn total_lines(files: &[FileStat]) -> (u64, u64) {
+    let sum = |count: fn(&FileStat) -> u64| files.iter().map(count).sum();
     (sum(|file| file.insertions), sum(|file| file.deletions))
 }

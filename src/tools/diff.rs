@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::bench::Bench;
-use super::fault::Fault;
-use super::git::{self, Script};
+use super::context::ToolContext;
+use super::error::ToolError;
+use super::git::{self, GitScript};
 use crate::sandbox::output::Excerpt;
 
 pub(super) const NAME: &str = "sandbox_git_diff";
@@ -23,24 +23,24 @@ pub struct Args {
     pub paths: Option<Vec<String>>,
 }
 
-pub(super) async fn diff(args: &Args, bench: &Bench) -> Result<String, Fault> {
-    let paths = git::inside(args.paths.as_deref().unwrap_or_default(), bench).await?;
-    let mut words = vec!["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--relative"];
-    words.push("--ignore-submodules=dirty");
+pub(super) async fn diff(args: &Args, context: &ToolContext) -> Result<String, ToolError> {
+    let paths = git::check_pathspecs(args.paths.as_deref().unwrap_or_default(), context).await?;
+    let mut arguments = vec!["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--relative"];
+    arguments.push("--ignore-submodules=dirty");
     if args.staged.unwrap_or(false) {
-        words.push("--cached");
+        arguments.push("--cached");
     }
-    words.push("--");
-    words.extend(paths.iter().map(String::as_str));
+    arguments.push("--");
+    arguments.extend(paths.iter().map(String::as_str));
     // Outside of a repository, `git diff` compares any two files.
-    let printed = Script::git(&["rev-parse", "--git-dir"]).quietly().then(&words).run(bench).await?;
-    if printed.bytes.is_empty() {
+    let output = GitScript::git(&["rev-parse", "--git-dir"]).output_to_stderr().then(&arguments).run(context).await?;
+    if output.bytes.is_empty() {
         return Ok("no changes\n".to_owned());
     }
-    let mut excerpt = Excerpt::new(bench.limits.result_bytes);
-    excerpt.push(&(bench.safe)(&String::from_utf8_lossy(&printed.bytes)));
+    let mut excerpt = Excerpt::new(context.limits.result_bytes);
+    excerpt.push(&(context.redact)(&String::from_utf8_lossy(&output.bytes)));
     let mut text = excerpt.finish();
-    if printed.truncated {
+    if output.truncated {
         text.push_str("\n[... the rest is omitted; request fewer paths ...]\n");
     }
     Ok(text)

@@ -7,13 +7,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::bench::Site;
-use super::fault::{Fault, FaultKind};
+use super::approval_question::line_counts;
+use super::context::FsContext;
+use super::error::{ToolError, ToolErrorKind};
 use super::patch::{Change, FilePatch, Patch};
-use super::question::counts;
 use super::request::Request;
 use super::write::check_size;
-use crate::sandbox::ground::GroundError;
+use crate::sandbox::workspace::WorkspaceError;
 
 pub(super) const NAME: &str = "sandbox_edit_file";
 pub(super) const DESCRIPTION: &str = "Edit parts of files in the workspace. Either `path`, `old` and `new`: the exact \
@@ -38,7 +38,7 @@ pub(super) struct Args {
 
 /// Which occurrences are replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Occurrences {
+pub enum ReplaceMode {
     /// The only one; several are an error.
     Only,
     /// All of them.
@@ -57,7 +57,7 @@ pub enum Edit {
         /// The replacement.
         new: String,
         /// Which occurrences.
-        which: Occurrences,
+        which: ReplaceMode,
     },
     /// Applies a patch.
     Patch(Patch),
@@ -65,8 +65,8 @@ pub enum Edit {
 
 impl Args {
     /// Parses the arguments into one of the two forms.
-    pub(super) fn understood(self) -> Result<Edit, Fault> {
-        let bad = |message| Err(Fault::new(FaultKind::BadArguments, message));
+    pub(super) fn into_edit(self) -> Result<Edit, ToolError> {
+        let bad = |message| Err(ToolError::new(ToolErrorKind::BadArguments, message));
         match self {
             Self { patch: Some(patch), path: None, old: None, new: None, all: None } => {
                 Patch::parse(&patch).map(Edit::Patch)
@@ -79,7 +79,7 @@ impl Args {
                 if old == new {
                     return bad("old and new are the same");
                 }
-                let which = if all.unwrap_or(false) { Occurrences::All } else { Occurrences::Only };
+                let which = if all.unwrap_or(false) { ReplaceMode::All } else { ReplaceMode::Only };
                 Ok(Edit::Replace { path, old, new, which })
             }
             Self { patch: None, .. } => bad("path, old and new are needed, or patch"),
@@ -89,7 +89,7 @@ impl Args {
 
 /// The planned change of one file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Planned {
+pub(super) struct PlannedChange {
     pub(super) path: String,
     /// The current content; `None` if the file does not exist.
     pub(super) before: Option<Vec<u8>>,
@@ -98,20 +98,20 @@ pub(super) struct Planned {
 }
 
 /// Computes the changes, without writing them.
-pub(super) fn plan(edit: &Edit, site: &Site) -> Result<Vec<Planned>, Fault> {
+pub(super) fn plan(edit: &Edit, fs_context: &FsContext) -> Result<Vec<PlannedChange>, ToolError> {
     match edit {
         Edit::Replace { path, old, new, which } => {
-            site.ground.may_change(Path::new(path))?;
-            let before = site.ground.content(Path::new(path), site.limits.file_bytes)?;
-            let after = replaced(path, &before, old, new, *which)?;
-            check_size(path, after.len(), site)?;
-            Ok(vec![Planned { path: path.clone(), before: Some(before), after: Some(after) }])
+            fs_context.workspace.check_change(Path::new(path))?;
+            let before = fs_context.workspace.read(Path::new(path), fs_context.limits.file_bytes)?;
+            let after = replace_text(path, &before, old, new, *which)?;
+            check_size(path, after.len(), fs_context)?;
+            Ok(vec![PlannedChange { path: path.clone(), before: Some(before), after: Some(after) }])
         }
-        Edit::Patch(patch) => patch.files.iter().map(|file| patched(file, site)).collect(),
+        Edit::Patch(patch) => patch.files.iter().map(|file| apply_patch(file, fs_context)).collect(),
     }
 }
 
-fn replaced(path: &str, text: &[u8], old: &str, new: &str, which: Occurrences) -> Result<Vec<u8>, Fault> {
+fn replace_text(path: &str, text: &[u8], old: &str, new: &str, which: ReplaceMode) -> Result<Vec<u8>, ToolError> {
     let mut found: Vec<usize> = memmem::find_iter(text, old).collect();
     let (mut old, mut new) = (old.to_owned(), new.to_owned());
     if found.is_empty() && old.contains('\n') && !old.contains('\r') {
@@ -122,14 +122,14 @@ fn replaced(path: &str, text: &[u8], old: &str, new: &str, which: Occurrences) -
     match (found.len(), which) {
         (0, _) => {
             let message = format!("the text to replace does not occur in {path}");
-            return Err(Fault::new(FaultKind::NoMatch, message));
+            return Err(ToolError::new(ToolErrorKind::NoMatch, message));
         }
-        (1, _) | (_, Occurrences::All) => {}
-        (count, Occurrences::Only) => {
+        (1, _) | (_, ReplaceMode::All) => {}
+        (count, ReplaceMode::Only) => {
             let message = format!(
                 "the text to replace occurs {count} times in {path}: include more of the surrounding text, or use all"
             );
-            return Err(Fault::new(FaultKind::Ambiguous, message));
+            return Err(ToolError::new(ToolErrorKind::Ambiguous, message));
         }
     }
     let mut result = Vec::with_capacity(text.len());
@@ -143,14 +143,14 @@ fn replaced(path: &str, text: &[u8], old: &str, new: &str, which: Occurrences) -
     Ok(result)
 }
 
-fn patched(file: &FilePatch, site: &Site) -> Result<Planned, Fault> {
+fn apply_patch(file: &FilePatch, fs_context: &FsContext) -> Result<PlannedChange, ToolError> {
     let path = Path::new(&file.path);
-    site.ground.may_change(path)?;
-    let before = match (site.ground.content(path, site.limits.file_bytes), file.change) {
-        (Err(GroundError::NotFound { .. }), Change::Created) => None,
+    fs_context.workspace.check_change(path)?;
+    let before = match (fs_context.workspace.read(path, fs_context.limits.file_bytes), file.change) {
+        (Err(WorkspaceError::NotFound { .. }), Change::Created) => None,
         (Ok(_), Change::Created) => {
             let message = format!("{} exists already, and the patch would create it", file.path);
-            return Err(Fault::new(FaultKind::NoMatch, message));
+            return Err(ToolError::new(ToolErrorKind::NoMatch, message));
         }
         (content, Change::Created | Change::Modified | Change::Deleted) => Some(content?),
     };
@@ -158,28 +158,28 @@ fn patched(file: &FilePatch, site: &Site) -> Result<Planned, Fault> {
         None => "",
         Some(Ok(text)) => text,
         Some(Err(_)) => {
-            return Err(Fault::new(FaultKind::BinaryFile, format!("{} is not a text file", file.path)));
+            return Err(ToolError::new(ToolErrorKind::BinaryFile, format!("{} is not a text file", file.path)));
         }
     };
     let text = file.apply(text)?;
-    check_size(&file.path, text.len(), site)?;
+    check_size(&file.path, text.len(), fs_context)?;
     let after = match file.change {
         Change::Created | Change::Modified => Some(text.into_bytes()),
         Change::Deleted if text.is_empty() => None,
         Change::Deleted => {
             let message = format!("{} has more lines than the patch deletes", file.path);
-            return Err(Fault::new(FaultKind::NoMatch, message));
+            return Err(ToolError::new(ToolErrorKind::NoMatch, message));
         }
     };
-    Ok(Planned { path: file.path.clone(), before, after })
+    Ok(PlannedChange { path: file.path.clone(), before, after })
 }
 
-pub(super) fn edit(edit: &Edit, site: &Site) -> Result<String, Fault> {
-    let planned = plan(edit, site)?;
-    site.check(&Request::Edit(edit.clone()), &planned)?;
+pub(super) fn edit(edit: &Edit, fs_context: &FsContext) -> Result<String, ToolError> {
+    let planned = plan(edit, fs_context)?;
+    fs_context.check_approval(&Request::Edit(edit.clone()), &planned)?;
     for (index, file) in planned.iter().enumerate() {
-        if let Err(error) = put(&file.path, file.after.as_deref(), site) {
-            return Err(undo(&planned[..index], site, error.into()));
+        if let Err(error) = write_or_remove(&file.path, file.after.as_deref(), fs_context) {
+            return Err(roll_back(&planned[..index], fs_context, error.into()));
         }
     }
     let files: Vec<_> = planned
@@ -190,31 +190,31 @@ pub(super) fn edit(edit: &Edit, site: &Site) -> Result<String, Fault> {
                 (Some(_), None) => "deleted",
                 (Some(_), Some(_)) => "modified",
             };
-            let (insertions, deletions) = counts(file);
+            let (insertions, deletions) = line_counts(file);
             json!({ "path": file.path, "change": change, "insertions": insertions, "deletions": deletions })
         })
         .collect();
     Ok(json!({ "files": files }).to_string())
 }
 
-fn put(path: &str, content: Option<&[u8]>, site: &Site) -> Result<(), GroundError> {
+fn write_or_remove(path: &str, content: Option<&[u8]>, fs_context: &FsContext) -> Result<(), WorkspaceError> {
     match content {
-        Some(content) => site.ground.replace(Path::new(path), content).map(drop),
-        None => site.ground.remove(Path::new(path)),
+        Some(content) => fs_context.workspace.replace(Path::new(path), content).map(drop),
+        None => fs_context.workspace.remove(Path::new(path)),
     }
 }
 
 /// Restores the files that were changed before an error.
-fn undo(done: &[Planned], site: &Site, fault: Fault) -> Fault {
+fn roll_back(done: &[PlannedChange], fs_context: &FsContext, error: ToolError) -> ToolError {
     let stuck: Vec<&str> = done
         .iter()
-        .filter(|file| put(&file.path, file.before.as_deref(), site).is_err())
+        .filter(|file| write_or_remove(&file.path, file.before.as_deref(), fs_context).is_err())
         .map(|file| file.path.as_str())
         .collect();
     if stuck.is_empty() {
-        return fault;
+        return error;
     }
-    fault.with_detail(format!("these files were changed and could not be restored: {}", stuck.join(", ")))
+    error.with_detail(format!("these files were changed and could not be restored: {}", stuck.join(", ")))
 }
 
 #[cfg(test)]
@@ -228,94 +228,87 @@ mod tests {
 
     #[test]
     fn the_only_occurrence_is_replaced() {
-        let dir = with(&[("f", "one two three\n")]);
-        let result = editing(dir.path(), json!({ "path": "f", "old": "two", "new": "2" })).unwrap();
+        let dir = test_dir(&[("f", "one two three\n")]);
+        let result = run_edit(dir.path(), json!({ "path": "f", "old": "two", "new": "2" })).unwrap();
         assert_eq!(text(dir.path(), "f"), "one 2 three\n");
-        assert_eq!(
-            result["files"],
-            json!([{ "path": "f", "change": "modified", "insertions": 1, "deletions": 1 }])
-        );
+        assert_eq!(result["files"], json!([{ "path": "f", "change": "modified", "insertions": 1, "deletions": 1 }]));
     }
 
     #[test]
-    fn what_is_absent_or_ambiguous_is_refused_and_nothing_changes() {
-        let dir = with(&[("f", "a b a b a")]);
-        let absent = editing(dir.path(), json!({ "path": "f", "old": "c", "new": "d" })).unwrap_err();
-        assert_eq!(absent.kind, FaultKind::NoMatch);
-        let twice = editing(dir.path(), json!({ "path": "f", "old": "a", "new": "d" })).unwrap_err();
-        assert_eq!(twice.kind, FaultKind::Ambiguous);
+    fn an_absent_or_ambiguous_text_is_refused_and_nothing_changes() {
+        let dir = test_dir(&[("f", "a b a b a")]);
+        let absent = run_edit(dir.path(), json!({ "path": "f", "old": "c", "new": "d" })).unwrap_err();
+        assert_eq!(absent.kind, ToolErrorKind::NoMatch);
+        let twice = run_edit(dir.path(), json!({ "path": "f", "old": "a", "new": "d" })).unwrap_err();
+        assert_eq!(twice.kind, ToolErrorKind::Ambiguous);
         assert!(twice.message.contains("3 times"), "{}", twice.message);
         assert_eq!(text(dir.path(), "f"), "a b a b a");
-        editing(dir.path(), json!({ "path": "f", "old": "a", "new": "aa", "all": true })).unwrap();
+        run_edit(dir.path(), json!({ "path": "f", "old": "a", "new": "aa", "all": true })).unwrap();
         assert_eq!(text(dir.path(), "f"), "aa b aa b aa");
     }
 
     #[test]
     fn a_file_keeps_its_two_character_line_ends_and_its_odd_bytes() {
-        let dir = with(&[("f", "one\r\ntwo\r\nthree\r\n")]);
-        editing(dir.path(), json!({ "path": "f", "old": "one\ntwo", "new": "1\n2\n2b" })).unwrap();
+        let dir = test_dir(&[("f", "one\r\ntwo\r\nthree\r\n")]);
+        run_edit(dir.path(), json!({ "path": "f", "old": "one\ntwo", "new": "1\n2\n2b" })).unwrap();
         assert_eq!(text(dir.path(), "f"), "1\r\n2\r\n2b\r\nthree\r\n");
         fs::write(dir.path().join("odd"), b"\xff a \xfe").unwrap();
-        editing(dir.path(), json!({ "path": "odd", "old": "a", "new": "b" })).unwrap();
+        run_edit(dir.path(), json!({ "path": "odd", "old": "a", "new": "b" })).unwrap();
         assert_eq!(fs::read(dir.path().join("odd")).unwrap(), b"\xff b \xfe");
     }
 
     #[test]
     fn a_patch_changes_creates_and_deletes() {
-        let dir = with(&[("f", "one\ntwo\n"), ("gone", "x\n")]);
+        let dir = test_dir(&[("f", "one\ntwo\n"), ("gone", "x\n")]);
         let patch = "--- a/f\n+++ b/f\n@@ -1,2 +1,3 @@\n one\n-two\n+2\n+3\n\
             --- /dev/null\n+++ b/sub/new\n@@ -0,0 +1 @@\n+hello\n--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n";
-        let result = editing(dir.path(), json!({ "patch": patch })).unwrap();
+        let result = run_edit(dir.path(), json!({ "patch": patch })).unwrap();
         assert_eq!(text(dir.path(), "f"), "one\n2\n3\n");
         assert_eq!(text(dir.path(), "sub/new"), "hello\n");
         assert!(!dir.path().join("gone").exists());
-        let changes: Vec<_> =
-            result["files"].as_array().unwrap().iter().map(|file| &file["change"]).collect();
+        let changes: Vec<_> = result["files"].as_array().unwrap().iter().map(|file| &file["change"]).collect();
         assert_eq!(changes, ["modified", "created", "deleted"]);
-        assert_eq!(
-            (&result["files"][0]["insertions"], &result["files"][0]["deletions"]),
-            (&json!(2), &json!(1))
-        );
+        assert_eq!((&result["files"][0]["insertions"], &result["files"][0]["deletions"]), (&json!(2), &json!(1)));
     }
 
     #[test]
-    fn a_patch_that_does_not_fit_everywhere_changes_nothing() {
-        let dir = with(&[("f", "one\n"), ("g", "two\n")]);
+    fn a_patch_that_does_not_apply_everywhere_changes_nothing() {
+        let dir = test_dir(&[("f", "one\n"), ("g", "two\n")]);
         let patch = "--- f\n+++ f\n@@ -1 +1 @@\n-one\n+1\n--- g\n+++ g\n@@ -1 +1 @@\n-three\n+3\n";
-        let fault = editing(dir.path(), json!({ "patch": patch })).unwrap_err();
-        assert_eq!(fault.kind, FaultKind::NoMatch);
-        assert!(fault.message.starts_with("g: hunk 1"), "{}", fault.message);
+        let error = run_edit(dir.path(), json!({ "patch": patch })).unwrap_err();
+        assert_eq!(error.kind, ToolErrorKind::NoMatch);
+        assert!(error.message.starts_with("g: hunk 1"), "{}", error.message);
         assert_eq!(text(dir.path(), "f"), "one\n");
         let exists = "--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+x\n";
-        let fault = editing(dir.path(), json!({ "patch": exists })).unwrap_err();
-        assert_eq!(fault.kind, FaultKind::NoMatch);
+        let error = run_edit(dir.path(), json!({ "patch": exists })).unwrap_err();
+        assert_eq!(error.kind, ToolErrorKind::NoMatch);
         let partly = "--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-one\n";
         fs::write(dir.path().join("f"), "one\nmore\n").unwrap();
-        let fault = editing(dir.path(), json!({ "patch": partly })).unwrap_err();
-        assert_eq!(fault.kind, FaultKind::NoMatch);
+        let error = run_edit(dir.path(), json!({ "patch": partly })).unwrap_err();
+        assert_eq!(error.kind, ToolErrorKind::NoMatch);
         assert_eq!(text(dir.path(), "f"), "one\nmore\n");
     }
 
     #[test]
-    fn what_was_changed_is_put_back_when_a_later_write_fails() {
-        let dir = with(&[("f", "one\n"), ("wall", "x\n")]);
+    fn earlier_changes_are_rolled_back_when_a_later_write_fails() {
+        let dir = test_dir(&[("f", "one\n"), ("wall", "x\n")]);
         // A directory of the third file will exist as a file.
         let patch = "--- f\n+++ f\n@@ -1 +1 @@\n-one\n+1\n--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+n\n\
             --- /dev/null\n+++ b/later/x\n@@ -0,0 +1 @@\n+y\n";
-        let site = Site::test(dir.path(), Limits::default());
+        let fs_context = FsContext::test(dir.path(), Limits::default());
         let args: Args = serde_json::from_value(json!({ "patch": patch })).unwrap();
-        let understood = args.understood().unwrap();
-        let planned = plan(&understood, &site).unwrap();
+        let understood = args.into_edit().unwrap();
+        let planned = plan(&understood, &fs_context).unwrap();
         assert_eq!(planned.len(), 3);
         fs::write(dir.path().join("later"), "in the way").unwrap();
-        let fault = edit(&understood, &site).unwrap_err();
-        assert_eq!(fault.kind, FaultKind::NotADirectory);
+        let error = edit(&understood, &fs_context).unwrap_err();
+        assert_eq!(error.kind, ToolErrorKind::NotADirectory);
         assert_eq!(text(dir.path(), "f"), "one\n");
         assert!(!dir.path().join("new").exists());
         for file in &planned[..2] {
-            put(&file.path, file.after.as_deref(), &site).unwrap();
+            write_or_remove(&file.path, file.after.as_deref(), &fs_context).unwrap();
         }
-        assert_eq!(undo(&planned[..2], &site, fault.clone()), fault);
+        assert_eq!(roll_back(&planned[..2], &fs_context, error.clone()), error);
         assert_eq!(text(dir.path(), "f"), "one\n");
         assert!(!dir.path().join("new").exists());
     }
@@ -330,21 +323,21 @@ mod tests {
             json!({ "path": "f", "patch": "--- f\n+++ f\n@@ -1 +1 @@\n-a\n+b\n" }),
         ] {
             let parsed: Args = serde_json::from_value(args).unwrap();
-            assert_eq!(parsed.understood().unwrap_err().kind, FaultKind::BadArguments);
+            assert_eq!(parsed.into_edit().unwrap_err().kind, ToolErrorKind::BadArguments);
         }
     }
 
     #[test]
     fn nothing_outside_is_edited() {
-        let dir = with(&[("f", "x")]);
-        let fault = editing(dir.path(), json!({ "path": "../f", "old": "a", "new": "b" })).unwrap_err();
-        assert_eq!(fault.kind, FaultKind::OutsideWorkspace);
+        let dir = test_dir(&[("f", "x")]);
+        let error = run_edit(dir.path(), json!({ "path": "../f", "old": "a", "new": "b" })).unwrap_err();
+        assert_eq!(error.kind, ToolErrorKind::OutsideWorkspace);
         let patch = "--- /dev/null\n+++ b/../new\n@@ -0,0 +1 @@\n+hello\n";
-        let fault = editing(dir.path(), json!({ "patch": patch })).unwrap_err();
-        assert_eq!(fault.kind, FaultKind::OutsideWorkspace);
+        let error = run_edit(dir.path(), json!({ "patch": patch })).unwrap_err();
+        assert_eq!(error.kind, ToolErrorKind::OutsideWorkspace);
     }
 
-    fn with(files: &[(&str, &str)]) -> tempfile::TempDir {
+    fn test_dir(files: &[(&str, &str)]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in files {
             fs::write(dir.path().join(name), text).unwrap();
@@ -356,9 +349,9 @@ mod tests {
         fs::read_to_string(root.join(name)).unwrap()
     }
 
-    fn editing(root: &Path, args: Value) -> Result<Value, Fault> {
+    fn run_edit(root: &Path, args: Value) -> Result<Value, ToolError> {
         let args: Args = serde_json::from_value(args).unwrap();
-        let result = edit(&args.understood()?, &Site::test(root, Limits::default()))?;
+        let result = edit(&args.into_edit()?, &FsContext::test(root, Limits::default()))?;
         Ok(serde_json::from_str(&result).unwrap())
     }
 }

@@ -7,17 +7,17 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
-use super::bench::{Bench, Outcome};
-use super::fault::{Fault, FaultKind};
+use super::context::{ExecutionResult, ToolContext};
+use super::error::{ToolError, ToolErrorKind};
 use super::git_access::{self, GitAccess};
 use super::git_config_notice::ConfigNotice;
-use crate::kernel::event::Ending;
-use crate::sandbox::confine::Leave;
-use crate::sandbox::ground::Reach;
-use crate::sandbox::judge::Risk;
-use crate::sandbox::judge::{self, Part, What, Wish};
+use crate::kernel::event::ToolOutcome;
+use crate::sandbox::confinement::StepPermissions;
+use crate::sandbox::risk::Risk;
+use crate::sandbox::risk::{self, Escalation, Operation, ResourceAccess};
 use crate::sandbox::shell::Limits;
-use crate::sandbox::{Chunk, Outputs, Step, StepEnd, StepError};
+use crate::sandbox::workspace::Reach;
+use crate::sandbox::{Chunk, OutputMode, Step, StepEnd, StepError};
 
 pub(super) const NAME: &str = "sandbox_exec";
 pub(super) const DESCRIPTION: &str = "Run a command with /bin/sh in the workspace and return its output. Standard input \
@@ -74,56 +74,60 @@ impl Shell {
 
 impl Args {
     /// The permissions that the arguments request beyond the sandbox.
-    fn leave(&self) -> Leave {
-        Leave {
+    fn permissions(&self) -> StepPermissions {
+        StepPermissions {
             network: self.network.unwrap_or(false),
-            outside: self.outside.unwrap_or(false),
-            ..Leave::default()
+            unconfined: self.outside.unwrap_or(false),
+            ..StepPermissions::default()
         }
     }
 }
 
-pub(super) async fn exec(args: Args, bench: &Bench, out: mpsc::Sender<Chunk>) -> Outcome {
-    run(args, bench, out).await.unwrap_or_else(Outcome::failed)
+pub(super) async fn exec(args: Args, context: &ToolContext, out: mpsc::Sender<Chunk>) -> ExecutionResult {
+    run_command(args, context, out).await.unwrap_or_else(ExecutionResult::failed)
 }
 
-async fn run(args: Args, bench: &Bench, out: mpsc::Sender<Chunk>) -> Result<Outcome, Fault> {
-    let mut leave = args.leave();
-    let approval = if bench.bound.is_some() { Approval::Given } else { Approval::NotNeeded };
-    leave.network |= needs_network(&args, bench, approval);
-    let git = GitAccess::of_command(&args, bench).await?;
-    let cwd = directory(args.cwd, bench).await?;
-    let wanted = args.timeout_seconds.map_or(Duration::MAX, Duration::from_secs);
-    let time_limit = wanted.min(bench.limits.step);
-    let outputs = match bench.ground.reach() {
+async fn run_command(
+    args: Args,
+    context: &ToolContext,
+    out: mpsc::Sender<Chunk>,
+) -> Result<ExecutionResult, ToolError> {
+    let mut permissions = args.permissions();
+    let approval = if context.approved_digest.is_some() { Approval::Given } else { Approval::NotNeeded };
+    permissions.network |= needs_network(&args, context, approval);
+    let git = GitAccess::for_command(&args, context).await?;
+    let cwd = resolve_cwd(args.cwd, context).await?;
+    let requested = args.timeout_seconds.map_or(Duration::MAX, Duration::from_secs);
+    let time_limit = requested.min(context.limits.step_timeout);
+    let outputs = match context.workspace.reach() {
         // A model gets one merged output, as on a terminal.
-        Reach::Workspace => Outputs::Joined,
-        Reach::Anywhere => Outputs::Apart,
+        Reach::Workspace => OutputMode::Merged,
+        Reach::Anywhere => OutputMode::Separate,
     };
     // The command is wrapped last: the assessments above need its own text.
     let command = args.shell.wrap(args.command);
-    let mut step = Step { command, cwd, env: bench.env.clone(), time_limit, leave, outputs };
+    let mut step = Step { command, cwd, env: context.env.clone(), time_limit, permissions, output_mode: outputs };
     let end = match git {
         Some(git) => {
-            git_access::add_settings(&mut step.env);
-            git_access::trust_path(&mut step.env, bench).await?;
-            run_git(git, step, bench, out).await?
+            git_access::add_git_config(&mut step.env);
+            git_access::set_trusted_path(&mut step.env, context).await?;
+            run_git(git, step, context, out).await?
         }
-        None => bench.tree.run(step, out).await,
+        None => context.sandbox.run(step, out).await,
     };
-    Ok(ended(end, time_limit))
+    Ok(result_of(end, time_limit))
 }
 
 /// Runs a command that changes the repository, and explains configuration errors of a command that succeeded.
 async fn run_git(
     git: GitAccess,
     step: Step,
-    bench: &Bench,
+    context: &ToolContext,
     out: mpsc::Sender<Chunk>,
-) -> Result<Result<StepEnd, StepError>, Fault> {
+) -> Result<Result<StepEnd, StepError>, ToolError> {
     let mut notice = ConfigNotice::default();
     let (printing, mut printed) = mpsc::channel(1);
-    let (end, ()) = tokio::join!(git.run(step, bench, printing), notice.pass_on(&mut printed, &out));
+    let (end, ()) = tokio::join!(git.run(step, context, printing), notice.forward(&mut printed, &out));
     let end = end?;
     if let (Ok(StepEnd::Exited(0)), Some(explanation)) = (&end, notice.explanation()) {
         // The receiver may be gone.
@@ -145,62 +149,64 @@ pub(super) enum Approval {
 ///
 /// An approval includes it. Without an approval, because a rule allows the command, nothing else may run with it:
 /// an unknown program is allowed only because it has no network.
-pub(super) fn needs_network(args: &Args, bench: &Bench, approval: Approval) -> bool {
-    let (cwd, place) = (args.cwd.as_deref(), bench.path_context());
-    let judged = judge::command(&args.command, cwd, Wish::default(), &place, Limits::default());
-    let talks = |part: &Part| part.touches.iter().any(|touch| matches!(touch.what, What::Network(_)));
-    let alone = || judged.parts.iter().all(|part| talks(part) || part.whole_risk() == Risk::Low);
+pub(super) fn needs_network(args: &Args, context: &ToolContext, approval: Approval) -> bool {
+    let (cwd, path_context) = (args.cwd.as_deref(), context.path_context());
+    let assessment = risk::assess_command(&args.command, cwd, Escalation::default(), &path_context, Limits::default());
+    let uses_network =
+        |part: &Operation| part.accesses.iter().any(|touch| matches!(touch.access, ResourceAccess::Network(_)));
+    let runs_alone = || assessment.operations.iter().all(|part| uses_network(part) || part.total_risk() == Risk::Low);
     let may = match approval {
         Approval::Given => true,
-        Approval::NotNeeded => judged.unclear.is_none() && alone(),
+        Approval::NotNeeded => assessment.uncertainty.is_none() && runs_alone(),
     };
-    may && judged.parts.iter().any(talks)
+    may && assessment.operations.iter().any(uses_network)
 }
 
 /// Resolves the working directory, which must exist in the workspace.
-async fn directory(cwd: Option<String>, bench: &Bench) -> Result<PathBuf, Fault> {
-    let Some(cwd) = cwd else { return Ok(bench.ground.path().to_owned()) };
-    let path = bench.ground.path().join(&cwd);
-    match bench.ground.reach() {
+async fn resolve_cwd(cwd: Option<String>, context: &ToolContext) -> Result<PathBuf, ToolError> {
+    let Some(cwd) = cwd else { return Ok(context.workspace.path().to_owned()) };
+    let path = context.workspace.path().join(&cwd);
+    match context.workspace.reach() {
         Reach::Anywhere => Ok(path),
-        Reach::Workspace => {
-            bench.away(move |site| Ok(site.ground.folder(Path::new(&cwd)).map(drop)?)).await.map(|()| path)
-        }
+        Reach::Workspace => context
+            .run_blocking(move |fs_context| Ok(fs_context.workspace.open_directory(Path::new(&cwd)).map(drop)?))
+            .await
+            .map(|()| path),
     }
 }
 
 /// Shells add this to the number of the signal that ended a command.
-const SIGNALED: i32 = 128;
+const SIGNAL_EXIT_BASE: i32 = 128;
 
 const OUT_OF_MEMORY: &str = "ended because it used more memory than `sandbox.memory_mb` allows, or had more than 100,000 \
     descriptors open; have it use less, or raise `sandbox.memory_mb` in your own configuration";
 
 /// Converts the end of a step into a result, without its output.
-pub(super) fn ended(end: Result<StepEnd, StepError>, time_limit: Duration) -> Outcome {
-    let silent = |ending, exit_code, fault| Outcome { ending, exit_code, text: String::new(), fault };
+pub(super) fn result_of(end: Result<StepEnd, StepError>, time_limit: Duration) -> ExecutionResult {
+    let silent = |outcome, exit_code, error| ExecutionResult { outcome, exit_code, text: String::new(), error };
     let failed =
-        |exit_code, kind, message: String| silent(Ending::Failed, exit_code, Some(Fault::new(kind, message)));
+        |exit_code, kind, message: String| silent(ToolOutcome::Failed, exit_code, Some(ToolError::new(kind, message)));
     match end {
-        Ok(StepEnd::Exited(0)) => silent(Ending::Done, Some(0), None),
-        Ok(StepEnd::Exited(code)) => failed(Some(code), FaultKind::ExitCode, format!("exit code {code}")),
+        Ok(StepEnd::Exited(0)) => silent(ToolOutcome::Succeeded, Some(0), None),
+        Ok(StepEnd::Exited(code)) => failed(Some(code), ToolErrorKind::ExitCode, format!("exit code {code}")),
         Ok(StepEnd::Signaled(signal)) => {
-            failed(Some(SIGNALED + signal), FaultKind::Signal, format!("ended by signal {signal}"))
+            failed(Some(SIGNAL_EXIT_BASE + signal), ToolErrorKind::Signal, format!("ended by signal {signal}"))
         }
         Ok(StepEnd::TimedOut) => {
-            failed(None, FaultKind::TimeLimit, format!("ended after {} seconds", time_limit.as_secs()))
+            failed(None, ToolErrorKind::TimeLimit, format!("ended after {} seconds", time_limit.as_secs()))
         }
-        Ok(StepEnd::OutOfMemory) => failed(None, FaultKind::MemoryLimit, OUT_OF_MEMORY.to_owned()),
+        Ok(StepEnd::OutOfMemory) => failed(None, ToolErrorKind::MemoryLimit, OUT_OF_MEMORY.to_owned()),
         Ok(StepEnd::Stopped) => {
-            silent(Ending::Cut, None, Some(Fault::new(FaultKind::Cut, "ended with its run")))
+            silent(ToolOutcome::Aborted, None, Some(ToolError::new(ToolErrorKind::Aborted, "ended with its run")))
         }
-        Err(error @ (StepError::Directory { .. } | StepError::Walls { .. })) => {
-            failed(None, FaultKind::SandboxUnavailable, error.to_string())
+        Err(error @ (StepError::Directory { .. } | StepError::Confinement { .. })) => {
+            failed(None, ToolErrorKind::SandboxUnavailable, error.to_string())
         }
         Err(
-            error @ (StepError::Unusable { .. }
-            | StepError::Keeper { .. }
+            error @ (StepError::Invalid { .. }
+            | StepError::SupervisorSpawn { .. }
             | StepError::Shell { .. }
-            | StepError::KeeperLost),
-        ) => failed(None, FaultKind::ExecFailed, error.to_string()),
+            | StepError::SupervisorLost),
+        ) => failed(None, ToolErrorKind::ExecFailed, error.to_string()),
     }
 }

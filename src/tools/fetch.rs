@@ -18,10 +18,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Network;
-use super::addresses::worst;
-use super::bench::Bench;
-use super::binding::Binding;
-use super::fault::{Fault, FaultKind};
+use super::addresses::worst_class;
+use super::approval_digest::ApprovalDigest;
+use super::context::ToolContext;
+use super::error::{ToolError, ToolErrorKind};
 use crate::sandbox::output::Excerpt;
 
 pub(super) const NAME: &str = "sandbox_fetch";
@@ -29,7 +29,7 @@ pub(super) const DESCRIPTION: &str = "Fetch a URL with HTTP GET and return its b
     type and size. Redirects are followed on the same host. Only text is returned; long bodies are shortened.";
 
 /// How many bytes of an error page are returned.
-const COMPLAINT_MAX: usize = 2000;
+const ERROR_PAGE_MAX: usize = 2000;
 
 /// The arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -41,32 +41,32 @@ pub struct Args {
 
 impl Args {
     /// Refuses an invalid URL.
-    pub(super) fn checked(self) -> Result<Self, Fault> {
-        address(&self.url)?;
+    pub(super) fn validate(self) -> Result<Self, ToolError> {
+        parse_url(&self.url)?;
         Ok(self)
     }
 }
 
 /// Resolves the host of the URL for the risk assessment, and pins the addresses.
-pub(super) async fn addresses(args: &Args, bench: &Bench) -> Result<Vec<IpAddr>, Fault> {
-    let uri = to_look_up(args, bench)?;
-    within(bench, bench.addresses.decide(uri.host().unwrap_or_default())).await
+pub(super) async fn resolve_addresses(args: &Args, context: &ToolContext) -> Result<Vec<IpAddr>, ToolError> {
+    let uri = host_to_resolve(args, context)?;
+    with_timeout(context, context.addresses.resolve_and_pin(uri.host().unwrap_or_default())).await
 }
 
 /// Returns the pinned addresses of the host.
-pub(super) async fn decided(args: &Args, bench: &Bench) -> Result<Vec<IpAddr>, Fault> {
-    let uri = to_look_up(args, bench)?;
-    within(bench, bench.addresses.decided(uri.host().unwrap_or_default())).await
+pub(super) async fn pinned_addresses(args: &Args, context: &ToolContext) -> Result<Vec<IpAddr>, ToolError> {
+    let uri = host_to_resolve(args, context)?;
+    with_timeout(context, context.addresses.pinned_or_resolve(uri.host().unwrap_or_default())).await
 }
 
-fn to_look_up(args: &Args, bench: &Bench) -> Result<Uri, Fault> {
-    allowed(bench)?;
-    let uri = address(&args.url)?;
+fn host_to_resolve(args: &Args, context: &ToolContext) -> Result<Uri, ToolError> {
+    check_network_allowed(context)?;
+    let uri = parse_url(&args.url)?;
     let host = uri.host().unwrap_or_default();
     // A lookup would send a secret in the host name to the resolver.
-    if (bench.safe)(host) != host {
+    if (context.redact)(host) != host {
         let message = "the host name contains a secret value and is not resolved";
-        return Err(Fault::new(FaultKind::BadArguments, message));
+        return Err(ToolError::new(ToolErrorKind::BadArguments, message));
     }
     Ok(uri)
 }
@@ -74,32 +74,34 @@ fn to_look_up(args: &Args, bench: &Bench) -> Result<Uri, Fault> {
 /// Adds the address class to the approval digest.
 ///
 /// The addresses themselves may differ: many names resolve to different addresses each time.
-pub(super) fn bound(binding: Binding, addresses: &[IpAddr]) -> Binding {
-    binding.part(worst(addresses).word().as_bytes())
+pub(super) fn bind_address_class(call_digest: ApprovalDigest, addresses: &[IpAddr]) -> ApprovalDigest {
+    call_digest.add_bytes(worst_class(addresses).as_str().as_bytes())
 }
 
-fn allowed(bench: &Bench) -> Result<(), Fault> {
-    match bench.network {
+fn check_network_allowed(context: &ToolContext) -> Result<(), ToolError> {
+    match context.network {
         Network::Allowed => Ok(()),
-        Network::Off => Err(Fault::new(FaultKind::NetworkOff, "network access is not allowed for tools")),
+        Network::Off => Err(ToolError::new(ToolErrorKind::NetworkOff, "network access is not allowed for tools")),
     }
 }
 
 /// Runs a future with the timeout of a fetch.
-async fn within<T>(bench: &Bench, doing: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-    match tokio::time::timeout(bench.limits.fetch, doing).await {
+async fn with_timeout<T>(
+    context: &ToolContext,
+    doing: impl Future<Output = Result<T, ToolError>>,
+) -> Result<T, ToolError> {
+    match tokio::time::timeout(context.limits.fetch_timeout, doing).await {
         Ok(done) => done,
         Err(_) => {
-            let message = format!("timed out after {} seconds", bench.limits.fetch.as_secs());
-            Err(Fault::new(FaultKind::TimeLimit, message))
+            let message = format!("timed out after {} seconds", context.limits.fetch_timeout.as_secs());
+            Err(ToolError::new(ToolErrorKind::TimeLimit, message))
         }
     }
 }
 
-fn address(url: &str) -> Result<Uri, Fault> {
-    let bad = |why: &str| Fault::new(FaultKind::BadArguments, format!("invalid url: {why}"));
-    let uri: Uri =
-        url.split('#').next().unwrap_or_default().parse().map_err(|_| bad("it cannot be parsed"))?;
+fn parse_url(url: &str) -> Result<Uri, ToolError> {
+    let bad = |why: &str| ToolError::new(ToolErrorKind::BadArguments, format!("invalid url: {why}"));
+    let uri: Uri = url.split('#').next().unwrap_or_default().parse().map_err(|_| bad("it cannot be parsed"))?;
     match uri.scheme_str() {
         Some("http" | "https") => {}
         Some(_) | None => return Err(bad("it must begin with http:// or https://")),
@@ -109,7 +111,7 @@ fn address(url: &str) -> Result<Uri, Fault> {
             Err(bad("it must not contain a user name or a password"))
         }
         Some(authority) if authority.host().is_empty() => Err(bad("it has no host")),
-        Some(authority) if !is_host(authority.host()) => {
+        Some(authority) if !is_unambiguous_host(authority.host()) => {
             Err(bad("its host is neither a name of letters, digits, dots and dashes nor an IP address"))
         }
         Some(_) => Ok(uri),
@@ -118,50 +120,49 @@ fn address(url: &str) -> Result<Uri, Fault> {
 }
 
 /// Whether a host is unambiguous: not encoded, and without look-alike characters.
-fn is_host(host: &str) -> bool {
+fn is_unambiguous_host(host: &str) -> bool {
     match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         Some(address) => address.parse::<Ipv6Addr>().is_ok(),
         None => host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)),
     }
 }
 
-pub(super) async fn fetch(args: &Args, bench: &Bench) -> Result<String, Fault> {
-    allowed(bench)?;
-    let uri = address(&args.url)?;
-    within(bench, async {
+pub(super) async fn fetch(args: &Args, context: &ToolContext) -> Result<String, ToolError> {
+    check_network_allowed(context)?;
+    let uri = parse_url(&args.url)?;
+    with_timeout(context, async {
         let host = uri.host().unwrap_or_default().to_owned();
-        let addresses = bench.addresses.for_use(&host, bench.bound.is_some()).await?;
-        follow(uri, &addresses, bench).await
+        let addresses = context.addresses.for_connection(&host, context.approved_digest.is_some()).await?;
+        fetch_with_redirects(uri, &addresses, context).await
     })
     .await
 }
 
 /// Fetches a page from one of the addresses, and follows redirects on the same host.
-async fn follow(mut uri: Uri, addresses: &[IpAddr], bench: &Bench) -> Result<String, Fault> {
-    for _ in 0..=bench.limits.redirects {
+async fn fetch_with_redirects(mut uri: Uri, addresses: &[IpAddr], context: &ToolContext) -> Result<String, ToolError> {
+    for _ in 0..=context.limits.redirects {
         let response = get(&uri, addresses).await?;
         if !response.status().is_redirection() || !response.headers().contains_key(LOCATION) {
-            return page(&uri, response, bench).await;
+            return read_page(&uri, response, context).await;
         }
         let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
-        let next = joined(&uri, location.unwrap_or_default())?;
+        let next = resolve_redirect(&uri, location.unwrap_or_default())?;
         let upgraded = uri.scheme_str() == Some("http") && next.scheme_str() == Some("https");
         let same_scheme = uri.scheme_str() == next.scheme_str();
         let same_port = uri.port_u16() == next.port_u16() || upgraded;
         if uri.host() != next.host() || !same_port || !(same_scheme || upgraded) {
             let message = format!("{uri} redirects to another host; fetch the URL in `detail` separately");
-            return Err(Fault::new(FaultKind::RedirectedAway, message).with_detail(next.to_string()));
+            return Err(ToolError::new(ToolErrorKind::RedirectedAway, message).with_detail(next.to_string()));
         }
         uri = next;
     }
-    let message = format!("more than {} redirects", bench.limits.redirects);
-    Err(Fault::new(FaultKind::NetworkFailed, message))
+    let message = format!("more than {} redirects", context.limits.redirects);
+    Err(ToolError::new(ToolErrorKind::NetworkFailed, message))
 }
 
 /// Resolves the location of a redirect against `base`.
-fn joined(base: &Uri, location: &str) -> Result<Uri, Fault> {
-    let (scheme, authority) =
-        (base.scheme_str().unwrap_or("https"), base.authority().map_or("", |name| name.as_str()));
+fn resolve_redirect(base: &Uri, location: &str) -> Result<Uri, ToolError> {
+    let (scheme, authority) = (base.scheme_str().unwrap_or("https"), base.authority().map_or("", |name| name.as_str()));
     let whole = if location.contains("://") {
         location.to_owned()
     } else if location.starts_with("//") {
@@ -172,19 +173,19 @@ fn joined(base: &Uri, location: &str) -> Result<Uri, Fault> {
         let folder = base.path().rsplit_once('/').map_or("", |(folder, _)| folder);
         format!("{scheme}://{authority}{folder}/{location}")
     };
-    address(&whole)
-        .map_err(|_| Fault::new(FaultKind::NetworkFailed, format!("invalid redirect to {location:?}")))
+    parse_url(&whole)
+        .map_err(|_| ToolError::new(ToolErrorKind::NetworkFailed, format!("invalid redirect to {location:?}")))
 }
 
 /// Requests a page from the first address that accepts a connection; the host name of the request stays the same.
-async fn get(uri: &Uri, addresses: &[IpAddr]) -> Result<Response<Incoming>, Fault> {
-    let mut failed = Fault::new(FaultKind::NetworkFailed, format!("cannot fetch {uri}"));
+async fn get(uri: &Uri, addresses: &[IpAddr]) -> Result<Response<Incoming>, ToolError> {
+    let mut failed = ToolError::new(ToolErrorKind::NetworkFailed, format!("cannot fetch {uri}"));
     for address in addresses {
         match get_at(uri, *address).await? {
             Ok(response) => return Ok(response),
             Err(error) => {
-                failed = Fault::new(FaultKind::NetworkFailed, format!("cannot fetch {uri}"))
-                    .with_detail(chain(&error));
+                failed = ToolError::new(ToolErrorKind::NetworkFailed, format!("cannot fetch {uri}"))
+                    .with_detail(error_chain(&error));
                 if !error.is_connect() {
                     break;
                 }
@@ -195,8 +196,8 @@ async fn get(uri: &Uri, addresses: &[IpAddr]) -> Result<Response<Incoming>, Faul
 }
 
 /// Requests a page from one address. The outer error is an invalid request.
-async fn get_at(uri: &Uri, address: IpAddr) -> Result<Result<Response<Incoming>, Error>, Fault> {
-    let bad = |error: String| Fault::new(FaultKind::BadArguments, error);
+async fn get_at(uri: &Uri, address: IpAddr) -> Result<Result<Response<Incoming>, Error>, ToolError> {
+    let bad = |error: String| ToolError::new(ToolErrorKind::BadArguments, error);
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
     // The certificate must match the host name, whatever the address; plain HTTP needs none, and its host may not
     // be a valid server name.
@@ -212,10 +213,10 @@ async fn get_at(uri: &Uri, address: IpAddr) -> Result<Result<Response<Incoming>,
         .build();
     let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(https);
     let usual = if uri.scheme_str() == Some("https") { 443 } else { 80 };
-    let place = SocketAddr::new(address, uri.port_u16().unwrap_or(usual));
+    let socket_address = SocketAddr::new(address, uri.port_u16().unwrap_or(usual));
     let at = Uri::builder()
         .scheme(uri.scheme_str().unwrap_or("https"))
-        .authority(place.to_string())
+        .authority(socket_address.to_string())
         .path_and_query(uri.path_and_query().map_or("/", |path| path.as_str()))
         .build()
         .map_err(|error| bad(error.to_string()))?;
@@ -228,7 +229,7 @@ async fn get_at(uri: &Uri, address: IpAddr) -> Result<Result<Response<Incoming>,
     Ok(client.request(request).await)
 }
 
-fn chain(error: &Error) -> String {
+fn error_chain(error: &Error) -> String {
     let mut chain = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(error) = source {
@@ -238,40 +239,40 @@ fn chain(error: &Error) -> String {
     chain
 }
 
-async fn page(uri: &Uri, response: Response<Incoming>, bench: &Bench) -> Result<String, Fault> {
+async fn read_page(uri: &Uri, response: Response<Incoming>, context: &ToolContext) -> Result<String, ToolError> {
     let status = response.status();
     let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = kind.unwrap_or("unknown type").to_owned();
-    let (bytes, truncated) = body(response.into_body(), bench.limits.fetch_bytes).await?;
+    let (bytes, truncated) = read_body(response.into_body(), context.limits.fetch_bytes).await?;
     if !is_text(&kind) || memchr::memchr(0, &bytes).is_some() {
-        return Err(Fault::new(FaultKind::NotText, format!("{uri} is not text: its content type is {kind}")));
+        return Err(ToolError::new(ToolErrorKind::NotText, format!("{uri} is not text: its content type is {kind}")));
     }
-    let text = (bench.safe)(&String::from_utf8_lossy(&bytes));
+    let text = (context.redact)(&String::from_utf8_lossy(&bytes));
     if status.is_client_error() || status.is_server_error() {
-        let mut excerpt = Excerpt::new(COMPLAINT_MAX);
+        let mut excerpt = Excerpt::new(ERROR_PAGE_MAX);
         excerpt.push(&text);
         return Err(
-            Fault::new(failure(status), format!("{uri} answered {status}")).with_detail(excerpt.finish())
+            ToolError::new(status_error_kind(status), format!("{uri} answered {status}")).with_detail(excerpt.finish())
         );
     }
-    let mut excerpt = Excerpt::new(bench.limits.result_bytes);
+    let mut excerpt = Excerpt::new(context.limits.result_bytes);
     excerpt.push(&text);
     let size = if truncated { format!("more than {}", bytes.len()) } else { bytes.len().to_string() };
     Ok(format!("[{} {kind}, {size} bytes, {uri}]\n{}", status.as_u16(), excerpt.finish()))
 }
 
 /// A status that may change later is a retryable network error; others are final.
-fn failure(status: StatusCode) -> FaultKind {
+fn status_error_kind(status: StatusCode) -> ToolErrorKind {
     let passing = status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429);
-    if passing { FaultKind::NetworkFailed } else { FaultKind::HttpStatus }
+    if passing { ToolErrorKind::NetworkFailed } else { ToolErrorKind::HttpStatus }
 }
 
 /// Reads up to `most` bytes, and returns whether there were more.
-async fn body(mut body: Incoming, most: usize) -> Result<(Vec<u8>, bool), Fault> {
+async fn read_body(mut body: Incoming, most: usize) -> Result<(Vec<u8>, bool), ToolError> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
-            Fault::new(FaultKind::NetworkFailed, "the connection broke during the response")
+            ToolError::new(ToolErrorKind::NetworkFailed, "the connection broke during the response")
                 .with_detail(error.to_string())
         })?;
         let Some(data) = frame.data_ref() else { continue };
@@ -290,9 +291,7 @@ fn is_text(kind: &str) -> bool {
     kind == "unknown type"
         || kind.starts_with("text/")
         || kind.strip_prefix("application/").is_some_and(|kind| {
-            texts.iter().any(|text| {
-                kind == *text || kind.ends_with(&format!("+{text}")) || kind == format!("x-{text}")
-            })
+            texts.iter().any(|text| kind == *text || kind.ends_with(&format!("+{text}")) || kind == format!("x-{text}"))
         })
         || kind == "image/svg+xml"
 }
@@ -302,11 +301,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_one_of_a_page() {
-        for url in
-            ["http://a.org", "https://a.org:8443/x?y#z", "http://[::1]/", "http://127.1/", "http://A.ORG./"]
-        {
-            assert!(address(url).is_ok(), "{url}");
+    fn only_plain_http_urls_are_accepted() {
+        for url in ["http://a.org", "https://a.org:8443/x?y#z", "http://[::1]/", "http://127.1/", "http://A.ORG./"] {
+            assert!(parse_url(url).is_ok(), "{url}");
         }
         for url in [
             "",
@@ -325,12 +322,12 @@ mod tests {
             "http://[::1",
             "http://a.org\\@127.0.0.1/",
         ] {
-            assert_eq!(address(url).unwrap_err().kind, FaultKind::BadArguments, "{url}");
+            assert_eq!(parse_url(url).unwrap_err().kind, ToolErrorKind::BadArguments, "{url}");
         }
     }
 
     #[test]
-    fn a_redirect_is_seen_from_where_it_came() {
+    fn a_redirect_is_resolved_against_its_origin() {
         let base: Uri = "https://a.org:8443/x/y?z".parse().unwrap();
         for (location, whole) in [
             ("/q", "https://a.org:8443/q"),
@@ -338,13 +335,13 @@ mod tests {
             ("//b.org/q", "https://b.org/q"),
             ("http://c.org/", "http://c.org/"),
         ] {
-            assert_eq!(joined(&base, location).unwrap().to_string(), whole, "{location}");
+            assert_eq!(resolve_redirect(&base, location).unwrap().to_string(), whole, "{location}");
         }
-        assert!(joined(&base, "gopher://x/").is_err());
+        assert!(resolve_redirect(&base, "gopher://x/").is_err());
     }
 
     #[test]
-    fn text_is_known_by_its_type() {
+    fn text_is_recognised_by_its_content_type() {
         for kind in ["text/html; charset=utf-8", "application/json", "application/ld+json", "image/svg+xml"] {
             assert!(is_text(kind), "{kind}");
         }

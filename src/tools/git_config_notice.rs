@@ -18,9 +18,9 @@ pub(super) struct ConfigNotice {
 
 impl ConfigNotice {
     /// Forwards output until it ends or the receiver is closed.
-    pub(super) async fn pass_on(&mut self, printed: &mut mpsc::Receiver<Chunk>, out: &mpsc::Sender<Chunk>) {
+    pub(super) async fn forward(&mut self, printed: &mut mpsc::Receiver<Chunk>, out: &mpsc::Sender<Chunk>) {
         while let Some(chunk) = printed.recv().await {
-            self.follow(&chunk.bytes);
+            self.scan(&chunk.bytes);
             if out.send(chunk).await.is_err() {
                 return;
             }
@@ -29,23 +29,22 @@ impl ConfigNotice {
 
     /// Returns the explanation to print, if the error occurred.
     pub(super) fn explanation(&self) -> Option<Chunk> {
-        self.found
-            .then(|| Chunk { stream: Stream::Stderr, bytes: Bytes::from_static(EXPLANATION.as_bytes()) })
+        self.found.then(|| Chunk { stream: Stream::Stderr, bytes: Bytes::from_static(EXPLANATION.as_bytes()) })
     }
 
-    fn follow(&mut self, bytes: &[u8]) {
+    fn scan(&mut self, bytes: &[u8]) {
         if self.found {
             return;
         }
         self.tail.extend_from_slice(bytes);
-        self.found = self.tail.windows(COMPLAINT.len()).any(|part| part == COMPLAINT);
-        let from = self.tail.len().saturating_sub(COMPLAINT.len() - 1);
+        self.found = self.tail.windows(CONFIG_ERROR.len()).any(|part| part == CONFIG_ERROR);
+        let from = self.tail.len().saturating_sub(CONFIG_ERROR.len() - 1);
         self.tail.drain(..from);
     }
 }
 
 /// The error message of git.
-const COMPLAINT: &[u8] = b"could not write config file ";
+const CONFIG_ERROR: &[u8] = b"could not write config file ";
 
 const EXPLANATION: &str = "(the git configuration is read-only in the sandbox and was not changed; the rest of the command \
     was done)\n";
@@ -55,18 +54,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_complaint_is_found_wherever_output_is_split() {
-        let text =
-            b"Deleted branch x.\nerror: could not write config file .git/config: Device or resource busy\n";
+    fn the_config_error_is_found_wherever_output_is_split() {
+        let text = b"Deleted branch x.\nerror: could not write config file .git/config: Device or resource busy\n";
         for at in 0..=text.len() {
             let mut notice = ConfigNotice::default();
-            notice.follow(&text[..at]);
-            notice.follow(&text[at..]);
+            notice.scan(&text[..at]);
+            notice.scan(&text[at..]);
             assert!(notice.explanation().is_some(), "{at}");
         }
         let mut notice = ConfigNotice::default();
-        notice.follow(b"could not write config");
-        notice.follow(b"uration file ");
+        notice.scan(b"could not write config");
+        notice.scan(b"uration file ");
         assert!(notice.explanation().is_none());
     }
 }

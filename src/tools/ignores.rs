@@ -13,7 +13,7 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::bounded_io::{self, FileError};
-use crate::sandbox::ground::{Entry, Folder, GroundError, Kind};
+use crate::sandbox::workspace::{DirHandle, Entry, FileKind, WorkspaceError};
 
 /// The limits of ignore files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,14 +35,14 @@ impl Default for IgnoreLimits {
 }
 
 /// The maximum number of notes.
-const NOTES: usize = 10;
+const NOTES_MAX: usize = 10;
 
 /// How many bytes of a git configuration are read.
-const CONFIG_BYTES: u64 = 256 << 10;
+const CONFIG_BYTES_MAX: u64 = 256 << 10;
 
 /// The source of patterns, in order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Origin {
+enum PatternSource {
     Ignore,
     Gitignore,
     Exclude,
@@ -50,30 +50,30 @@ enum Origin {
 }
 
 /// The patterns of one file.
-struct Level {
-    origin: Origin,
+struct PatternLevel {
+    origin: PatternSource,
     matcher: Gitignore,
     bytes: usize,
 }
 
 /// The patterns that apply at the current position of a search.
-pub(super) struct Ignores {
-    levels: Vec<Level>,
+pub(super) struct IgnoreRules {
+    levels: Vec<PatternLevel>,
     /// How many of the levels belong to directories outside of the current repository.
-    outer: usize,
+    outer_levels: usize,
     limits: IgnoreLimits,
     notes: Vec<String>,
 }
 
 /// The state to restore when a directory is left.
-pub(super) struct Before {
+pub(super) struct SavedLevels {
     levels: usize,
-    outer: usize,
+    outer_levels: usize,
 }
 
-impl Ignores {
+impl IgnoreRules {
     pub(super) const fn new(limits: IgnoreLimits) -> Self {
-        Self { levels: Vec::new(), outer: 0, limits, notes: Vec::new() }
+        Self { levels: Vec::new(), outer_levels: 0, limits, notes: Vec::new() }
     }
 
     /// Returns the notes about unused patterns.
@@ -82,46 +82,46 @@ impl Ignores {
     }
 
     /// Adds the user's excludes file: the one in the git configuration, or the default one.
-    pub(super) fn add_users(&mut self, home: &Path, config_home: &Path, root: &Path) {
+    pub(super) fn add_user_patterns(&mut self, home: &Path, config_home: &Path, root: &Path) {
         let configs = [home.join(".gitconfig"), config_home.join("git/config")];
         let configured = configs.iter().find_map(|config| {
-            let text = bounded_io::read(config, CONFIG_BYTES).ok()?;
+            let text = bounded_io::read(config, CONFIG_BYTES_MAX).ok()?;
             excludes_file(&String::from_utf8_lossy(&text), home)
         });
         let path = configured.unwrap_or_else(|| config_home.join("git/ignore"));
-        self.add_path(Origin::User, &path, root);
+        self.add_path(PatternSource::User, &path, root);
     }
 
     /// Adds the files of the directories above a workspace, up to the root of its repository, if it is in one.
-    pub(super) fn add_above(&mut self, workspace: &Path) {
-        let has_git = |place: &Path| place.join(".git").symlink_metadata().is_ok();
+    pub(super) fn add_parent_patterns(&mut self, workspace: &Path) {
+        let has_git = |directory: &Path| directory.join(".git").symlink_metadata().is_ok();
         if has_git(workspace) {
             return;
         }
         let above: Vec<&Path> = workspace.ancestors().skip(1).collect();
-        let Some(repository) = above.iter().position(|place| has_git(place)) else { return };
-        self.add_path(Origin::Exclude, &above[repository].join(".git/info/exclude"), above[repository]);
-        for place in above[..=repository].iter().rev() {
-            self.add_path(Origin::Ignore, &place.join(".ignore"), place);
-            self.add_path(Origin::Gitignore, &place.join(".gitignore"), place);
+        let Some(repository) = above.iter().position(|directory| has_git(directory)) else { return };
+        self.add_path(PatternSource::Exclude, &above[repository].join(".git/info/exclude"), above[repository]);
+        for directory in above[..=repository].iter().rev() {
+            self.add_path(PatternSource::Ignore, &directory.join(".ignore"), directory);
+            self.add_path(PatternSource::Gitignore, &directory.join(".gitignore"), directory);
         }
     }
 
     /// Adds the files of a directory that is entered; `path` is its absolute path.
-    pub(super) fn enter(&mut self, folder: &Folder, entries: &[Entry], path: &Path) -> Before {
-        let before = Before { levels: self.levels.len(), outer: self.outer };
+    pub(super) fn enter(&mut self, handle: &DirHandle, entries: &[Entry], path: &Path) -> SavedLevels {
+        let before = SavedLevels { levels: self.levels.len(), outer_levels: self.outer_levels };
         let find = |name: &str| entries.iter().find(|entry| entry.name == name);
         if let Some(git) = find(".git") {
-            self.outer = self.levels.len();
-            let exclude = (git.kind == Kind::Directory).then(|| exclude_of(folder)).transpose();
-            self.add_opened(Origin::Exclude, exclude, &path.join(".git/info/exclude"), path);
+            self.outer_levels = self.levels.len();
+            let exclude = (git.kind == FileKind::Directory).then(|| open_exclude(handle)).transpose();
+            self.add_opened(PatternSource::Exclude, exclude, &path.join(".git/info/exclude"), path);
         }
-        for (name, origin) in [(".ignore", Origin::Ignore), (".gitignore", Origin::Gitignore)] {
+        for (name, origin) in [(".ignore", PatternSource::Ignore), (".gitignore", PatternSource::Gitignore)] {
             let Some(entry) = find(name) else { continue };
             let opened = match entry.kind {
-                Kind::File => folder.file(OsStr::new(name)).map(Some),
-                Kind::Directory => Ok(None),
-                Kind::Link | Kind::Other => Err(GroundError::NotAFile { path: name.into() }),
+                FileKind::File => handle.open_file(OsStr::new(name)).map(Some),
+                FileKind::Directory => Ok(None),
+                FileKind::Link | FileKind::Other => Err(WorkspaceError::NotAFile { path: name.into() }),
             };
             self.add_opened(origin, opened, &path.join(name), path);
         }
@@ -129,18 +129,18 @@ impl Ignores {
     }
 
     /// Removes the files of a directory that is left.
-    pub(super) fn leave(&mut self, before: &Before) {
+    pub(super) fn leave(&mut self, before: &SavedLevels) {
         self.levels.truncate(before.levels);
-        self.outer = before.outer;
+        self.outer_levels = before.outer_levels;
     }
 
     /// Returns whether an absolute path is ignored.
-    pub(super) fn ignores(&self, path: &Path, is_directory: bool) -> bool {
-        for origin in [Origin::Ignore, Origin::Gitignore, Origin::Exclude, Origin::User] {
+    pub(super) fn is_ignored(&self, path: &Path, is_directory: bool) -> bool {
+        for origin in [PatternSource::Ignore, PatternSource::Gitignore, PatternSource::Exclude, PatternSource::User] {
             // A nested repository does not inherit the git patterns of the outer one.
             let first = match origin {
-                Origin::Gitignore | Origin::Exclude => self.outer,
-                Origin::Ignore | Origin::User => 0,
+                PatternSource::Gitignore | PatternSource::Exclude => self.outer_levels,
+                PatternSource::Ignore | PatternSource::User => 0,
             };
             let levels = self.levels.get(first..).unwrap_or_default();
             for level in levels.iter().rev().filter(|level| level.origin == origin) {
@@ -156,12 +156,12 @@ impl Ignores {
 
     /// Adds a note, unless there are too many.
     pub(super) fn note(&mut self, note: String) {
-        if self.notes.len() < NOTES && !self.notes.contains(&note) {
+        if self.notes.len() < NOTES_MAX && !self.notes.contains(&note) {
             self.notes.push(note);
         }
     }
 
-    fn add_path(&mut self, origin: Origin, path: &Path, root: &Path) {
+    fn add_path(&mut self, origin: PatternSource, path: &Path, root: &Path) {
         match bounded_io::open(path) {
             Ok(file) => self.add_file(origin, file, path, root),
             Err(FileError::NotFound { .. }) => {}
@@ -171,26 +171,26 @@ impl Ignores {
 
     fn add_opened(
         &mut self,
-        origin: Origin,
-        opened: Result<Option<File>, GroundError>,
+        origin: PatternSource,
+        opened: Result<Option<File>, WorkspaceError>,
         path: &Path,
         root: &Path,
     ) {
         match opened {
-            Ok(None) | Err(GroundError::NotFound { .. }) => {}
+            Ok(None) | Err(WorkspaceError::NotFound { .. }) => {}
             Ok(Some(file)) => self.add_file(origin, file, path, root),
             Err(error) => self.note(format!("{error}; its patterns are not used")),
         }
     }
 
-    fn add_file(&mut self, origin: Origin, file: File, path: &Path, root: &Path) {
-        match bounded_io::prefix_of(file, self.limits.file_bytes as u64) {
+    fn add_file(&mut self, origin: PatternSource, file: File, path: &Path, root: &Path) {
+        match bounded_io::read_prefix_of(file, self.limits.file_bytes as u64) {
             Ok((bytes, more)) => self.add(origin, &bytes, more, path, root),
-            Err(error) => self.note(unusable(path, &error)),
+            Err(error) => self.note(unusable_note(path, &error)),
         }
     }
 
-    fn add(&mut self, origin: Origin, bytes: &[u8], more: bool, path: &Path, root: &Path) {
+    fn add(&mut self, origin: PatternSource, bytes: &[u8], more: bool, path: &Path, root: &Path) {
         let (mut held_bytes, mut held) = (0, 0);
         for level in &self.levels {
             held_bytes += level.bytes;
@@ -222,8 +222,8 @@ impl Ignores {
         }
         match builder.build() {
             Ok(matcher) if matcher.is_empty() => {}
-            Ok(matcher) => self.levels.push(Level { origin, matcher, bytes: used }),
-            Err(error) => self.note(unusable(path, &error)),
+            Ok(matcher) => self.levels.push(PatternLevel { origin, matcher, bytes: used }),
+            Err(error) => self.note(unusable_note(path, &error)),
         }
         if let Some(why) = cut {
             let path = path.display();
@@ -232,12 +232,12 @@ impl Ignores {
     }
 }
 
-fn unusable(path: &Path, error: &dyn std::fmt::Display) -> String {
+fn unusable_note(path: &Path, error: &dyn std::fmt::Display) -> String {
     format!("{}: its patterns are not used: {error}", path.display())
 }
 
-fn exclude_of(folder: &Folder) -> Result<File, GroundError> {
-    folder.folder(OsStr::new(".git"))?.folder(OsStr::new("info"))?.file(OsStr::new("exclude"))
+fn open_exclude(handle: &DirHandle) -> Result<File, WorkspaceError> {
+    handle.open_directory(OsStr::new(".git"))?.open_directory(OsStr::new("info"))?.open_file(OsStr::new("exclude"))
 }
 
 /// Finds the excludes file in a git configuration.
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_users_list_is_found_in_a_configuration() {
+    fn the_user_s_excludes_file_is_read_from_the_git_configuration() {
         let home = Path::new("/home/ann");
         for (config, expected) in [
             ("[core]\n\texcludesFile = ~/.ignored\n", Some("/home/ann/.ignored")),
@@ -270,12 +270,12 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_first_and_lies_deeper_decides() {
-        let mut ignores = Ignores::new(IgnoreLimits::default());
+    fn a_source_of_higher_precedence_and_a_deeper_file_win() {
+        let mut ignores = IgnoreRules::new(IgnoreLimits::default());
         let (root, deep) = (Path::new("/w"), Path::new("/w/deep"));
-        ignores.add(Origin::User, b"*.log", false, root, root);
-        ignores.add(Origin::Gitignore, b"target/\n/only-here\n!kept.log", false, root, root);
-        ignores.add(Origin::Ignore, b"secret", false, root, root);
+        ignores.add(PatternSource::User, b"*.log", false, root, root);
+        ignores.add(PatternSource::Gitignore, b"target/\n/only-here\n!kept.log", false, root, root);
+        ignores.add(PatternSource::Ignore, b"secret", false, root, root);
         for (path, directory, ignored) in [
             ("/w/a.log", false, true),
             ("/w/kept.log", false, false),
@@ -285,25 +285,25 @@ mod tests {
             ("/w/deep/only-here", false, false),
             ("/w/deep/secret", false, true),
         ] {
-            assert_eq!(ignores.ignores(Path::new(path), directory), ignored, "{path}");
+            assert_eq!(ignores.is_ignored(Path::new(path), directory), ignored, "{path}");
         }
-        ignores.add(Origin::Gitignore, b"!target/", false, deep, deep);
-        assert!(!ignores.ignores(&deep.join("target"), true), "the deeper file decides");
+        ignores.add(PatternSource::Gitignore, b"!target/", false, deep, deep);
+        assert!(!ignores.is_ignored(&deep.join("target"), true), "the deeper file decides");
     }
 
     #[test]
-    fn patterns_are_bounded_in_a_file_and_in_all_together() {
+    fn patterns_are_bounded_per_file_and_in_total() {
         let limits = IgnoreLimits { file_bytes: 100, file_patterns: 3, all_bytes: 1_000, all_patterns: 4 };
-        let mut ignores = Ignores::new(limits);
+        let mut ignores = IgnoreRules::new(limits);
         let root = Path::new("/w");
-        ignores.add(Origin::Gitignore, b"# one\n\na\nb\nc\nd\n", false, &root.join("f"), root);
-        let ignored = |ignores: &Ignores, name: &str| ignores.ignores(&root.join(name), false);
+        ignores.add(PatternSource::Gitignore, b"# one\n\na\nb\nc\nd\n", false, &root.join("f"), root);
+        let ignored = |ignores: &IgnoreRules, name: &str| ignores.is_ignored(&root.join(name), false);
         assert!(ignored(&ignores, "c") && !ignored(&ignores, "d"));
-        ignores.add(Origin::Gitignore, b"e\nf\n", false, &root.join("g"), root);
+        ignores.add(PatternSource::Gitignore, b"e\nf\n", false, &root.join("g"), root);
         assert!(ignored(&ignores, "e") && !ignored(&ignores, "f"));
         // A file that was truncated in the middle of a pattern.
-        let mut ignores = Ignores::new(limits);
-        ignores.add(Origin::Gitignore, b"a\nbc", true, &root.join("h"), root);
+        let mut ignores = IgnoreRules::new(limits);
+        ignores.add(PatternSource::Gitignore, b"a\nbc", true, &root.join("h"), root);
         assert!(ignored(&ignores, "a") && !ignored(&ignores, "bc") && !ignored(&ignores, "b"));
         assert_eq!(ignores.into_notes().len(), 1);
     }

@@ -8,7 +8,7 @@ use super::ignores::IgnoreLimits;
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// The maximum duration of a command.
-    pub step: Duration,
+    pub step_timeout: Duration,
     /// The maximum size of a result, in bytes.
     pub result_bytes: usize,
     /// The maximum size of a file that is edited, previewed or written.
@@ -24,19 +24,19 @@ pub struct Limits {
     /// The maximum number of bytes of a line in a search result.
     pub hit_bytes: usize,
     /// The maximum duration of a search.
-    pub search: Duration,
+    pub search_timeout: Duration,
     /// The limits of ignore files in a search.
     pub ignores: IgnoreLimits,
     /// The maximum size of the output of git; the rest is dropped.
     pub git_bytes: usize,
     /// The maximum duration of a git call.
-    pub git: Duration,
+    pub git_timeout: Duration,
     /// The maximum size of a diff in an approval question.
     pub diff_bytes: usize,
     /// The maximum size of a fetched body.
     pub fetch_bytes: usize,
     /// The maximum duration of a fetch, including the lookup.
-    pub fetch: Duration,
+    pub fetch_timeout: Duration,
     /// The maximum number of redirects.
     pub redirects: u32,
 }
@@ -44,7 +44,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            step: Duration::from_secs(60 * 60),
+            step_timeout: Duration::from_secs(60 * 60),
             result_bytes: 64 * 1024,
             file_bytes: 8 * 1024 * 1024,
             scan_bytes: 64 * 1024 * 1024,
@@ -52,13 +52,13 @@ impl Default for Limits {
             depth: 5,
             hits: 200,
             hit_bytes: 400,
-            search: Duration::from_secs(30),
+            search_timeout: Duration::from_secs(30),
             ignores: IgnoreLimits::default(),
             git_bytes: 4 * 1024 * 1024,
-            git: Duration::from_secs(120),
+            git_timeout: Duration::from_secs(120),
             diff_bytes: 128 * 1024,
             fetch_bytes: 1024 * 1024,
-            fetch: Duration::from_secs(30),
+            fetch_timeout: Duration::from_secs(30),
             redirects: 5,
         }
     }

@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::bench::{Items, Site};
-use super::fault::{Fault, FaultKind};
-use crate::sandbox::ground::{Entry, Folder, Kind};
+use super::context::{BoundedItems, FsContext};
+use super::error::{ToolError, ToolErrorKind};
+use crate::sandbox::workspace::{DirHandle, Entry, FileKind};
 
 pub(super) const NAME: &str = "sandbox_list_dir";
 pub(super) const DESCRIPTION: &str = "List a directory of the workspace: names, kinds (file, directory, link, other) \
@@ -27,62 +27,68 @@ pub struct Args {
     pub depth: Option<u32>,
 }
 
-pub(super) fn list(args: &Args, site: &Site) -> Result<String, Fault> {
+pub(super) fn list(args: &Args, fs_context: &FsContext) -> Result<String, ToolError> {
     let path = args.path.as_deref().unwrap_or(".");
     let depth = args.depth.unwrap_or(1);
-    if !(1..=site.limits.depth).contains(&depth) {
-        let message = format!("depth is {depth}, but must be from 1 to {}", site.limits.depth);
-        return Err(Fault::new(FaultKind::BadArguments, message));
+    if !(1..=fs_context.limits.depth).contains(&depth) {
+        let message = format!("depth is {depth}, but must be from 1 to {}", fs_context.limits.depth);
+        return Err(ToolError::new(ToolErrorKind::BadArguments, message));
     }
-    let folder = site.ground.folder(Path::new(path))?;
-    let mut items = Items::new(site.limits.entries, site.limits.result_bytes);
-    add(&folder, "", depth, &mut items, site)?;
+    let directory = fs_context.workspace.open_directory(Path::new(path))?;
+    let mut items = BoundedItems::new(fs_context.limits.entries, fs_context.limits.result_bytes);
+    add_entries(&directory, "", depth, &mut items, fs_context)?;
     let (entries, truncated) = items.finish();
     Ok(json!({ "path": path, "entries": entries, "truncated": truncated }).to_string())
 }
 
-fn add(folder: &Folder, prefix: &str, depth: u32, items: &mut Items, site: &Site) -> Result<(), Fault> {
-    let (mut entries, more) = folder.entries(NAMES_MAX)?;
+fn add_entries(
+    directory: &DirHandle,
+    prefix: &str,
+    depth: u32,
+    items: &mut BoundedItems,
+    fs_context: &FsContext,
+) -> Result<(), ToolError> {
+    let (mut entries, more) = directory.entries(NAMES_MAX)?;
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     for entry in &entries {
-        if site.is_stopped() {
-            return Err(Fault::new(FaultKind::Cut, "ended with its run"));
+        if fs_context.is_stopped() {
+            return Err(ToolError::new(ToolErrorKind::Aborted, "ended with its run"));
         }
         let path = format!("{prefix}{}", entry.name.to_string_lossy());
-        if !items.push(described(folder, entry, &path)) {
+        if !items.push(describe_entry(directory, entry, &path)) {
             return Ok(());
         }
         let inner = match entry.kind {
-            Kind::Directory if depth > 1 && entry.name != ".git" => folder.folder(&entry.name),
-            Kind::Directory | Kind::File | Kind::Link | Kind::Other => continue,
+            FileKind::Directory if depth > 1 && entry.name != ".git" => directory.open_directory(&entry.name),
+            FileKind::Directory | FileKind::File | FileKind::Link | FileKind::Other => continue,
         };
         // A directory that cannot be read, or was removed, is still an entry of its parent.
         if let Ok(inner) = inner {
-            add(&inner, &format!("{path}/"), depth - 1, items, site)?;
+            add_entries(&inner, &format!("{path}/"), depth - 1, items, fs_context)?;
         }
     }
     if more {
-        items.cut();
+        items.mark_truncated();
     }
     Ok(())
 }
 
-fn described(folder: &Folder, entry: &Entry, path: &str) -> Value {
+fn describe_entry(directory: &DirHandle, entry: &Entry, path: &str) -> Value {
     let mut item = Map::new();
     item.insert("path".to_owned(), path.into());
     let kind = match entry.kind {
-        Kind::Directory => "directory",
-        Kind::File => {
+        FileKind::Directory => "directory",
+        FileKind::File => {
             item.insert("bytes".to_owned(), entry.bytes.into());
             "file"
         }
-        Kind::Link => {
-            if let Ok(target) = folder.target(&entry.name) {
+        FileKind::Link => {
+            if let Ok(target) = directory.target(&entry.name) {
                 item.insert("target".to_owned(), target.to_string_lossy().into());
             }
             "link"
         }
-        Kind::Other => "other",
+        FileKind::Other => "other",
     };
     item.insert("kind".to_owned(), kind.into());
     item.into()
@@ -97,10 +103,9 @@ mod tests {
 
     #[test]
     fn names_are_listed_in_order_with_their_kinds_and_sizes() {
-        let dir = tree();
-        let listed = listing(dir.path(), None, None, Limits::default());
-        let paths: Vec<_> =
-            listed["entries"].as_array().unwrap().iter().map(|entry| &entry["path"]).collect();
+        let dir = test_dir();
+        let listed = run_list(dir.path(), None, None, Limits::default());
+        let paths: Vec<_> = listed["entries"].as_array().unwrap().iter().map(|entry| &entry["path"]).collect();
         assert_eq!(paths, [".git", "a.txt", "b", "z"]);
         assert_eq!(listed["entries"][1], json!({ "path": "a.txt", "kind": "file", "bytes": 3 }));
         assert_eq!(listed["entries"][2], json!({ "path": "b", "kind": "directory" }));
@@ -109,40 +114,38 @@ mod tests {
 
     #[test]
     fn depth_goes_into_directories_but_not_into_git() {
-        let dir = tree();
-        let listed = listing(dir.path(), Some("."), Some(3), Limits::default());
-        let paths: Vec<_> =
-            listed["entries"].as_array().unwrap().iter().map(|entry| &entry["path"]).collect();
+        let dir = test_dir();
+        let listed = run_list(dir.path(), Some("."), Some(3), Limits::default());
+        let paths: Vec<_> = listed["entries"].as_array().unwrap().iter().map(|entry| &entry["path"]).collect();
         assert_eq!(paths, [".git", "a.txt", "b", "b/c", "b/c/d", "z"]);
-        let inner = listing(dir.path(), Some("b/c"), None, Limits::default());
+        let inner = run_list(dir.path(), Some("b/c"), None, Limits::default());
         assert_eq!(inner["entries"][0]["path"], "d");
     }
 
     #[test]
-    fn a_listing_that_is_cut_says_so() {
-        let dir = tree();
-        let few = listing(dir.path(), None, None, Limits { entries: 3, ..Limits::default() });
+    fn a_truncated_listing_is_marked() {
+        let dir = test_dir();
+        let few = run_list(dir.path(), None, None, Limits { entries: 3, ..Limits::default() });
         assert_eq!((few["entries"].as_array().unwrap().len(), &few["truncated"]), (3, &json!(true)));
-        let all = listing(dir.path(), None, None, Limits { entries: 4, ..Limits::default() });
+        let all = run_list(dir.path(), None, None, Limits { entries: 4, ..Limits::default() });
         assert_eq!(all["truncated"], false);
-        let small = listing(dir.path(), None, None, Limits { result_bytes: 60, ..Limits::default() });
+        let small = run_list(dir.path(), None, None, Limits { result_bytes: 60, ..Limits::default() });
         assert_eq!((small["entries"].as_array().unwrap().len(), &small["truncated"]), (1, &json!(true)));
     }
 
     #[test]
-    fn what_cannot_be_listed_is_refused() {
-        let dir = tree();
-        let site = Site::test(dir.path(), Limits::default());
-        let kind =
-            |path: &str, depth| list(&Args { path: Some(path.into()), depth }, &site).unwrap_err().kind;
-        assert_eq!(kind("none", None), FaultKind::NotFound);
-        assert_eq!(kind("a.txt", None), FaultKind::NotADirectory);
-        assert_eq!(kind("..", None), FaultKind::OutsideWorkspace);
-        assert_eq!(kind(".", Some(0)), FaultKind::BadArguments);
-        assert_eq!(kind(".", Some(6)), FaultKind::BadArguments);
+    fn paths_that_cannot_be_listed_are_refused() {
+        let dir = test_dir();
+        let fs_context = FsContext::test(dir.path(), Limits::default());
+        let kind = |path: &str, depth| list(&Args { path: Some(path.into()), depth }, &fs_context).unwrap_err().kind;
+        assert_eq!(kind("none", None), ToolErrorKind::NotFound);
+        assert_eq!(kind("a.txt", None), ToolErrorKind::NotADirectory);
+        assert_eq!(kind("..", None), ToolErrorKind::OutsideWorkspace);
+        assert_eq!(kind(".", Some(0)), ToolErrorKind::BadArguments);
+        assert_eq!(kind(".", Some(6)), ToolErrorKind::BadArguments);
     }
 
-    fn tree() -> tempfile::TempDir {
+    fn test_dir() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("b/c")).unwrap();
         fs::create_dir_all(dir.path().join(".git/objects")).unwrap();
@@ -152,8 +155,8 @@ mod tests {
         dir
     }
 
-    fn listing(root: &Path, path: Option<&str>, depth: Option<u32>, limits: Limits) -> Value {
+    fn run_list(root: &Path, path: Option<&str>, depth: Option<u32>, limits: Limits) -> Value {
         let args = Args { path: path.map(str::to_owned), depth };
-        serde_json::from_str(&list(&args, &Site::test(root, limits)).unwrap()).unwrap()
+        serde_json::from_str(&list(&args, &FsContext::test(root, limits)).unwrap()).unwrap()
     }
 }

@@ -9,25 +9,25 @@
 //! structured data (a listing, search results, a status). An error is a [`ToolError`] with a closed set of kinds.
 
 mod addresses;
-mod armour;
-mod bench;
-mod binding;
+mod approval_digest;
+mod approval_question;
 mod commit;
+mod context;
 mod diff;
 mod edit;
+mod error;
 mod exec;
-mod fault;
 mod fetch;
 mod git;
 mod git_access;
 mod git_config_notice;
 mod git_dir;
-mod git_words;
+mod git_use;
 mod ignores;
 mod limits;
 mod list;
+mod partial_pem;
 mod patch;
-mod question;
 mod read;
 mod request;
 mod resolve;
@@ -40,14 +40,14 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
-pub use crate::sandbox::judge::{Category, Risk};
-pub use addresses::{Addresses, Lookup, LookupFuture};
-pub use bench::{Bench, Cut, Outcome, Safe};
-pub use fault::{Fault, FaultKind};
+pub use crate::sandbox::risk::{Category, Risk};
+pub use addresses::{Lookup, LookupFuture, PinnedAddresses};
+pub use approval_question::ApprovalQuestion;
+pub use context::{ExecutionResult, RedactFn, SafeCutFn, ToolContext};
+pub use error::{ToolError, ToolErrorKind};
 pub use ignores::IgnoreLimits;
 pub use limits::Limits;
-pub use question::Question;
-pub use request::{Request, as_unreadable, parse, run};
+pub use request::{Request, parse, run, wrap_unreadable};
 
 /// The name of the tool that runs a command; acceptance checks use it too.
 pub const EXEC: &str = exec::NAME;
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_network_is_offered_only_where_it_is_allowed() {
+    fn the_fetch_tool_is_offered_only_where_the_network_is_allowed() {
         let names = |network| catalogue(network).iter().map(|tool| tool.name).collect::<Vec<_>>();
         let without = names(Network::Off);
         assert_eq!(without.len(), 9);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_is_what_the_type_says() {
+    fn a_schema_matches_its_type() {
         let tools = catalogue(Network::Off);
         let exec = tools.iter().find(|tool| tool.name == EXEC).unwrap();
         assert_eq!(exec.schema["required"], json!(["command"]));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_schema_refuses_parsing_refuses_too() {
+    fn arguments_that_a_schema_rejects_are_rejected_by_the_parser() {
         for (name, args) in request::SAMPLES {
             let tools = catalogue(Network::Allowed);
             let tool = tools.iter().find(|tool| tool.name == *name).unwrap();
@@ -192,9 +192,9 @@ mod tests {
             assert!(validator.is_valid(&args), "{name}: {args}");
             args["surprise"] = json!(1);
             assert!(!validator.is_valid(&args), "{name}: {args}");
-            let fault = parse(name, &args.to_string()).unwrap_err();
-            assert_eq!(fault.kind, FaultKind::BadArguments);
-            assert!(fault.message.contains("surprise"), "{}", fault.message);
+            let error = parse(name, &args.to_string()).unwrap_err();
+            assert_eq!(error.kind, ToolErrorKind::BadArguments);
+            assert!(error.message.contains("surprise"), "{}", error.message);
         }
     }
 }

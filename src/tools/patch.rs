@@ -4,7 +4,7 @@
 //! context must match. Lenient about line numbers: a hunk also applies elsewhere if its lines match at exactly one
 //! position.
 
-use super::fault::{Fault, FaultKind};
+use super::error::{ToolError, ToolErrorKind};
 
 /// A diff of one or several files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,74 +38,76 @@ struct Hunk {
     new: Vec<String>,
 }
 
-fn bad(message: String) -> Fault {
-    Fault::new(FaultKind::BadArguments, message)
+fn bad_arguments(message: String) -> ToolError {
+    ToolError::new(ToolErrorKind::BadArguments, message)
 }
 
 impl Patch {
     /// Parses a unified diff.
-    pub(super) fn parse(text: &str) -> Result<Self, Fault> {
+    pub(super) fn parse(text: &str) -> Result<Self, ToolError> {
         let mut lines = text.split_inclusive('\n').enumerate().peekable();
         let mut files: Vec<FilePatch> = Vec::new();
         while let Some((number, line)) = lines.next() {
             if let Some(old) = line.strip_prefix("--- ") {
                 let new = lines.next().and_then(|(_, line)| line.strip_prefix("+++ "));
                 let Some(new) = new else {
-                    return Err(bad(format!("line {}: no +++ line follows", number + 1)));
+                    return Err(bad_arguments(format!("line {}: no +++ line follows", number + 1)));
                 };
-                let file = FilePatch::named(old, new)?;
+                let file = FilePatch::from_names(old, new)?;
                 if files.iter().any(|other| other.path == file.path) {
-                    return Err(bad(format!("{} is in the patch twice", file.path)));
+                    return Err(bad_arguments(format!("{} is in the patch twice", file.path)));
                 }
                 files.push(file);
             } else if line.starts_with("@@ ") {
                 let Some(file) = files.last_mut() else {
-                    return Err(bad(format!("line {}: a hunk before any file", number + 1)));
+                    return Err(bad_arguments(format!("line {}: a hunk before any file", number + 1)));
                 };
-                file.hunks.push(hunk(number, line, &mut lines)?);
+                file.hunks.push(parse_hunk(number, line, &mut lines)?);
             } else if line.starts_with("rename ") || line.starts_with("GIT binary patch") {
-                return Err(bad(format!("line {}: renames and binary files are not supported", number + 1)));
+                return Err(bad_arguments(format!("line {}: renames and binary files are not supported", number + 1)));
             }
         }
         match files.iter().find(|file| file.hunks.is_empty()) {
-            Some(file) => Err(bad(format!("the patch changes nothing in {}", file.path))),
-            None if files.is_empty() => Err(bad("the patch names no file (--- and +++ lines)".to_owned())),
+            Some(file) => Err(bad_arguments(format!("the patch changes nothing in {}", file.path))),
+            None if files.is_empty() => Err(bad_arguments("the patch names no file (--- and +++ lines)".to_owned())),
             None => Ok(Self { files }),
         }
     }
 }
 
 impl FilePatch {
-    fn named(old: &str, new: &str) -> Result<Self, Fault> {
+    fn from_names(old: &str, new: &str) -> Result<Self, ToolError> {
         // A timestamp follows the tab.
         let name = |line: &str| line.trim_end().split('\t').next().unwrap_or_default().to_owned();
         let (old, new) = (name(old), name(new));
         let without = |name: &str, prefix: &str| name.strip_prefix(prefix).unwrap_or(name).to_owned();
         let (path, change) = match (old.as_str(), new.as_str()) {
-            ("/dev/null", "/dev/null") => return Err(bad("the patch has a file without a name".to_owned())),
+            ("/dev/null", "/dev/null") => {
+                return Err(bad_arguments("the patch has a file without a name".to_owned()));
+            }
             ("/dev/null", new) => (without(new, "b/"), Change::Created),
             (old, "/dev/null") => (without(old, "a/"), Change::Deleted),
             (old, new) if old == new => (new.to_owned(), Change::Modified),
             (old, new) if without(old, "a/") == without(new, "b/") => (without(new, "b/"), Change::Modified),
             (old, new) => {
-                return Err(bad(format!("{old} is another file than {new}: renames are not supported")));
+                return Err(bad_arguments(format!("{old} is another file than {new}: renames are not supported")));
             }
         };
         if path.is_empty() {
-            return Err(bad("the patch has a file without a name".to_owned()));
+            return Err(bad_arguments("the patch has a file without a name".to_owned()));
         }
         Ok(Self { path, change, hunks: Vec::new() })
     }
 
     /// Applies the diff to the text of the file, which is empty for a new file.
-    pub(super) fn apply(&self, text: &str) -> Result<String, Fault> {
+    pub(super) fn apply(&self, text: &str) -> Result<String, ToolError> {
         let lines: Vec<&str> = text.split_inclusive('\n').collect();
         let mut result = String::with_capacity(text.len());
         let mut done = 0;
         for (index, hunk) in self.hunks.iter().enumerate() {
-            let at = hunk.place(&lines, done).map_err(|fault| Fault {
-                message: format!("{}: hunk {} {}", self.path, index + 1, fault.message),
-                ..fault
+            let at = hunk.locate(&lines, done).map_err(|error| ToolError {
+                message: format!("{}: hunk {} {}", self.path, index + 1, error.message),
+                ..error
             })?;
             result.extend(lines[done..at].iter().copied());
             result.extend(hunk.new.iter().map(String::as_str));
@@ -118,17 +120,14 @@ impl FilePatch {
 
 impl Hunk {
     /// Finds the position of the hunk, at or after the line `from`.
-    fn place(&self, lines: &[&str], from: usize) -> Result<usize, Fault> {
-        let stands = |at: usize| {
-            lines.get(at..at + self.old.len()).is_some_and(|there| there.iter().eq(self.old.iter()))
-        };
+    fn locate(&self, lines: &[&str], from: usize) -> Result<usize, ToolError> {
+        let stands =
+            |at: usize| lines.get(at..at + self.old.len()).is_some_and(|there| there.iter().eq(self.old.iter()));
         if self.old.is_empty() {
             // Without old lines only the line number gives the position.
             return match self.at {
                 at if (from..=lines.len()).contains(&at) => Ok(at),
-                _ => {
-                    Err(Fault::new(FaultKind::NoMatch, "has no context, and its line number does not exist"))
-                }
+                _ => Err(ToolError::new(ToolErrorKind::NoMatch, "has no context, and its line number does not exist")),
             };
         }
         if self.at >= from && stands(self.at) {
@@ -139,11 +138,11 @@ impl Hunk {
             (Some(at), 0) => Ok(at),
             (Some(_), more) => {
                 let message = format!("matches at {} places, but not at its line number", more + 1);
-                Err(Fault::new(FaultKind::Ambiguous, message))
+                Err(ToolError::new(ToolErrorKind::Ambiguous, message))
             }
             (None, _) => {
                 let expected: String = self.old.concat();
-                Err(Fault::new(FaultKind::NoMatch, "does not match: its lines are not in the file")
+                Err(ToolError::new(ToolErrorKind::NoMatch, "does not match: its lines are not in the file")
                     .with_detail(expected))
             }
         }
@@ -151,34 +150,33 @@ impl Hunk {
 }
 
 /// Parses a hunk, whose header was read already.
-fn hunk<'a>(
+fn parse_hunk<'a>(
     number: usize,
     head: &str,
     lines: &mut std::iter::Peekable<impl Iterator<Item = (usize, &'a str)>>,
-) -> Result<Hunk, Fault> {
+) -> Result<Hunk, ToolError> {
     let Some(Ranges { at, mut old, mut new }) = Ranges::parse(head) else {
-        return Err(bad(format!("line {}: invalid hunk header: {}", number + 1, head.trim_end())));
+        return Err(bad_arguments(format!("line {}: invalid hunk header: {}", number + 1, head.trim_end())));
     };
     let mut hunk = Hunk { at, old: Vec::new(), new: Vec::new() };
     let mut last = Side::Both;
     while old > 0 || new > 0 {
         let Some((_, line)) = lines.next() else {
             let missing = format!("line {}: the hunk ends too early", number + 1);
-            return Err(bad(format!("{missing}: {old} old and {new} new lines are missing")));
+            return Err(bad_arguments(format!("{missing}: {old} old and {new} new lines are missing")));
         };
-        last = hunk.take(line);
+        last = hunk.push_line(line);
         let (olds, news) = last.counts();
         match (old.checked_sub(olds), new.checked_sub(news)) {
             (Some(less_old), Some(less_new)) if last != Side::Neither => (old, new) = (less_old, less_new),
             _ => {
-                let said =
-                    format!("line {}: the hunk does not have the lines that its header declares", number + 1);
-                return Err(bad(format!("{said}: {}", line.trim_end())));
+                let said = format!("line {}: the hunk does not have the lines that its header declares", number + 1);
+                return Err(bad_arguments(format!("{said}: {}", line.trim_end())));
             }
         }
         if lines.peek().is_some_and(|(_, line)| line.starts_with("\\ ")) {
             lines.next();
-            hunk.without_line_end(last);
+            hunk.strip_line_end(last);
         }
     }
     // The last line of the patch may lack its line end; only a `\` line means that the file has none.
@@ -187,7 +185,7 @@ fn hunk<'a>(
         && !line.starts_with("--- ")
         && last != Side::Neither
     {
-        return Err(bad(format!("line {}: the hunk has more lines than its header declares", number + 1)));
+        return Err(bad_arguments(format!("line {}: the hunk has more lines than its header declares", number + 1)));
     }
     Ok(hunk)
 }
@@ -213,7 +211,7 @@ impl Side {
 }
 
 impl Hunk {
-    fn take(&mut self, line: &str) -> Side {
+    fn push_line(&mut self, line: &str) -> Side {
         let ended = |text: &str| if text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") };
         match line.split_at_checked(1) {
             Some(("-", text)) => {
@@ -239,7 +237,7 @@ impl Hunk {
         }
     }
 
-    fn without_line_end(&mut self, side: Side) {
+    fn strip_line_end(&mut self, side: Side) {
         let (olds, news) = side.counts();
         for (lines, count) in [(&mut self.old, olds), (&mut self.new, news)] {
             if let Some(line) = lines.last_mut().filter(|_| count > 0) {
@@ -280,30 +278,29 @@ mod tests {
     const TEXT: &str = "one\ntwo\nthree\nfour\nfive\n";
 
     #[test]
-    fn a_hunk_is_applied_where_it_says() {
-        let patch =
-            "--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n one\n-two\n+TWO\n three\n@@ -5 +5,2 @@\n five\n+six\n";
-        assert_eq!(applied(patch, TEXT).unwrap(), "one\nTWO\nthree\nfour\nfive\nsix\n");
+    fn a_hunk_is_applied_at_its_line_numbers() {
+        let patch = "--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n one\n-two\n+TWO\n three\n@@ -5 +5,2 @@\n five\n+six\n";
+        assert_eq!(apply_first(patch, TEXT).unwrap(), "one\nTWO\nthree\nfour\nfive\nsix\n");
     }
 
     #[test]
-    fn a_hunk_with_wrong_numbers_is_found_where_it_stands_once() {
+    fn a_hunk_with_wrong_line_numbers_is_applied_where_it_matches_once() {
         let patch = "--- f\n+++ f\n@@ -40,2 +40,2 @@\n-two\n+TWO\n three\n";
-        assert_eq!(applied(patch, TEXT).unwrap(), "one\nTWO\nthree\nfour\nfive\n");
-        let twice = applied(patch, "two\nthree\ntwo\nthree\n").unwrap_err();
-        assert_eq!(twice.kind, FaultKind::Ambiguous);
+        assert_eq!(apply_first(patch, TEXT).unwrap(), "one\nTWO\nthree\nfour\nfive\n");
+        let twice = apply_first(patch, "two\nthree\ntwo\nthree\n").unwrap_err();
+        assert_eq!(twice.kind, ToolErrorKind::Ambiguous);
         assert!(twice.message.contains("2 places"), "{}", twice.message);
         let exact = "--- f\n+++ f\n@@ -3,2 +3,2 @@\n-two\n+TWO\n three\n";
-        assert_eq!(applied(exact, "two\nthree\ntwo\nthree\n").unwrap(), "two\nthree\nTWO\nthree\n");
+        assert_eq!(apply_first(exact, "two\nthree\ntwo\nthree\n").unwrap(), "two\nthree\nTWO\nthree\n");
     }
 
     #[test]
-    fn a_context_that_is_not_there_is_refused() {
+    fn a_context_that_does_not_match_is_refused() {
         let patch = "--- f\n+++ f\n@@ -1,2 +1,2 @@\n one\n-2\n+TWO\n";
-        let fault = applied(patch, TEXT).unwrap_err();
-        assert_eq!((fault.kind, fault.detail.as_deref()), (FaultKind::NoMatch, Some("one\n2\n")));
+        let error = apply_first(patch, TEXT).unwrap_err();
+        assert_eq!((error.kind, error.detail.as_deref()), (ToolErrorKind::NoMatch, Some("one\n2\n")));
         let backwards = "--- f\n+++ f\n@@ -4 +4 @@\n-four\n+4\n@@ -2 +2 @@\n-two\n+2\n";
-        assert_eq!(applied(backwards, TEXT).unwrap_err().kind, FaultKind::NoMatch);
+        assert_eq!(apply_first(backwards, TEXT).unwrap_err().kind, ToolErrorKind::NoMatch);
     }
 
     #[test]
@@ -319,16 +316,16 @@ mod tests {
     #[test]
     fn a_missing_line_end_is_kept_and_made() {
         let remove = "--- f\n+++ f\n@@ -1 +1 @@\n-a\n+a\n\\ No newline at end of file\n";
-        assert_eq!(applied(remove, "a\n").unwrap(), "a");
+        assert_eq!(apply_first(remove, "a\n").unwrap(), "a");
         let add = "--- f\n+++ f\n@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n";
-        assert_eq!(applied(add, "a").unwrap(), "a\n");
-        assert_eq!(applied(add, "a\n").unwrap_err().kind, FaultKind::NoMatch);
+        assert_eq!(apply_first(add, "a").unwrap(), "a\n");
+        assert_eq!(apply_first(add, "a\n").unwrap_err().kind, ToolErrorKind::NoMatch);
         let lost_blank = "--- f\n+++ f\n@@ -1,3 +1,3 @@\n a\n\n-b\n+c";
-        assert_eq!(applied(lost_blank, "a\n\nb\n").unwrap(), "a\n\nc\n");
+        assert_eq!(apply_first(lost_blank, "a\n\nb\n").unwrap(), "a\n\nc\n");
     }
 
     #[test]
-    fn what_git_writes_around_a_difference_is_passed_over() {
+    fn git_headers_around_a_diff_are_skipped() {
         let patch = "diff --git a/f b/f\nindex 1..2 100644\n--- a/f\t2026-01-01\n+++ b/f\t2026-01-01\n\
             @@ -1 +1 @@ fn main\n-one\n+ONE\ndiff --git a/g b/g\n--- a/g\n+++ b/g\n@@ -1 +1 @@\n-x\n+y\n";
         let patch = Patch::parse(patch).unwrap();
@@ -337,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_patch_is_refused() {
+    fn malformed_patches_are_refused() {
         for (patch, word) in [
             ("", "names no file"),
             ("hello", "names no file"),
@@ -352,12 +349,12 @@ mod tests {
             ("--- a/f\n+++ b/f\n@@ one @@\n-a\n+b\n", "invalid hunk"),
             ("--- f\n+++ f\n@@ -1 +1 @@\n-a\n+b\n--- f\n+++ f\n@@ -1 +1 @@\n-a\n+b\n", "twice"),
         ] {
-            let fault = Patch::parse(patch).unwrap_err();
-            assert!(fault.message.contains(word), "{patch:?}: {}", fault.message);
+            let error = Patch::parse(patch).unwrap_err();
+            assert!(error.message.contains(word), "{patch:?}: {}", error.message);
         }
     }
 
-    fn applied(patch: &str, text: &str) -> Result<String, Fault> {
+    fn apply_first(patch: &str, text: &str) -> Result<String, ToolError> {
         Patch::parse(patch)?.files[0].apply(text)
     }
 }

@@ -6,17 +6,17 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::armour::{REACH, safe_after};
-use super::bench::{Site, floor};
-use super::fault::{Fault, FaultKind};
-use crate::sandbox::ground::GroundError;
+use super::context::{FsContext, floor_char_boundary};
+use super::error::{ToolError, ToolErrorKind};
+use super::partial_pem::{KEY_BYTES_MAX, redact_after};
+use crate::sandbox::workspace::WorkspaceError;
 
 pub(super) const NAME: &str = "sandbox_read_file";
 pub(super) const DESCRIPTION: &str = "Read a text file of the workspace. A complete file is returned unchanged; a part, \
     requested or because the file is long, starts with a line like `[lines 11-20 of 340]`. Binary files are refused.";
 
 /// How many bytes are read beyond the limit, so that a secret at the boundary is complete for the redactor.
-const EDGE: usize = 4096;
+const LOOK_AHEAD: usize = 4096;
 
 /// The arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -30,106 +30,106 @@ pub struct Args {
     pub limit: Option<u64>,
 }
 
-pub(super) fn read(args: &Args, site: &Site) -> Result<String, Fault> {
+pub(super) fn read(args: &Args, fs_context: &FsContext) -> Result<String, ToolError> {
     let path = Path::new(&args.path);
     let first = args.offset.unwrap_or(1).max(1);
     let last = args.limit.map_or(u64::MAX, |limit| first.saturating_add(limit.max(1) - 1));
-    let mut lines = Lines::new(first, last, site.limits.result_bytes);
-    let mut file = site.ground.file(path)?.take(site.limits.scan_bytes);
+    let mut lines = LineWindow::new(first, last, fs_context.limits.result_bytes);
+    let mut file = fs_context.workspace.open_file(path)?.take(fs_context.limits.scan_bytes);
     let mut buffer = vec![0; 64 * 1024];
     loop {
-        if site.is_stopped() {
-            return Err(Fault::new(FaultKind::Cut, "ended with its run"));
+        if fs_context.is_stopped() {
+            return Err(ToolError::new(ToolErrorKind::Aborted, "ended with its run"));
         }
-        let length = file.read(&mut buffer).map_err(|source| {
-            Fault::from(GroundError::Io { action: "read", path: path.to_owned(), source })
-        })?;
+        let length = file
+            .read(&mut buffer)
+            .map_err(|source| ToolError::from(WorkspaceError::Io { action: "read", path: path.to_owned(), source }))?;
         if length == 0 {
             break;
         }
         if memchr::memchr(0, &buffer[..length]).is_some() {
-            return Err(Fault::new(FaultKind::BinaryFile, format!("{} is not a text file", args.path)));
+            return Err(ToolError::new(ToolErrorKind::BinaryFile, format!("{} is not a text file", args.path)));
         }
-        lines.take(&buffer[..length]);
+        lines.push(&buffer[..length]);
     }
-    lines.finish(args, file.limit() == 0, site)
+    lines.finish(args, file.limit() == 0, fs_context)
 }
 
 /// Collects the requested lines of a file.
-struct Lines {
+struct LineWindow {
     first: u64,
     last: u64,
-    room: usize,
+    byte_limit: usize,
     /// The line of the next byte.
-    at: u64,
+    line: u64,
     inside_line: bool,
     /// The end of the text before the first line.
-    before: Vec<u8>,
+    text_before: Vec<u8>,
     kept: Vec<u8>,
     /// Whether all requested lines were kept.
-    whole: bool,
+    complete: bool,
 }
 
-impl Lines {
-    const fn new(first: u64, last: u64, room: usize) -> Self {
+impl LineWindow {
+    const fn new(first: u64, last: u64, byte_limit: usize) -> Self {
         Self {
             first,
             last,
-            room,
-            at: 1,
+            byte_limit,
+            line: 1,
             inside_line: false,
-            before: Vec::new(),
+            text_before: Vec::new(),
             kept: Vec::new(),
-            whole: true,
+            complete: true,
         }
     }
 
-    fn take(&mut self, bytes: &[u8]) {
+    fn push(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            if self.at < self.first {
-                self.pass(piece);
-            } else if self.at <= self.last {
-                let fitting = piece.len().min((self.room + EDGE).saturating_sub(self.kept.len()));
+            if self.line < self.first {
+                self.skip(piece);
+            } else if self.line <= self.last {
+                let fitting = piece.len().min((self.byte_limit + LOOK_AHEAD).saturating_sub(self.kept.len()));
                 self.kept.extend_from_slice(&piece[..fitting]);
-                self.whole &= fitting == piece.len();
+                self.complete &= fitting == piece.len();
             }
             self.inside_line = !piece.ends_with(b"\n");
-            self.at += u64::from(!self.inside_line);
+            self.line += u64::from(!self.inside_line);
         }
     }
 
     /// Records text before the requested lines.
-    fn pass(&mut self, piece: &[u8]) {
-        self.before.extend_from_slice(piece);
-        if self.before.len() > 2 * REACH {
-            self.before.drain(..self.before.len() - REACH);
+    fn skip(&mut self, piece: &[u8]) {
+        self.text_before.extend_from_slice(piece);
+        if self.text_before.len() > 2 * KEY_BYTES_MAX {
+            self.text_before.drain(..self.text_before.len() - KEY_BYTES_MAX);
         }
     }
 
-    fn finish(mut self, args: &Args, more: bool, site: &Site) -> Result<String, Fault> {
-        let total = self.at - u64::from(!self.inside_line);
+    fn finish(mut self, args: &Args, more: bool, fs_context: &FsContext) -> Result<String, ToolError> {
+        let total = self.line - u64::from(!self.inside_line);
         if self.first > total.max(1) {
             let message = format!("{} has {total} lines; line {} does not exist", args.path, self.first);
-            return Err(Fault::new(FaultKind::OutOfRange, message));
+            return Err(ToolError::new(ToolErrorKind::OutOfRange, message));
         }
         let mut cut_line = false;
-        if self.kept.len() > self.room {
-            self.whole = false;
-            match memchr::memrchr(b'\n', &self.kept[..self.room]) {
+        if self.kept.len() > self.byte_limit {
+            self.complete = false;
+            match memchr::memrchr(b'\n', &self.kept[..self.byte_limit]) {
                 Some(end) => self.kept.truncate(end + 1),
                 None => cut_line = true,
             }
         }
         let lines = memchr::memchr_iter(b'\n', &self.kept).count() as u64;
         let begun = u64::from(!self.kept.is_empty() && !self.kept.ends_with(b"\n"));
-        let mut text = safe_after(&self.before, &String::from_utf8_lossy(&self.kept), &site.safe);
+        let mut text = redact_after(&self.text_before, &String::from_utf8_lossy(&self.kept), &fs_context.redact);
         if cut_line {
-            text.truncate(floor(&text, self.room));
+            text.truncate(floor_char_boundary(&text, self.byte_limit));
             let head = format!("[line {} is long: its first {} bytes", self.first, text.len());
             return Ok(format!("{head}; the file has {total} lines]\n{text}"));
         }
         let last = self.first + (lines + begun).saturating_sub(1);
-        if self.whole && !more && self.first == 1 && last >= total {
+        if self.complete && !more && self.first == 1 && last >= total {
             return Ok(text);
         }
         let of = if more { format!("more than {total}") } else { total.to_string() };
@@ -145,64 +145,64 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_whole_file_is_returned_as_it_is() {
+    fn a_complete_file_is_returned_unchanged() {
         for text in ["", "one", "one\n", "one\ntwo\n", "\n\n", "caf\u{e9}\r\nx"] {
-            assert_eq!(reading(text, None, None, 1000), Ok(text.to_owned()));
+            assert_eq!(run_read(text, None, None, 1000), Ok(text.to_owned()));
         }
-        assert_eq!(reading("one\ntwo\n", Some(1), Some(2), 1000), Ok("one\ntwo\n".to_owned()));
+        assert_eq!(run_read("one\ntwo\n", Some(1), Some(2), 1000), Ok("one\ntwo\n".to_owned()));
     }
 
     #[test]
-    fn a_part_says_which_lines_it_has() {
+    fn a_partial_result_names_its_lines() {
         let text = "a\nb\nc\nd";
-        let part = |offset, limit| reading(text, offset, limit, 1000).unwrap();
+        let part = |offset, limit| run_read(text, offset, limit, 1000).unwrap();
         assert_eq!(part(Some(2), Some(2)), "[lines 2-3 of 4]\nb\nc\n");
         assert_eq!(part(Some(4), None), "[lines 4-4 of 4]\nd");
         assert_eq!(part(None, Some(1)), "[lines 1-1 of 4]\na\n");
-        let beyond = reading(text, Some(5), None, 1000).unwrap_err();
-        assert_eq!(beyond.kind, FaultKind::OutOfRange);
+        let beyond = run_read(text, Some(5), None, 1000).unwrap_err();
+        assert_eq!(beyond.kind, ToolErrorKind::OutOfRange);
         assert!(beyond.message.contains("4 lines"), "{}", beyond.message);
     }
 
     #[test]
     fn a_long_file_ends_at_the_last_line_that_fits() {
         let text = "12345\n".repeat(2000);
-        assert_eq!(reading(&text, None, None, 20).unwrap(), "[lines 1-3 of 2000]\n12345\n12345\n12345\n");
+        assert_eq!(run_read(&text, None, None, 20).unwrap(), "[lines 1-3 of 2000]\n12345\n12345\n12345\n");
         let long_line = "é".repeat(10_000);
-        let cut = reading(&long_line, None, None, 21).unwrap();
+        let cut = run_read(&long_line, None, None, 21).unwrap();
         let head = "[line 1 is long: its first 20 bytes; the file has 1 lines]\n";
         assert_eq!(cut, format!("{head}{}", "é".repeat(10)));
     }
 
     #[test]
-    fn a_file_that_is_not_looked_through_to_its_end_says_so() {
+    fn a_file_longer_than_the_scan_limit_is_marked() {
         let (dir, mut limits) = (tempfile::tempdir().unwrap(), Limits::default());
         fs::write(dir.path().join("f"), "1\n2\n3\n4\n").unwrap();
         limits.scan_bytes = 4;
         let args = Args { path: "f".into(), offset: None, limit: None };
-        let text = read(&args, &Site::test(dir.path(), limits)).unwrap();
+        let text = read(&args, &FsContext::test(dir.path(), limits)).unwrap();
         assert_eq!(text, "[lines 1-2 of more than 2]\n1\n2\n");
     }
 
     #[test]
-    fn what_is_no_text_is_refused() {
-        assert_eq!(reading("a\0b", None, None, 1000).unwrap_err().kind, FaultKind::BinaryFile);
+    fn binary_files_and_unreadable_paths_are_refused() {
+        assert_eq!(run_read("a\0b", None, None, 1000).unwrap_err().kind, ToolErrorKind::BinaryFile);
         let late = format!("{}\0", "x\n".repeat(100_000));
-        assert_eq!(reading(&late, None, Some(1), 1000).unwrap_err().kind, FaultKind::BinaryFile);
+        assert_eq!(run_read(&late, None, Some(1), 1000).unwrap_err().kind, ToolErrorKind::BinaryFile);
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("latin"), b"caf\xe9").unwrap();
-        let site = Site::test(dir.path(), Limits::default());
-        let read = |path: &str| read(&Args { path: path.into(), offset: None, limit: None }, &site);
+        let fs_context = FsContext::test(dir.path(), Limits::default());
+        let read = |path: &str| read(&Args { path: path.into(), offset: None, limit: None }, &fs_context);
         assert_eq!(read("latin").unwrap(), "caf\u{fffd}");
-        assert_eq!(read("none").unwrap_err().kind, FaultKind::NotFound);
-        assert_eq!(read(".").unwrap_err().kind, FaultKind::IsDirectory);
-        assert_eq!(read("../x").unwrap_err().kind, FaultKind::OutsideWorkspace);
+        assert_eq!(read("none").unwrap_err().kind, ToolErrorKind::NotFound);
+        assert_eq!(read(".").unwrap_err().kind, ToolErrorKind::IsDirectory);
+        assert_eq!(read("../x").unwrap_err().kind, ToolErrorKind::OutsideWorkspace);
     }
 
-    fn reading(text: &str, offset: Option<u64>, limit: Option<u64>, room: usize) -> Result<String, Fault> {
+    fn run_read(text: &str, offset: Option<u64>, limit: Option<u64>, room: usize) -> Result<String, ToolError> {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("f"), text).unwrap();
         let limits = Limits { result_bytes: room, ..Limits::default() };
-        read(&Args { path: "f".into(), offset, limit }, &Site::test(dir.path(), limits))
+        read(&Args { path: "f".into(), offset, limit }, &FsContext::test(dir.path(), limits))
     }
 }

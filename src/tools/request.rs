@@ -7,16 +7,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::bench::{Bench, Outcome};
-use super::binding::{self, Binding};
-use super::fault::{Fault, FaultKind};
-use super::question::Question;
+use super::approval_digest::{self, ApprovalDigest};
+use super::approval_question::ApprovalQuestion;
+use super::context::{ExecutionResult, ToolContext};
+use super::error::{ToolError, ToolErrorKind};
 use super::risk;
-use super::{
-    Category, commit, diff, edit, exec, fetch, list, question, read, resolve, search, status, write,
-};
+use super::{Category, approval_question, commit, diff, edit, exec, fetch, list, read, resolve, search, status, write};
 use crate::sandbox::Chunk;
-use crate::sandbox::judge::{Judgement, Place, Wish};
+use crate::sandbox::risk::{Escalation, PathContext, RiskAssessment};
 use crate::sandbox::shell::Limits;
 
 /// A parsed call.
@@ -45,35 +43,35 @@ pub enum Request {
 }
 
 /// Parses the arguments of a call, a JSON object. Unknown arguments are refused.
-pub fn parse(tool: &str, args: &str) -> Result<Request, Fault> {
+pub fn parse(tool: &str, args: &str) -> Result<Request, ToolError> {
     Ok(match tool {
-        read::NAME => Request::Read(arguments(tool, args)?),
-        list::NAME => Request::List(arguments(tool, args)?),
-        search::NAME => Request::Search(arguments::<search::Args>(tool, args)?.checked()?),
-        write::NAME => Request::Write(arguments(tool, args)?),
-        edit::NAME => Request::Edit(arguments::<edit::Args>(tool, args)?.understood()?),
-        exec::NAME => Request::Exec(arguments(tool, args)?),
-        status::NAME => Request::Status(arguments(tool, args)?),
-        diff::NAME => Request::Diff(arguments(tool, args)?),
-        commit::NAME => Request::Commit(arguments::<commit::Args>(tool, args)?.checked()?),
-        fetch::NAME => Request::Fetch(arguments::<fetch::Args>(tool, args)?.checked()?),
-        _ => return Err(Fault::new(FaultKind::UnknownTool, format!("unknown tool {tool}"))),
+        read::NAME => Request::Read(parse_arguments(tool, args)?),
+        list::NAME => Request::List(parse_arguments(tool, args)?),
+        search::NAME => Request::Search(parse_arguments::<search::Args>(tool, args)?.validate()?),
+        write::NAME => Request::Write(parse_arguments(tool, args)?),
+        edit::NAME => Request::Edit(parse_arguments::<edit::Args>(tool, args)?.into_edit()?),
+        exec::NAME => Request::Exec(parse_arguments(tool, args)?),
+        status::NAME => Request::Status(parse_arguments(tool, args)?),
+        diff::NAME => Request::Diff(parse_arguments(tool, args)?),
+        commit::NAME => Request::Commit(parse_arguments::<commit::Args>(tool, args)?.validate()?),
+        fetch::NAME => Request::Fetch(parse_arguments::<fetch::Args>(tool, args)?.validate()?),
+        _ => return Err(ToolError::new(ToolErrorKind::UnknownTool, format!("unknown tool {tool}"))),
     })
 }
 
-fn arguments<A: DeserializeOwned>(tool: &str, args: &str) -> Result<A, Fault> {
+fn parse_arguments<A: DeserializeOwned>(tool: &str, args: &str) -> Result<A, ToolError> {
     // Some models send an empty text for a call without arguments.
     let args = if args.trim().is_empty() { "{}" } else { args };
     serde_json::from_str(args).map_err(|error| {
-        let why = unreadable(args).unwrap_or_else(|| error.to_string());
-        Fault::new(FaultKind::BadArguments, format!("invalid arguments for {tool}: {why}"))
+        let why = describe_unreadable(args).unwrap_or_else(|| error.to_string());
+        ToolError::new(ToolErrorKind::BadArguments, format!("invalid arguments for {tool}: {why}"))
     })
 }
 
 /// Describes what is wrong with arguments that were wrapped by [`wrap_unreadable`].
-fn unreadable(args: &str) -> Option<String> {
-    let Unreadable { unreadable: written } = serde_json::from_str(args).ok()?;
-    Some(match serde_json::from_str(&written) {
+fn describe_unreadable(args: &str) -> Option<String> {
+    let Unreadable { unreadable: text } = serde_json::from_str(args).ok()?;
+    Some(match serde_json::from_str(&text) {
         Err(error) => format!("they are not JSON: {error}"),
         Ok(Value::Object(_)) => "they contain a duplicate key, or are nested too deep".to_owned(),
         Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
@@ -91,8 +89,8 @@ struct Unreadable {
 
 /// Wraps the arguments of a model that are not a JSON object into one, so that they can be stored and shown; they
 /// fit no tool.
-pub fn as_unreadable(written: String) -> String {
-    serde_json::json!(Unreadable { unreadable: written }).to_string()
+pub fn wrap_unreadable(text: String) -> String {
+    serde_json::json!(Unreadable { unreadable: text }).to_string()
 }
 
 impl Request {
@@ -115,9 +113,7 @@ impl Request {
     /// Returns the category of the call.
     pub const fn category(&self) -> Category {
         match self {
-            Self::Read(_) | Self::List(_) | Self::Search(_) | Self::Status(_) | Self::Diff(_) => {
-                Category::Read
-            }
+            Self::Read(_) | Self::List(_) | Self::Search(_) | Self::Status(_) | Self::Diff(_) => Category::Read,
             Self::Write(_) | Self::Edit(_) => Category::Write,
             Self::Exec(_) => Category::Exec,
             Self::Commit(_) => Category::Git,
@@ -137,23 +133,14 @@ impl Request {
     pub const fn starts_programs(&self) -> bool {
         match self {
             Self::Exec(_) | Self::Status(_) | Self::Diff(_) | Self::Commit(_) => true,
-            Self::Read(_)
-            | Self::List(_)
-            | Self::Search(_)
-            | Self::Write(_)
-            | Self::Edit(_)
-            | Self::Fetch(_) => false,
+            Self::Read(_) | Self::List(_) | Self::Search(_) | Self::Write(_) | Self::Edit(_) | Self::Fetch(_) => false,
         }
     }
 
     /// Runs a command with bash if it is installed, as users expect for their own commands.
     #[must_use]
-    pub fn by_bash(self) -> Self {
-        if let Self::Exec(args) = self {
-            Self::Exec(exec::Args { shell: exec::Shell::Bash, ..args })
-        } else {
-            self
-        }
+    pub fn with_bash(self) -> Self {
+        if let Self::Exec(args) = self { Self::Exec(exec::Args { shell: exec::Shell::Bash, ..args }) } else { self }
     }
 
     /// Returns the command that the call runs in the sandbox.
@@ -174,12 +161,12 @@ impl Request {
     }
 
     /// Returns the permissions that the call requests beyond the sandbox.
-    pub fn wish(&self) -> Wish {
+    pub fn escalation(&self) -> Escalation {
         match self {
             Self::Exec(args) => {
-                Wish { network: args.network.unwrap_or(false), outside: args.outside.unwrap_or(false) }
+                Escalation { network: args.network.unwrap_or(false), unconfined: args.outside.unwrap_or(false) }
             }
-            Self::Fetch(_) => Wish { network: true, outside: false },
+            Self::Fetch(_) => Escalation { network: true, unconfined: false },
             Self::Read(_)
             | Self::List(_)
             | Self::Search(_)
@@ -187,16 +174,16 @@ impl Request {
             | Self::Edit(_)
             | Self::Status(_)
             | Self::Diff(_)
-            | Self::Commit(_) => Wish::default(),
+            | Self::Commit(_) => Escalation::default(),
         }
     }
 
     /// Resolves the host of a call that uses the network, for its assessment, and pins the addresses.
     ///
     /// Other calls resolve nothing, and neither do calls without permission to use the network.
-    pub async fn addresses(&self, bench: &Bench) -> Result<Vec<IpAddr>, Fault> {
+    pub async fn resolve_addresses(&self, context: &ToolContext) -> Result<Vec<IpAddr>, ToolError> {
         match self {
-            Self::Fetch(args) => fetch::addresses(args, bench).await,
+            Self::Fetch(args) => fetch::resolve_addresses(args, context).await,
             Self::Read(_)
             | Self::List(_)
             | Self::Search(_)
@@ -210,16 +197,16 @@ impl Request {
     }
 
     /// Returns the operations of the call and their risk.
-    pub fn judge(&self, wish: Wish, place: &Place) -> Judgement {
-        risk::judge(self, wish, place, Limits::default())
+    pub fn assess_risk(&self, escalation: Escalation, path_context: &PathContext) -> RiskAssessment {
+        risk::assess(self, escalation, path_context, Limits::default())
     }
 
     /// Builds the question for an approval; it reads the workspace and changes nothing.
     ///
     /// A call that cannot succeed (the text to replace does not occur, there is nothing to commit) has no question,
     /// but the error that it would end with. The result depends on the current state of the workspace.
-    pub async fn question(&self, bench: &Bench) -> Result<Question, Fault> {
-        question::of(self, bench).await
+    pub async fn approval_question(&self, context: &ToolContext) -> Result<ApprovalQuestion, ToolError> {
+        approval_question::build(self, context).await
     }
 }
 
@@ -227,59 +214,59 @@ impl Request {
 ///
 /// The output of a command is sent to `out` as it arrives, with backpressure; no other tool uses it. Dropping the
 /// future stops what it started.
-pub async fn run(request: Request, bench: &Bench, out: mpsc::Sender<Chunk>) -> Outcome {
-    let bench = &match checked(&request, bench).await {
-        Ok(bench) => bench,
-        Err(fault) => return Outcome::failed(fault),
+pub async fn run(request: Request, context: &ToolContext, out: mpsc::Sender<Chunk>) -> ExecutionResult {
+    let context = &match approved_context(&request, context).await {
+        Ok(context) => context,
+        Err(error) => return ExecutionResult::failed(error),
     };
     match request {
-        Request::Read(args) => bench.away(move |site| read::read(&args, site)).await.into(),
-        Request::List(args) => bench.away(move |site| list::list(&args, site)).await.into(),
-        Request::Search(args) => bench.away(move |site| search::search(&args, site)).await.into(),
-        Request::Write(args) => bench.away(move |site| write::write(&args, site)).await.into(),
-        Request::Edit(edit) => bench.away(move |site| edit::edit(&edit, site)).await.into(),
-        Request::Exec(args) => exec::exec(args, bench, out).await,
-        Request::Status(args) => status::status(&args, bench).await.into(),
-        Request::Diff(args) => diff::diff(&args, bench).await.into(),
-        Request::Commit(args) => commit::commit(&args, bench).await.into(),
-        Request::Fetch(args) => fetch::fetch(&args, bench).await.into(),
+        Request::Read(args) => context.run_blocking(move |fs_context| read::read(&args, fs_context)).await.into(),
+        Request::List(args) => context.run_blocking(move |fs_context| list::list(&args, fs_context)).await.into(),
+        Request::Search(args) => context.run_blocking(move |fs_context| search::search(&args, fs_context)).await.into(),
+        Request::Write(args) => context.run_blocking(move |fs_context| write::write(&args, fs_context)).await.into(),
+        Request::Edit(edit) => context.run_blocking(move |fs_context| edit::edit(&edit, fs_context)).await.into(),
+        Request::Exec(args) => exec::exec(args, context, out).await,
+        Request::Status(args) => status::status(&args, context).await.into(),
+        Request::Diff(args) => diff::diff(&args, context).await.into(),
+        Request::Commit(args) => commit::commit(&args, context).await.into(),
+        Request::Fetch(args) => fetch::fetch(&args, context).await.into(),
     }
 }
 
 /// Returns the context of the call, with access to the approved paths if there was an approval.
-async fn checked(request: &Request, bench: &Bench) -> Result<Bench, Fault> {
-    let bench = match bench.bound {
-        Some(_) => bench.approving(request).await?,
-        None => bench.clone(),
+async fn approved_context(request: &Request, context: &ToolContext) -> Result<ToolContext, ToolError> {
+    let context = match context.approved_digest {
+        Some(_) => context.with_approved_paths(request).await?,
+        None => context.clone(),
     };
-    check(request, &bench).await?;
-    Ok(bench)
+    check_approval(request, &context).await?;
+    Ok(context)
 }
 
 /// Refuses a call that differs from the approved one; changes of files are checked when they are made.
-async fn check(request: &Request, bench: &Bench) -> Result<(), Fault> {
-    let Some(approved) = bench.bound.as_deref() else {
+async fn check_approval(request: &Request, context: &ToolContext) -> Result<(), ToolError> {
+    let Some(approved) = context.approved_digest.as_deref() else {
         return match request.category() {
-            Category::Write => resolve::check_unasked(request, bench).await,
+            Category::Write => resolve::check_unapproved(request, context).await,
             Category::Read | Category::Exec | Category::Git | Category::Network => Ok(()),
         };
     };
     match request {
         Request::Write(_) | Request::Edit(_) => Ok(()),
-        Request::Commit(_) => match question::of(request, bench).await? {
+        Request::Commit(_) => match approval_question::build(request, context).await? {
             asked if asked.digest == approved => Ok(()),
-            _ => Err(binding::stale()),
+            _ => Err(approval_digest::stale_approval()),
         },
         Request::Fetch(args) => {
-            let found = fetch::decided(args, bench).await?;
-            fetch::bound(Binding::of(request, &bench.ground), &found).check(Some(approved))
+            let found = fetch::pinned_addresses(args, context).await?;
+            fetch::bind_address_class(ApprovalDigest::new(request, &context.workspace), &found).verify(Some(approved))
         }
         Request::Read(_)
         | Request::List(_)
         | Request::Search(_)
         | Request::Exec(_)
         | Request::Status(_)
-        | Request::Diff(_) => Binding::of(request, &bench.ground).check(Some(approved)),
+        | Request::Diff(_) => ApprovalDigest::new(request, &context.workspace).verify(Some(approved)),
     }
 }
 
@@ -303,14 +290,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_tool_is_understood_under_its_own_name() {
+    fn every_tool_is_parsed_under_its_own_name() {
         for (name, args) in SAMPLES {
             assert_eq!(parse(name, args).unwrap().tool(), *name);
         }
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_with_the_reason() {
+    fn invalid_arguments_are_refused_with_the_reason() {
         for (tool, args, word) in [
             (read::NAME, "{}", "missing field `path`"),
             (read::NAME, r#"{"path":1}"#, "expected a string"),
@@ -319,27 +306,27 @@ mod tests {
             (exec::NAME, "", "missing field `command`"),
             (exec::NAME, r#"{"command":"x","timeoutSeconds":-1}"#, "invalid value"),
         ] {
-            let fault = parse(tool, args).unwrap_err();
-            assert_eq!(fault.kind, FaultKind::BadArguments);
-            assert!(fault.message.contains(word), "{}", fault.message);
+            let error = parse(tool, args).unwrap_err();
+            assert_eq!(error.kind, ToolErrorKind::BadArguments);
+            assert!(error.message.contains(word), "{}", error.message);
         }
-        for (written, word) in [
+        for (text, word) in [
             ("{\"path\": ", "not JSON: EOF"),
             ("[1,2]", "not a JSON object"),
             (r#"{"path":"a","path":"b"}"#, "duplicate key"),
         ] {
-            let fault = parse(read::NAME, &as_unreadable(written.to_owned())).unwrap_err();
-            assert!(fault.message.contains(word), "{}", fault.message);
+            let error = parse(read::NAME, &wrap_unreadable(text.to_owned())).unwrap_err();
+            assert!(error.message.contains(word), "{}", error.message);
         }
-        assert_eq!(parse("sandbox_dance", "{}").unwrap_err().kind, FaultKind::UnknownTool);
+        assert_eq!(parse("sandbox_dance", "{}").unwrap_err().kind, ToolErrorKind::UnknownTool);
         assert_eq!(parse(status::NAME, " "), parse(status::NAME, "{}"));
     }
 
     #[test]
-    fn what_a_command_wants_beyond_its_room_is_said_by_its_arguments_alone() {
+    fn the_escalation_of_a_command_depends_only_on_its_arguments() {
         let wants = |args: &str| {
             let request = parse(exec::NAME, args).unwrap();
-            (request.wish().network, request.wish().outside)
+            (request.escalation().network, request.escalation().unconfined)
         };
         assert_eq!(wants(r#"{"command":"curl x"}"#), (false, false));
         assert_eq!(wants(r#"{"command":"x","network":true}"#), (true, false));
@@ -348,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changes_nothing_may_run_beside_others() {
+    fn only_read_only_calls_may_run_concurrently() {
         let writes = |name: &str| {
             let (_, args) = SAMPLES.iter().find(|(tool, _)| *tool == name).unwrap();
             parse(name, args).unwrap().writes()

@@ -2,33 +2,34 @@
 
 use std::path::Path;
 
-use super::bench::{Bench, Site};
+use super::context::{FsContext, ToolContext};
 use super::edit::Edit;
-use super::fault::{Fault, FaultKind};
+use super::error::{ToolError, ToolErrorKind};
 use super::request::Request;
-use crate::sandbox::ground::Reach;
+use crate::sandbox::workspace::Reach;
 
 impl Request {
     /// Returns the call with its paths resolved; `None` if no path contains a link.
     ///
     /// The result depends on the current state of the workspace.
-    pub async fn resolved(&self, bench: &Bench) -> Result<Option<Self>, Fault> {
+    pub async fn with_resolved_paths(&self, context: &ToolContext) -> Result<Option<Self>, ToolError> {
         let mut real = self.clone();
         let paths = self.named_paths();
-        if paths.is_empty() || bench.ground.reach() == Reach::Anywhere {
+        if paths.is_empty() || context.workspace.reach() == Reach::Anywhere {
             return Ok(None);
         }
-        let look = move |site: &Site| {
-            let ground = &site.ground;
-            let lead = |path: &String| (ground.plain(Path::new(path)), ground.real(Path::new(path)));
-            Ok(paths.iter().map(lead).collect::<Vec<_>>())
+        let resolve_all = move |fs_context: &FsContext| {
+            let workspace = &fs_context.workspace;
+            let resolve =
+                |path: &String| (workspace.normalize(Path::new(path)), workspace.resolve_links(Path::new(path)));
+            Ok(paths.iter().map(resolve).collect::<Vec<_>>())
         };
-        let lead = bench.away(look).await?;
-        if lead.iter().all(|(plain, real)| plain == real) {
+        let resolve = context.run_blocking(resolve_all).await?;
+        if resolve.iter().all(|(plain, real)| plain == real) {
             return Ok(None);
         }
-        for (path, (_, leads_to)) in real.paths().into_iter().zip(lead) {
-            *path = leads_to.to_string_lossy().into_owned();
+        for (path, (_, target)) in real.paths().into_iter().zip(resolve) {
+            *path = target.to_string_lossy().into_owned();
         }
         Ok(Some(real))
     }
@@ -55,30 +56,32 @@ impl Request {
 }
 
 /// Refuses a call with a denied path, before an approval is requested.
-pub(super) async fn check_closed(request: &Request, bench: &Bench) -> Result<(), Fault> {
-    may_reach(request.named_paths(), bench).await
+pub(super) async fn check_not_denied(request: &Request, context: &ToolContext) -> Result<(), ToolError> {
+    check_reachable(request.named_paths(), context).await
 }
 
 /// Refuses paths that are denied, by name or through links.
-pub(super) async fn may_reach(paths: Vec<String>, bench: &Bench) -> Result<(), Fault> {
+pub(super) async fn check_reachable(paths: Vec<String>, context: &ToolContext) -> Result<(), ToolError> {
     if paths.is_empty() {
         return Ok(());
     }
-    bench
-        .away(move |site| Ok(paths.iter().try_for_each(|path| site.ground.may_reach(Path::new(path)))?))
+    context
+        .run_blocking(move |fs_context| {
+            Ok(paths.iter().try_for_each(|path| fs_context.workspace.check_resolved(Path::new(path)))?)
+        })
         .await
 }
 
 /// Refuses an unapproved change through a link to a path that itself needs an approval.
-pub(super) async fn check_unasked(request: &Request, bench: &Bench) -> Result<(), Fault> {
-    let Some(real) = request.resolved(bench).await? else { return Ok(()) };
-    let place = bench.path_context();
-    let risk = |request: &Request| request.judge(request.wish(), &place).risk;
+pub(super) async fn check_unapproved(request: &Request, context: &ToolContext) -> Result<(), ToolError> {
+    let Some(real) = request.with_resolved_paths(context).await? else { return Ok(()) };
+    let path_context = context.path_context();
+    let risk = |request: &Request| request.assess_risk(request.escalation(), &path_context).risk;
     if risk(&real) <= risk(request) {
         return Ok(());
     }
     let message = "this path is a link to a file that needs an approval; name the file itself";
-    Err(Fault::new(FaultKind::ApprovalStale, message))
+    Err(ToolError::new(ToolErrorKind::ApprovalStale, message))
 }
 
 #[cfg(all(test, unix))]
@@ -87,14 +90,14 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::sync::Arc;
 
-    use super::super::bench::floor;
-    use super::super::{Addresses, Limits, Network, parse};
+    use super::super::context::floor_char_boundary;
+    use super::super::{Limits, Network, PinnedAddresses, parse};
     use super::*;
-    use crate::sandbox::ground::{ClosedPaths, Ground};
-    use crate::sandbox::{Local, RunTree};
+    use crate::sandbox::workspace::{DeniedPaths, WorkspaceDir};
+    use crate::sandbox::{LocalSandbox, RunTree};
 
     #[tokio::test]
-    async fn a_link_to_a_start_up_file_is_refused_in_every_home_of_the_user() {
+    async fn a_link_to_a_startup_file_is_refused_in_every_home_of_the_user() {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().canonicalize().unwrap();
         fs::create_dir(home.join("bin")).unwrap();
@@ -102,25 +105,26 @@ mod tests {
         let write = parse("sandbox_write_file", r#"{"path":"link","content":"x"}"#).unwrap();
         // The account's home, or the daemon's; the session has another one.
         for (homes, refused) in [(vec![home.clone()], true), (Vec::new(), false)] {
-            let closed = ClosedPaths { homes, ..ClosedPaths::default() };
-            let ground = Ground::open_without_links(&home, Reach::Workspace).unwrap().closing(&closed);
-            let checked = check_unasked(&write, &bench(ground)).await;
-            assert_eq!(checked.is_err_and(|fault| fault.kind == FaultKind::ApprovalStale), refused);
+            let closed = DeniedPaths { homes, ..DeniedPaths::default() };
+            let workspace =
+                WorkspaceDir::open_without_links(&home, Reach::Workspace).unwrap().with_denied_paths(&closed);
+            let checked = check_unapproved(&write, &test_context(workspace)).await;
+            assert_eq!(checked.is_err_and(|error| error.kind == ToolErrorKind::ApprovalStale), refused);
         }
     }
 
-    fn bench(ground: Ground) -> Bench {
-        Bench {
-            ground,
-            tree: Arc::new(RunTree::new(Local::new("/bin/false".into()))),
+    fn test_context(workspace: WorkspaceDir) -> ToolContext {
+        ToolContext {
+            workspace,
+            sandbox: Arc::new(RunTree::new(LocalSandbox::new("/bin/false".into()))),
             env: vec![("HOME".into(), "/elsewhere".into())],
             writable: Vec::new(),
             network: Network::Off,
-            addresses: Arc::new(Addresses::of_system()),
+            addresses: Arc::new(PinnedAddresses::with_system_resolver()),
             limits: Limits::default(),
-            safe: Arc::new(str::to_owned),
-            cut: Arc::new(floor),
-            bound: None,
+            redact: Arc::new(str::to_owned),
+            safe_cut: Arc::new(floor_char_boundary),
+            approved_digest: None,
         }
     }
 }

@@ -18,11 +18,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::armour;
-use super::bench::{Items, Site, floor};
-use super::fault::{Fault, FaultKind};
-use super::ignores::Ignores;
-use crate::sandbox::ground::{Folder, Kind};
+use super::context::{BoundedItems, FsContext, floor_char_boundary};
+use super::error::{ToolError, ToolErrorKind};
+use super::ignores::IgnoreRules;
+use super::partial_pem;
+use crate::sandbox::workspace::{DirHandle, FileKind};
 
 pub(super) const NAME: &str = "sandbox_search";
 pub(super) const DESCRIPTION: &str = "Search the workspace. With `pattern`, a regular expression, return matching lines \
@@ -59,26 +59,26 @@ pub struct Args {
 
 impl Args {
     /// Refuses arguments without a pattern or glob, and invalid ones.
-    pub(super) fn checked(self) -> Result<Self, Fault> {
+    pub(super) fn validate(self) -> Result<Self, ToolError> {
         if self.pattern.is_none() && self.glob.is_none() {
-            return Err(Fault::new(FaultKind::BadArguments, "pattern or glob is required"));
+            return Err(ToolError::new(ToolErrorKind::BadArguments, "pattern or glob is required"));
         }
         self.glob()?;
         self.matcher()?;
         Ok(self)
     }
 
-    fn glob(&self) -> Result<Option<GlobMatcher>, Fault> {
+    fn glob(&self) -> Result<Option<GlobMatcher>, ToolError> {
         let Some(glob) = &self.glob else { return Ok(None) };
         let everywhere = if glob.contains('/') { glob.clone() } else { format!("**/{glob}") };
         let built = GlobBuilder::new(everywhere.trim_start_matches("./")).literal_separator(true).build();
         match built {
             Ok(glob) => Ok(Some(glob.compile_matcher())),
-            Err(error) => Err(Fault::new(FaultKind::BadArguments, format!("invalid glob: {error}"))),
+            Err(error) => Err(ToolError::new(ToolErrorKind::BadArguments, format!("invalid glob: {error}"))),
         }
     }
 
-    fn matcher(&self) -> Result<Option<RegexMatcher>, Fault> {
+    fn matcher(&self) -> Result<Option<RegexMatcher>, ToolError> {
         let Some(pattern) = &self.pattern else { return Ok(None) };
         let mut builder = RegexMatcherBuilder::new();
         builder
@@ -89,37 +89,37 @@ impl Args {
             .line_terminator(Some(b'\n'));
         match builder.build(pattern) {
             Ok(matcher) => Ok(Some(matcher)),
-            Err(error) => Err(Fault::new(FaultKind::BadArguments, format!("invalid pattern: {error}"))),
+            Err(error) => Err(ToolError::new(ToolErrorKind::BadArguments, format!("invalid pattern: {error}"))),
         }
     }
 }
 
-pub(super) fn search(args: &Args, site: &Site) -> Result<String, Fault> {
+pub(super) fn search(args: &Args, site: &FsContext) -> Result<String, ToolError> {
     let start = Path::new(args.path.as_deref().unwrap_or("."));
     let (glob, matcher) = (args.glob()?, args.matcher()?);
-    let mut hunt = Hunt {
+    let mut run = SearchRun {
         site,
-        items: Items::new(site.limits.hits, site.limits.result_bytes),
-        ignores: Ignores::new(site.limits.ignores),
-        deadline: Instant::now() + site.limits.search,
-        late: false,
+        items: BoundedItems::new(site.limits.hits, site.limits.result_bytes),
+        ignores: IgnoreRules::new(site.limits.ignores),
+        deadline: Instant::now() + site.limits.search_timeout,
+        timed_out: false,
     };
-    match site.ground.folder(start) {
-        Ok(folder) => drop(hunt.search(&folder, start, glob.as_ref(), matcher.as_ref())),
-        Err(error) => match site.ground.file(start) {
-            Ok(file) => drop(hunt.look_at(start, file, matcher.as_ref())),
+    match site.workspace.open_directory(start) {
+        Ok(handle) => drop(run.search(&handle, start, glob.as_ref(), matcher.as_ref())),
+        Err(error) => match site.workspace.open_file(start) {
+            Ok(file) => drop(run.search_file(start, file, matcher.as_ref())),
             Err(_) => return Err(error.into()),
         },
     }
     if site.is_stopped() {
-        return Err(Fault::new(FaultKind::Cut, "ended with its run"));
+        return Err(ToolError::new(ToolErrorKind::Aborted, "ended with its run"));
     }
-    let late = hunt.late;
-    let notes = hunt.ignores.into_notes();
-    let (found, truncated) = hunt.items.finish();
+    let timed_out = run.timed_out;
+    let notes = run.ignores.into_notes();
+    let (found, truncated) = run.items.finish();
     let key = if matcher.is_some() { "hits" } else { "paths" };
-    let mut result = json!({ key: found, "truncated": truncated || late });
-    if late {
+    let mut result = json!({ key: found, "truncated": truncated || timed_out });
+    if timed_out {
         result["timeLimit"] = json!(true);
     }
     if !notes.is_empty() {
@@ -129,17 +129,17 @@ pub(super) fn search(args: &Args, site: &Site) -> Result<String, Fault> {
 }
 
 /// A search in progress.
-struct Hunt<'a> {
-    site: &'a Site,
-    items: Items,
-    ignores: Ignores,
+struct SearchRun<'a> {
+    site: &'a FsContext,
+    items: BoundedItems,
+    ignores: IgnoreRules,
     deadline: Instant,
-    late: bool,
+    timed_out: bool,
 }
 
 /// What to search for.
 #[derive(Clone, Copy)]
-struct Wanted<'a> {
+struct SearchQuery<'a> {
     /// The start of the search, as requested.
     start: &'a Path,
     glob: Option<&'a GlobMatcher>,
@@ -148,140 +148,140 @@ struct Wanted<'a> {
 
 /// Whether the search continues.
 #[derive(PartialEq, Eq)]
-enum Going {
-    On,
-    Over,
+enum SearchFlow {
+    Continue,
+    Stop,
 }
 
-impl Hunt<'_> {
+impl SearchRun<'_> {
     /// Searches a directory and everything below it.
     fn search(
         &mut self,
-        folder: &Folder,
+        handle: &DirHandle,
         start: &Path,
         glob: Option<&GlobMatcher>,
         matcher: Option<&RegexMatcher>,
-    ) -> Going {
-        let root = self.site.ground.path();
+    ) -> SearchFlow {
+        let root = self.site.workspace.path();
         if let Some((home, config_home)) = self.site.homes() {
-            self.ignores.add_users(&home, &config_home, root);
+            self.ignores.add_user_patterns(&home, &config_home, root);
         }
-        self.ignores.add_above(root);
+        self.ignores.add_parent_patterns(root);
         // Ignore files of parent directories apply too.
-        let start_inside = normalized(&self.site.ground.seen(start));
+        let start_inside = normalize(&self.site.workspace.to_relative(start));
         let above: Vec<&Path> = start_inside.ancestors().skip(1).collect();
         for outer in above.into_iter().rev() {
-            let Ok(outer_folder) = self.site.ground.folder(outer) else { continue };
+            let Ok(outer_folder) = self.site.workspace.open_directory(outer) else { continue };
             let entries = outer_folder.entries(NAMES_MAX).map(|(entries, _)| entries).unwrap_or_default();
             self.ignores.enter(&outer_folder, &entries, &self.absolute(outer));
         }
-        self.walk(folder, Path::new(""), 0, Wanted { start, glob, matcher })
+        self.walk(handle, Path::new(""), 0, SearchQuery { start, glob, matcher })
     }
 
     /// Searches a directory in the order of names; `below` is its path relative to the start.
-    fn walk(&mut self, folder: &Folder, below: &Path, depth: usize, wanted: Wanted<'_>) -> Going {
-        if self.is_over() {
-            return Going::Over;
+    fn walk(&mut self, handle: &DirHandle, below: &Path, depth: usize, query: SearchQuery<'_>) -> SearchFlow {
+        if self.should_stop() {
+            return SearchFlow::Stop;
         }
         // A directory that cannot be read is skipped.
-        let Ok((mut entries, more)) = folder.entries(NAMES_MAX) else { return Going::On };
+        let Ok((mut entries, more)) = handle.entries(NAMES_MAX) else { return SearchFlow::Continue };
         entries.sort_by(|a, b| a.name.cmp(&b.name));
-        let place = self.absolute(&wanted.start.join(below));
+        let directory = self.absolute(&query.start.join(below));
         if more {
-            self.ignores.note(format!("{}: only {NAMES_MAX} of its entries were searched", place.display()));
+            self.ignores.note(format!("{}: only {NAMES_MAX} of its entries were searched", directory.display()));
         }
-        let before = self.ignores.enter(folder, &entries, &place);
-        let mut going = Going::On;
+        let before = self.ignores.enter(handle, &entries, &directory);
+        let mut flow = SearchFlow::Continue;
         for entry in &entries {
-            if self.is_over() {
-                going = Going::Over;
+            if self.should_stop() {
+                flow = SearchFlow::Stop;
                 break;
             }
             if entry.name == ".git"
-                || self.ignores.ignores(&place.join(&entry.name), entry.kind == Kind::Directory)
+                || self.ignores.is_ignored(&directory.join(&entry.name), entry.kind == FileKind::Directory)
             {
                 continue;
             }
-            going = match entry.kind {
-                Kind::Directory => self.descend(folder, &entry.name, &below.join(&entry.name), depth, wanted),
-                Kind::File => self.file(folder, &entry.name, &below.join(&entry.name), wanted),
-                Kind::Link | Kind::Other => Going::On,
+            flow = match entry.kind {
+                FileKind::Directory => self.descend(handle, &entry.name, &below.join(&entry.name), depth, query),
+                FileKind::File => self.visit_file(handle, &entry.name, &below.join(&entry.name), query),
+                FileKind::Link | FileKind::Other => SearchFlow::Continue,
             };
-            if going == Going::Over {
+            if flow == SearchFlow::Stop {
                 break;
             }
         }
         self.ignores.leave(&before);
-        going
+        flow
     }
 
     fn descend(
         &mut self,
-        folder: &Folder,
+        handle: &DirHandle,
         name: &OsStr,
         below: &Path,
         depth: usize,
-        wanted: Wanted<'_>,
-    ) -> Going {
+        query: SearchQuery<'_>,
+    ) -> SearchFlow {
         if depth == DEPTH_MAX {
             self.ignores.note(format!("{}: deeper directories were not searched", below.display()));
-            return Going::On;
+            return SearchFlow::Continue;
         }
-        match folder.folder(name) {
-            Ok(inner) => self.walk(&inner, below, depth + 1, wanted),
-            Err(_) => Going::On,
+        match handle.open_directory(name) {
+            Ok(inner) => self.walk(&inner, below, depth + 1, query),
+            Err(_) => SearchFlow::Continue,
         }
     }
 
-    fn file(&mut self, folder: &Folder, name: &OsStr, below: &Path, wanted: Wanted<'_>) -> Going {
-        if wanted.glob.is_some_and(|glob| !glob.is_match(below)) {
-            return Going::On;
+    fn visit_file(&mut self, handle: &DirHandle, name: &OsStr, below: &Path, query: SearchQuery<'_>) -> SearchFlow {
+        if query.glob.is_some_and(|glob| !glob.is_match(below)) {
+            return SearchFlow::Continue;
         }
-        let Ok(file) = folder.file(name) else { return Going::On };
-        let path = if wanted.start == Path::new(".") { below.to_owned() } else { wanted.start.join(below) };
-        self.look_at(&path, file, wanted.matcher)
+        let Ok(file) = handle.open_file(name) else { return SearchFlow::Continue };
+        let path = if query.start == Path::new(".") { below.to_owned() } else { query.start.join(below) };
+        self.search_file(&path, file, query.matcher)
     }
 
     /// Searches one file.
-    fn look_at(&mut self, path: &Path, file: File, matcher: Option<&RegexMatcher>) -> Going {
+    fn search_file(&mut self, path: &Path, file: File, matcher: Option<&RegexMatcher>) -> SearchFlow {
         let Some(matcher) = matcher else {
             let added = self.items.push(path.to_string_lossy().into());
-            return if added { Going::On } else { Going::Over };
+            return if added { SearchFlow::Continue } else { SearchFlow::Stop };
         };
         let mut searcher = SearcherBuilder::new()
             .binary_detection(BinaryDetection::quit(0))
             .heap_limit(Some(LINE_MAX))
             .line_number(true)
             .build();
-        let armoured = Cell::new(false);
-        let file = Watched {
+        let key_seen = Cell::new(false);
+        let file = BoundedReader {
             file: file.take(self.site.limits.scan_bytes),
             site: self.site,
             deadline: self.deadline,
-            armoured: &armoured,
-            end: Vec::new(),
+            key_seen: &key_seen,
+            tail: Vec::new(),
         };
-        let (items, going) = (&mut self.items, Going::On);
-        let mut finds = Finds { path, site: self.site, items, going, armoured: &armoured };
+        let (items, flow) = (&mut self.items, SearchFlow::Continue);
+        let mut finds = MatchSink { path, site: self.site, items, flow, key_seen: &key_seen };
         // A file that cannot be read completely contributes the matches so far.
         let _rest = searcher.search_reader(matcher, file, &mut finds);
-        finds.going
+        finds.flow
     }
 
     /// The absolute path of a directory of the workspace, without `.` components.
     fn absolute(&self, path: &Path) -> PathBuf {
-        let ground = &self.site.ground;
-        ground.path().join(ground.seen(path)).components().collect()
+        let workspace = &self.site.workspace;
+        workspace.path().join(workspace.to_relative(path)).components().collect()
     }
 
-    fn is_over(&mut self) -> bool {
-        self.late |= Instant::now() >= self.deadline;
-        self.late || self.site.is_stopped()
+    fn should_stop(&mut self) -> bool {
+        self.timed_out |= Instant::now() >= self.deadline;
+        self.timed_out || self.site.is_stopped()
     }
 }
 
 /// Returns a path without `.` components, and without `..` where it follows a name.
-fn normalized(path: &Path) -> PathBuf {
+fn normalize(path: &Path) -> PathBuf {
     let mut whole = PathBuf::new();
     for part in path.components() {
         match part {
@@ -296,75 +296,74 @@ fn normalized(path: &Path) -> PathBuf {
 }
 
 /// Reads a file until the search times out or is cancelled.
-struct Watched<'a> {
+struct BoundedReader<'a> {
     file: Take<File>,
-    site: &'a Site,
+    site: &'a FsContext,
     deadline: Instant,
     /// Whether the header of a private key was read.
-    armoured: &'a Cell<bool>,
+    key_seen: &'a Cell<bool>,
     /// The end of the bytes that were read before.
-    end: Vec<u8>,
+    tail: Vec<u8>,
 }
 
-impl Watched<'_> {
-    fn look_for_keys(&mut self, read: &[u8]) {
-        let head = read.get(..armour::MARK.len().min(read.len())).unwrap_or_default();
-        self.end.extend_from_slice(head);
-        let found = |bytes: &[u8]| memchr::memmem::find(bytes, armour::MARK).is_some();
-        if found(&self.end) || found(read) {
-            self.armoured.set(true);
+impl BoundedReader<'_> {
+    fn scan_for_keys(&mut self, read: &[u8]) {
+        let head = read.get(..partial_pem::KEY_HEADER_END.len().min(read.len())).unwrap_or_default();
+        self.tail.extend_from_slice(head);
+        let found = |bytes: &[u8]| memchr::memmem::find(bytes, partial_pem::KEY_HEADER_END).is_some();
+        if found(&self.tail) || found(read) {
+            self.key_seen.set(true);
         }
-        if read.len() >= armour::MARK.len() {
-            self.end = read[read.len() - armour::MARK.len()..].to_vec();
+        if read.len() >= partial_pem::KEY_HEADER_END.len() {
+            self.tail = read[read.len() - partial_pem::KEY_HEADER_END.len()..].to_vec();
         }
     }
 }
 
-impl Read for Watched<'_> {
+impl Read for BoundedReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.site.is_stopped() || Instant::now() >= self.deadline {
             return Err(io::ErrorKind::TimedOut.into());
         }
         let length = self.file.read(buffer)?;
-        if !self.armoured.get() {
-            self.look_for_keys(buffer.get(..length).unwrap_or_default());
+        if !self.key_seen.get() {
+            self.scan_for_keys(buffer.get(..length).unwrap_or_default());
         }
         Ok(length)
     }
 }
 
 /// Collects the matching lines of one file.
-struct Finds<'a> {
+struct MatchSink<'a> {
     path: &'a Path,
-    site: &'a Site,
-    items: &'a mut Items,
-    going: Going,
+    site: &'a FsContext,
+    items: &'a mut BoundedItems,
+    flow: SearchFlow,
     /// Whether the header of a private key was read: the reader is ahead of the matches.
-    armoured: &'a Cell<bool>,
+    key_seen: &'a Cell<bool>,
 }
 
-impl Finds<'_> {
+impl MatchSink<'_> {
     /// Returns the text before an offset of the file, as far as a private key may reach.
-    fn before(&self, place: u64) -> io::Result<Vec<u8>> {
-        let mut file = self.site.ground.file(self.path).map_err(io::Error::other)?;
-        let from = place.saturating_sub(armour::REACH as u64);
+    fn text_before(&self, directory: u64) -> io::Result<Vec<u8>> {
+        let mut file = self.site.workspace.open_file(self.path).map_err(io::Error::other)?;
+        let from = directory.saturating_sub(partial_pem::KEY_BYTES_MAX as u64);
         file.seek(SeekFrom::Start(from))?;
         let mut before = Vec::new();
-        file.take(place - from).read_to_end(&mut before)?;
+        file.take(directory - from).read_to_end(&mut before)?;
         Ok(before)
     }
 }
 
-impl Sink for Finds<'_> {
+impl Sink for MatchSink<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _searcher: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
         let line = String::from_utf8_lossy(found.bytes());
         let line = line.trim_end_matches(['\n', '\r']);
-        let before =
-            if self.armoured.get() { self.before(found.absolute_byte_offset())? } else { Vec::new() };
-        let mut text = armour::safe_after(&before, line, &self.site.safe);
-        let cut = floor(&text, self.site.limits.hit_bytes);
+        let before = if self.key_seen.get() { self.text_before(found.absolute_byte_offset())? } else { Vec::new() };
+        let mut text = partial_pem::redact_after(&before, line, &self.site.redact);
+        let cut = floor_char_boundary(&text, self.site.limits.hit_bytes);
         if cut < text.len() {
             text.truncate(cut);
             text.push('…');
@@ -373,7 +372,7 @@ impl Sink for Finds<'_> {
         let hit = json!({ "path": path.to_string_lossy(), "line": found.line_number(), "text": text });
         let added = self.items.push(hit);
         if !added {
-            self.going = Going::Over;
+            self.flow = SearchFlow::Stop;
         }
         Ok(added)
     }
@@ -391,8 +390,8 @@ mod tests {
 
     #[test]
     fn lines_are_found_by_expression_and_by_text() {
-        let dir = tree();
-        let found = searching(dir.path(), r#"{"pattern":"fn \\w+\\(\\)"}"#, Limits::default());
+        let dir = test_dir();
+        let found = run_search(dir.path(), r#"{"pattern":"fn \\w+\\(\\)"}"#, Limits::default());
         assert_eq!(
             found,
             json!({ "hits": [
@@ -400,32 +399,32 @@ mod tests {
                 { "path": "src/deep/b.rs", "line": 1, "text": "fn two() {" },
             ], "truncated": false })
         );
-        let literal = searching(dir.path(), r#"{"pattern":"one()","literal":true}"#, Limits::default());
+        let literal = run_search(dir.path(), r#"{"pattern":"one()","literal":true}"#, Limits::default());
         assert_eq!(literal["hits"][0]["path"], "src/a.rs");
-        let none = searching(dir.path(), r#"{"pattern":"FN ONE"}"#, Limits::default());
+        let none = run_search(dir.path(), r#"{"pattern":"FN ONE"}"#, Limits::default());
         assert_eq!(none["hits"], json!([]));
-        let some = searching(dir.path(), r#"{"pattern":"FN ONE","ignoreCase":true}"#, Limits::default());
+        let some = run_search(dir.path(), r#"{"pattern":"FN ONE","ignoreCase":true}"#, Limits::default());
         assert_eq!(some["hits"].as_array().unwrap().len(), 1);
     }
 
     #[test]
     fn files_are_found_by_name_and_by_path() {
-        let dir = tree();
-        let paths = |args: &str| searching(dir.path(), args, Limits::default())["paths"].clone();
+        let dir = test_dir();
+        let paths = |args: &str| run_search(dir.path(), args, Limits::default())["paths"].clone();
         assert_eq!(paths(r#"{"glob":"*.rs"}"#), json!(["src/a.rs", "src/deep/b.rs"]));
         assert_eq!(paths(r#"{"glob":"src/*.rs"}"#), json!(["src/a.rs"]));
         assert_eq!(paths(r#"{"glob":"*.rs","path":"src/deep"}"#), json!(["src/deep/b.rs"]));
         assert_eq!(paths(r#"{"glob":".*"}"#), json!([".gitignore", ".hidden"]));
-        let both = searching(dir.path(), r#"{"pattern":"two","glob":"a.rs"}"#, Limits::default());
+        let both = run_search(dir.path(), r#"{"pattern":"two","glob":"a.rs"}"#, Limits::default());
         assert_eq!(both["hits"], json!([]));
-        let alone = searching(dir.path(), r#"{"pattern":"fn one","path":"src/a.rs"}"#, Limits::default());
+        let alone = run_search(dir.path(), r#"{"pattern":"fn one","path":"src/a.rs"}"#, Limits::default());
         assert_eq!(alone["hits"][0]["line"], 2);
     }
 
     #[test]
-    fn what_git_ignores_and_what_is_binary_is_not_found() {
-        let dir = tree();
-        let found = searching(dir.path(), r#"{"pattern":"needle"}"#, Limits::default());
+    fn ignored_and_binary_files_are_not_searched() {
+        let dir = test_dir();
+        let found = run_search(dir.path(), r#"{"pattern":"needle"}"#, Limits::default());
         let paths: Vec<_> = found["hits"].as_array().unwrap().iter().map(|hit| &hit["path"]).collect();
         assert_eq!(paths, [".hidden"]);
     }
@@ -435,19 +434,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("f"), "needle and more é\n".repeat(50)).unwrap();
         let args = r#"{"pattern":"needle"}"#;
-        let few = searching(dir.path(), args, Limits { hits: 3, ..Limits::default() });
+        let few = run_search(dir.path(), args, Limits { hits: 3, ..Limits::default() });
         assert_eq!((few["hits"].as_array().unwrap().len(), &few["truncated"]), (3, &json!(true)));
-        let small = searching(dir.path(), args, Limits { result_bytes: 200, ..Limits::default() });
+        let small = run_search(dir.path(), args, Limits { result_bytes: 200, ..Limits::default() });
         assert_eq!(small["truncated"], true);
         assert!(small.to_string().len() < 260, "{small}");
-        let short = searching(dir.path(), args, Limits { hit_bytes: 17, ..Limits::default() });
+        let short = run_search(dir.path(), args, Limits { hit_bytes: 17, ..Limits::default() });
         assert_eq!(short["hits"][0]["text"], "needle and more …");
-        let late = searching(dir.path(), args, Limits { search: Duration::ZERO, ..Limits::default() });
-        assert_eq!(late, json!({ "hits": [], "truncated": true, "timeLimit": true }));
+        let timed_out = run_search(dir.path(), args, Limits { search_timeout: Duration::ZERO, ..Limits::default() });
+        assert_eq!(timed_out, json!({ "hits": [], "truncated": true, "timeLimit": true }));
     }
 
     #[test]
-    fn a_tree_deeper_than_any_path_is_searched_as_far_as_is_sensible() {
+    fn a_very_deep_tree_is_searched_down_to_the_depth_limit() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("near"), "needle\n").unwrap();
         let mut deep = dir.path().to_owned();
@@ -456,34 +455,34 @@ mod tests {
         }
         fs::create_dir_all(&deep).unwrap();
         fs::write(deep.join("far"), "needle\n").unwrap();
-        let found = searching(dir.path(), r#"{"pattern":"needle"}"#, Limits::default());
+        let found = run_search(dir.path(), r#"{"pattern":"needle"}"#, Limits::default());
         assert_eq!(found["hits"].as_array().unwrap().len(), 1, "{found}");
         assert_eq!(found["hits"][0]["path"], "near");
     }
 
     #[test]
-    fn a_search_ends_when_nobody_waits_for_it() {
-        let dir = tree();
-        let site = Site::test(dir.path(), Limits::default());
+    fn a_cancelled_search_stops() {
+        let dir = test_dir();
+        let site = FsContext::test(dir.path(), Limits::default());
         site.stop();
         let args: Args = serde_json::from_str(r#"{"pattern":"needle"}"#).unwrap();
-        assert_eq!(search(&args, &site).unwrap_err().kind, FaultKind::Cut);
+        assert_eq!(search(&args, &site).unwrap_err().kind, ToolErrorKind::Aborted);
     }
 
     #[test]
-    fn a_search_without_sense_is_refused() {
+    fn invalid_search_arguments_are_refused() {
         for args in ["{}", r#"{"pattern":"("}"#, r#"{"glob":"a["}"#, r#"{"path":"src"}"#] {
             let args: Args = serde_json::from_str(args).unwrap();
-            assert_eq!(args.checked().unwrap_err().kind, FaultKind::BadArguments);
+            assert_eq!(args.validate().unwrap_err().kind, ToolErrorKind::BadArguments);
         }
-        let dir = tree();
-        let site = Site::test(dir.path(), Limits::default());
+        let dir = test_dir();
+        let site = FsContext::test(dir.path(), Limits::default());
         let kind = |path: &str| {
             let args = json!({ "pattern": "x", "path": path }).to_string();
             search(&serde_json::from_str(&args).unwrap(), &site).unwrap_err().kind
         };
-        assert_eq!(kind(".."), FaultKind::OutsideWorkspace);
-        assert_eq!(kind("none"), FaultKind::NotFound);
+        assert_eq!(kind(".."), ToolErrorKind::OutsideWorkspace);
+        assert_eq!(kind("none"), ToolErrorKind::NotFound);
     }
 
     #[cfg(unix)]
@@ -496,27 +495,27 @@ mod tests {
         fs::write(dir.path().join("out/f"), "needle").unwrap();
         std::os::unix::fs::symlink("../out", root.join("link")).unwrap();
         std::os::unix::fs::symlink("../out/f", root.join("file")).unwrap();
-        let found = searching(&root, r#"{"pattern":"needle"}"#, Limits::default());
+        let found = run_search(&root, r#"{"pattern":"needle"}"#, Limits::default());
         assert_eq!(found["hits"], json!([]));
         let args: Args = serde_json::from_str(r#"{"pattern":"needle","path":"link"}"#).unwrap();
-        let fault = search(&args, &Site::test(&root, Limits::default())).unwrap_err();
-        assert_eq!(fault.kind, FaultKind::OutsideWorkspace);
+        let error = search(&args, &FsContext::test(&root, Limits::default())).unwrap_err();
+        assert_eq!(error.kind, ToolErrorKind::OutsideWorkspace);
     }
 
     #[cfg(unix)]
     #[test]
-    fn what_is_no_regular_file_is_neither_waited_for_nor_silently_left_out() {
+    fn special_files_do_not_block_a_search_and_are_reported() {
         use nix::sys::stat::Mode;
         use nix::unistd::mkfifo;
 
-        let dir = tree();
+        let dir = test_dir();
         fs::remove_file(dir.path().join(".gitignore")).unwrap();
         for fifo in [".gitignore", ".ignore", "src/.gitignore", "src/pipe"] {
             mkfifo(&dir.path().join(fifo), Mode::S_IRWXU).unwrap();
         }
         fs::create_dir_all(dir.path().join(".git/info")).unwrap();
         mkfifo(&dir.path().join(".git/info/exclude"), Mode::S_IRWXU).unwrap();
-        let found = searching(dir.path(), r#"{"pattern":"fn one"}"#, Limits::default());
+        let found = run_search(dir.path(), r#"{"pattern":"fn one"}"#, Limits::default());
         assert_eq!(found["hits"][0]["path"], "src/a.rs");
         let notes = found["notes"].to_string();
         for name in [".gitignore is not a regular file", ".ignore is not", "exclude is not a regular file"] {
@@ -530,14 +529,12 @@ mod tests {
         use nix::sys::stat::Mode;
         use nix::unistd::mkfifo;
 
-        let dir = tree();
+        let dir = test_dir();
         fs::remove_file(dir.path().join(".gitignore")).unwrap();
         mkfifo(&dir.path().join(".gitignore"), Mode::S_IRWXU).unwrap();
-        for path in
-            [None, Some("."), Some("./"), Some("./src"), Some("src/."), Some("src"), Some("src/../src")]
-        {
+        for path in [None, Some("."), Some("./"), Some("./src"), Some("src/."), Some("src"), Some("src/../src")] {
             let args = json!({ "pattern": "fn", "path": path }).to_string();
-            let found = searching(dir.path(), &args, Limits::default());
+            let found = run_search(dir.path(), &args, Limits::default());
             assert_eq!(found["notes"].as_array().unwrap().len(), 1, "{path:?}: {found}");
         }
         // Patterns that were counted twice would exceed the total limit.
@@ -545,29 +542,29 @@ mod tests {
         fs::write(dir.path().join(".gitignore"), "target\nbinary\n").unwrap();
         let mut limits = Limits::default();
         limits.ignores.all_patterns = 3;
-        let found = searching(dir.path(), r#"{"pattern":"fn"}"#, limits);
+        let found = run_search(dir.path(), r#"{"pattern":"fn"}"#, limits);
         assert_eq!(found["notes"], Value::Null, "{found}");
     }
 
     #[test]
-    fn a_huge_list_of_what_is_ignored_is_used_up_to_its_bound_and_that_is_said() {
-        let dir = tree();
+    fn a_huge_ignore_file_is_used_up_to_its_limit_and_reported() {
+        let dir = test_dir();
         let mut patterns = String::from("target\n");
         for number in 0..200_000 {
             patterns.push_str(&format!("*a{number}*[b-z]?\n"));
         }
         assert!(patterns.len() > 3_000_000);
         fs::write(dir.path().join(".gitignore"), &patterns).unwrap();
-        let found = searching(dir.path(), r#"{"pattern":"needle"}"#, Limits::default());
+        let found = run_search(dir.path(), r#"{"pattern":"needle"}"#, Limits::default());
         assert_eq!(found["hits"].as_array().unwrap().len(), 1, "{found}");
         assert!(found["notes"][0].as_str().unwrap().contains("patterns are used"), "{found}");
     }
 
     #[test]
-    fn what_is_ignored_above_and_below_the_place_of_a_search_holds() {
+    fn ignore_files_above_and_below_the_search_directory_apply() {
         let dir = tempfile::tempdir().unwrap();
-        for folder in [".git", "work/src/deep", "work/inner/.git"] {
-            fs::create_dir_all(dir.path().join(folder)).unwrap();
+        for handle in [".git", "work/src/deep", "work/inner/.git"] {
+            fs::create_dir_all(dir.path().join(handle)).unwrap();
         }
         for (name, text) in [
             (".gitignore", "*.log\n/work/src/only\n"),
@@ -582,7 +579,7 @@ mod tests {
             fs::write(dir.path().join(name), text).unwrap();
         }
         let paths = |args: &str| {
-            let found = searching(&dir.path().join("work").canonicalize().unwrap(), args, Limits::default());
+            let found = run_search(&dir.path().join("work").canonicalize().unwrap(), args, Limits::default());
             let hits = found["hits"].as_array().unwrap().clone();
             hits.iter().map(|hit| hit["path"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
@@ -593,10 +590,10 @@ mod tests {
         assert_eq!(paths(r#"{"pattern":"needle","path":"src/deep"}"#), all[1..2]);
     }
 
-    fn tree() -> tempfile::TempDir {
+    fn test_dir() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
-        for folder in ["src/deep", "target", ".git"] {
-            fs::create_dir_all(dir.path().join(folder)).unwrap();
+        for handle in ["src/deep", "target", ".git"] {
+            fs::create_dir_all(dir.path().join(handle)).unwrap();
         }
         for (name, text) in [
             ("src/a.rs", "// one\nfn one() {\n}\n"),
@@ -612,8 +609,8 @@ mod tests {
         dir
     }
 
-    fn searching(root: &Path, args: &str, limits: Limits) -> Value {
-        let args = serde_json::from_str::<Args>(args).unwrap().checked().unwrap();
-        serde_json::from_str(&search(&args, &Site::test(root, limits)).unwrap()).unwrap()
+    fn run_search(root: &Path, args: &str, limits: Limits) -> Value {
+        let args = serde_json::from_str::<Args>(args).unwrap().validate().unwrap();
+        serde_json::from_str(&search(&args, &FsContext::test(root, limits)).unwrap()).unwrap()
     }
 }

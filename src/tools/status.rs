@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::bench::{Bench, Items};
-use super::fault::Fault;
-use super::git::Script;
+use super::context::{BoundedItems, ToolContext};
+use super::error::ToolError;
+use super::git::GitScript;
 
 pub(super) const NAME: &str = "sandbox_git_status";
 pub(super) const DESCRIPTION: &str = "Show the state of the git repository: branch, commit, commits ahead and behind, \
@@ -17,8 +17,8 @@ pub(super) const DESCRIPTION: &str = "Show the state of the git repository: bran
 #[serde(deny_unknown_fields)]
 pub struct Args {}
 
-pub(super) async fn status(_args: &Args, bench: &Bench) -> Result<String, Fault> {
-    let printed = Script::git(&["rev-parse", "--show-prefix"])
+pub(super) async fn status(_args: &Args, context: &ToolContext) -> Result<String, ToolError> {
+    let output = GitScript::git(&["rev-parse", "--show-prefix"])
         .then(&[
             "status",
             "--porcelain=v2",
@@ -29,25 +29,25 @@ pub(super) async fn status(_args: &Args, bench: &Bench) -> Result<String, Fault>
             "--",
             ".",
         ])
-        .run(bench)
+        .run(context)
         .await?;
-    let text = String::from_utf8_lossy(&printed.bytes);
+    let text = String::from_utf8_lossy(&output.bytes);
     let (prefix, records) = text.split_once('\n').unwrap_or_default();
-    let mut state = State::new(prefix, bench.limits.entries, bench.limits.result_bytes);
-    state.read(records);
-    if printed.truncated {
-        state.cut = true;
+    let mut state = StatusParser::new(prefix, context.limits.entries, context.limits.result_bytes);
+    state.parse(records);
+    if output.truncated {
+        state.output_truncated = true;
     }
     Ok(state.finish().to_string())
 }
 
 /// Parses the output of `git status`.
-struct State<'a> {
+struct StatusParser<'a> {
     prefix: &'a str,
-    about: Map<String, Value>,
+    fields: Map<String, Value>,
     lists: [(&'static str, Vec<Value>); 4],
-    left: Items,
-    cut: bool,
+    budget: BoundedItems,
+    output_truncated: bool,
 }
 
 const STAGED: usize = 0;
@@ -55,61 +55,61 @@ const UNSTAGED: usize = 1;
 const UNTRACKED: usize = 2;
 const CONFLICTED: usize = 3;
 
-impl<'a> State<'a> {
+impl<'a> StatusParser<'a> {
     fn new(prefix: &'a str, most: usize, room: usize) -> Self {
         let lists = ["staged", "unstaged", "untracked", "conflicted"].map(|name| (name, Vec::new()));
-        Self { prefix, about: Map::new(), lists, left: Items::new(most, room), cut: false }
+        Self { prefix, fields: Map::new(), lists, budget: BoundedItems::new(most, room), output_truncated: false }
     }
 
     /// Parses records of porcelain format version 2, each ended by a NUL.
-    fn read(&mut self, text: &str) {
+    fn parse(&mut self, text: &str) {
         let mut records = text.split('\0');
         while let Some(record) = records.next() {
             let Some((kind, rest)) = record.split_once(' ') else { continue };
             match kind {
-                "#" => self.header(rest),
+                "#" => self.parse_header(rest),
                 // XY codes, submodule state, three modes, two object ids, the path.
-                "1" => self.changed(rest, 7, None),
+                "1" => self.add_changed(rest, 7, None),
                 // The same with a similarity score; the original path is a separate record.
-                "2" => self.changed(rest, 8, records.next()),
+                "2" => self.add_changed(rest, 8, records.next()),
                 "u" => {
                     if let Some(path) = rest.splitn(10, ' ').last() {
-                        self.add(CONFLICTED, self.path(path).into());
+                        self.add(CONFLICTED, self.workspace_path(path).into());
                     }
                 }
-                "?" => self.add(UNTRACKED, self.path(rest).into()),
+                "?" => self.add(UNTRACKED, self.workspace_path(rest).into()),
                 _ => {}
             }
         }
     }
 
-    fn header(&mut self, header: &str) {
+    fn parse_header(&mut self, header: &str) {
         let Some((name, value)) = header.split_once(' ') else { return };
         match name {
-            "branch.oid" if value != "(initial)" => self.about("commit", value.into()),
-            "branch.head" if value != "(detached)" => self.about("branch", value.into()),
-            "branch.upstream" => self.about("upstream", value.into()),
+            "branch.oid" if value != "(initial)" => self.set_field("commit", value.into()),
+            "branch.head" if value != "(detached)" => self.set_field("branch", value.into()),
+            "branch.upstream" => self.set_field("upstream", value.into()),
             "branch.ab" => {
                 if let Some((ahead, behind)) = value.split_once(' ') {
                     let number = |text: &str| text[1..].parse::<u64>().unwrap_or(0).into();
-                    self.about("ahead", number(ahead));
-                    self.about("behind", number(behind));
+                    self.set_field("ahead", number(ahead));
+                    self.set_field("behind", number(behind));
                 }
             }
             _ => {}
         }
     }
 
-    fn about(&mut self, name: &str, value: Value) {
-        self.about.insert(name.to_owned(), value);
+    fn set_field(&mut self, name: &str, value: Value) {
+        self.fields.insert(name.to_owned(), value);
     }
 
-    fn changed(&mut self, rest: &str, fields: usize, from: Option<&str>) {
+    fn add_changed(&mut self, rest: &str, fields: usize, from: Option<&str>) {
         let (Some(codes), Some(path)) = (rest.get(..2), rest.splitn(fields + 1, ' ').nth(fields)) else {
             return;
         };
-        let path = self.path(path);
-        let from = from.map(|from| self.path(from));
+        let path = self.workspace_path(path);
+        let from = from.map(|from| self.workspace_path(from));
         for (list, code) in [STAGED, UNSTAGED].into_iter().zip(codes.chars()) {
             let change = match code {
                 'M' => "modified",
@@ -129,23 +129,23 @@ impl<'a> State<'a> {
     }
 
     fn add(&mut self, list: usize, item: Value) {
-        if self.left.push(item.clone()) {
+        if self.budget.push(item.clone()) {
             self.lists[list].1.push(item);
         }
     }
 
     /// Converts a path of the repository to a path of the workspace.
-    fn path(&self, path: &str) -> String {
+    fn workspace_path(&self, path: &str) -> String {
         path.strip_prefix(self.prefix).unwrap_or(path).to_owned()
     }
 
     fn finish(self) -> Value {
-        let (_, truncated) = self.left.finish();
-        let mut result = self.about;
+        let (_, truncated) = self.budget.finish();
+        let mut result = self.fields;
         for (name, list) in self.lists {
             result.insert(name.to_owned(), list.into());
         }
-        result.insert("truncated".to_owned(), (truncated || self.cut).into());
+        result.insert("truncated".to_owned(), (truncated || self.output_truncated).into());
         result.into()
     }
 }
@@ -155,15 +155,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_record_finds_its_list() {
+    fn every_kind_of_record_is_added_to_its_list() {
         let text = "# branch.oid abc\0# branch.head main\0# branch.upstream origin/main\0# branch.ab +2 -1\0\
             1 M. N... 100644 100644 100644 a b sub/staged file\0\
             1 .D N... 100644 100644 000000 a b sub/gone\0\
             1 AM N... 000000 100644 100644 a b sub/both\0\
             2 R. N... 100644 100644 100644 a b R100 sub/new\0sub/old\0\
             u UU N... 100644 100644 100644 100644 a b c sub/fight\0? sub/fresh\0";
-        let mut state = State::new("sub/", 100, 10_000);
-        state.read(text);
+        let mut state = StatusParser::new("sub/", 100, 10_000);
+        state.parse(text);
         assert_eq!(
             state.finish(),
             json!({
@@ -182,9 +182,9 @@ mod tests {
     }
 
     #[test]
-    fn a_long_status_is_cut_and_says_so() {
-        let mut state = State::new("", 2, 10_000);
-        state.read("? a\0? b\0? c\0");
+    fn a_truncated_status_is_marked() {
+        let mut state = StatusParser::new("", 2, 10_000);
+        state.parse("? a\0? b\0? c\0");
         let result = state.finish();
         assert_eq!((&result["untracked"], &result["truncated"]), (&json!(["a", "b"]), &json!(true)));
     }

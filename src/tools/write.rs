@@ -5,11 +5,11 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::bench::Site;
-use super::edit::Planned;
-use super::fault::{Fault, FaultKind};
+use super::context::FsContext;
+use super::edit::PlannedChange;
+use super::error::{ToolError, ToolErrorKind};
 use super::request::Request;
-use crate::sandbox::ground::GroundError;
+use crate::sandbox::workspace::WorkspaceError;
 
 pub(super) const NAME: &str = "sandbox_write_file";
 pub(super) const DESCRIPTION: &str = "Write a complete file of the workspace: create it, with its parent directories, or \
@@ -25,35 +25,35 @@ pub struct Args {
     pub content: String,
 }
 
-pub(super) fn write(args: &Args, site: &Site) -> Result<String, Fault> {
-    check_size(&args.path, args.content.len(), site)?;
-    if site.is_bound() {
-        site.check(&Request::Write(args.clone()), &[plan(args.clone(), site)?])?;
+pub(super) fn write(args: &Args, fs_context: &FsContext) -> Result<String, ToolError> {
+    check_size(&args.path, args.content.len(), fs_context)?;
+    if fs_context.was_approved() {
+        fs_context.check_approval(&Request::Write(args.clone()), &[plan(args.clone(), fs_context)?])?;
     }
-    let written = site.ground.replace(Path::new(&args.path), args.content.as_bytes())?;
+    let written = fs_context.workspace.replace(Path::new(&args.path), args.content.as_bytes())?;
     let verb = if written.created { "created" } else { "replaced" };
     Ok(format!("{verb} {} ({} bytes)", args.path, written.bytes))
 }
 
 /// Computes the change, without writing it.
-pub(super) fn plan(args: Args, site: &Site) -> Result<Planned, Fault> {
-    site.ground.may_change(Path::new(&args.path))?;
-    check_size(&args.path, args.content.len(), site)?;
-    let before = match site.ground.content(Path::new(&args.path), site.limits.file_bytes) {
+pub(super) fn plan(args: Args, fs_context: &FsContext) -> Result<PlannedChange, ToolError> {
+    fs_context.workspace.check_change(Path::new(&args.path))?;
+    check_size(&args.path, args.content.len(), fs_context)?;
+    let before = match fs_context.workspace.read(Path::new(&args.path), fs_context.limits.file_bytes) {
         Ok(before) => Some(before),
-        Err(GroundError::NotFound { .. }) => None,
+        Err(WorkspaceError::NotFound { .. }) => None,
         Err(error) => return Err(error.into()),
     };
-    Ok(Planned { path: args.path, before, after: Some(args.content.into_bytes()) })
+    Ok(PlannedChange { path: args.path, before, after: Some(args.content.into_bytes()) })
 }
 
 /// Refuses a content that is larger than the limit.
-pub(super) fn check_size(path: &str, bytes: usize, site: &Site) -> Result<(), Fault> {
-    let most = site.limits.file_bytes;
+pub(super) fn check_size(path: &str, bytes: usize, fs_context: &FsContext) -> Result<(), ToolError> {
+    let most = fs_context.limits.file_bytes;
     if bytes as u64 <= most {
         return Ok(());
     }
-    Err(Fault::new(FaultKind::TooLarge, format!("{path} would have {bytes} bytes; the limit is {most}")))
+    Err(ToolError::new(ToolErrorKind::TooLarge, format!("{path} would have {bytes} bytes; the limit is {most}")))
 }
 
 #[cfg(test)]
@@ -62,17 +62,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_written_and_written_again() {
+    fn a_file_is_created_and_replaced() {
         let dir = tempfile::tempdir().unwrap();
-        let site = Site::test(dir.path(), Limits { file_bytes: 6, ..Limits::default() });
+        let fs_context = FsContext::test(dir.path(), Limits { file_bytes: 6, ..Limits::default() });
         let write =
-            |path: &str, content: &str| write(&Args { path: path.into(), content: content.into() }, &site);
+            |path: &str, content: &str| write(&Args { path: path.into(), content: content.into() }, &fs_context);
         assert_eq!(write("a/b", "one\n"), Ok("created a/b (4 bytes)".to_owned()));
         assert_eq!(write("a/b", "two"), Ok("replaced a/b (3 bytes)".to_owned()));
         assert_eq!(std::fs::read(dir.path().join("a/b")).unwrap(), b"two");
-        assert_eq!(write("a/b", "too long").unwrap_err().kind, FaultKind::TooLarge);
-        assert_eq!(write("a", "x").unwrap_err().kind, FaultKind::IsDirectory);
-        assert_eq!(write("../x", "x").unwrap_err().kind, FaultKind::OutsideWorkspace);
+        assert_eq!(write("a/b", "too long").unwrap_err().kind, ToolErrorKind::TooLarge);
+        assert_eq!(write("a", "x").unwrap_err().kind, ToolErrorKind::IsDirectory);
+        assert_eq!(write("../x", "x").unwrap_err().kind, ToolErrorKind::OutsideWorkspace);
         assert_eq!(std::fs::read(dir.path().join("a/b")).unwrap(), b"two");
     }
 }

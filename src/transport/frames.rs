@@ -36,23 +36,23 @@ pub enum Frame {
 
 /// Why this side closes a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Parting {
+pub enum CloseReason {
     /// The conversation is complete.
-    Done,
+    Normal,
     /// The daemon shuts down.
     GoingAway,
     /// The peer violated a rule.
-    Policy,
+    PolicyViolation,
 }
 
 /// Wraps a WebSocket after its handshake, on the server side; `early` holds the bytes read beyond the handshake.
-pub fn web(stream: TcpStream, early: Bytes, limits: SocketLimits) -> (Receiving, Sending) {
-    let (receiver, sender) = web::halves(stream, early, limits);
-    (Receiving(Source::Web(receiver)), Sending(Drain::Web(sender)))
+pub fn web_socket(stream: TcpStream, early: Bytes, limits: SocketLimits) -> (FrameReader, FrameWriter) {
+    let (receiver, sender) = web::split(stream, early, limits);
+    (FrameReader(Source::Web(receiver)), FrameWriter(Destination::Web(sender)))
 }
 
 /// The reading half of a connection.
-pub struct Receiving(Source);
+pub struct FrameReader(Source);
 
 enum Source {
     Lines(Lines<Incoming>),
@@ -62,15 +62,15 @@ enum Source {
 /// A byte source.
 type Incoming = Box<dyn AsyncRead + Send + Unpin>;
 
-impl Receiving {
+impl FrameReader {
     /// Reads messages from lines of at most `limit` bytes.
     pub fn lines(from: impl AsyncRead + Send + Unpin + 'static, limit: usize) -> Self {
         Self(Source::Lines(Lines::new(Box::new(from), limit)))
     }
 
     /// Reads messages from lines that were partly read elsewhere; buffered bytes are kept.
-    pub fn resumed<R: AsyncRead + Send + Unpin + 'static>(lines: Lines<R>, limit: usize) -> Self {
-        Self(Source::Lines(lines.carried(limit, |from| Box::new(from) as Incoming)))
+    pub fn from_lines<R: AsyncRead + Send + Unpin + 'static>(lines: Lines<R>, limit: usize) -> Self {
+        Self(Source::Lines(lines.with_reader(limit, |from| Box::new(from) as Incoming)))
     }
 
     /// Returns the next message, or `None` when the peer has closed.
@@ -87,7 +87,7 @@ impl Receiving {
     /// Reads and discards what still arrives, until the peer closes or `patience` is over.
     ///
     /// Closing a TCP connection with unread data resets it, and our last messages may be lost.
-    pub async fn linger(&mut self, patience: Duration) {
+    pub async fn drain(&mut self, patience: Duration) {
         let ended = async {
             match &mut self.0 {
                 Source::Lines(lines) => while let Ok(Some(_)) = lines.next().await {},
@@ -100,9 +100,9 @@ impl Receiving {
 }
 
 /// The writing half of a connection.
-pub struct Sending(Drain);
+pub struct FrameWriter(Destination);
 
-enum Drain {
+enum Destination {
     Lines(Sink<Outgoing>),
     Web(web::Sender),
 }
@@ -110,10 +110,10 @@ enum Drain {
 /// A byte sink.
 type Outgoing = Box<dyn AsyncWrite + Send + Unpin>;
 
-impl Sending {
+impl FrameWriter {
     /// Writes messages as lines; a peer that accepts nothing for `stalled` is abandoned.
     pub fn lines(to: impl AsyncWrite + Send + Unpin + 'static, stalled: Duration) -> Self {
-        Self(Drain::Lines(Sink::new(Box::new(to), stalled)))
+        Self(Destination::Lines(Sink::new(Box::new(to), stalled)))
     }
 
     /// Sends messages, each without a line end, in as few writes as possible, and flushes them.
@@ -121,25 +121,25 @@ impl Sending {
     /// Not cancel safe: if it is dropped before it ends, the connection is unusable and every later call fails.
     pub async fn send(&mut self, messages: &[Bytes]) -> io::Result<()> {
         match &mut self.0 {
-            Drain::Lines(sink) => {
+            Destination::Lines(sink) => {
                 let ended = messages.iter().flat_map(|message| [message.as_ref(), b"\n"]);
                 sink.write_all(&ended.collect::<Vec<_>>()).await?;
                 sink.flush().await
             }
-            Drain::Web(sender) => sender.send(messages).await,
+            Destination::Web(sender) => sender.send(messages).await,
         }
     }
 
     /// Closes the connection; nothing can be sent after it. The other half should [`drain`](FrameReader::drain).
-    pub async fn close(&mut self, why: Parting) -> io::Result<()> {
+    pub async fn close(&mut self, why: CloseReason) -> io::Result<()> {
         match &mut self.0 {
-            Drain::Lines(sink) => sink.shutdown().await,
-            Drain::Web(sender) => sender.close(why).await,
+            Destination::Lines(sink) => sink.shutdown().await,
+            Destination::Web(sender) => sender.close(why).await,
         }
     }
 }
 
-impl fmt::Debug for Receiving {
+impl fmt::Debug for FrameReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
             Source::Lines(_) => "FrameReader(lines)",
@@ -148,11 +148,11 @@ impl fmt::Debug for Receiving {
     }
 }
 
-impl fmt::Debug for Sending {
+impl fmt::Debug for FrameWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
-            Drain::Lines(_) => "FrameWriter(lines)",
-            Drain::Web(_) => "FrameWriter(web)",
+            Destination::Lines(_) => "FrameWriter(lines)",
+            Destination::Web(_) => "FrameWriter(web)",
         })
     }
 }

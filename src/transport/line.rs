@@ -35,33 +35,32 @@ pub struct LineCodec {
     /// How much of the buffer is known to contain no line end.
     searched: usize,
     /// The discarded part of an overlong line.
-    dropped: Option<Box<Dropped>>,
+    discarded: Option<Box<DiscardedLine>>,
     /// Whether the buffer has outgrown what an idle connection may hold.
-    swollen: bool,
+    oversized: bool,
 }
 
 impl LineCodec {
     /// Creates a codec for lines of at most `limit` bytes, line end not counted.
     pub const fn new(limit: usize) -> Self {
-        Self { limit, searched: 0, dropped: None, swollen: false }
+        Self { limit, searched: 0, discarded: None, oversized: false }
     }
 
     /// Takes the next complete line out of `source`.
     pub fn next_line(&mut self, source: &mut BytesMut) -> Option<Line> {
-        self.swollen |= source.capacity() > KEPT_CAPACITY;
+        self.oversized |= source.capacity() > KEPT_CAPACITY;
         loop {
-            let Some(end) = memchr::memchr(b'\n', &source[self.searched..]).map(|at| at + self.searched)
-            else {
-                self.wait(source);
+            let Some(end) = memchr::memchr(b'\n', &source[self.searched..]).map(|at| at + self.searched) else {
+                self.keep_partial_line(source);
                 return None;
             };
             self.searched = 0;
             let mut line = source.split_to(end);
             source.advance(1);
             let length = without_return(&line);
-            if self.dropped.is_some() || length > self.limit {
-                self.drop_bytes(&line);
-                return self.reported();
+            if self.discarded.is_some() || length > self.limit {
+                self.discard(&line);
+                return self.take_report();
             }
             if length > 0 {
                 line.truncate(length);
@@ -77,35 +76,35 @@ impl LineCodec {
         }
         self.searched = 0;
         *source = BytesMut::new();
-        self.reported()
+        self.take_report()
     }
 
     /// Counts discarded bytes of a line over the limit.
-    fn drop_bytes(&mut self, bytes: &[u8]) {
-        let dropped = self.dropped.get_or_insert_default();
+    fn discard(&mut self, bytes: &[u8]) {
+        let dropped = self.discarded.get_or_insert_default();
         dropped.bytes += count(bytes);
         dropped.excerpt.push(bytes);
     }
 
     /// Returns the report of the discarded line.
-    fn reported(&mut self) -> Option<Line> {
-        let Dropped { bytes, excerpt } = *self.dropped.take()?;
+    fn take_report(&mut self) -> Option<Line> {
+        let DiscardedLine { bytes, excerpt } = *self.discarded.take()?;
         Some(Line::TooLong { bytes, excerpt })
     }
 
     /// Keeps an incomplete line only while it is within the limit, and releases a large buffer.
-    fn wait(&mut self, source: &mut BytesMut) {
+    fn keep_partial_line(&mut self, source: &mut BytesMut) {
         // A `\r` may be the first half of the line end, so it does not count yet.
         let length = source.len() - usize::from(source.last() == Some(&b'\r'));
-        if self.dropped.is_some() || length > self.limit {
-            self.drop_bytes(source);
+        if self.discarded.is_some() || length > self.limit {
+            self.discard(source);
             source.clear();
         }
         self.searched = source.len();
-        if self.swollen && source.len() <= KEPT_CAPACITY {
+        if self.oversized && source.len() <= KEPT_CAPACITY {
             // Slices of a buffer keep all of it alive; copying the rest releases it.
             *source = BytesMut::from(&source[..]);
-            self.swollen = false;
+            self.oversized = false;
         }
     }
 }
@@ -141,17 +140,11 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
     /// Reads lines of at most `limit` bytes, `read_size` bytes at a time, for one busy connection.
     pub fn with_read_size(from: R, limit: usize, read_size: usize) -> Self {
-        Self {
-            from,
-            codec: LineCodec::new(limit),
-            buffer: BytesMut::new(),
-            read_size: read_size.max(1),
-            ended: false,
-        }
+        Self { from, codec: LineCodec::new(limit), buffer: BytesMut::new(), read_size: read_size.max(1), ended: false }
     }
 
     /// Continues with another reader for the same stream and another limit; buffered bytes are kept.
-    pub fn carried<T: AsyncRead + Unpin>(self, limit: usize, form: impl FnOnce(R) -> T) -> Lines<T> {
+    pub fn with_reader<T: AsyncRead + Unpin>(self, limit: usize, form: impl FnOnce(R) -> T) -> Lines<T> {
         let codec = LineCodec { limit, ..self.codec };
         let Self { from, buffer, read_size, ended, .. } = self;
         Lines { from: form(from), codec, buffer, read_size, ended }
@@ -174,14 +167,14 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 
     /// Returns the next line from the buffer, without reading.
-    pub fn gathered(&mut self) -> Option<Line> {
+    pub fn next_buffered(&mut self) -> Option<Line> {
         self.codec.next_line(&mut self.buffer)
     }
 }
 
 /// The length of the discarded part of an overlong line, and its head and tail.
 #[derive(Debug, Default)]
-struct Dropped {
+struct DiscardedLine {
     bytes: u64,
     excerpt: Excerpt,
 }

@@ -3,7 +3,7 @@
 //! A transport moves lines and does not interpret them. It names no other module of this crate, decides nothing about
 //! sessions, and accepts only peers that its access rules allow.
 
-pub mod compact;
+pub mod canonical_json;
 pub mod excerpt;
 pub mod frames;
 pub mod line;

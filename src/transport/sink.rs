@@ -13,13 +13,13 @@ use tokio::time::timeout;
 #[derive(Debug)]
 pub struct Sink<W> {
     to: W,
-    stalled: Duration,
+    stall_timeout: Duration,
 }
 
 impl<W: AsyncWrite + Unpin> Sink<W> {
     /// Writes to `to`; fails if it makes no progress for `stalled`.
-    pub const fn new(to: W, stalled: Duration) -> Self {
-        Self { to, stalled }
+    pub const fn new(to: W, stall_timeout: Duration) -> Self {
+        Self { to, stall_timeout }
     }
 
     /// Writes everything; fails only if the peer accepts nothing for too long.
@@ -46,13 +46,12 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
     /// Writes some of the pieces.
     async fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         // Most peers accept the data at once; only the others need a timer.
-        let at_once =
-            poll_fn(|context| Poll::Ready(Pin::new(&mut self.to).poll_write_vectored(context, pieces)));
+        let at_once = poll_fn(|context| Poll::Ready(Pin::new(&mut self.to).poll_write_vectored(context, pieces)));
         if let Poll::Ready(written) = at_once.await {
             return written;
         }
         let stalled = |_| io::Error::new(io::ErrorKind::TimedOut, "the peer accepts no data");
-        timeout(self.stalled, self.to.write_vectored(pieces)).await.map_err(stalled)?
+        timeout(self.stall_timeout, self.to.write_vectored(pieces)).await.map_err(stalled)?
     }
 
     /// Flushes the underlying writer.

@@ -15,7 +15,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::Pid;
 
 /// Makes the calls of one attempt.
-pub(crate) fn make(name: &str) {
+pub(crate) fn run_call(name: &str) {
     match name {
         "trace_supervisor" => {
             const SEIZE: libc::c_uint = 0x4206;
@@ -23,12 +23,12 @@ pub(crate) fn make(name: &str) {
             unsafe { libc::ptrace(SEIZE, supervisor().as_raw(), 0, 0) };
             // The kernel reports its exit to the tracer first, which never waits for it.
             let _killed = kill(supervisor(), Signal::SIGKILL);
-            approve_for_ever();
+            approve_forever();
         }
         "without_first_thread" => {
             std::thread::spawn(|| {
                 let _killed = kill(supervisor(), Signal::SIGKILL);
-                approve_for_ever();
+                approve_forever();
             });
             // SAFETY: exits this thread only; the other thread uses nothing that it owns.
             unsafe { libc::syscall(libc::SYS_exit, 0) };
@@ -40,20 +40,20 @@ pub(crate) fn make(name: &str) {
                 // SAFETY: without a stack and shared memory this is a fork, whose child executes another program.
                 let child = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
                 if child == 0 {
-                    approve_for_ever();
+                    approve_forever();
                 }
             }
-            approve_for_ever();
+            approve_forever();
         }
         "queue_at_socket" => {
             let mut socket = UnixStream::connect(variable("SOCKET")).expect("a socket");
             socket.write_all(format!("{}\n", variable("LINE")).as_bytes()).expect("room for a line");
         }
-        "queue_at_port" => queue(connect()),
+        "queue_at_port" => send_handshake(connect()),
         "paced_handshake" => paced_handshake(),
         "many_handshakes" => {
             let streams: Vec<_> = (0..200).map(|_| connect()).collect();
-            streams.into_iter().for_each(queue);
+            streams.into_iter().for_each(send_handshake);
             println!("queued");
         }
         "inherited_handshake" => inherited_handshake(),
@@ -70,7 +70,7 @@ fn supervisor() -> Pid {
     Pid::from_raw(variable("S").parse().expect("the supervisor"))
 }
 
-fn approve_for_ever() -> ! {
+fn approve_forever() -> ! {
     loop {
         let mut words = Command::new("timeout");
         words.args(["1", &variable("PUSH"), "approve"]).stdout(Stdio::null()).stderr(Stdio::null());
@@ -99,7 +99,7 @@ fn handshake() -> Vec<u8> {
     bytes
 }
 
-fn queue(mut stream: TcpStream) {
+fn send_handshake(mut stream: TcpStream) {
     stream.write_all(&handshake()).expect("room for a handshake");
 }
 
@@ -136,7 +136,7 @@ fn inherited_handshake() {
     let stream = connect();
     let inherited = nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty());
     nix::fcntl::fcntl(&stream, inherited).expect("a descriptor");
-    queue(stream.try_clone().expect("a copy"));
+    send_handshake(stream.try_clone().expect("a copy"));
     // The intermediate shell exits at once, so that the last one is an orphan.
     let holds = "setsid sleep 1000 </dev/null >/dev/null 2>&1 & exit 0";
     Command::new("sh").args(["-c", holds]).status().expect("a shell");
@@ -151,21 +151,20 @@ fn handshake_in_flight() {
     let rights = [ControlMessage::ScmRights(&numbers)];
     sendmsg::<()>(from.as_raw_fd(), &[IoSlice::new(b"x")], &rights, MsgFlags::empty(), None).expect("room");
     // A duplicate descriptor, closed at once, writes the end of the handshake.
-    queue(stream);
+    send_handshake(stream);
     std::thread::sleep(Duration::from_secs(2));
-    let mut back = received(&to);
+    let mut back = receive_stream(&to);
     let mut answer = [0; 12];
     back.read_exact(&mut answer).expect("an answer");
     println!("{}", String::from_utf8_lossy(&answer));
 }
 
-fn received(from: &UnixStream) -> TcpStream {
+fn receive_stream(from: &UnixStream) -> TcpStream {
     let mut byte = [0];
     let mut space = nix::cmsg_space!([RawFd; 1]);
     let mut parts = [std::io::IoSliceMut::new(&mut byte)];
-    let received =
-        nix::sys::socket::recvmsg::<()>(from.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::empty())
-            .expect("a message");
+    let received = nix::sys::socket::recvmsg::<()>(from.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::empty())
+        .expect("a message");
     for message in received.cmsgs().expect("rights") {
         if let nix::sys::socket::ControlMessageOwned::ScmRights(numbers) = message {
             // SAFETY: the descriptor was just received and has no other owner.

@@ -2,31 +2,29 @@
 
 use serde_json::json;
 
-use crate::bench::Bench;
 use crate::daemon::{Client, types};
-use crate::model::{End, Fault, Reply, Speaks, call, fault, say};
+use crate::fixture::Fixture;
+use crate::model::{End, Fault, Reply, ServerDialect, call, fault, say};
 
 #[test]
-fn a_turn_that_was_cut_is_asked_for_again_and_counts_once() {
-    for speaks in [Speaks::OpenAi, Speaks::Ollama, Speaks::Anthropic] {
+fn an_interrupted_turn_is_retried_and_counted_once() {
+    for dialect in [ServerDialect::OpenAi, ServerDialect::Ollama, ServerDialect::Anthropic] {
         for broken in [Fault::Cut, Fault::CutInsideCharacter, Fault::Reset, Fault::EndEarly] {
-            let bench = Bench::speaking(speaks);
-            bench
-                .server
-                .script([Reply::turn([say("Half a "), fault(broken.clone())]), Reply::says("The whole.")]);
-            let (mut client, session) = bench.begin("hi");
+            let fixture = Fixture::with_dialect(dialect);
+            fixture.server.script([Reply::turn([say("Half a "), fault(broken.clone())]), Reply::says("The whole.")]);
+            let (mut client, session) = fixture.start_run("hi");
             let events = client.events_until("run_complete");
             let over = &events.last().unwrap()["payload"];
-            assert_eq!(over["outcome"], "success", "{speaks:?} {broken:?}: {over}");
+            assert_eq!(over["outcome"], "success", "{dialect:?} {broken:?}: {over}");
             let warned = events.iter().find(|event| event["payload"]["code"] == "MODEL_TURN_CUT");
-            assert!(warned.is_some(), "{speaks:?} {broken:?}: {:?}", types(&events));
+            assert!(warned.is_some(), "{dialect:?} {broken:?}: {:?}", types(&events));
             let messages = client.get("get_session_messages", json!({"sessionId": session}));
-            assert_eq!(messages["messages"][1]["text"], "The whole.", "{speaks:?} {broken:?}: {messages}");
+            assert_eq!(messages["messages"][1]["text"], "The whole.", "{dialect:?} {broken:?}: {messages}");
             let snapshot = client.get("get_session_snapshot", json!({"sessionId": session}));
-            assert_eq!(snapshot["lastAssistantText"], "The whole.", "{speaks:?} {broken:?}: {snapshot}");
-            bench.server.script([Reply::says("Again.")]);
+            assert_eq!(snapshot["lastAssistantText"], "The whole.", "{dialect:?} {broken:?}: {snapshot}");
+            fixture.server.script([Reply::says("Again.")]);
             client.run(&session, "again");
-            let told = serde_json::to_string(&bench.told(2)).unwrap();
+            let told = serde_json::to_string(&fixture.sent_messages(2)).unwrap();
             assert!(told.contains("The whole.") && !told.contains("Half a"), "{told}");
         }
     }
@@ -34,9 +32,9 @@ fn a_turn_that_was_cut_is_asked_for_again_and_counts_once() {
 
 #[test]
 fn a_server_that_is_down_fails_the_run_and_opens_its_circuit() {
-    let bench = Bench::new();
-    bench.server.usually(Reply::status(500, r#"{"error":{"message":"out of order"}}"#));
-    let (mut client, session) = bench.session();
+    let fixture = Fixture::new();
+    fixture.server.usually(Reply::status(500, r#"{"error":{"message":"out of order"}}"#));
+    let (mut client, session) = fixture.session();
     for round in 0..5 {
         client.prompt(&session, "hi");
         let over = client.event_of("run_complete");
@@ -47,13 +45,13 @@ fn a_server_that_is_down_fails_the_run_and_opens_its_circuit() {
         assert_eq!(over["payload"]["reason"], "provider_failed", "round {round}: {over}");
     }
     // A changed configuration keeps the circuit open.
-    std::fs::create_dir_all(bench.config().parent().unwrap()).expect("a directory");
-    std::fs::write(bench.config(), "[providers.other]\nkind = \"openai\"\n").expect("a configuration");
+    std::fs::create_dir_all(fixture.config().parent().unwrap()).expect("a directory");
+    std::fs::write(fixture.config(), "[providers.other]\nkind = \"openai\"\n").expect("a configuration");
     let metrics = client.get("get_metrics", json!({}));
     let circuit = &metrics["circuits"][0];
     assert_eq!((&circuit["provider"], &circuit["state"]), (&json!("openai"), &json!("open")), "{metrics}");
     // A run of a person is never refused by the open circuit: it probes the server and finds it available again.
-    bench.server.script([Reply::says("Back.")]);
+    fixture.server.script([Reply::says("Back.")]);
     assert_eq!(client.run(&session, "hi")["outcome"], "success");
     let metrics = client.get("get_metrics", json!({}));
     assert_eq!(metrics["circuits"][0]["state"], "closed", "{metrics}");
@@ -61,30 +59,26 @@ fn a_server_that_is_down_fails_the_run_and_opens_its_circuit() {
 
 #[test]
 fn a_model_that_is_being_loaded_is_waited_for_and_shown() {
-    let bench = Bench::new();
-    let loading = || {
-        Reply::status(503, r#"{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}"#)
-    };
+    let fixture = Fixture::new();
+    let loading =
+        || Reply::status(503, r#"{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}"#);
     // More attempts than a failing server gets.
-    bench.server.script([loading(), loading(), loading(), Reply::says("Loaded.")]);
-    let (mut client, _) = bench.begin("hi");
+    fixture.server.script([loading(), loading(), loading(), Reply::says("Loaded.")]);
+    let (mut client, _) = fixture.start_run("hi");
     let events = client.events_until("run_complete");
     assert_eq!(events.last().unwrap()["payload"]["outcome"], "success");
-    let shown = events.iter().find(|event| {
-        event["type"] == "status" && event["payload"]["phase"] == "openai is loading the model"
-    });
+    let shown = events
+        .iter()
+        .find(|event| event["type"] == "status" && event["payload"]["phase"] == "openai is loading the model");
     assert!(shown.is_some_and(|event| event["payload"]["detail"] == "test-model, 0 s"), "{events:?}");
 }
 
 #[test]
-fn every_failure_is_named_and_ends_with_one() {
+fn every_failure_has_its_reason_and_exit_code_1() {
     let huge = Fault::HugeLine(9 * 1024 * 1024);
     let cases = [
         (Reply::status(401, r#"{"error":{"message":"bad key"}}"#), "provider_unauthorized"),
-        (
-            Reply::status(404, r#"{"error":{"message":"no such model","code":"model_not_found"}}"#),
-            "model_not_found",
-        ),
+        (Reply::status(404, r#"{"error":{"message":"no such model","code":"model_not_found"}}"#), "model_not_found"),
         (
             Reply::status(429, r#"{"error":{"message":"slow down"}}"#).header("retry-after", "900"),
             "provider_rate_limited",
@@ -98,63 +92,60 @@ fn every_failure_is_named_and_ends_with_one() {
     for (reply, reason) in cases {
         // Nine megabytes are slow on a busy machine and must not count as silence.
         let patience = if reason == "provider_silent" { "2" } else { "60" };
-        let bench = Bench::with(Speaks::OpenAi, &[("PUSH_MODEL_SILENCE_SECONDS", patience)]);
-        bench.server.usually(reply.clone());
-        let (mut client, _) = bench.begin("hi");
-        let over = ended(&mut client);
+        let fixture = Fixture::with(ServerDialect::OpenAi, &[("PUSH_MODEL_SILENCE_SECONDS", patience)]);
+        fixture.server.usually(reply.clone());
+        let (mut client, _) = fixture.start_run("hi");
+        let over = run_result(&mut client);
         assert_eq!((over.0.as_str(), over.1), (reason, 1), "{reply:?}");
     }
 }
 
 #[test]
-fn a_model_that_declines_in_the_middle_of_a_call_does_nothing_more() {
+fn a_refusal_in_the_middle_of_a_tool_call_runs_nothing() {
     // Ollama has no such stop reason.
-    for speaks in [Speaks::OpenAi, Speaks::Anthropic] {
-        let bench = Bench::speaking(speaks);
+    for dialect in [ServerDialect::OpenAi, ServerDialect::Anthropic] {
+        let fixture = Fixture::with_dialect(dialect);
         let half = call("c1", "sandbox_exec", "{\"command\": \"touch done");
-        bench
-            .server
-            .script([Reply::turn([say("I will"), half]).ends(End::Refused), Reply::says("On and on.")]);
-        let (mut client, _) = bench.begin("go");
+        fixture.server.script([Reply::turn([say("I will"), half]).ends(End::Refused), Reply::says("On and on.")]);
+        let (mut client, _) = fixture.start_run("go");
         let events = client.events_until("run_complete");
-        assert_eq!(events.last().unwrap()["payload"]["reason"], "model_refused", "{speaks:?}");
-        assert!(!types(&events).contains(&"tool_call".to_owned()), "{speaks:?}: {:?}", types(&events));
-        assert_eq!(bench.server.seen().len(), 1, "{speaks:?}");
+        assert_eq!(events.last().unwrap()["payload"]["reason"], "model_refused", "{dialect:?}");
+        assert!(!types(&events).contains(&"tool_call".to_owned()), "{dialect:?}: {:?}", types(&events));
+        assert_eq!(fixture.server.seen().len(), 1, "{dialect:?}");
     }
 }
 
 #[test]
-fn a_server_that_wants_a_moment_gets_it() {
-    let bench = Bench::new();
+fn a_retry_after_is_honoured() {
+    let fixture = Fixture::new();
     let busy = Reply::status(429, r#"{"error":{"message":"slow down"}}"#).header("retry-after", "0");
-    bench.server.script([busy, Reply::says("Here.")]);
-    let (mut client, _) = bench.begin("hi");
+    fixture.server.script([busy, Reply::says("Here.")]);
+    let (mut client, _) = fixture.start_run("hi");
     assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
 }
 
 #[test]
 fn without_a_key_the_run_says_what_to_set() {
-    let bench = Bench::new();
-    let mut client = bench.daemon.connect();
-    let start =
-        json!({"cwd": bench.cwd(), "provider": "openai", "model": "m", "environment": {"PATH": "/bin"}});
+    let fixture = Fixture::new();
+    let mut client = fixture.daemon.connect();
+    let start = json!({"cwd": fixture.cwd(), "provider": "openai", "model": "m", "environment": {"PATH": "/bin"}});
     let session = client.get("start_session", start)["sessionId"].as_str().unwrap().to_owned();
     client.prompt(&session, "hi");
     let error = client.event_of("error");
     assert_eq!(error["payload"]["code"], "PROVIDER_NOT_CONFIGURED");
     assert!(error["payload"]["message"].as_str().unwrap().contains("OPENAI_API_KEY"), "{error}");
-    assert_eq!(ended(&mut client), ("provider_not_configured".to_owned(), 1));
+    assert_eq!(run_result(&mut client), ("provider_not_configured".to_owned(), 1));
 }
 
 #[test]
-fn an_unknown_provider_is_refused_at_the_door() {
-    let bench = Bench::new();
-    let mut client = bench.daemon.connect();
-    let start = json!({"cwd": bench.cwd(), "provider": "nobody"});
+fn an_unknown_provider_is_refused_at_session_start() {
+    let fixture = Fixture::new();
+    let mut client = fixture.daemon.connect();
+    let start = json!({"cwd": fixture.cwd(), "provider": "nobody"});
     let refused = client.ask("start_session", start)["error"].clone();
     assert_eq!(refused["code"], "PROVIDER_NOT_CONFIGURED", "{refused}");
     assert!(refused.to_string().contains("[providers.nobody]"), "it says what to set: {refused}");
-    bench.store_key(Speaks::Anthropic, "another-key-0123456789");
+    fixture.store_key(ServerDialect::Anthropic, "another-key-0123456789");
     let providers = client.get("list_providers", json!({}));
     let names: Vec<_> =
         providers["providers"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
@@ -164,7 +155,7 @@ fn an_unknown_provider_is_refused_at_the_door() {
 }
 
 /// The reason and the exit code of the run.
-fn ended(client: &mut Client) -> (String, u64) {
+fn run_result(client: &mut Client) -> (String, u64) {
     let over = client.event_of("run_complete");
     let payload = &over["payload"];
     let reason = payload["reason"].as_str().unwrap_or_default().to_owned();

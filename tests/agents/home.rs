@@ -7,10 +7,10 @@ use std::os::unix::fs::DirBuilderExt;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::bench::{Bench, wants};
 use crate::daemon::Client;
-use crate::model::{Reply, Speaks};
-use crate::ordinary_user::{also_as_an_ordinary_user, visible_place};
+use crate::fixture::{Fixture, turn_with_call};
+use crate::model::{Reply, ServerDialect};
+use crate::ordinary_user::{also_as_an_ordinary_user, visible_dir};
 use crate::skip::skip;
 
 const SECRET: &str = "kept-by-nobody-else";
@@ -18,62 +18,57 @@ const SECRET: &str = "kept-by-nobody-else";
 #[test]
 fn credentials_stay_hidden_when_the_daemons_home_is_moved() {
     also_as_an_ordinary_user("home::credentials_stay_hidden_when_the_daemons_home_is_moved");
-    let (bench, _moved) = with_moved_daemon();
-    let home = bench.daemon.home.path().to_owned();
+    let (fixture, _moved) = fixture_with_moved_daemon_home();
+    let home = fixture.daemon.home.path().to_owned();
     let cat = |name: &str| json!({"command": format!("cat {}/{name}", home.display())});
-    bench.server.script([
-        wants("Key.", "sandbox_exec", cat(".ssh/id")),
-        wants("Token.", "sandbox_exec", cat(".gemini/oauth")),
-        wants("Tool.", "sandbox_exec", cat(".cargo/config.toml")),
+    fixture.server.script([
+        turn_with_call("Key.", "sandbox_exec", cat(".ssh/id")),
+        turn_with_call("Token.", "sandbox_exec", cat(".gemini/oauth")),
+        turn_with_call("Tool.", "sandbox_exec", cat(".cargo/config.toml")),
         Reply::says("Done."),
     ]);
-    let (mut client, session) = bench.begin("go");
+    let (mut client, session) = fixture.start_run("go");
     client.get("attach_session", json!({"sessionId": session, "lastSeenSeq": 0}));
     let started = client.event_of("session_started");
     if started["payload"]["sandbox"]["strength"] == "missing" {
         return skip("nothing confines commands here");
     }
-    let results = results(&mut client);
+    let results = tool_results(&mut client);
     let text = |index: usize| results[index]["payload"]["text"].as_str().unwrap().to_owned();
     assert!(!results.iter().any(|result| result.to_string().contains(SECRET)), "{results:?}");
-    assert!(
-        text(0).contains(".ssh/id is hidden from commands because credentials are stored there"),
-        "{}",
-        text(0)
-    );
+    assert!(text(0).contains(".ssh/id is hidden from commands because credentials are stored there"), "{}", text(0));
     let token = home.join(".gemini/oauth");
-    let opens =
-        format!("`readable = [\"{}\"]` under [sandbox] of the configuration opens it", token.display());
+    let opens = format!("`readable = [\"{}\"]` under [sandbox] of the configuration opens it", token.display());
     assert!(text(1).contains(&opens), "{}", text(1));
     assert_eq!(text(2), "[build]\n");
-    fs::create_dir_all(bench.config().parent().unwrap()).unwrap();
-    fs::write(bench.config(), "[sandbox]\nreadable = [\"~/.gemini\"]\n").unwrap();
-    bench.server.script([wants("Token.", "sandbox_exec", cat(".gemini/oauth")), Reply::says("Done.")]);
+    fs::create_dir_all(fixture.config().parent().unwrap()).unwrap();
+    fs::write(fixture.config(), "[sandbox]\nreadable = [\"~/.gemini\"]\n").unwrap();
+    fixture.server.script([turn_with_call("Token.", "sandbox_exec", cat(".gemini/oauth")), Reply::says("Done.")]);
     client.prompt(&session, "again");
-    assert!(self::results(&mut client)[0]["payload"]["text"].as_str().unwrap().contains(SECRET));
+    assert!(self::tool_results(&mut client)[0]["payload"]["text"].as_str().unwrap().contains(SECRET));
 }
 
 #[test]
-fn tools_in_a_home_that_is_the_workspace_see_no_store() {
-    also_as_an_ordinary_user("home::tools_in_a_home_that_is_the_workspace_see_no_store");
-    let (bench, _moved) = with_moved_daemon();
-    bench.server.script([
-        wants("Key.", "sandbox_read_file", json!({"path": ".ssh/id"})),
-        wants("Link.", "sandbox_read_file", json!({"path": "link"})),
-        wants("List.", "sandbox_list_dir", json!({"path": ".ssh"})),
-        wants("Search.", "sandbox_search", json!({"pattern": "kept-by-nobody"})),
-        wants("Write.", "sandbox_write_file", json!({"path": ".ssh/id", "content": "x"})),
-        wants("Other.", "sandbox_read_file", json!({"path": "plain"})),
+fn tools_in_a_home_that_is_the_workspace_see_no_credential_store() {
+    also_as_an_ordinary_user("home::tools_in_a_home_that_is_the_workspace_see_no_credential_store");
+    let (fixture, _moved) = fixture_with_moved_daemon_home();
+    fixture.server.script([
+        turn_with_call("Key.", "sandbox_read_file", json!({"path": ".ssh/id"})),
+        turn_with_call("Link.", "sandbox_read_file", json!({"path": "link"})),
+        turn_with_call("List.", "sandbox_list_dir", json!({"path": ".ssh"})),
+        turn_with_call("Search.", "sandbox_search", json!({"pattern": "kept-by-nobody"})),
+        turn_with_call("Write.", "sandbox_write_file", json!({"path": ".ssh/id", "content": "x"})),
+        turn_with_call("Other.", "sandbox_read_file", json!({"path": "plain"})),
         Reply::says("Done."),
     ]);
-    let home = bench.daemon.home.path();
+    let home = fixture.daemon.home.path();
     fs::write(home.join("plain"), "seen\n").unwrap();
     std::os::unix::fs::symlink(".ssh/id", home.join("link")).unwrap();
-    let mut client = bench.daemon.connect();
-    let start = json!({"cwd": home, "provider": "openai", "model": "m", "environment": bench.environment()});
+    let mut client = fixture.daemon.connect();
+    let start = json!({"cwd": home, "provider": "openai", "model": "m", "environment": fixture.environment()});
     let session = client.get("start_session", start)["sessionId"].as_str().unwrap().to_owned();
     client.prompt(&session, "go");
-    let results = results(&mut client);
+    let results = tool_results(&mut client);
     assert!(!results.iter().any(|result| result.to_string().contains(SECRET)), "{results:?}");
     for index in [0, 1, 2, 4] {
         let kind = &results[index]["payload"]["structuredError"]["code"];
@@ -85,7 +80,7 @@ fn tools_in_a_home_that_is_the_workspace_see_no_store() {
 }
 
 /// The tool results of the run; every approval request is approved.
-fn results(client: &mut Client) -> Vec<Value> {
+fn tool_results(client: &mut Client) -> Vec<Value> {
     let (mut results, mut asked) = (Vec::new(), Vec::new());
     loop {
         let event = client.event();
@@ -103,19 +98,17 @@ fn results(client: &mut Client) -> Vec<Value> {
 
 /// A daemon whose files are outside of its user's home, which contains credentials. Neither is below `/tmp`, because a
 /// confined command does not see the machine's `/tmp`.
-fn with_moved_daemon() -> (Bench, TempDir) {
-    let directory =
-        || tempfile::Builder::new().prefix("h").rand_bytes(4).tempdir_in(visible_place()).unwrap();
+fn fixture_with_moved_daemon_home() -> (Fixture, TempDir) {
+    let directory = || tempfile::Builder::new().prefix("h").rand_bytes(4).tempdir_in(visible_dir()).unwrap();
     let (home, moved) = (directory(), directory());
     fs::DirBuilder::new().recursive(true).mode(0o700).create(home.path().join(".push/run")).unwrap();
-    for (name, text) in [(".ssh/id", SECRET), (".gemini/oauth", SECRET), (".cargo/config.toml", "[build]\n")]
-    {
+    for (name, text) in [(".ssh/id", SECRET), (".gemini/oauth", SECRET), (".cargo/config.toml", "[build]\n")] {
         let path = home.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
     let socket = home.path().join(".push/run/pushd.sock").to_str().unwrap().to_owned();
     let variables = [("PUSH_HOME", moved.path().to_str().unwrap()), ("PUSHD_SOCKET", &socket)];
-    let bench = Bench::at_home(home, Speaks::OpenAi, &variables).without_strictness();
-    (bench, moved)
+    let fixture = Fixture::in_home(home, ServerDialect::OpenAi, &variables).with_standard_preset();
+    (fixture, moved)
 }

@@ -5,49 +5,46 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, wants};
 use crate::daemon::Client;
-use crate::model::{Fault, Reply, Speaks, Spent, WindowTold, cases, fault, say};
+use crate::fixture::{Fixture, turn_with_call};
+use crate::model::{Fault, Reply, ServerDialect, Spent, WindowReport, cases, fault, say};
 
 #[test]
-fn a_budget_that_is_used_up_asks_and_a_raise_lets_the_run_go_on() {
-    let bench = Bench::new();
-    bench.server.script([
-        wants("One.", "sandbox_read_file", json!({"path": "sum.sh"})).spends(spent(600)),
-        wants("Two.", "sandbox_read_file", json!({"path": "sum.sh"})).spends(spent(600)),
-        Reply::says("Done.").spends(spent(10)),
+fn an_exhausted_budget_asks_and_a_raise_lets_the_run_continue() {
+    let fixture = Fixture::new();
+    fixture.server.script([
+        turn_with_call("One.", "sandbox_read_file", json!({"path": "sum.sh"})).spends(usage(600)),
+        turn_with_call("Two.", "sandbox_read_file", json!({"path": "sum.sh"})).spends(usage(600)),
+        Reply::says("Done.").spends(usage(10)),
     ]);
-    let (mut client, session) = bench.session();
-    limited(&mut client, &session, json!({"maxTokens": 1_000}));
-    let asked = client.event_of("approval_required");
+    let (mut client, session) = fixture.session();
+    prompt_with_budget(&mut client, &session, json!({"maxTokens": 1_000}));
+    let approval = client.event_of("approval_required");
     assert_eq!(
-        (&asked["payload"]["kind"], &asked["payload"]["details"]["choices"]),
+        (&approval["payload"]["kind"], &approval["payload"]["details"]["choices"]),
         (&json!("budget"), &json!(["raise", "stop"]))
     );
-    assert_eq!(
-        client.get("get_session_snapshot", json!({"sessionId": session}))["state"],
-        "awaiting_approval"
-    );
-    client.decide(&asked, "approve");
+    assert_eq!(client.get("get_session_snapshot", json!({"sessionId": session}))["state"], "awaiting_approval");
+    client.decide(&approval, "approve");
     assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
-    let told = serde_json::to_string(&bench.told(2)).unwrap();
+    let told = serde_json::to_string(&fixture.sent_messages(2)).unwrap();
     assert!(!told.contains("raise_budget"), "that is nothing of the model's: {told}");
 }
 
 #[test]
 fn a_raise_has_an_effect_and_raises_nothing_else() {
-    let bench = Bench::new();
-    let look = || wants("On.", "sandbox_read_file", json!({"path": "sum.sh"}));
-    bench.server.script([look().spends(spent(9_000)), look().spends(spent(100)), look().spends(spent(100))]);
-    bench.server.usually(Reply::says("Done.").spends(spent(10)));
-    let (mut client, session) = bench.session();
-    limited(&mut client, &session, json!({"maxTokens": 1_000, "maxTurns": 3}));
-    let mut asked = Vec::new();
+    let fixture = Fixture::new();
+    let look = || turn_with_call("On.", "sandbox_read_file", json!({"path": "sum.sh"}));
+    fixture.server.script([look().spends(usage(9_000)), look().spends(usage(100)), look().spends(usage(100))]);
+    fixture.server.usually(Reply::says("Done.").spends(usage(10)));
+    let (mut client, session) = fixture.session();
+    prompt_with_budget(&mut client, &session, json!({"maxTokens": 1_000, "maxTurns": 3}));
+    let mut approval = Vec::new();
     let over = loop {
         let event = client.event();
         match event["type"].as_str().unwrap() {
             "approval_required" => {
-                asked.push(event["payload"]["summary"].as_str().unwrap().to_owned());
+                approval.push(event["payload"]["summary"].as_str().unwrap().to_owned());
                 client.decide(&event, "approve");
             }
             "run_complete" => break event,
@@ -56,7 +53,7 @@ fn a_raise_has_an_effect_and_raises_nothing_else() {
     };
     assert_eq!(over["payload"]["outcome"], "success");
     assert_eq!(
-        asked,
+        approval,
         [
             "the run has used 9001 of 1000 tokens; going on allows 1000 more",
             "the run has taken 3 of 3 turns; going on allows 3 more"
@@ -65,15 +62,15 @@ fn a_raise_has_an_effect_and_raises_nothing_else() {
 }
 
 #[test]
-fn what_was_used_for_nothing_counts_too() {
-    let bench = Bench::speaking(Speaks::Anthropic);
-    bench.server.script([
-        Reply::turn([say("Half a "), fault(Fault::Cut)]).spends(spent(700)),
-        Reply::turn([]).spends(spent(600)),
-        Reply::says("Done.").spends(spent(10)),
+fn usage_of_discarded_turns_counts() {
+    let fixture = Fixture::with_dialect(ServerDialect::Anthropic);
+    fixture.server.script([
+        Reply::turn([say("Half a "), fault(Fault::Cut)]).spends(usage(700)),
+        Reply::turn([]).spends(usage(600)),
+        Reply::says("Done.").spends(usage(10)),
     ]);
-    let (mut client, session) = bench.session();
-    limited(&mut client, &session, json!({"maxTokens": 5_000}));
+    let (mut client, session) = fixture.session();
+    prompt_with_budget(&mut client, &session, json!({"maxTokens": 5_000}));
     let events = client.events_until("run_complete");
     let used: Vec<_> = events
         .iter()
@@ -81,38 +78,38 @@ fn what_was_used_for_nothing_counts_too() {
         .map(|event| event["payload"]["inputTokens"].as_u64().unwrap())
         .collect();
     assert_eq!(used, [700, 600, 10]);
-    bench.server.script([Reply::says("Again.")]);
+    fixture.server.script([Reply::says("Again.")]);
     client.run(&session, "again");
-    let told = serde_json::to_string(&bench.told(3)).unwrap();
+    let told = serde_json::to_string(&fixture.sent_messages(3)).unwrap();
     assert!(told.contains("Done.") && !told.contains("Half a"), "{told}");
 }
 
 #[test]
-fn a_server_that_counts_nothing_is_limited_all_the_same() {
-    for (speaks, budget) in
-        [(Speaks::OpenAi, json!({"maxTokens": 4_000})), (Speaks::Anthropic, json!({"maxCostUsd": 0.004}))]
+fn a_server_that_reports_no_usage_is_limited_by_estimates() {
+    for (dialect, budget) in
+        [(ServerDialect::OpenAi, json!({"maxTokens": 4_000})), (ServerDialect::Anthropic, json!({"maxCostUsd": 0.004}))]
     {
-        let bench = Bench::speaking(speaks);
-        configure(&bench, "[[prices]]\nmodel = \"test-model\"\ninput = 1.0\noutput = 1.0\n");
-        bench.server.usually(wants("On.", "sandbox_read_file", json!({"path": "sum.sh"})));
-        let (mut client, session) = bench.session();
-        limited(&mut client, &session, budget);
+        let fixture = Fixture::with_dialect(dialect);
+        configure(&fixture, "[[prices]]\nmodel = \"test-model\"\ninput = 1.0\noutput = 1.0\n");
+        fixture.server.usually(turn_with_call("On.", "sandbox_read_file", json!({"path": "sum.sh"})));
+        let (mut client, session) = fixture.session();
+        prompt_with_budget(&mut client, &session, budget);
         let events = client.events_until("approval_required");
         assert_eq!(events.last().unwrap()["payload"]["kind"], "budget");
         let used: Vec<_> = events.iter().filter(|event| event["type"] == "usage").collect();
         assert!(used.iter().all(|event| event["payload"]["estimated"] == true), "{used:?}");
-        assert!((1..9).contains(&used.len()), "{speaks:?}: {} turns", used.len());
+        assert!((1..9).contains(&used.len()), "{dialect:?}: {} turns", used.len());
     }
 }
 
 #[test]
 fn a_budget_that_is_not_raised_ends_the_run_as_failed() {
-    let bench = Bench::new();
-    bench.server.usually(wants("On.", "sandbox_read_file", json!({"path": "sum.sh"})));
-    let (mut client, session) = bench.session();
-    limited(&mut client, &session, json!({"maxTurns": 2}));
-    let asked = client.event_of("approval_required");
-    client.decide(&asked, "deny");
+    let fixture = Fixture::new();
+    fixture.server.usually(turn_with_call("On.", "sandbox_read_file", json!({"path": "sum.sh"})));
+    let (mut client, session) = fixture.session();
+    prompt_with_budget(&mut client, &session, json!({"maxTurns": 2}));
+    let approval = client.event_of("approval_required");
+    client.decide(&approval, "deny");
     let over = client.event_of("run_complete");
     let payload = &over["payload"];
     assert_eq!(
@@ -122,16 +119,16 @@ fn a_budget_that_is_not_raised_ends_the_run_as_failed() {
 }
 
 #[test]
-fn a_limit_on_cost_needs_a_price_and_then_holds() {
-    let bench = Bench::speaking(Speaks::Anthropic);
-    bench.server.usually(wants("On.", "sandbox_read_file", json!({"path": "sum.sh"})).spends(spent(1_000)));
-    let (mut client, session) = bench.session();
-    limited(&mut client, &session, json!({"maxCostUsd": 0.0025}));
+fn a_cost_limit_needs_a_price_and_is_then_enforced() {
+    let fixture = Fixture::with_dialect(ServerDialect::Anthropic);
+    fixture.server.usually(turn_with_call("On.", "sandbox_read_file", json!({"path": "sum.sh"})).spends(usage(1_000)));
+    let (mut client, session) = fixture.session();
+    prompt_with_budget(&mut client, &session, json!({"maxCostUsd": 0.0025}));
     let error = client.event_of("error");
     assert_eq!(error["payload"]["code"], "PRICE_UNKNOWN", "{error}");
     client.event_of("run_complete");
-    configure(&bench, "[[prices]]\nmodel = \"test-model\"\ninput = 1.0\noutput = 1.0\n");
-    limited(&mut client, &session, json!({"maxCostUsd": 0.0025}));
+    configure(&fixture, "[[prices]]\nmodel = \"test-model\"\ninput = 1.0\noutput = 1.0\n");
+    prompt_with_budget(&mut client, &session, json!({"maxCostUsd": 0.0025}));
     let events = client.events_until("approval_required");
     let costs: Vec<_> = events
         .iter()
@@ -139,190 +136,176 @@ fn a_limit_on_cost_needs_a_price_and_then_holds() {
         .map(|event| event["payload"]["costMicroUsd"].as_u64().unwrap())
         .collect();
     assert_eq!(costs, [1_001, 1_001, 1_001]);
-    assert!(
-        events.last().unwrap()["payload"]["summary"].as_str().unwrap().contains("$0.0025"),
-        "{:?}",
-        events.last()
-    );
+    assert!(events.last().unwrap()["payload"]["summary"].as_str().unwrap().contains("$0.0025"), "{:?}", events.last());
 }
 
 #[test]
-fn a_project_s_limit_holds_whatever_is_said_for_the_run() {
-    let bench = Bench::new();
-    let file = bench.cwd().join(".push/config.toml");
+fn a_project_limit_overrides_a_looser_limit_of_the_run() {
+    let fixture = Fixture::new();
+    let file = fixture.cwd().join(".push/config.toml");
     fs::create_dir_all(file.parent().unwrap()).expect("a directory");
     fs::write(&file, "[limits]\nmax_turns = 1\n").expect("a file");
-    bench.server.usually(wants("On.", "sandbox_read_file", json!({"path": "sum.sh"})));
-    let (mut client, session) = bench.session();
-    limited(&mut client, &session, json!({"maxTurns": 5}));
-    let asked = client.event_of("approval_required");
-    assert_eq!(asked["payload"]["summary"], "the run has taken 1 of 1 turns; going on allows 1 more");
+    fixture.server.usually(turn_with_call("On.", "sandbox_read_file", json!({"path": "sum.sh"})));
+    let (mut client, session) = fixture.session();
+    prompt_with_budget(&mut client, &session, json!({"maxTurns": 5}));
+    let approval = client.event_of("approval_required");
+    assert_eq!(approval["payload"]["summary"], "the run has taken 1 of 1 turns; going on allows 1 more");
 }
 
 #[test]
-fn what_held_when_a_run_began_holds_until_its_end() {
-    let bench = Bench::new();
-    bench.server.script([
-        wants("One.", "sandbox_exec", json!({"command": "true"})),
-        wants("Two.", "sandbox_read_file", json!({"path": "sum.sh"})),
+fn a_run_keeps_its_configuration_until_its_end() {
+    let fixture = Fixture::new();
+    fixture.server.script([
+        turn_with_call("One.", "sandbox_exec", json!({"command": "true"})),
+        turn_with_call("Two.", "sandbox_read_file", json!({"path": "sum.sh"})),
         Reply::says("Done."),
     ]);
-    let (mut client, session) = bench.begin("go");
-    let asked = client.event_of("approval_required");
-    configure(&bench, "[approvals]\npreset = \"trusted\"\n[limits]\nmax_turns = 1\n");
-    client.decide(&asked, "approve");
+    let (mut client, session) = fixture.start_run("go");
+    let approval = client.event_of("approval_required");
+    configure(&fixture, "[approvals]\npreset = \"trusted\"\n[limits]\nmax_turns = 1\n");
+    client.decide(&approval, "approve");
     assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success", "nobody is asked again");
-    bench.server.script([wants("One.", "sandbox_read_file", json!({"path": "sum.sh"}))]);
+    fixture.server.script([turn_with_call("One.", "sandbox_read_file", json!({"path": "sum.sh"}))]);
     client.prompt(&session, "and now?");
     assert_eq!(client.event_of("approval_required")["payload"]["kind"], "budget", "the next run has it");
 }
 
 #[test]
-fn a_conversation_that_grows_too_long_goes_on_from_a_summary() {
-    let bench = Bench::new();
-    let (mut client, session) = bench.session();
-    let long = too_long_for_the_next(&bench, &mut client, &session);
-    bench.server.script([Reply::turn([say("SUMMARY OF IT ALL")]), Reply::says("answer 3")]);
+fn an_overlong_conversation_continues_from_a_summary() {
+    let fixture = Fixture::new();
+    let (mut client, session) = fixture.session();
+    let long = fill_window_up_to_next_question(&fixture, &mut client, &session);
+    fixture.server.script([Reply::turn([say("SUMMARY OF IT ALL")]), Reply::says("answer 3")]);
     client.prompt(&session, &format!("and now? {long}"));
     let events = client.events_until("run_complete");
     let compacted = events.iter().find(|event| event["type"] == "context_compacted").expect("a summary");
     assert_eq!(compacted["payload"]["summary"], "SUMMARY OF IT ALL");
-    let asked: Vec<_> = bench.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
-    let last = asked.last().unwrap().body["messages"].to_string();
-    assert!(
-        last.contains("SUMMARY OF IT ALL") && last.contains("and now?") && !last.contains("question 0"),
-        "{last}"
-    );
+    let approval: Vec<_> = fixture.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
+    let last = approval.last().unwrap().body["messages"].to_string();
+    assert!(last.contains("SUMMARY OF IT ALL") && last.contains("and now?") && !last.contains("question 0"), "{last}");
     // The history itself stays complete, and the next turn continues from the summary.
     let messages = client.get("get_session_messages", json!({"sessionId": session})).to_string();
     assert!(messages.contains("question 0"));
-    bench.server.script([Reply::says("answer 4")]);
+    fixture.server.script([Reply::says("answer 4")]);
     client.run(&session, "still there?");
-    let asked: Vec<_> = bench.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
-    let last = asked.last().unwrap().body["messages"].to_string();
-    assert!(
-        last.contains("SUMMARY OF IT ALL") && last.contains("answer 3") && !last.contains("question 0"),
-        "{last}"
-    );
+    let approval: Vec<_> = fixture.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
+    let last = approval.last().unwrap().body["messages"].to_string();
+    assert!(last.contains("SUMMARY OF IT ALL") && last.contains("answer 3") && !last.contains("question 0"), "{last}");
 }
 
 #[test]
 fn a_server_that_finds_the_conversation_too_long_gets_a_shorter_one() {
-    let bench = Bench::speaking(Speaks::OpenAi);
-    let (mut client, session) = bench.session();
-    bench.server.script([Reply::says("one"), Reply::says("two")]);
+    let fixture = Fixture::with_dialect(ServerDialect::OpenAi);
+    let (mut client, session) = fixture.session();
+    fixture.server.script([Reply::says("one"), Reply::says("two")]);
     client.run(&session, "first");
     client.run(&session, "second");
-    let too_long =
-        r#"{"error":{"message":"maximum context length exceeded","code":"context_length_exceeded"}}"#;
-    bench.server.script([Reply::status(400, too_long), Reply::says("THE SUMMARY"), Reply::says("three")]);
+    let too_long = r#"{"error":{"message":"maximum context length exceeded","code":"context_length_exceeded"}}"#;
+    fixture.server.script([Reply::status(400, too_long), Reply::says("THE SUMMARY"), Reply::says("three")]);
     assert_eq!(client.run(&session, "third")["outcome"], "success");
 }
 
 #[test]
-fn a_summary_that_is_not_whole_is_asked_for_again_and_never_believed() {
-    let bench = Bench::new();
-    let (mut client, session) = bench.session();
-    let long = too_long_for_the_next(&bench, &mut client, &session);
-    bench.server.script([cases::gets_too_long(), Reply::says("THE WHOLE SUMMARY"), Reply::says("answer 3")]);
+fn an_incomplete_summary_is_requested_again_and_never_used() {
+    let fixture = Fixture::new();
+    let (mut client, session) = fixture.session();
+    let long = fill_window_up_to_next_question(&fixture, &mut client, &session);
+    fixture.server.script([cases::gets_too_long(), Reply::says("THE WHOLE SUMMARY"), Reply::says("answer 3")]);
     client.prompt(&session, &format!("and now? {long}"));
     let events = client.events_until("run_complete");
     let compacted = events.iter().find(|event| event["type"] == "context_compacted").expect("a summary");
     assert_eq!(compacted["payload"]["summary"], "THE WHOLE SUMMARY");
-    let asked: Vec<_> = bench.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
-    assert!(asked.iter().all(|seen| seen.body.get("reasoning_effort").is_none()), "few servers know it");
-    assert!(asked.iter().all(|seen| seen.body["tools"].is_array()), "calls without their tools are refused");
+    let approval: Vec<_> = fixture.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
+    assert!(approval.iter().all(|seen| seen.body.get("reasoning_effort").is_none()), "few servers know it");
+    assert!(approval.iter().all(|seen| seen.body["tools"].is_array()), "calls without their tools are refused");
 }
 
 #[test]
 fn a_conversation_without_a_summary_is_trimmed_where_that_is_enough() {
     for refused in [cases::refuses(), cases::declines()] {
-        let bench = Bench::new();
-        let (mut client, session) = bench.session();
-        let long = too_long_for_the_next(&bench, &mut client, &session);
+        let fixture = Fixture::new();
+        let (mut client, session) = fixture.session();
+        let long = fill_window_up_to_next_question(&fixture, &mut client, &session);
         let again = matches!(refused, Reply::Turn(_)).then(|| refused.clone());
-        bench.server.script([refused].into_iter().chain(again).chain([Reply::says("answer 3")]));
+        fixture.server.script([refused].into_iter().chain(again).chain([Reply::says("answer 3")]));
         client.prompt(&session, &format!("and now? {long}"));
         let events = client.events_until("run_complete");
         assert_eq!(events.last().unwrap()["payload"]["summary"], "answer 3");
         assert!(!events.iter().any(|event| event["type"] == "context_compacted"), "nothing was summarised");
         assert!(events.iter().any(|event| event["payload"]["code"] == "SUMMARY_FAILED"));
-        let asked: Vec<_> = bench.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
-        let last = asked.last().unwrap().body["messages"].to_string();
+        let approval: Vec<_> = fixture.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
+        let last = approval.last().unwrap().body["messages"].to_string();
         assert!(last.contains("question 0") && last.contains("and now?"), "{last}");
     }
 }
 
 #[test]
-fn a_conversation_goes_on_for_ever_in_a_small_window_that_the_server_names() {
-    for told in [WindowTold::InErrors, WindowTold::Nowhere, WindowTold::InTheList, WindowTold::InProperties] {
-        let bench = Bench::new();
-        bench.server.usually(Reply::says("An answer."));
-        let (mut client, session) = bench.session();
-        let window = window_for(&bench, &mut client, &session, 3_000);
-        bench.server.has_window(window, told);
+fn a_conversation_continues_in_a_small_window_reported_by_the_server() {
+    for told in [WindowReport::InErrors, WindowReport::Nowhere, WindowReport::InTheList, WindowReport::InProperties] {
+        let fixture = Fixture::new();
+        fixture.server.usually(Reply::says("An answer."));
+        let (mut client, session) = fixture.session();
+        let window = window_for(&fixture, &mut client, &session, 3_000);
+        fixture.server.has_window(window, told);
         let long = "so many words ".repeat(150);
         for round in 0..20 {
             let over = client.run(&session, &format!("question {round}: {long}"));
             assert_eq!(over["outcome"], "success", "{told:?} {round}: {over}");
         }
-        let last = bench.server.seen().last().unwrap().body["messages"].to_string();
+        let last = fixture.server.seen().last().unwrap().body["messages"].to_string();
         assert!(last.contains("question 19") && !last.contains("question 1:"), "{last}");
-        let refused = bench.server.refused();
+        let refused = fixture.server.refused();
         match told {
-            WindowTold::InErrors => assert!((1..=3).contains(&refused), "learned once: {refused}"),
-            WindowTold::InTheList | WindowTold::InProperties => assert!(refused <= 3, "{refused}"),
-            WindowTold::Nowhere => assert!(refused > 0),
+            WindowReport::InErrors => assert!((1..=3).contains(&refused), "learned once: {refused}"),
+            WindowReport::InTheList | WindowReport::InProperties => assert!(refused <= 3, "{refused}"),
+            WindowReport::Nowhere => assert!(refused > 0),
         }
     }
 }
 
 #[test]
-fn a_window_that_the_server_lists_is_kept_to_before_anything_is_refused() {
-    for (speaks, provider) in [(Speaks::OpenAi, "openai"), (Speaks::Ollama, "ollama")] {
-        let bench = Bench::speaking(speaks);
-        bench.server.usually(Reply::says("An answer."));
-        let (mut client, session) = bench.session();
-        let window = window_for(&bench, &mut client, &session, 12_000);
-        bench.server.has_window(window, WindowTold::InTheList);
+fn a_listed_context_window_is_respected_before_a_request_is_refused() {
+    for (dialect, provider) in [(ServerDialect::OpenAi, "openai"), (ServerDialect::Ollama, "ollama")] {
+        let fixture = Fixture::with_dialect(dialect);
+        fixture.server.usually(Reply::says("An answer."));
+        let (mut client, session) = fixture.session();
+        let window = window_for(&fixture, &mut client, &session, 12_000);
+        fixture.server.has_window(window, WindowReport::InTheList);
         // The configuration assumes a larger window, so that pushd asks the server for the real one soon.
         let assumed = window * 2;
-        configure(
-            &bench,
-            &format!("[providers.{provider}]\nkind = \"{provider}\"\ncontext_window = {assumed}\n"),
-        );
+        configure(&fixture, &format!("[providers.{provider}]\nkind = \"{provider}\"\ncontext_window = {assumed}\n"));
         let long = "so many words ".repeat(150);
         for round in 0..30 {
             let over = client.run(&session, &format!("question {round}: {long}"));
-            assert_eq!(over["outcome"], "success", "{speaks:?} {round}: {over}");
+            assert_eq!(over["outcome"], "success", "{dialect:?} {round}: {over}");
         }
-        assert_eq!(bench.server.refused(), 0, "{speaks:?}");
+        assert_eq!(fixture.server.refused(), 0, "{dialect:?}");
     }
 }
 
 #[test]
-fn one_result_that_is_larger_than_the_window_is_told_in_part() {
-    let bench = Bench::new();
-    let (mut client, session) = bench.session();
-    bench.server.script([Reply::says("Hello.")]);
-    let window = window_for(&bench, &mut client, &session, 2_000);
-    bench.server.has_window(window, WindowTold::InErrors);
-    fs::write(bench.cwd().join("long.txt"), "one line of many\n".repeat(2_000)).expect("a file");
-    bench.server.script([wants("Looking.", "sandbox_read_file", json!({"path": "long.txt"}))]);
-    bench.server.usually(Reply::says("Done."));
+fn a_result_larger_than_the_window_is_truncated() {
+    let fixture = Fixture::new();
+    let (mut client, session) = fixture.session();
+    fixture.server.script([Reply::says("Hello.")]);
+    let window = window_for(&fixture, &mut client, &session, 2_000);
+    fixture.server.has_window(window, WindowReport::InErrors);
+    fs::write(fixture.cwd().join("long.txt"), "one line of many\n".repeat(2_000)).expect("a file");
+    fixture.server.script([turn_with_call("Looking.", "sandbox_read_file", json!({"path": "long.txt"}))]);
+    fixture.server.usually(Reply::says("Done."));
     let over = client.run(&session, "read it");
     assert_eq!((&over["outcome"], &over["summary"]), (&json!("success"), &json!("Done.")), "{over}");
-    let last = bench.server.seen().last().unwrap().body["messages"].to_string();
+    let last = fixture.server.seen().last().unwrap().body["messages"].to_string();
     assert!(last.contains("one line of many") && last.contains("read it"), "{last}");
 }
 
 #[test]
 fn a_message_that_can_never_fit_ends_its_run_and_not_the_session() {
-    let bench = Bench::new();
-    let (mut client, session) = bench.session();
-    bench.server.usually(Reply::says("An answer."));
-    let window = window_for(&bench, &mut client, &session, 2_000);
-    bench.server.has_window(window, WindowTold::InErrors);
+    let fixture = Fixture::new();
+    let (mut client, session) = fixture.session();
+    fixture.server.usually(Reply::says("An answer."));
+    let window = window_for(&fixture, &mut client, &session, 2_000);
+    fixture.server.has_window(window, WindowReport::InErrors);
     let over = client.run(&session, &"far too many words ".repeat(3_000));
     assert_eq!((&over["outcome"], &over["reason"]), (&json!("failed"), &json!("context_too_long")), "{over}");
     let summary = over["summary"].as_str().unwrap();
@@ -331,35 +314,35 @@ fn a_message_that_can_never_fit_ends_its_run_and_not_the_session() {
     let events = client.events_until("run_complete");
     assert_eq!(events.last().unwrap()["payload"]["outcome"], "success", "{events:?}");
     assert!(events.iter().any(|event| event["type"] == "context_compacted"), "room was made: {events:?}");
-    let seen = bench.server.seen();
+    let seen = fixture.server.seen();
     let summarised = seen[seen.len() - 2].body["messages"].to_string();
     assert!(summarised.contains("is left out") && !summarised.contains("far too many words"), "{summarised}");
-    let last = bench.server.seen().last().unwrap().body["messages"].to_string();
+    let last = fixture.server.seen().last().unwrap().body["messages"].to_string();
     assert!(last.contains("then a short one") && !last.contains(&"far too many words ".repeat(20)), "{last}");
 }
 
 #[test]
-fn a_session_is_summarised_when_somebody_asks_for_it() {
-    let bench = Bench::new();
-    let (mut client, session) = bench.session();
-    bench.server.script([Reply::says("one"), Reply::says("two")]);
+fn a_session_is_compacted_on_request() {
+    let fixture = Fixture::new();
+    let (mut client, session) = fixture.session();
+    fixture.server.script([Reply::says("one"), Reply::says("two")]);
     client.run(&session, "first question");
     client.run(&session, "second question");
-    bench.server.script([Reply::says("THE SUMMARY"), Reply::says("three")]);
+    fixture.server.script([Reply::says("THE SUMMARY"), Reply::says("three")]);
     let compact = |words: &[&str]| {
-        let mut push = bench.daemon.command("push");
-        let variables: BTreeMap<String, String> = serde_json::from_value(bench.environment()).unwrap();
+        let mut push = fixture.daemon.command("push");
+        let variables: BTreeMap<String, String> = serde_json::from_value(fixture.environment()).unwrap();
         push.arg("compact").arg(&session).args(words).envs(variables).output().expect("push")
     };
     let done = compact(&["--instructions", "keep all names"]);
     assert_eq!(String::from_utf8_lossy(&done.stdout), "THE SUMMARY\n", "{done:?}");
     assert!(done.status.success(), "{done:?}");
-    let asked = bench.server.seen().last().unwrap().body["messages"].to_string();
-    assert!(asked.contains("first question") && asked.contains("keep all names"), "{asked}");
+    let approval = fixture.server.seen().last().unwrap().body["messages"].to_string();
+    assert!(approval.contains("first question") && approval.contains("keep all names"), "{approval}");
     client.run(&session, "third question");
-    let told = bench.server.seen().last().unwrap().body["messages"].to_string();
+    let told = fixture.server.seen().last().unwrap().body["messages"].to_string();
     assert!(told.contains("THE SUMMARY") && !told.contains("first question"), "{told}");
-    bench.server.script([Reply::status(401, "no")]);
+    fixture.server.script([Reply::status(401, "no")]);
     let failed = compact(&[]);
     let said = String::from_utf8_lossy(&failed.stderr).into_owned();
     assert_eq!((failed.status.code(), failed.stdout.len()), (Some(1), 0), "{failed:?}");
@@ -367,36 +350,36 @@ fn a_session_is_summarised_when_somebody_asks_for_it() {
 }
 
 /// Sends a short message, and returns a window with room for so many tokens besides the fixed part of a request.
-fn window_for(bench: &Bench, client: &mut Client, session: &str, room: usize) -> usize {
+fn window_for(fixture: &Fixture, client: &mut Client, session: &str, room: usize) -> usize {
     assert_eq!(client.run(session, "hello")["outcome"], "success");
-    bench.server.seen().last().unwrap().body.to_string().len() / 4 + room
+    fixture.server.seen().last().unwrap().body.to_string().len() / 4 + room
 }
 
 /// Fills the conversation so that one more question of the returned length triggers a compaction.
-fn too_long_for_the_next(bench: &Bench, client: &mut Client, session: &str) -> String {
+fn fill_window_up_to_next_question(fixture: &Fixture, client: &mut Client, session: &str) -> String {
     let long = "so many words ".repeat(500);
     for round in 0..3 {
-        bench.server.script([Reply::says(&format!("answer {round}"))]);
+        fixture.server.script([Reply::says(&format!("answer {round}"))]);
         assert_eq!(client.run(session, &format!("question {round}: {long}"))["outcome"], "success");
     }
     // A window that a fourth question of that length exceeds.
-    let asked = &bench.server.seen()[0].body;
-    let fixed = (asked["messages"][0].to_string().len() + asked["tools"].to_string().len()) / 4;
+    let approval = &fixture.server.seen()[0].body;
+    let fixed = (approval["messages"][0].to_string().len() + approval["tools"].to_string().len()) / 4;
     let window = (fixed + 7 * long.len() / 8) * 10 / 8;
-    configure(bench, &format!("[providers.openai]\nkind = \"openai\"\ncontext_window = {window}\n"));
+    configure(fixture, &format!("[providers.openai]\nkind = \"openai\"\ncontext_window = {window}\n"));
     long
 }
 
-fn limited(client: &mut Client, session: &str, budget: Value) {
+fn prompt_with_budget(client: &mut Client, session: &str, budget: Value) {
     client.get("send_user_message", json!({"sessionId": session, "text": "go", "budget": budget}));
 }
 
-fn spent(tokens: u64) -> Spent {
+fn usage(tokens: u64) -> Spent {
     Spent { fresh: tokens, cache_read: 0, cache_write: 0, output: 1, dollars: 0.0 }
 }
 
-fn configure(bench: &Bench, text: &str) {
-    let file = bench.config();
+fn configure(fixture: &Fixture, text: &str) {
+    let file = fixture.config();
     fs::create_dir_all(file.parent().unwrap()).expect("a directory");
     fs::write(file, text).expect("a configuration");
 }

@@ -9,10 +9,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, wants};
 use crate::calls;
 use crate::daemon::{Client, Daemon, wait_until};
-use crate::model::{Reply, Speaks};
+use crate::fixture::{Fixture, turn_with_call};
+use crate::model::{Reply, ServerDialect};
 use crate::ordinary_user::also_as_an_ordinary_user;
 
 /// Attempts of a command without confinement to let one of its processes approve: a name, and a shell script.
@@ -54,10 +54,7 @@ const ATTEMPTS: &[(&str, &str)] = &[
         "terminate the supervisor in the middle of a flight",
         "setsid sh -c '. ./leave.sh; kill -TERM $S; kill -9 $S; exec sh approve.sh' & sleep 1000",
     ),
-    (
-        "stay in the cgroup and kill the supervisor",
-        "setsid sh -c 'kill -9 $S; exec sh approve.sh' & sleep 1000",
-    ),
+    ("stay in the cgroup and kill the supervisor", "setsid sh -c 'kill -9 $S; exec sh approve.sh' & sleep 1000"),
     (
         "orphans of orphans in sessions of their own",
         "setsid sh -c '. ./leave.sh; setsid sh -c \"setsid sh approve.sh & exit\" & kill -9 $S; exit' & sleep 1000",
@@ -66,10 +63,7 @@ const ATTEMPTS: &[(&str, &str)] = &[
         "fork and leave over and over while the supervisor is killed",
         "echo 'setsid sh hop.sh >/dev/null 2>&1 & timeout 1 $PUSH approve' > hop.sh; . ./leave.sh; sh hop.sh; kill -9 $S; sleep 1000",
     ),
-    (
-        "trace the supervisor and kill it",
-        "setsid sh -c '. ./leave.sh; CALL=trace_supervisor exec $CALLS' & sleep 1000",
-    ),
+    ("trace the supervisor and kill it", "setsid sh -c '. ./leave.sh; CALL=trace_supervisor exec $CALLS' & sleep 1000"),
     (
         "live on without the first thread",
         "setsid sh -c '. ./leave.sh; CALL=without_first_thread exec $CALLS' & sleep 1000",
@@ -82,29 +76,27 @@ const ATTEMPTS: &[(&str, &str)] = &[
 
 #[test]
 fn a_command_that_kills_its_supervisor_approves_nothing_and_leaves_nothing() {
-    also_as_an_ordinary_user(
-        "lineage::a_command_that_kills_its_supervisor_approves_nothing_and_leaves_nothing",
-    );
-    let bench = Bench::new();
-    let (mut owner, _) = waiting(&bench.daemon);
-    let approved = bench.daemon.home.path().join("approved");
+    also_as_an_ordinary_user("lineage::a_command_that_kills_its_supervisor_approves_nothing_and_leaves_nothing");
+    let fixture = Fixture::new();
+    let (mut owner, _) = session_with_pending_approval(&fixture.daemon);
+    let approved = fixture.daemon.home.path().join("approved");
     for (name, words) in ATTEMPTS {
-        let attack = Attack::new(&bench, name);
-        let (mut client, _) = commanded(&bench, &json!({"command": attack.script(words), "outside": true}));
+        let attack = Attack::new(&fixture, name);
+        let (mut client, _) = run_command(&fixture, &json!({"command": attack.script(words), "outside": true}));
         client.event_of("tool_result");
         client.event_of("run_complete");
         wait_until(name, || attack.processes().is_empty() || approved.exists());
         assert!(attack.dir.join("struck").exists(), "{name}: it was not even tried");
         assert!(!approved.exists(), "{name}: a command has approved");
     }
-    let log = bench.daemon.log();
+    let log = fixture.daemon.log();
     assert!(log.contains("connection of a model's command refused"), "{log}");
     assert!(log.contains("the holder of the supervisors was lost"), "{log}");
     // Everything works as before, and the owner can connect.
-    let (mut client, _) = commanded(&bench, &json!({"command": "echo still there", "outside": true}));
+    let (mut client, _) = run_command(&fixture, &json!({"command": "echo still there", "outside": true}));
     let result = client.event_of("tool_result");
     assert!(result["payload"]["text"].as_str().unwrap_or_default().contains("still there"), "{result}");
-    let done = bench.daemon.command("push").arg("approve").output().expect("the client");
+    let done = fixture.daemon.command("push").arg("approve").output().expect("the client");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     assert_eq!(owner.event_of("run_complete")["payload"]["outcome"], "success");
 }
@@ -116,24 +108,23 @@ fn a_run_whose_supervisor_or_holder_is_stopped_can_be_cancelled() {
         ("stop the supervisor", "setsid sh -c 'kill -STOP $S; touch up; exec sh approve.sh' & sleep 1000"),
         ("stop both", "setsid sh -c 'kill -STOP $H $S; touch up; exec sh approve.sh' & sleep 1000"),
     ] {
-        let bench = Bench::new();
-        let (_owner, _) = waiting(&bench.daemon);
-        let attack = Attack::new(&bench, name);
-        let (mut client, session) =
-            commanded(&bench, &json!({"command": attack.script(words), "outside": true}));
+        let fixture = Fixture::new();
+        let (_owner, _) = session_with_pending_approval(&fixture.daemon);
+        let attack = Attack::new(&fixture, name);
+        let (mut client, session) = run_command(&fixture, &json!({"command": attack.script(words), "outside": true}));
         wait_until(name, || attack.dir.join("up").exists());
         client.get("cancel_run", json!({"sessionId": session}));
         assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "cancelled", "{name}");
         wait_until(name, || attack.processes().is_empty());
-        assert!(!bench.daemon.home.path().join("approved").exists(), "{name}: a command has approved");
+        assert!(!fixture.daemon.home.path().join("approved").exists(), "{name}: a command has approved");
     }
 }
 
 #[test]
-fn a_step_of_the_user_is_heard_while_it_has_its_supervisor() {
-    also_as_an_ordinary_user("lineage::a_step_of_the_user_is_heard_while_it_has_its_supervisor");
+fn a_step_of_the_user_may_connect_while_it_has_its_supervisor() {
+    also_as_an_ordinary_user("lineage::a_step_of_the_user_may_connect_while_it_has_its_supervisor");
     let daemon = Daemon::start();
-    let (_owner, _) = waiting(&daemon);
+    let (_owner, _) = session_with_pending_approval(&daemon);
     let push = env!("CARGO_BIN_EXE_push");
     let (mut client, session) = daemon.session();
     let home = daemon.home.path().display();
@@ -150,32 +141,28 @@ fn a_step_of_the_user_is_heard_while_it_has_its_supervisor() {
 
 #[test]
 fn nothing_outlives_a_killed_daemon_whose_supervisor_was_killed_or_stopped() {
-    also_as_an_ordinary_user(
-        "lineage::nothing_outlives_a_killed_daemon_whose_supervisor_was_killed_or_stopped",
-    );
+    also_as_an_ordinary_user("lineage::nothing_outlives_a_killed_daemon_whose_supervisor_was_killed_or_stopped");
     for words in [
         "setsid sh -c 'kill -STOP $S; touch up; sleep 1000' & sleep 1000",
         "setsid sh -c 'kill -STOP $H; touch up; sleep 1000' & sleep 1000",
         "setsid sh -c 'kill -STOP $H; kill -9 $S; touch up; sleep 1000' & sleep 1000",
         "setsid sh -c 'touch up; sleep 1000' & sleep 1000",
     ] {
-        let mut bench = Bench::new();
-        let attack = Attack::new(&bench, words);
-        let (_client, _) = commanded(&bench, &json!({"command": attack.script(words), "outside": true}));
+        let mut fixture = Fixture::new();
+        let attack = Attack::new(&fixture, words);
+        let (_client, _) = run_command(&fixture, &json!({"command": attack.script(words), "outside": true}));
         wait_until(words, || attack.dir.join("up").exists());
-        let held = below(bench.daemon.pid());
+        let held = descendants(fixture.daemon.pid());
         assert!(held.len() >= 2, "{held:?}");
-        bench.daemon.kill();
+        fixture.daemon.kill();
         wait_until(words, || attack.processes().is_empty());
         wait_until(words, || held.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists()));
     }
 }
 
 #[test]
-fn a_process_that_has_ended_before_it_is_accepted_does_not_come_in_at_the_socket() {
-    also_as_an_ordinary_user(
-        "lineage::a_process_that_has_ended_before_it_is_accepted_does_not_come_in_at_the_socket",
-    );
+fn a_process_that_exits_before_it_is_accepted_is_refused_at_the_socket() {
+    also_as_an_ordinary_user("lineage::a_process_that_exits_before_it_is_accepted_is_refused_at_the_socket");
     let daemon = Daemon::start();
     let line = json!({"v": "push.runtime.v1", "kind": "request", "requestId": "r", "type": "start_session",
         "payload": {"cwd": daemon.home.path()}});
@@ -193,54 +180,47 @@ fn a_process_that_has_ended_before_it_is_accepted_does_not_come_in_at_the_socket
 }
 
 #[test]
-fn a_process_that_has_ended_before_its_handshake_was_read_does_not_come_in_at_the_port() {
-    also_as_an_ordinary_user(
-        "lineage::a_process_that_has_ended_before_its_handshake_was_read_does_not_come_in_at_the_port",
-    );
-    let (bench, port) = open_port();
-    let made = bench.daemon.command("push").args(["token", "new"]).output().expect("the client");
+fn a_process_that_exits_before_its_handshake_is_read_is_refused_at_the_port() {
+    also_as_an_ordinary_user("lineage::a_process_that_exits_before_its_handshake_is_read_is_refused_at_the_port");
+    let (fixture, port) = open_port();
+    let made = fixture.daemon.command("push").args(["token", "new"]).output().expect("the client");
     let token = String::from_utf8(made.stdout).expect("text").trim().to_owned();
     for (count, bearer) in [(1, ""), (2, token.as_str())] {
-        signal(&bench.daemon, Signal::SIGSTOP);
+        signal(&fixture.daemon, Signal::SIGSTOP);
         let ended = call("queue_at_port").env("PORT", &port).env("TOKEN", bearer).status();
         assert!(ended.expect("a process").success());
-        signal(&bench.daemon, Signal::SIGCONT);
-        refused_at_port(&bench.daemon, count, "no process holds this connection open any more");
+        signal(&fixture.daemon, Signal::SIGCONT);
+        wait_for_refusals(&fixture.daemon, count, "no process holds this connection open any more");
     }
 }
 
 #[test]
-fn a_confined_command_does_not_come_in_at_the_port_after_its_own_death() {
-    also_as_an_ordinary_user("lineage::a_confined_command_does_not_come_in_at_the_port_after_its_own_death");
-    let (bench, port) = open_port();
+fn a_confined_command_is_refused_at_the_port_after_its_exit() {
+    also_as_an_ordinary_user("lineage::a_confined_command_is_refused_at_the_port_after_its_exit");
+    let (fixture, port) = open_port();
     for (name, count) in [("paced_handshake", 1), ("many_handshakes", 200), ("inherited_handshake", 1)] {
-        let before = refusals(&bench.daemon);
-        let command = format!("CALL={name} PORT={port} {}", calls_program(&bench.cwd()));
-        for args in
-            [json!({"command": command, "network": true}), json!({"command": command, "outside": true})]
-        {
-            let (mut client, _) = commanded(&bench, &args);
+        let before = refusals(&fixture.daemon);
+        let command = format!("CALL={name} PORT={port} {}", calls_program(&fixture.cwd()));
+        for args in [json!({"command": command, "network": true}), json!({"command": command, "outside": true})] {
+            let (mut client, _) = run_command(&fixture, &args);
             let result = client.event_of("tool_result");
             client.event_of("run_complete");
             let text = result["payload"]["text"].as_str().unwrap_or_default().to_owned();
             assert!(text.contains("queued"), "{name}: {result}");
         }
-        refused_at_port(&bench.daemon, before + 2 * count, "");
+        wait_for_refusals(&fixture.daemon, before + 2 * count, "");
     }
 }
 
 #[test]
-fn a_connection_that_lies_in_the_queue_of_another_socket_does_not_come_in_with_a_token() {
-    also_as_an_ordinary_user(
-        "lineage::a_connection_that_lies_in_the_queue_of_another_socket_does_not_come_in_with_a_token",
-    );
-    let (bench, port) = open_port();
-    let made = bench.daemon.command("push").args(["token", "new"]).output().expect("the client");
+fn a_connection_queued_in_another_socket_is_refused_even_with_a_token() {
+    also_as_an_ordinary_user("lineage::a_connection_queued_in_another_socket_is_refused_even_with_a_token");
+    let (fixture, port) = open_port();
+    let made = fixture.daemon.command("push").args(["token", "new"]).output().expect("the client");
     let token = String::from_utf8(made.stdout).expect("text").trim().to_owned();
-    let command =
-        format!("CALL=handshake_in_flight PORT={port} TOKEN={token} {}", calls_program(&bench.cwd()));
+    let command = format!("CALL=handshake_in_flight PORT={port} TOKEN={token} {}", calls_program(&fixture.cwd()));
     for args in [json!({"command": command, "network": true}), json!({"command": command, "outside": true})] {
-        let (mut client, _) = commanded(&bench, &args);
+        let (mut client, _) = run_command(&fixture, &args);
         let result = client.event_of("tool_result");
         client.event_of("run_complete");
         let text = result["payload"]["text"].as_str().unwrap_or_default().to_owned();
@@ -250,9 +230,9 @@ fn a_connection_that_lies_in_the_queue_of_another_socket_does_not_come_in_with_a
 
 /// Runs in a step, as one of the attempts that need system calls; without `CALL` it does nothing.
 #[test]
-fn a_call_from_a_command() {
+fn run_the_call_of_a_step() {
     if let Ok(name) = std::env::var("CALL") {
-        calls::make(&name);
+        calls::run_call(&name);
     }
 }
 
@@ -264,8 +244,8 @@ struct Attack {
 }
 
 impl Attack {
-    fn new(bench: &Bench, name: &str) -> Self {
-        Self::at(&bench.cwd(), &bench.daemon, name)
+    fn new(fixture: &Fixture, name: &str) -> Self {
+        Self::at(&fixture.cwd(), &fixture.daemon, name)
     }
 
     fn at(dir: &Path, daemon: &Daemon, name: &str) -> Self {
@@ -273,8 +253,7 @@ impl Attack {
         let dir = dir.join(format!("attack-{name}"));
         fs::create_dir(&dir).expect("a directory");
         // A client whose daemon closes the connection retries for a while.
-        fs::write(dir.join("approve.sh"), "while :; do timeout 1 $PUSH approve; done >>said 2>&1\n")
-            .expect("a file");
+        fs::write(dir.join("approve.sh"), "while :; do timeout 1 $PUSH approve; done >>said 2>&1\n").expect("a file");
         let groups = "/sys/fs/cgroup /sys/fs/cgroup/unified";
         let leave = format!("for g in {groups}; do echo 0 > $g/cgroup.procs; done 2>/dev/null\n");
         fs::write(dir.join("leave.sh"), leave).expect("a file");
@@ -324,13 +303,13 @@ fn processes() -> impl Iterator<Item = i32> {
 }
 
 /// The descendants of a process.
-fn below(pid: u32) -> Vec<i32> {
+fn descendants(pid: u32) -> Vec<i32> {
     let is_child = |child: &i32| {
         let status = fs::read_to_string(format!("/proc/{child}/status")).unwrap_or_default();
         status.lines().any(|line| line.strip_prefix("PPid:\t") == Some(&pid.to_string()))
     };
     let children: Vec<i32> = processes().filter(is_child).collect();
-    children.iter().flat_map(|child| [vec![*child], below(child.cast_unsigned())].concat()).collect()
+    children.iter().flat_map(|child| [vec![*child], descendants(child.cast_unsigned())].concat()).collect()
 }
 
 /// The shell command that makes this program carry out the call in `CALL`, as a copy that a confined command sees.
@@ -341,28 +320,28 @@ fn calls_program(workspace: &Path) -> String {
         fs::copy(&program, &copy).expect("a copy of this program");
         program = copy;
     }
-    format!("{} --exact lineage::a_call_from_a_command --nocapture", program.display())
+    format!("{} --exact lineage::run_the_call_of_a_step --nocapture", program.display())
 }
 
 /// This program carrying out a call as a process outside of any step.
 fn call(name: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["--exact", "lineage::a_call_from_a_command", "--nocapture"]).env("CALL", name);
+    command.args(["--exact", "lineage::run_the_call_of_a_step", "--nocapture"]).env("CALL", name);
     command.stdout(Stdio::null());
     command
 }
 
 /// Makes the model run a command, and approves it.
-fn commanded(bench: &Bench, args: &Value) -> (Client, String) {
-    bench.server.script([wants("", "sandbox_exec", args.clone()), Reply::says("done")]);
-    let (mut client, session) = bench.begin("go");
+fn run_command(fixture: &Fixture, args: &Value) -> (Client, String) {
+    fixture.server.script([turn_with_call("", "sandbox_exec", args.clone()), Reply::says("done")]);
+    let (mut client, session) = fixture.start_run("go");
     let asked = client.event_of("approval_required");
     client.decide(&asked, "approve");
     (client, session)
 }
 
 /// A session of the owner that waits for an approval.
-fn waiting(daemon: &Daemon) -> (Client, Value) {
+fn session_with_pending_approval(daemon: &Daemon) -> (Client, Value) {
     let (mut client, session) = daemon.session();
     client.prompt(&session, "$? touch approved");
     let gate = client.event_of("approval_required");
@@ -378,15 +357,15 @@ fn sessions(daemon: &Daemon) -> usize {
 }
 
 /// A daemon with a port for Pi that logs every connection there.
-fn open_port() -> (Bench, String) {
-    let mut bench = Bench::with(Speaks::OpenAi, &[("PUSH_LOG", "info,pushd::runtime::web=debug")]);
-    fs::create_dir_all(bench.config().parent().expect("a folder")).expect("a directory");
-    fs::write(bench.config(), "[pi]\nenabled = true\nlisten = '127.0.0.1:0'\n").expect("a file");
-    bench.daemon.stop();
-    bench.daemon.revive();
-    let at = bench.daemon.connect().get("get_metrics", json!({}))["pi"].as_str().expect("a place").to_owned();
+fn open_port() -> (Fixture, String) {
+    let mut fixture = Fixture::with(ServerDialect::OpenAi, &[("PUSH_LOG", "info,pushd::runtime::web=debug")]);
+    fs::create_dir_all(fixture.config().parent().expect("a folder")).expect("a directory");
+    fs::write(fixture.config(), "[pi]\nenabled = true\nlisten = '127.0.0.1:0'\n").expect("a file");
+    fixture.daemon.stop();
+    fixture.daemon.restart();
+    let at = fixture.daemon.connect().get("get_metrics", json!({}))["pi"].as_str().expect("a place").to_owned();
     let port = at.rsplit(':').next().expect("a port").to_owned();
-    (bench, port)
+    (fixture, port)
 }
 
 /// The number of refused requests at the port.
@@ -395,7 +374,7 @@ fn refusals(daemon: &Daemon) -> usize {
 }
 
 /// Waits for so many refused requests; none may be admitted.
-fn refused_at_port(daemon: &Daemon, count: usize, why: &str) {
+fn wait_for_refusals(daemon: &Daemon, count: usize, why: &str) {
     const CAME_IN: &str = "connection for Pi";
     let over = || {
         let log = daemon.log();

@@ -4,63 +4,63 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::bench::{Bench, git, using, wants};
 use crate::daemon::{types, wait_until};
-use crate::model::{Reply, Speaks, say, think};
+use crate::fixture::{Fixture, git, tool_call, turn_with_call};
+use crate::model::{Reply, ServerDialect, say, think};
 
 #[test]
 fn a_status_precedes_each_turn_of_a_model() {
-    let bench = Bench::new();
-    bench.server.script([
-        wants("I look.", "sandbox_read_file", json!({"path": "sum.sh"})),
+    let fixture = Fixture::new();
+    fixture.server.script([
+        turn_with_call("I look.", "sandbox_read_file", json!({"path": "sum.sh"})),
         Reply::says("I have looked."),
     ]);
-    let (mut client, _) = bench.begin("look");
+    let (mut client, _) = fixture.start_run("look");
     let events = client.events_until("run_complete");
-    let mut asked = 0;
+    let mut approval = 0;
     for event in &events {
         match event["type"].as_str().unwrap() {
-            "status" if event["payload"]["phase"] == "Asking model..." => asked += 1,
+            "status" if event["payload"]["phase"] == "Asking model..." => approval += 1,
             // The end of the text of a turn.
-            "assistant_done" => assert_eq!(asked, 1, "{events:?}"),
-            "tool_call" => asked = 0,
+            "assistant_done" => assert_eq!(approval, 1, "{events:?}"),
+            "tool_call" => approval = 0,
             _ => {}
         }
     }
-    assert_eq!(asked, 1, "one for the second turn: {events:?}");
+    assert_eq!(approval, 1, "one for the second turn: {events:?}");
 }
 
 #[test]
 fn a_failing_test_is_fixed_and_committed() {
-    for speaks in [Speaks::OpenAi, Speaks::Ollama, Speaks::Anthropic] {
-        let bench = Bench::speaking(speaks);
-        bench.server.script([
+    for dialect in [ServerDialect::OpenAi, ServerDialect::Ollama, ServerDialect::Anthropic] {
+        let fixture = Fixture::with_dialect(dialect);
+        fixture.server.script([
             Reply::turn([
                 think("let me look"),
                 say("I look. "),
-                using("sandbox_read_file", json!({"path": "sum.sh"})),
-                using("sandbox_list_dir", json!({})),
+                tool_call("sandbox_read_file", json!({"path": "sum.sh"})),
+                tool_call("sandbox_list_dir", json!({})),
             ]),
-            wants(
+            turn_with_call(
                 "Found it.",
                 "sandbox_edit_file",
                 json!({"path": "sum.sh", "old": "$1 - $2", "new": "$1 + $2"}),
             ),
-            wants("Try it.", "sandbox_exec", json!({"command": "sh test.sh"})),
-            wants(
+            turn_with_call("Try it.", "sandbox_exec", json!({"command": "sh test.sh"})),
+            turn_with_call(
                 "Keep it.",
                 "sandbox_git_commit",
                 json!({"message": "Add instead of subtracting", "all": true}),
             ),
             Reply::says("The test passes."),
         ]);
-        let (mut client, session) = bench.begin("fix the test");
-        let mut asked = Vec::new();
+        let (mut client, session) = fixture.start_run("fix the test");
+        let mut approval = Vec::new();
         loop {
             let event = client.event();
             match event["type"].as_str().expect("a type") {
                 "approval_required" => {
-                    asked.push(event["payload"].clone());
+                    approval.push(event["payload"].clone());
                     assert_eq!(client.decide(&event, "approve")["ok"], true);
                 }
                 "run_complete" => {
@@ -71,23 +71,23 @@ fn a_failing_test_is_fixed_and_committed() {
                 _ => {}
             }
         }
-        let kinds: Vec<_> = asked.iter().map(|asked| asked["kind"].as_str().unwrap()).collect();
+        let kinds: Vec<_> = approval.iter().map(|approval| approval["kind"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["write", "exec", "commit"], "reading goes ahead, and nothing else");
-        assert!(asked[0]["details"]["diff"].as_str().unwrap().contains("+echo $(($1 + $2))"), "{}", asked[0]);
-        assert_eq!(asked[1]["summary"], "sh test.sh");
-        let commit = &asked[2]["details"];
+        assert!(approval[0]["details"]["diff"].as_str().unwrap().contains("+echo $(($1 + $2))"), "{}", approval[0]);
+        assert_eq!(approval[1]["summary"], "sh test.sh");
+        let commit = &approval[2]["details"];
         assert_eq!(
             (&commit["filesChanged"], &commit["insertions"], &commit["deletions"]),
             (&json!(1), &json!(1), &json!(1))
         );
-        assert_eq!(asked[2]["summary"], "Add instead of subtracting");
-        assert!(bench.file("sum.sh").contains("$1 + $2"));
-        let log = git(&bench.cwd(), &["log", "--format=%s"]);
+        assert_eq!(approval[2]["summary"], "Add instead of subtracting");
+        assert!(fixture.file("sum.sh").contains("$1 + $2"));
+        let log = git(&fixture.cwd(), &["log", "--format=%s"]);
         assert!(String::from_utf8_lossy(&log.stdout).starts_with("Add instead of subtracting\n"));
         // The model gets the result of each call, in order.
-        let last = serde_json::to_string(&bench.told(4)).unwrap();
+        let last = serde_json::to_string(&fixture.sent_messages(4)).unwrap();
         for told in ["I look. ", "$1 - $2", "sum.sh", "passed"] {
-            assert!(last.contains(told), "{speaks:?}: {told} is not in {last}");
+            assert!(last.contains(told), "{dialect:?}: {told} is not in {last}");
         }
         // The same is journaled for later requests.
         let messages = client.get("get_session_messages", json!({"sessionId": session}));
@@ -96,26 +96,22 @@ fn a_failing_test_is_fixed_and_committed() {
 }
 
 #[test]
-fn what_only_looks_goes_side_by_side_and_everything_else_one_by_one() {
-    let bench = Bench::new();
-    bench.server.script([
+fn read_only_calls_run_concurrently_and_all_others_one_by_one() {
+    let fixture = Fixture::new();
+    fixture.server.script([
         Reply::turn([
-            using("sandbox_read_file", json!({"path": "sum.sh"})),
-            using("sandbox_git_status", json!({})),
-            using("sandbox_write_file", json!({"path": "a", "content": "1"})),
-            using("sandbox_exec", json!({"command": "cat a"})),
+            tool_call("sandbox_read_file", json!({"path": "sum.sh"})),
+            tool_call("sandbox_git_status", json!({})),
+            tool_call("sandbox_write_file", json!({"path": "a", "content": "1"})),
+            tool_call("sandbox_exec", json!({"command": "cat a"})),
         ]),
         Reply::says("ok"),
     ]);
-    let (mut client, _) = bench.begin("go");
+    let (mut client, _) = fixture.start_run("go");
     let before = client.events_until("approval_required");
     let calls: Vec<_> = before.iter().filter(|event| event["type"] == "tool_call").collect();
     assert_eq!(calls.len(), 3, "the command waits for the file: {:?}", types(&before));
-    assert_eq!(
-        before.iter().filter(|event| event["type"] == "tool_result").count(),
-        2,
-        "both looks are done"
-    );
+    assert_eq!(before.iter().filter(|event| event["type"] == "tool_result").count(), 2, "both looks are done");
     client.decide(before.last().unwrap(), "approve");
     let then = client.event_of("approval_required");
     assert_eq!(then["payload"]["summary"], "cat a");
@@ -123,22 +119,22 @@ fn what_only_looks_goes_side_by_side_and_everything_else_one_by_one() {
     let result = client.event_of("tool_result");
     assert_eq!((&result["payload"]["text"], &result["payload"]["exitCode"]), (&json!("1"), &json!(0)));
     assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
-    let told = bench.told(1);
+    let told = fixture.sent_messages(1);
     let results = told.iter().filter(|message| message["role"] == "tool").count();
     assert_eq!(results, 4, "{told:?}");
 }
 
 #[test]
-fn a_change_that_cannot_be_made_asks_nobody_and_is_not_tried() {
-    let bench = Bench::new();
-    bench.server.script([
+fn an_impossible_change_needs_no_approval_and_is_not_tried() {
+    let fixture = Fixture::new();
+    fixture.server.script([
         Reply::turn([
-            using("sandbox_edit_file", json!({"path": "sum.sh", "old": "not there", "new": "x"})),
-            using("sandbox_git_commit", json!({"message": "nothing", "all": true})),
+            tool_call("sandbox_edit_file", json!({"path": "sum.sh", "old": "not there", "new": "x"})),
+            tool_call("sandbox_git_commit", json!({"message": "nothing", "all": true})),
         ]),
         Reply::says("I see."),
     ]);
-    let (mut client, _) = bench.begin("go");
+    let (mut client, _) = fixture.start_run("go");
     let events = client.events_until("run_complete");
     let results: Vec<_> = events.iter().filter(|event| event["type"] == "tool_result").collect();
     assert_eq!(results[0]["payload"]["structuredError"]["code"], "NO_MATCH", "{results:?}");
@@ -150,31 +146,31 @@ fn a_change_that_cannot_be_made_asks_nobody_and_is_not_tried() {
 
 #[test]
 fn a_denied_commit_ends_the_run_as_denied() {
-    let bench = Bench::new();
-    fs::write(bench.cwd().join("new"), "x").expect("a file");
-    bench.server.script([wants("Commit.", "sandbox_git_commit", json!({"message": "no", "all": true}))]);
-    let (mut client, _) = bench.begin("commit it");
-    let asked = client.event_of("approval_required");
-    client.decide(&asked, "deny");
+    let fixture = Fixture::new();
+    fs::write(fixture.cwd().join("new"), "x").expect("a file");
+    fixture.server.script([turn_with_call("Commit.", "sandbox_git_commit", json!({"message": "no", "all": true}))]);
+    let (mut client, _) = fixture.start_run("commit it");
+    let approval = client.event_of("approval_required");
+    client.decide(&approval, "deny");
     let over = client.event_of("run_complete");
     assert_eq!(
         (&over["payload"]["outcome"], &over["payload"]["headless"]["exitCodeHint"]),
         (&json!("denied"), &json!(3))
     );
-    let log = git(&bench.cwd(), &["log", "--format=%s"]);
+    let log = git(&fixture.cwd(), &["log", "--format=%s"]);
     assert_eq!(String::from_utf8_lossy(&log.stdout), "begin\n");
 }
 
 #[test]
 fn a_cancelled_run_leaves_no_process_and_no_connection() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     // Its pid differs inside the namespace, so it is found by its command line.
     let words = format!("sleep\0{}.5\0", std::process::id());
     let command = format!("sleep {}.5 & echo begun; wait", std::process::id());
-    bench.server.script([wants("Sleep.", "sandbox_exec", json!({"command": command}))]);
-    let (mut client, session) = bench.begin("sleep");
-    let asked = client.event_of("approval_required");
-    client.decide(&asked, "approve");
+    fixture.server.script([turn_with_call("Sleep.", "sandbox_exec", json!({"command": command}))]);
+    let (mut client, session) = fixture.start_run("sleep");
+    let approval = client.event_of("approval_required");
+    client.decide(&approval, "approve");
     client.event_of("tool_output");
     wait_until("it sleeps", || is_running(&words));
     client.get("cancel_run", json!({"sessionId": session}));
@@ -194,27 +190,27 @@ pub(crate) fn is_running(words: &str) -> bool {
 }
 
 #[test]
-fn a_model_that_is_cancelled_in_mid_sentence_is_hung_up_on() {
-    let bench = Bench::new();
+fn cancelling_a_streaming_turn_closes_the_connection() {
+    let fixture = Fixture::new();
     let words: Vec<_> = (0..2_000).map(|word| say(&format!("word{word} "))).collect();
     let pace = crate::model::Delivery::Paced(std::time::Duration::from_millis(5));
-    bench.server.script([Reply::turn(words).delivered(pace)]);
-    let (mut client, session) = bench.begin("talk");
+    fixture.server.script([Reply::turn(words).delivered(pace)]);
+    let (mut client, session) = fixture.start_run("talk");
     client.event_of("assistant_token");
     client.get("cancel_run", json!({"sessionId": session}));
     assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "cancelled");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let gone = tokio::time::timeout(std::time::Duration::from_secs(20), bench.server.hangups(1));
+        let gone = tokio::time::timeout(std::time::Duration::from_secs(20), fixture.server.hangups(1));
         gone.await.expect("the stream is closed");
     });
 }
 
 #[test]
 fn acceptance_that_fails_fails_the_run_with_its_own_code() {
-    let bench = Bench::new();
-    bench.server.script([Reply::says("I did nothing.")]);
-    let (mut client, session) = bench.session();
+    let fixture = Fixture::new();
+    fixture.server.script([Reply::says("I did nothing.")]);
+    let (mut client, session) = fixture.session();
     client.get(
         "send_user_message",
         json!({"sessionId": session, "text": "fix it", "acceptanceCriteria": [{"id": "test", "check": "sh test.sh"}]}),
@@ -224,26 +220,26 @@ fn acceptance_that_fails_fails_the_run_with_its_own_code() {
     assert_eq!((&payload["outcome"], &payload["headless"]["exitCodeHint"]), (&json!("failed"), &json!(4)));
     assert_eq!(payload["acceptance"]["results"][0]["output"], "failed\n");
     // The next request tells the model what failed.
-    bench.server.script([Reply::says("Sorry.")]);
+    fixture.server.script([Reply::says("Sorry.")]);
     client.run(&session, "why?");
-    let told = bench.told(1);
+    let told = fixture.sent_messages(1);
     assert!(told.last().unwrap()["content"].to_string().contains("check test failed"), "{told:?}");
 }
 
 #[test]
-fn a_tool_that_is_wrongly_called_tells_the_model_why() {
-    let bench = Bench::new();
-    bench.server.script([
+fn an_invalid_tool_call_is_explained_to_the_model() {
+    let fixture = Fixture::new();
+    fixture.server.script([
         Reply::turn([
-            using("sandbox_dance", json!({})),
-            using("sandbox_read_file", json!({"file": "sum.sh"})),
+            tool_call("sandbox_dance", json!({})),
+            tool_call("sandbox_read_file", json!({"file": "sum.sh"})),
             crate::model::call("broken", "sandbox_read_file", "{\"path\": "),
             crate::model::call("list", "sandbox_read_file", "[\"sum.sh\"]"),
-            using("sandbox_read_file", json!({"path": "../../etc/passwd"})),
+            tool_call("sandbox_read_file", json!({"path": "../../etc/passwd"})),
         ]),
         Reply::says("I see."),
     ]);
-    let (mut client, _) = bench.begin("go");
+    let (mut client, _) = fixture.start_run("go");
     let events = client.events_until("run_complete");
     assert_eq!(events.last().unwrap()["payload"]["outcome"], "success");
     let kinds: Vec<_> = events
@@ -257,7 +253,7 @@ fn a_tool_that_is_wrongly_called_tells_the_model_why() {
     assert_eq!(sorted, [bad, bad, bad, "OUTSIDE_WORKSPACE", "UNKNOWN_TOOL"], "{kinds:?}");
     let calls = events.iter().filter(|event| event["type"] == "tool_call");
     assert!(calls.into_iter().all(|event| event["payload"]["args"].is_object()), "as its schema says");
-    let told = serde_json::to_string(&bench.told(1)).unwrap();
+    let told = serde_json::to_string(&fixture.sent_messages(1)).unwrap();
     for words in ["unknown tool sandbox_dance", "OUTSIDE_WORKSPACE", "not JSON: EOF", "not a JSON object"] {
         assert!(told.contains(words), "{words}: {told}");
     }

@@ -5,8 +5,7 @@ use std::fmt;
 
 use super::scan::{Kind, Path, Source, begins_with, test_files};
 use super::{
-    CODE_LINES, EXCEPTIONS, FUNCTION_LINES, IMPURE, MAIN_LINES, TABLE, UNIX_ONLY, WINDOWS_ONLY, WIRE_TEXTS,
-    WIRE_WORDS,
+    CODE_LINES, EXCEPTIONS, FUNCTION_LINES, IMPURE, MAIN_LINES, TABLE, UNIX_ONLY, WINDOWS_ONLY, WIRE_TEXTS, WIRE_WORDS,
 };
 
 /// A violation of a rule.
@@ -34,22 +33,19 @@ impl Tree {
     pub(crate) fn of(files: &[(&str, &str)]) -> Self {
         let tests: Vec<String> = files.iter().flat_map(|(path, text)| test_files(path, text)).collect();
         let kept = files.iter().filter(|(path, _)| {
-            !tests
-                .iter()
-                .any(|test| path.strip_prefix(test.as_str()).is_some_and(|rest| rest.starts_with(['.', '/'])))
+            !tests.iter().any(|test| path.strip_prefix(test.as_str()).is_some_and(|rest| rest.starts_with(['.', '/'])))
         });
         let mut tree = Self { sources: kept.map(|(path, text)| Source::new(path, text)).collect() };
-        tree.rename();
+        tree.resolve_module_paths();
         tree
     }
 
     /// Gives files behind `#[path]`, and the files they declare, the module path of their compilation.
-    fn rename(&mut self) {
+    fn resolve_module_paths(&mut self) {
         let mut todo: Vec<usize> = (0..self.sources.len()).collect();
         while let Some(at) = todo.pop() {
             let source = &self.sources[at];
-            let (parent, module, moved) =
-                (source.path.clone(), source.module.clone(), source.parent.is_some());
+            let (parent, module, moved) = (source.path.clone(), source.module.clone(), source.parent.is_some());
             let beside = parent.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
             for (name, file) in source.declared_modules() {
                 let files = match file {
@@ -98,16 +94,13 @@ pub(crate) fn edges(tree: &Tree) -> Vec<Violation> {
             let Some(top) = named.first() else { continue };
             let foreign_protocol = own == "protocol"
                 && source.module.len() > 1
-                && named
-                    .get(1)
-                    .is_some_and(|name| protocols.contains(name.as_str()) && *name != source.module[1]);
+                && named.get(1).is_some_and(|name| protocols.contains(name.as_str()) && *name != source.module[1]);
             if top == own && !foreign_protocol {
                 continue;
             }
             let row = TABLE.iter().find(|(module, _)| module == own);
             let listed = row.is_some_and(|(_, may)| may.iter().any(|name| begins_with(&named, name)));
-            let excepted =
-                EXCEPTIONS.iter().any(|(file, name, _)| *file == source.path && begins_with(&named, name));
+            let excepted = EXCEPTIONS.iter().any(|(file, name, _)| *file == source.path && begins_with(&named, name));
             if row.is_none() {
                 let what = format!("`{own}` has no row in the table, and names `{}`", named.join("::"));
                 found.push(violation(source, path.line, what));
@@ -142,17 +135,15 @@ fn absolute(source: &Source, path: &Path) -> Option<Vec<String>> {
 
 /// Finds I/O, time and randomness in pure modules.
 pub(crate) fn impurities(tree: &Tree) -> Vec<Violation> {
-    let pure =
-        |source: &&Source| matches!(source.module.first().map(String::as_str), Some("kernel" | "protocol"));
+    let pure = |source: &&Source| matches!(source.module.first().map(String::as_str), Some("kernel" | "protocol"));
     named_from(tree.sources.iter().filter(pure), IMPURE, "is not pure")
 }
 
 /// Finds system-specific names outside of their files: `unix.rs`, `unix_….rs`, the files those declare, and folders
 /// `os`.
-pub(crate) fn out_of_place(tree: &Tree) -> Vec<Violation> {
-    let elsewhere = |systems: &'static [&'static str]| {
-        tree.sources.iter().filter(move |source| !tree.belongs_to(source, systems))
-    };
+pub(crate) fn misplaced_system_names(tree: &Tree) -> Vec<Violation> {
+    let elsewhere =
+        |systems: &'static [&'static str]| tree.sources.iter().filter(move |source| !tree.belongs_to(source, systems));
     let unix = elsewhere(&["unix", "linux", "macos", "posix"]);
     let mut found = named_from(unix, UNIX_ONLY, "belongs in unix.rs, linux.rs or a folder os");
     found.extend(named_from(elsewhere(&["windows"]), WINDOWS_ONLY, "belongs in windows.rs or a folder os"));
@@ -188,8 +179,7 @@ pub(crate) fn crates(manifest: &str) -> BTreeSet<String> {
 /// Finds foreign crates in the kernel.
 pub(crate) fn foreign_crates(tree: &Tree, known: &BTreeSet<String>) -> Vec<Violation> {
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
-    let kernel =
-        tree.sources.iter().filter(|source| source.module.first().is_some_and(|top| top == "kernel"));
+    let kernel = tree.sources.iter().filter(|source| source.module.first().is_some_and(|top| top == "kernel"));
     named_from(kernel, &known, "is a crate, and the kernel needs the standard library alone")
 }
 
@@ -198,13 +188,10 @@ pub(crate) fn wire_words(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for source in tree.sources.iter().filter(|source| source.path.starts_with("kernel/")) {
         for token in &source.tokens {
-            let word =
-                WIRE_WORDS.iter().find(|word| token.text.contains(**word)).map(|word| (*word).to_owned());
+            let word = WIRE_WORDS.iter().find(|word| token.text.contains(**word)).map(|word| (*word).to_owned());
             let text = token.kind == Kind::Text;
-            let whole =
-                WIRE_TEXTS.iter().find(|word| text && token.text == **word).map(|word| (*word).to_owned());
-            let key =
-                token.text.split(|c: char| !c.is_alphanumeric()).find(|part| text && is_camel_case(part));
+            let whole = WIRE_TEXTS.iter().find(|word| text && token.text == **word).map(|word| (*word).to_owned());
+            let key = token.text.split(|c: char| !c.is_alphanumeric()).find(|part| text && is_camel_case(part));
             if let Some(word) = word.or(whole).or(key.map(str::to_owned)) {
                 found.push(violation(source, token.line, format!("`{word}` is a protocol's word")));
             }
@@ -230,8 +217,7 @@ pub(crate) fn too_long(tree: &Tree) -> Vec<Violation> {
     for source in &tree.sources {
         let lines = source.lines_of_code();
         if lines > CODE_LINES {
-            let what =
-                format!("{lines} lines of code, {CODE_LINES} are enough: a concept in it wants a name");
+            let what = format!("{lines} lines of code, {CODE_LINES} are enough: a concept in it wants a name");
             found.push(violation(source, 1, what));
         }
         let all = source.text.lines().count();
@@ -239,8 +225,7 @@ pub(crate) fn too_long(tree: &Tree) -> Vec<Violation> {
             found.push(violation(source, 1, format!("{all} lines, a main has at most {MAIN_LINES}")));
         }
         for function in source.functions().iter().filter(|function| function.lines > FUNCTION_LINES) {
-            let what =
-                format!("`{}` has {} lines, {FUNCTION_LINES} are enough", function.name, function.lines);
+            let what = format!("`{}` has {} lines, {FUNCTION_LINES} are enough", function.name, function.lines);
             found.push(violation(source, function.line, what));
         }
     }

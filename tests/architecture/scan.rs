@@ -222,13 +222,7 @@ fn begins_path(tokens: &[Token], at: usize) -> bool {
 }
 
 /// Reads a `use` tree or a plain path that begins at `at`, and returns where it ends.
-fn tree(
-    tokens: &[Token],
-    mut at: usize,
-    prefix: &[String],
-    inside: &[String],
-    found: &mut Vec<Path>,
-) -> usize {
+fn tree(tokens: &[Token], mut at: usize, prefix: &[String], inside: &[String], found: &mut Vec<Path>) -> usize {
     let mut segments = prefix.to_vec();
     let line = tokens.get(at).map_or(0, |token| token.line);
     loop {
@@ -351,9 +345,7 @@ fn skip_attributes(tokens: &[Token], mut at: usize) -> usize {
 fn end_of_item(tokens: &[Token], at: usize) -> usize {
     match body(tokens, at) {
         Some(open) => closing(tokens, open) + 1,
-        None => {
-            (at..tokens.len()).find(|&index| mark(tokens, index, ";")).map_or(tokens.len(), |end| end + 1)
-        }
+        None => (at..tokens.len()).find(|&index| mark(tokens, index, ";")).map_or(tokens.len(), |end| end + 1),
     }
 }
 
@@ -382,11 +374,7 @@ impl Lexer<'_> {
         } else if let Some((quote, hashes)) = raw_string(ahead) {
             let close = format!("\"{}", "#".repeat(hashes));
             let length = ahead[quote..].find(&close).map_or(ahead.len() - quote, |length| length);
-            self.push(
-                Kind::Text,
-                &ahead[quote..quote + length],
-                (quote + length + close.len()).min(ahead.len()),
-            );
+            self.push(Kind::Text, &ahead[quote..quote + length], (quote + length + close.len()).min(ahead.len()));
         } else if let Some(quote) = plain_string(ahead) {
             let length = quoted(&ahead[quote..], '"');
             self.push(Kind::Text, &ahead[quote..quote + length], (quote + length + 1).min(ahead.len()));
@@ -394,8 +382,7 @@ impl Lexer<'_> {
             self.skip(character_or_lifetime(ahead));
         } else if first.is_alphanumeric() || first == '_' {
             let raw = if ahead.starts_with("r#") { 2 } else { 0 };
-            let length =
-                ahead[raw..].find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(ahead.len() - raw);
+            let length = ahead[raw..].find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(ahead.len() - raw);
             self.push(Kind::Word, &ahead[raw..raw + length], raw + length);
         } else if ahead.starts_with("::") {
             self.push(Kind::Separator, "::", 2);

@@ -10,10 +10,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getsid};
 use serde_json::{Value, json};
 
-use super::home::{Home, Running, is_alive, until};
+use super::home::{Home, Running, is_alive, wait_until};
 
 #[test]
-fn it_is_started_looked_at_and_stopped() {
+fn the_daemon_is_started_inspected_and_stopped() {
     let home = Home::new();
     assert_eq!(home.push(&["daemon", "status"]).code, Some(69));
     let absent = home.push(&["daemon", "status", "--json"]);
@@ -34,7 +34,7 @@ fn it_is_started_looked_at_and_stopped() {
 }
 
 #[test]
-fn its_status_for_programs_has_these_fields_and_no_others() {
+fn the_json_status_has_exactly_these_fields() {
     let home = Home::new();
     home.ok(&["run", "$ true"]);
     let status = home.json(&["daemon", "status", "--json"]);
@@ -75,24 +75,24 @@ fn a_hundred_clients_at_once_start_one_daemon() {
     let home = Home::new();
     let clients: Vec<Running> = (0..100).map(|_| home.start(&["sessions"])).collect();
     for client in clients {
-        let said = client.said();
-        assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(0), "", ""), "{said:?}");
+        let output = client.wait_for_output();
+        assert_eq!((output.code, output.out.as_str(), output.err.as_str()), (Some(0), "", ""), "{output:?}");
     }
     let pid = home.daemon_pid();
-    until("the losers to be gone", || daemons_of(&home) == [pid]);
+    wait_until("the losers to be gone", || daemons_of(&home) == [pid]);
     let log = home.read(".push/logs/pushd.log");
     assert_eq!(log.matches("daemon ready").count(), 1, "{log}");
 }
 
 #[test]
-fn it_keeps_nothing_of_the_client_that_started_it() {
+fn the_daemon_inherits_nothing_from_the_client_that_started_it() {
     let home = Home::new();
     let (theirs, _ours) = std::io::pipe().unwrap();
     fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
     let number = theirs.as_raw_fd();
     let client = home.start(&["daemon", "start"]);
     let client_session = getsid(None).unwrap();
-    assert_eq!(client.said().code, Some(0));
+    assert_eq!(client.wait_for_output().code, Some(0));
     let pid = home.daemon_pid();
     let proc = |name: &str| fs::read_link(format!("/proc/{pid}/{name}")).unwrap();
     assert_eq!(proc("cwd"), Path::new("/"));
@@ -109,7 +109,7 @@ fn it_keeps_nothing_of_the_client_that_started_it() {
 }
 
 #[test]
-fn what_it_keeps_is_for_its_owner_alone() {
+fn files_of_the_daemon_are_private_to_its_owner() {
     let home = Home::new();
     home.ok(&["run", "$ true"]);
     for name in ["", "run", "state", "logs"] {
@@ -125,16 +125,10 @@ fn what_it_keeps_is_for_its_owner_alone() {
 }
 
 #[test]
-fn its_log_has_no_word_of_a_message() {
+fn the_log_contains_no_text_of_a_message() {
     for level in ["info", "debug"] {
         let home = Home::with(&[("PUSH_LOG", level)]);
-        home.ok(&[
-            "run",
-            "--name",
-            "pelican",
-            "Flamingo.\n\n$ echo $((700 + 77))heron\n$? true # ostrich",
-            "--yes",
-        ]);
+        home.ok(&["run", "--name", "pelican", "Flamingo.\n\n$ echo $((700 + 77))heron\n$? true # ostrich", "--yes"]);
         home.push(&["run", "--session", "@last", "Flamingo."]);
         home.push(&["send", "nonsense-stork", "x"]);
         home.ok(&["daemon", "stop"]);
@@ -150,10 +144,10 @@ fn its_log_has_no_word_of_a_message() {
 }
 
 #[test]
-fn its_log_is_shown_also_when_it_is_gone() {
+fn the_log_is_shown_without_a_running_daemon() {
     let home = Home::new();
-    let said = home.push(&["daemon", "logs"]);
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let output = home.push(&["daemon", "logs"]);
+    assert_eq!(output.code, Some(1), "{output:?}");
     home.ok(&["run", "$ true"]);
     home.ok(&["daemon", "stop"]);
     let out = home.ok(&["daemon", "logs"]);
@@ -166,23 +160,23 @@ fn its_log_is_shown_also_when_it_is_gone() {
 fn stopping_lets_a_run_finish() {
     let home = Home::new();
     let mut run = home.start(&["run", "$ echo begun; until test -e go; do sleep 0.01; done; echo ended"]);
-    run.until_line("begun");
+    run.wait_for_line("begun");
     let stop = home.start(&["daemon", "stop"]);
-    until("a daemon that takes nothing new", || home.push(&["run", "$ true"]).code == Some(1));
+    wait_until("a daemon that takes nothing new", || home.push(&["run", "$ true"]).code == Some(1));
     home.write("go", "");
-    let said = run.said();
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert_eq!(said.out, "begun\nended\n", "{said:?}");
-    assert_eq!(stop.said().code, Some(0));
+    let output = run.wait_for_output();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_eq!(output.out, "begun\nended\n", "{output:?}");
+    assert_eq!(stop.wait_for_output().code, Some(0));
     assert_eq!(home.push(&["daemon", "status"]).code, Some(69));
 }
 
 #[test]
-fn after_the_grace_a_step_ends_as_stopped_and_nobody_is_asked_what_became_of_it() {
+fn after_the_grace_period_a_step_ends_as_stopped_without_a_decision() {
     for words in [&["daemon", "stop", "--grace", "0.2"][..], &["daemon", "stop", "--now"]] {
         let home = Home::new();
-        let session = home.detached("$ echo $$ > step; sleep 1000\n$ touch later");
-        home.until_written("step", "\n");
+        let session = home.start_detached("$ echo $$ > step; sleep 1000\n$ touch later");
+        home.wait_for_text("step", "\n");
         home.ok(words);
         let step: i32 = home.read("step").trim().parse().unwrap();
         assert!(!is_alive(step), "{words:?}");
@@ -204,8 +198,8 @@ fn after_the_grace_a_step_ends_as_stopped_and_nobody_is_asked_what_became_of_it(
 #[test]
 fn after_a_crash_the_first_list_says_that_an_interrupted_step_is_asked_about() {
     let home = Home::new();
-    let session = home.detached("$ echo $$ > step; sleep 1000\n");
-    home.until_written("step", "\n");
+    let session = home.start_detached("$ echo $$ > step; sleep 1000\n");
+    home.wait_for_text("step", "\n");
     home.kill_daemon();
     let sessions = home.json(&["sessions", "--json"]);
     assert_eq!(sessions["sessions"][0]["state"], "awaiting_approval", "{sessions}");
@@ -215,25 +209,25 @@ fn after_a_crash_the_first_list_says_that_an_interrupted_step_is_asked_about() {
 #[test]
 fn a_client_that_waits_for_the_next_start_says_at_a_signal_that_nothing_runs() {
     let home = Home::new();
-    let run = home.start(&["run", "$? true"]);
-    home.until_asked();
-    let (mut attached, mut detached) = (home.start(&["attach", "@last"]), home.start(&["attach", "@last"]));
-    attached.until_line("Approve command");
-    detached.until_line("Approve command");
+    let (mut run, mut detached) = (home.start(&["run", "$? true"]), home.start(&["run", "$? true"]));
+    run.wait_for_error_line("Approve command");
+    detached.wait_for_error_line("Approve command");
+    let mut attached = home.start(&["attach", "@last"]);
+    attached.wait_for_line("Approve command");
     home.ok(&["daemon", "stop"]);
     let clients = [
         (run, Signal::SIGINT, 69),
         (attached, Signal::SIGINT, 69),
-        // Without `--headless` it detaches.
+        // Without `--headless` the client detaches.
         (detached, Signal::SIGTERM, 0),
     ];
     for (mut client, signal, code) in clients {
-        client.until_error_line("pushd was stopped; waiting for its next start (`push daemon start`)");
+        client.wait_for_error_line("pushd was stopped; waiting for its next start (`push daemon start`)");
         client.signal(signal);
-        let said = client.said();
-        assert_eq!(said.code, Some(code), "{said:?}");
-        assert!(said.err.contains("no step of the run is running"), "{said:?}");
-        assert!(!said.err.contains("may continue"), "{said:?}");
+        let output = client.wait_for_output();
+        assert_eq!(output.code, Some(code), "{output:?}");
+        assert!(output.err.contains("no step of the run is running"), "{output:?}");
+        assert!(!output.err.contains("may continue"), "{output:?}");
     }
 }
 
@@ -241,53 +235,51 @@ fn a_client_that_waits_for_the_next_start_says_at_a_signal_that_nothing_runs() {
 fn a_daemon_that_was_stopped_stays_stopped_and_attached_clients_wait_for_the_next_start() {
     let home = Home::new();
     let mut run = home.start(&["run", "$? echo begun"]);
-    home.until_asked();
-    let idle = home.detached("$ true");
+    home.wait_for_approval();
+    let idle = home.start_detached("$ true");
     home.push(&["wait", &idle]);
     let mut attached = home.start(&["attach", &idle, "--read-only"]);
-    attached.until_line("success: 1 step done");
+    attached.wait_for_line("success: 1 step done");
     home.ok(&["daemon", "stop", "--now"]);
     for client in [&mut run, &mut attached] {
-        client.until_error_line("pushd was stopped; waiting for its next start (`push daemon start`)");
+        client.wait_for_error_line("pushd was stopped; waiting for its next start (`push daemon start`)");
     }
     assert_eq!(home.push(&["daemon", "status"]).code, Some(69), "nobody has started it again");
     home.ok(&["daemon", "start"]);
-    home.ok(&["approve", &home.until_asked()]);
-    assert_eq!(run.said().code, Some(0));
+    home.ok(&["approve", &home.wait_for_approval()]);
+    assert_eq!(run.wait_for_output().code, Some(0));
     home.ok(&["rename", &idle, "later"]);
     home.ok(&["run", "--session", "later", "$ echo again"]);
-    attached.until_line("  again");
+    attached.wait_for_line("  again");
     kill(Pid::from_raw(attached.pid()), Signal::SIGINT).unwrap();
-    assert_eq!(attached.said().code, Some(0));
+    assert_eq!(attached.wait_for_output().code, Some(0));
 }
 
 #[test]
 fn a_client_whose_run_the_stopping_daemon_ended_reports_the_end() {
     let home = Home::new();
     let mut run = home.start(&["run", "$ echo begun; sleep 1000"]);
-    run.until_line("begun");
+    run.wait_for_line("begun");
     home.ok(&["daemon", "stop", "--now"]);
     // The end reaches a client that is slow at the next start.
     home.ok(&["daemon", "start"]);
-    let said = run.said();
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.err.contains("failed (stopped)"), "{said:?}");
+    let output = run.wait_for_output();
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.err.contains("failed (stopped)"), "{output:?}");
 }
 
 #[test]
-fn it_runs_in_the_foreground_under_both_names_until_told_to_stop() {
-    for (program, words) in
-        [(env!("CARGO_BIN_EXE_push"), &["daemon", "run"][..]), (env!("CARGO_BIN_EXE_pushd"), &[])]
-    {
+fn the_daemon_runs_in_the_foreground_under_both_names_until_stopped() {
+    for (program, words) in [(env!("CARGO_BIN_EXE_push"), &["daemon", "run"][..]), (env!("CARGO_BIN_EXE_pushd"), &[])] {
         let home = Home::new();
         let daemon = Running::start(home.program(program, words));
-        until("a daemon", || home.push(&["daemon", "status"]).code == Some(0));
+        wait_until("a daemon", || home.push(&["daemon", "status"]).code == Some(0));
         assert_eq!(home.daemon_pid(), daemon.pid());
-        let second = Running::start(home.program(program, words)).said();
+        let second = Running::start(home.program(program, words)).wait_for_output();
         assert_eq!(second.code, Some(1), "{second:?}");
         assert!(second.err.contains("another pushd"), "{second:?}");
         kill(Pid::from_raw(daemon.pid()), Signal::SIGTERM).unwrap();
-        assert_eq!(daemon.said().code, Some(0));
+        assert_eq!(daemon.wait_for_output().code, Some(0));
     }
 }
 
@@ -295,13 +287,12 @@ fn it_runs_in_the_foreground_under_both_names_until_told_to_stop() {
 fn another_daemon_with_the_same_state_is_named() {
     let home = Home::new();
     home.ok(&["daemon", "start"]);
-    let elsewhere =
-        tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o700)).tempdir().unwrap();
+    let elsewhere = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o700)).tempdir().unwrap();
     let mut command = home.command(&["sessions"]);
     command.env("PUSHD_SOCKET", elsewhere.path().join("other.sock"));
-    let said = Running::start(command).said();
-    assert_eq!(said.code, Some(69), "{said:?}");
-    assert!(said.err.contains("another daemon uses"), "{said:?}");
+    let output = Running::start(command).wait_for_output();
+    assert_eq!(output.code, Some(69), "{output:?}");
+    assert!(output.err.contains("another daemon uses"), "{output:?}");
 }
 
 fn mode(path: &Path) -> u32 {

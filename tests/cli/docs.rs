@@ -1,7 +1,7 @@
 //! The commands of the documentation, as they are written there.
 
 use super::home::{Home, Running};
-use super::model::{ModelServer, Reply, Speaks};
+use super::model::{ModelServer, Reply, ServerDialect};
 
 const HEADLESS: &str = include_str!("../../docs/headless.md");
 
@@ -40,13 +40,10 @@ fn a_task_for_a_model_needs_variables_alone() {
     let scripts = fences(HEADLESS, "bash");
     assert_eq!(scripts.len(), 1, "{scripts:?}");
     let place =
-        format!("cd project\nexport SECRET=the-secret OPENAI_BASE_URL={}", server.base_url(Speaks::OpenAi));
+        format!("cd project\nexport SECRET=the-secret OPENAI_BASE_URL={}", server.base_url(ServerDialect::OpenAi));
     shell(&home, &format!("set -e\n{place}\n{}", scripts[0]));
     let asked = server.seen().into_iter().find(|seen| seen.method == "POST").expect("the model is asked");
-    assert_eq!(
-        (&asked.body["model"], &*asked.headers["authorization"]),
-        (&"gpt-x".into(), "Bearer the-secret")
-    );
+    assert_eq!((&asked.body["model"], &*asked.headers["authorization"]), (&"gpt-x".into(), "Bearer the-secret"));
 }
 
 /// The example contains every key of the file, and is valid.
@@ -72,12 +69,12 @@ fn shell(home: &Home, script: &str) {
     for variable in ["CI_JOB_ID", "GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT", "BUILD_TAG"] {
         command.env(variable, format!("the-{variable}"));
     }
-    let said = Running::start({
+    let output = Running::start({
         command.env("PATH", path);
         command
     })
-    .said();
-    assert_eq!(said.code, Some(0), "{script}\n{said:?}");
+    .wait_for_output();
+    assert_eq!(output.code, Some(0), "{script}\n{output:?}");
 }
 
 /// The texts of the code fences with this language.

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// The longest wait before a test fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A home directory; dropping it stops its daemon.
 pub(crate) struct Home {
@@ -26,7 +26,7 @@ pub(crate) struct Home {
 
 /// The exit code and output of a program.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct ProgramOutput {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
@@ -84,15 +84,15 @@ impl Home {
     }
 
     /// Runs `push` to its end.
-    pub(crate) fn push(&self, words: &[&str]) -> Said {
-        Running::start(self.command(words)).said()
+    pub(crate) fn push(&self, words: &[&str]) -> ProgramOutput {
+        Running::start(self.command(words)).wait_for_output()
     }
 
     /// Runs `push`, which must succeed, and returns its output.
     pub(crate) fn ok(&self, words: &[&str]) -> String {
-        let said = self.push(words);
-        assert_eq!(said.code, Some(0), "push {words:?}: {said:?}");
-        said.out
+        let output = self.push(words);
+        assert_eq!(output.code, Some(0), "push {words:?}: {output:?}");
+        output.out
     }
 
     /// Runs `push`, which must succeed and print one JSON object.
@@ -101,17 +101,17 @@ impl Home {
     }
 
     /// Runs `push` with something on its standard input.
-    pub(crate) fn push_with_input(&self, words: &[&str], input: &str) -> Said {
+    pub(crate) fn push_with_input(&self, words: &[&str], input: &str) -> ProgramOutput {
         self.push_with(words, &[], input)
     }
 
     /// The same with extra variables.
-    pub(crate) fn push_with(&self, words: &[&str], variables: &[(&str, &str)], input: &str) -> Said {
+    pub(crate) fn push_with(&self, words: &[&str], variables: &[(&str, &str)], input: &str) -> ProgramOutput {
         let mut command = self.command(words);
         command.stdin(Stdio::piped()).envs(variables.iter().copied());
         let mut running = Running::start(command);
         running.feed(input);
-        running.said()
+        running.wait_for_output()
     }
 
     /// Starts `push` without waiting for its end.
@@ -120,7 +120,7 @@ impl Home {
     }
 
     /// Starts a detached run, and returns its session.
-    pub(crate) fn detached(&self, message: &str) -> String {
+    pub(crate) fn start_detached(&self, message: &str) -> String {
         let ids = self.json(&["run", "--detach", "--json", message]);
         ids["sessionId"].as_str().expect("a session").to_owned()
     }
@@ -139,25 +139,23 @@ impl Home {
     pub(crate) fn kill_daemon(&self) {
         let pid = self.daemon_pid();
         kill(Pid::from_raw(pid), Signal::SIGKILL).expect("the daemon is killed");
-        until("the daemon to be gone", || !is_alive(pid));
+        wait_until("the daemon to be gone", || !is_alive(pid));
     }
 
     /// Waits for the text of a file in the home.
-    pub(crate) fn until_written(&self, name: &str, text: &str) {
-        until(&format!("{text:?} in {name}"), || self.read(name).contains(text));
+    pub(crate) fn wait_for_text(&self, name: &str, text: &str) {
+        wait_until(&format!("{text:?} in {name}"), || self.read(name).contains(text));
     }
 
     /// Waits for a session to be in a state.
-    pub(crate) fn until_state(&self, session: &str, state: &str) {
-        until(&format!("{session} to be {state}"), || {
-            self.json(&["show", session, "--json"])["state"] == state
-        });
+    pub(crate) fn wait_for_state(&self, session: &str, state: &str) {
+        wait_until(&format!("{session} to be {state}"), || self.json(&["show", session, "--json"])["state"] == state);
     }
 
     /// Waits for an approval and returns its id.
-    pub(crate) fn until_asked(&self) -> String {
+    pub(crate) fn wait_for_approval(&self) -> String {
         let mut id = String::new();
-        until("an approval", || {
+        wait_until("an approval", || {
             let waiting = self.json(&["approvals", "--json"]);
             id = waiting["approvals"][0]["approvalId"].as_str().unwrap_or_default().to_owned();
             !id.is_empty()
@@ -169,7 +167,7 @@ impl Home {
 impl Drop for Home {
     fn drop(&mut self) {
         let Some(pid) = self.daemon() else { return };
-        let _ = Running::start(self.command(&["daemon", "stop", "--force"])).said();
+        let _ = Running::start(self.command(&["daemon", "stop", "--force"])).wait_for_output();
         if is_alive(pid) && is_a_daemon(pid) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
@@ -179,7 +177,7 @@ impl Drop for Home {
     }
 }
 
-impl Said {
+impl ProgramOutput {
     /// The standard output, which must be one JSON object.
     pub(crate) fn json(&self) -> Value {
         assert_eq!(self.out.matches('\n').count(), 1, "not one line: {self:?}");
@@ -229,9 +227,9 @@ impl Running {
     }
 
     /// Reads its output until a line has this text, and returns that line.
-    pub(crate) fn until_line(&mut self, text: &str) -> String {
+    pub(crate) fn wait_for_line(&mut self, text: &str) -> String {
         loop {
-            let Ok(line) = self.out.recv_timeout(PATIENCE) else {
+            let Ok(line) = self.out.recv_timeout(TIMEOUT) else {
                 panic!("no {text:?} in {:?} {:?}", self.read, self.err.try_iter().collect::<String>());
             };
             self.read.push_str(&line);
@@ -242,9 +240,9 @@ impl Running {
     }
 
     /// Reads its standard error until a line has this text.
-    pub(crate) fn until_error_line(&mut self, text: &str) {
+    pub(crate) fn wait_for_error_line(&mut self, text: &str) {
         loop {
-            let Ok(line) = self.err.recv_timeout(PATIENCE) else {
+            let Ok(line) = self.err.recv_timeout(TIMEOUT) else {
                 panic!("no {text:?} in {:?} {:?}", self.read_err, self.read);
             };
             self.read_err.push_str(&line);
@@ -255,20 +253,20 @@ impl Running {
     }
 
     /// Waits for its end and returns all its output.
-    pub(crate) fn said(mut self) -> Said {
+    pub(crate) fn wait_for_output(mut self) -> ProgramOutput {
         let mut status = None;
-        until("a program to end", || {
+        wait_until("a program to end", || {
             self.read.extend(self.out.try_iter());
             status = self.child.try_wait().expect("its end");
             status.is_some()
         });
         // The readers see the end of the pipes now, unless another process holds them.
-        while let Ok(line) = self.out.recv_timeout(PATIENCE) {
+        while let Ok(line) = self.out.recv_timeout(TIMEOUT) {
             self.read.push_str(&line);
         }
         let code = status.and_then(|status| status.code());
         self.read_err.extend(self.err.iter());
-        Said { code, out: std::mem::take(&mut self.read), err: std::mem::take(&mut self.read_err) }
+        ProgramOutput { code, out: std::mem::take(&mut self.read), err: std::mem::take(&mut self.read_err) }
     }
 }
 
@@ -299,14 +297,14 @@ impl Drop for Running {
 }
 
 /// The interval between checks of a condition.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Waits until a condition holds.
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + TIMEOUT;
     while !is_so() {
         assert!(Instant::now() < deadline, "waited in vain for {what}");
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -319,6 +317,5 @@ pub(crate) fn is_alive(pid: i32) -> bool {
 }
 
 fn is_a_daemon(pid: i32) -> bool {
-    fs::read(format!("/proc/{pid}/cmdline"))
-        .is_ok_and(|line| String::from_utf8_lossy(&line).contains("daemon"))
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains("daemon"))
 }

@@ -25,8 +25,8 @@ fn every_outcome_is_a_report_that_agrees_with_the_exit_code() {
         (&["--timeout", "0.2", "$ sleep 1000"], 1, "<failure type=\"timeout\""),
         (&["--accept", "true", "$ exit 9"], 1, "name=\"check-1: true\" time=\"0.000\">\n      <skipped"),
     ] {
-        let said = home.push(&[&["run", "--report", "junit=push.xml"], words].concat());
-        assert_eq!(said.code, Some(code), "{words:?}: {said:?}");
+        let output = home.push(&[&["run", "--report", "junit=push.xml"], words].concat());
+        assert_eq!(output.code, Some(code), "{words:?}: {output:?}");
         let xml = home.read("push.xml");
         assert!(xml.contains(part), "no {part} in {xml}");
         assert_eq!(xml.contains("failures=\"0\" errors=\"0\""), code == 0, "{xml}");
@@ -47,12 +47,7 @@ fn a_report_is_well_formed_whatever_the_run_said() {
         .output();
     match checked {
         Ok(checked) => {
-            assert_eq!(
-                String::from_utf8_lossy(&checked.stdout),
-                "well formed\n",
-                "{}",
-                home.read("push.xml")
-            );
+            assert_eq!(String::from_utf8_lossy(&checked.stdout), "well formed\n", "{}", home.read("push.xml"));
         }
         Err(_) => super::skip::skip("whether a report is well formed: python3 is missing"),
     }
@@ -61,11 +56,10 @@ fn a_report_is_well_formed_whatever_the_run_said() {
 #[test]
 fn a_cancelled_run_has_its_report() {
     let home = Home::new();
-    let mut run =
-        home.start(&["run", "--headless", "--report", "junit=push.xml", "$ echo begun; sleep 1000"]);
-    run.until_line("begun");
+    let mut run = home.start(&["run", "--headless", "--report", "junit=push.xml", "$ echo begun; sleep 1000"]);
+    run.wait_for_line("begun");
     run.signal(Signal::SIGTERM);
-    assert_eq!(run.said().code, Some(2));
+    assert_eq!(run.wait_for_output().code, Some(2));
     assert!(home.read("push.xml").contains("<failure type=\"user_cancelled\""), "{}", home.read("push.xml"));
 }
 
@@ -86,19 +80,19 @@ fn a_retry_with_the_same_key_writes_the_same_report() {
 #[test]
 fn denials_are_listed_with_who_and_what() {
     let home = Home::new();
-    let said = home.push(&["run", "--headless", "--json", "$? rm precious"]);
-    let denial = &said.json()["denials"][0];
+    let output = home.push(&["run", "--headless", "--json", "$? rm precious"]);
+    let denial = &output.json()["denials"][0];
     assert!(denial["approvalId"].as_str().unwrap().starts_with("appr_"), "{denial}");
     assert_eq!((denial["by"].as_str(), denial["kind"].as_str().is_some()), (Some("policy"), true));
     let reason = denial["reason"].as_str().unwrap();
     assert!(reason.starts_with("the step asks before it runs; ") && reason.contains("--yes"), "{denial}");
     assert!(denial["summary"].as_str().unwrap().contains("rm precious"), "{denial}");
-    let said = home.push(&["run", "--headless", "$? rm precious"]);
-    let lines: Vec<&str> = said.err.lines().collect();
-    assert!(lines[lines.len() - 2].starts_with("not approved: "), "{said:?}");
-    assert!(lines[lines.len() - 2].contains("rm precious (appr_"), "{said:?}");
-    assert!(lines[lines.len() - 2].contains("the step asks before it runs; "), "{said:?}");
-    assert!(!said.err.contains("denied by cli"), "{said:?}");
+    let output = home.push(&["run", "--headless", "$? rm precious"]);
+    let lines: Vec<&str> = output.err.lines().collect();
+    assert!(lines[lines.len() - 2].starts_with("not approved: "), "{output:?}");
+    assert!(lines[lines.len() - 2].contains("rm precious (appr_"), "{output:?}");
+    assert!(lines[lines.len() - 2].contains("the step asks before it runs; "), "{output:?}");
+    assert!(!output.err.contains("denied by cli"), "{output:?}");
 }
 
 #[test]
@@ -115,21 +109,18 @@ fn no_export_holds_a_secret() {
     let accept = format!("echo $MY_API_TOKEN {TOKEN}; echo {VALUE}; false");
     let run = ["run", "--name", VALUE, "--yes", "--accept", &accept];
     let report = ["--report", "junit=push.xml", &message];
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     for words in [
         &[&run[..], &["--json"], &report].concat()[..],
         &[&run[..], &["--jsonl"], &report].concat(),
         &[&run[..], &report].concat(),
     ] {
-        let out = Running::start(home.command(words)).said();
+        let out = Running::start(home.command(words)).wait_for_output();
         assert_eq!(out.code, Some(4), "{out:?}");
-        said.push(home.read("push.xml"));
-        said.push(format!("{out:?}"));
+        output.push(home.read("push.xml"));
+        output.push(format!("{out:?}"));
     }
-    said.push(format!(
-        "{:?}",
-        home.push(&["run", "--headless", "--json", &format!("$? echo {VALUE} {TOKEN}")])
-    ));
+    output.push(format!("{:?}", home.push(&["run", "--headless", "--json", &format!("$? echo {VALUE} {TOKEN}")])));
     for words in [
         &["log", "--jsonl"][..],
         &["log"],
@@ -142,15 +133,15 @@ fn no_export_holds_a_secret() {
         &["daemon", "logs"],
         &["doctor", "--json"],
     ] {
-        said.push(format!("{:?}", home.push(words)));
+        output.push(format!("{:?}", home.push(words)));
     }
     assert_eq!(fs::read_to_string(place.path().join("value")).unwrap(), format!("{VALUE}\n"), "it was used");
     let base64 = "Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5LXN0YXBsZ";
     let hex = "636f72726563742d686f7273652d62617474657279";
-    for text in &said {
+    for text in &output {
         for secret in [VALUE, TOKEN, base64, hex] {
             assert!(!text.contains(secret), "{secret} in {text}");
         }
     }
-    assert!(said.iter().any(|text| text.contains("[redacted]")));
+    assert!(output.iter().any(|text| text.contains("[redacted]")));
 }

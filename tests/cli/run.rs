@@ -4,16 +4,16 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::home::{Home, Running, until};
+use super::home::{Home, Running, wait_until};
 use super::model::{ModelServer, Reply, call, say};
 
 #[test]
 fn a_first_run_starts_the_daemon_and_streams_to_the_end() {
     let home = Home::new();
-    let said = home.push(&["run", "Say hello.\n\n$ echo hello; echo oops >&2\n"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert_eq!(said.out, "hello\n");
-    let lines: Vec<&str> = said.err.lines().collect();
+    let output = home.push(&["run", "Say hello.\n\n$ echo hello; echo oops >&2\n"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_eq!(output.out, "hello\n");
+    let lines: Vec<&str> = output.err.lines().collect();
     assert_eq!(lines[..3], ["Say hello.", "$ echo hello; echo oops >&2", "oops"]);
     assert!(lines[3].starts_with("  exit 0, "), "{lines:?}");
     assert_eq!(lines[4..], ["success: 1 step done"]);
@@ -21,16 +21,13 @@ fn a_first_run_starts_the_daemon_and_streams_to_the_end() {
 }
 
 #[test]
-fn quiet_leaves_the_answer_and_errors() {
+fn quiet_prints_only_the_answer_and_errors() {
     let home = Home::new();
-    let said = home.push(&["run", "-q", "Words.\n\n$ printf hello; echo oops >&2"]);
-    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(0), "hello", ""), "{said:?}");
-    let said = home.push(&["run", "-q", "--accept", "echo checked", "$ echo why >&2; exit 3"]);
-    assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "{said:?}");
-    assert_eq!(
-        said.err,
-        "why\nfailed (step_failed): step 1 of 1 failed (exit code 3): echo why >&2; exit 3\n"
-    );
+    let output = home.push(&["run", "-q", "Words.\n\n$ printf hello; echo oops >&2"]);
+    assert_eq!((output.code, output.out.as_str(), output.err.as_str()), (Some(0), "hello", ""), "{output:?}");
+    let output = home.push(&["run", "-q", "--accept", "echo checked", "$ echo why >&2; exit 3"]);
+    assert_eq!((output.code, output.out.as_str()), (Some(1), ""), "{output:?}");
+    assert_eq!(output.err, "why\nfailed (step_failed): step 1 of 1 failed (exit code 3): echo why >&2; exit 3\n");
 }
 
 #[test]
@@ -44,30 +41,30 @@ fn the_answer_of_a_model_is_its_final_message_once() {
         Reply::says(&long),
     ]);
     let words = ["run", "--headless", "--provider", "ollama", "--model", "m", "What is it?"];
-    let said = home.push_with(&words, &[("OLLAMA_HOST", &server.url())], "");
-    assert_eq!((said.code, said.out), (Some(0), format!("{long}\n")), "{}", said.err);
-    assert!(said.err.starts_with("I look first.\n") && said.err.ends_with("\nsuccess\n"), "{}", said.err);
+    let output = home.push_with(&words, &[("OLLAMA_HOST", &server.url())], "");
+    assert_eq!((output.code, output.out), (Some(0), format!("{long}\n")), "{}", output.err);
+    assert!(output.err.starts_with("I look first.\n") && output.err.ends_with("\nsuccess\n"), "{}", output.err);
     let quiet: Vec<&str> = words.into_iter().chain(["-q"]).collect();
-    let said = home.push_with(&quiet, &[("OLLAMA_HOST", &server.url())], "");
-    assert_eq!((said.out, said.err.as_str()), (format!("{long}\n"), ""));
+    let output = home.push_with(&quiet, &[("OLLAMA_HOST", &server.url())], "");
+    assert_eq!((output.out, output.err.as_str()), (format!("{long}\n"), ""));
 }
 
 #[test]
-fn what_a_step_prints_is_seen_while_it_runs() {
+fn step_output_is_streamed() {
     let home = Home::new();
     let mut run = home.start(&["run", "$ echo begun; until test -e go; do sleep 0.01; done; echo ended"]);
-    run.until_line("begun");
+    run.wait_for_line("begun");
     home.write("go", "");
-    let said = run.said();
-    assert_eq!((said.code, said.out.as_str()), (Some(0), "begun\nended\n"), "{said:?}");
+    let output = run.wait_for_output();
+    assert_eq!((output.code, output.out.as_str()), (Some(0), "begun\nended\n"), "{output:?}");
 }
 
 #[test]
 fn json_is_the_result_and_nothing_else() {
     let home = Home::new();
-    let said = home.push(&["run", "--json", "Words.\n\n$ echo out; echo err >&2\n$ exit 7\n"]);
-    assert_eq!((said.code, said.err.as_str()), (Some(1), ""));
-    let result = said.json();
+    let output = home.push(&["run", "--json", "Words.\n\n$ echo out; echo err >&2\n$ exit 7\n"]);
+    assert_eq!((output.code, output.err.as_str()), (Some(1), ""));
+    let result = output.json();
     assert_eq!(result["outcome"], "failed");
     assert_eq!(result["exitCode"], 1);
     assert_eq!(result["reason"], "step_failed");
@@ -81,13 +78,11 @@ fn json_is_the_result_and_nothing_else() {
 #[test]
 fn jsonl_is_every_event_as_the_daemon_sent_it() {
     let home = Home::new();
-    let said = home.push(&["run", "--jsonl", "--accept", "true", "Words.\n\n$ echo out\n"]);
-    assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
-    let events = said.events();
+    let output = home.push(&["run", "--jsonl", "--accept", "true", "Words.\n\n$ echo out\n"]);
+    assert_eq!((output.code, output.err.as_str()), (Some(0), ""));
+    let events = output.events();
     let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
-    for expected in
-        ["session_started", "user_message", "assistant_token", "tool_call", "tool_output", "tool_result"]
-    {
+    for expected in ["session_started", "user_message", "assistant_token", "tool_call", "tool_output", "tool_result"] {
         assert!(types.contains(&expected), "no {expected} in {types:?}");
     }
     assert_eq!(types.last(), Some(&"run_complete"));
@@ -96,14 +91,14 @@ fn jsonl_is_every_event_as_the_daemon_sent_it() {
 }
 
 #[test]
-fn a_message_comes_from_the_line_from_input_and_from_a_file() {
+fn a_message_comes_from_arguments_standard_input_or_a_file() {
     let home = Home::new();
     home.write("plan.md", "A plan.\n\n```sh\necho one\necho two\n```\n");
-    let said = home.push(&["run", "@plan.md"]);
-    assert!(said.code == Some(0) && said.out == "one\ntwo\n", "{said:?}");
+    let output = home.push(&["run", "@plan.md"]);
+    assert!(output.code == Some(0) && output.out == "one\ntwo\n", "{output:?}");
     for words in [&["run", "-"][..], &["run"]] {
-        let said = home.push_with_input(words, "$ echo from input\n");
-        assert!(said.code == Some(0) && said.out == "from input\n", "{said:?}");
+        let output = home.push_with_input(words, "$ echo from input\n");
+        assert!(output.code == Some(0) && output.out == "from input\n", "{output:?}");
     }
 }
 
@@ -114,8 +109,7 @@ fn standard_input_is_appended_to_a_message_and_never_run() {
     server.usually(Reply::says("Fine."));
     let words = ["run", "--headless", "--provider", "ollama", "--model", "m", "review this"];
     let variables = [("OLLAMA_HOST", server.url())];
-    let variables: Vec<(&str, &str)> =
-        variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let asked = |server: &ModelServer| {
         let seen = server.seen().into_iter().rfind(|seen| seen.method == "POST").expect("a request");
         let messages = seen.body["messages"].as_array().expect("messages").clone();
@@ -129,10 +123,10 @@ fn standard_input_is_appended_to_a_message_and_never_run() {
     home.write("diff", "-a\n+b\n");
     let mut command = home.command(&words);
     command.envs(variables.iter().copied()).stdin(fs::File::open(home.path().join("diff")).unwrap());
-    assert_eq!(Running::start(command).said().code, Some(0));
+    assert_eq!(Running::start(command).wait_for_output().code, Some(0));
     assert_eq!(asked(&server), "review this\n\n-a\n+b\n");
-    let said = home.push_with_input(&["run", "$ echo typed"], "$ echo piped > ran\n");
-    assert_eq!((said.code, said.out.as_str()), (Some(0), "typed\n"), "{said:?}");
+    let output = home.push_with_input(&["run", "$ echo typed"], "$ echo piped > ran\n");
+    assert_eq!((output.code, output.out.as_str()), (Some(0), "typed\n"), "{output:?}");
     assert_eq!(home.read("ran"), "");
     assert_eq!(home.push_with_input(&["run", "-", "--no-stdin"], "$ true").code, Some(64));
 }
@@ -144,41 +138,37 @@ fn a_message_that_is_too_long_is_refused_at_once_with_the_limit() {
     // Encoded as JSON it is twice as long.
     home.write("quotes.txt", &"\"".repeat(4 << 20));
     for (words, limit) in [(["run", "@long.txt"], "4.0 MiB"), (["run", "@quotes.txt"], "8388608")] {
-        let said = home.push(&words);
-        assert_eq!((said.code, said.out.as_str()), (Some(64), ""), "{words:?}: {}", said.err);
-        assert!(said.err.contains(limit), "{}", said.err);
+        let output = home.push(&words);
+        assert_eq!((output.code, output.out.as_str()), (Some(64), ""), "{words:?}: {}", output.err);
+        assert!(output.err.contains(limit), "{}", output.err);
     }
-    let said = home.push_with_input(&["run", "review this"], &"x".repeat(9 << 20));
-    assert_eq!(said.code, Some(64), "{}", said.err);
+    let output = home.push_with_input(&["run", "review this"], &"x".repeat(9 << 20));
+    assert_eq!(output.code, Some(64), "{}", output.err);
 }
 
 #[test]
 fn a_playbook_runs_whatever_provider_is_configured() {
-    let home =
-        Home::with(&[("PUSH_PROVIDER", "ollama"), ("PUSH_MODEL", "m"), ("OLLAMA_HOST", "127.0.0.1:1")]);
-    home.write(
-        "plan.md",
-        "Words.\n\n```bash\necho one\n```\n\n```console\n$ echo two\ntwo\n```\n\n?$ echo three\n",
-    );
-    let said = home.push(&["playbook", "--yes", "plan.md"]);
-    assert_eq!((said.code, said.out.as_str()), (Some(0), "one\ntwo\nthree\n"), "{said:?}");
-    let said = home.push_with_input(&["playbook", "-"], "$ echo from input\n");
-    assert_eq!((said.code, said.out.as_str()), (Some(0), "from input\n"), "{said:?}");
+    let home = Home::with(&[("PUSH_PROVIDER", "ollama"), ("PUSH_MODEL", "m"), ("OLLAMA_HOST", "127.0.0.1:1")]);
+    home.write("plan.md", "Words.\n\n```bash\necho one\n```\n\n```console\n$ echo two\ntwo\n```\n\n?$ echo three\n");
+    let output = home.push(&["playbook", "--yes", "plan.md"]);
+    assert_eq!((output.code, output.out.as_str()), (Some(0), "one\ntwo\nthree\n"), "{output:?}");
+    let output = home.push_with_input(&["playbook", "-"], "$ echo from input\n");
+    assert_eq!((output.code, output.out.as_str()), (Some(0), "from input\n"), "{output:?}");
     assert_eq!(home.push(&["playbook", "missing.md"]).code, Some(64));
     assert_eq!(home.push(&["playbook"]).code, Some(64));
-    let said = home.push(&["run", "--timeout", "20", "--detach", "$ echo one\n$ echo two"]);
-    assert!(said.err.contains("`push playbook FILE` runs steps"), "{said:?}");
-    let said = home.push(&["playbook", "--session", "@last", "plan.md"]);
-    assert!(said.code == Some(64) && said.err.contains("uses the provider ollama"), "{said:?}");
+    let output = home.push(&["run", "--timeout", "20", "--detach", "$ echo one\n$ echo two"]);
+    assert!(output.err.contains("`push playbook FILE` runs steps"), "{output:?}");
+    let output = home.push(&["playbook", "--session", "@last", "plan.md"]);
+    assert!(output.code == Some(64) && output.err.contains("uses the provider ollama"), "{output:?}");
 }
 
 #[test]
-fn what_looks_like_a_step_and_is_none_fails_with_its_line() {
+fn a_malformed_step_fails_with_its_line() {
     let home = Home::new();
     for message in ["$ touch ran\n\n- $ echo hi\n", "$ touch ran\n\n```zsh\necho hi\n```\n"] {
-        let said = home.push(&["run", message]);
-        assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "{said:?}");
-        assert!(said.err.contains("line 3: "), "{said:?}");
+        let output = home.push(&["run", message]);
+        assert_eq!((output.code, output.out.as_str()), (Some(1), ""), "{output:?}");
+        assert!(output.err.contains("line 3: "), "{output:?}");
     }
     assert!(!home.path().join("ran").exists());
 }
@@ -220,40 +210,38 @@ fn a_continued_run_works_in_the_directory_of_its_session_and_says_so() {
     let home = Home::new();
     fs::create_dir(home.path().join("there")).unwrap();
     let there = home.path().canonicalize().unwrap().join("there").display().to_string();
-    let session =
-        home.json(&["run", "--json", "--cwd", "there", "$ true"])["sessionId"].as_str().unwrap().to_owned();
-    let said = home.push(&["run", "--session", &session, "$ pwd"]);
-    assert_eq!((said.code, said.out), (Some(0), format!("{there}\n")));
-    assert!(said.err.starts_with(&format!("push: the run continues in {there}, ")), "{}", said.err);
+    let session = home.json(&["run", "--json", "--cwd", "there", "$ true"])["sessionId"].as_str().unwrap().to_owned();
+    let output = home.push(&["run", "--session", &session, "$ pwd"]);
+    assert_eq!((output.code, output.out), (Some(0), format!("{there}\n")));
+    assert!(output.err.starts_with(&format!("push: the run continues in {there}, ")), "{}", output.err);
     let mut command = home.command(&["run", "--session", "@last", "$ true"]);
     command.current_dir(&there);
-    assert!(!Running::start(command).said().err.contains("continues in"));
+    assert!(!Running::start(command).wait_for_output().err.contains("continues in"));
 }
 
 #[test]
 fn a_second_session_in_a_directory_is_announced_and_may_have_a_worktree() {
     let home = Home::new();
     let git = "git init -q -b main repo && cd repo && git -c user.name=t -c user.email=t@example.org commit -q --allow-empty -m x";
-    let said = Running::start(home.program("/bin/sh", &["-c", git])).said();
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let first =
-        home.json(&["run", "--detach", "--json", "--cwd", "repo", "$ until test -e go; do sleep 0.01; done"]);
+    let output = Running::start(home.program("/bin/sh", &["-c", git])).wait_for_output();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let first = home.json(&["run", "--detach", "--json", "--cwd", "repo", "$ until test -e go; do sleep 0.01; done"]);
     let first = first["sessionId"].as_str().unwrap().to_owned();
-    let said = home.push(&["run", "--cwd", "repo", "$ true"]);
-    assert!(said.code == Some(0) && said.err.contains("has an active run in the same directory"), "{said:?}");
-    assert!(said.err.contains(&first[first.len() - 6..]), "{said:?}");
-    let said = home.push(&["run", "--cwd", "repo", "--worktree=try/it", "$ pwd; git branch --show-current"]);
+    let output = home.push(&["run", "--cwd", "repo", "$ true"]);
+    assert!(output.code == Some(0) && output.err.contains("has an active run in the same directory"), "{output:?}");
+    assert!(output.err.contains(&first[first.len() - 6..]), "{output:?}");
+    let output = home.push(&["run", "--cwd", "repo", "--worktree=try/it", "$ pwd; git branch --show-current"]);
     let root = home.path().canonicalize().unwrap().join("repo-try-it");
-    assert_eq!((said.code, said.out), (Some(0), format!("{}\ntry/it\n", root.display())), "{}", said.err);
-    assert!(said.err.contains("on branch try/it") && !said.err.contains("is active"), "{}", said.err);
-    let said = home.push(&["run", "--cwd", "repo", "--worktree=try/it", "$ true"]);
-    assert_eq!(said.code, Some(64), "{said:?}");
-    assert!(said.err.contains(&format!("--cwd {} runs in it", root.display())), "{said:?}");
-    assert!(!said.err.contains("already exists"), "{said:?}");
-    let said = home.push(&["run", "--cwd", "repo", "--worktree", "$ git branch --show-current"]);
-    assert!(said.code == Some(0) && said.out.starts_with("push/"), "{said:?}");
-    let said = home.push(&["run", "--worktree", "$ true"]);
-    assert!(said.code == Some(64) && said.err.contains("requires a git repository"), "{said:?}");
+    assert_eq!((output.code, output.out), (Some(0), format!("{}\ntry/it\n", root.display())), "{}", output.err);
+    assert!(output.err.contains("on branch try/it") && !output.err.contains("is active"), "{}", output.err);
+    let output = home.push(&["run", "--cwd", "repo", "--worktree=try/it", "$ true"]);
+    assert_eq!(output.code, Some(64), "{output:?}");
+    assert!(output.err.contains(&format!("--cwd {} runs in it", root.display())), "{output:?}");
+    assert!(!output.err.contains("already exists"), "{output:?}");
+    let output = home.push(&["run", "--cwd", "repo", "--worktree", "$ git branch --show-current"]);
+    assert!(output.code == Some(0) && output.out.starts_with("push/"), "{output:?}");
+    let output = home.push(&["run", "--worktree", "$ true"]);
+    assert!(output.code == Some(64) && output.err.contains("requires a git repository"), "{output:?}");
     home.write("repo/go", "");
     assert_eq!(home.push(&["wait", &first]).code, Some(0));
 }
@@ -264,8 +252,8 @@ fn a_worktree_is_added_by_no_git_of_the_repository() {
     let made = "git init -q -b main repo && cd repo && mkdir -p .venv/bin \
         && git -c user.name=t -c user.email=t@example.org commit -q --allow-empty -m x \
         && printf '#!/bin/sh\\n: > \"$HOME/planted\"\\nexit 1\\n' > .venv/bin/git && chmod 755 .venv/bin/git";
-    let said = Running::start(home.program("/bin/sh", &["-c", made])).said();
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output = Running::start(home.program("/bin/sh", &["-c", made])).wait_for_output();
+    assert_eq!(output.code, Some(0), "{output:?}");
     let usual = std::env::var("PATH").unwrap();
     let planted = home.path().join("repo/.venv/bin");
     for (number, first) in [planted.to_str().unwrap(), ".venv/bin", "repo/.venv/bin"].iter().enumerate() {
@@ -273,10 +261,10 @@ fn a_worktree_is_added_by_no_git_of_the_repository() {
         let mut command =
             home.command(&["run", "--cwd", home.path().join("repo").to_str().unwrap(), &branch, "$ true"]);
         command.env("PATH", format!("{first}:{usual}"));
-        let said = Running::start(command).said();
-        assert_eq!(said.code, Some(0), "{first}: {said:?}");
+        let output = Running::start(command).wait_for_output();
+        assert_eq!(output.code, Some(0), "{first}: {output:?}");
         assert!(!home.path().join("planted").exists(), "{first}: a program of the repository was run");
-        assert!(home.path().join(format!("repo-try{number}/.git")).exists(), "{first}: {said:?}");
+        assert!(home.path().join(format!("repo-try{number}/.git")).exists(), "{first}: {output:?}");
     }
 }
 
@@ -289,10 +277,10 @@ fn a_fifo_among_the_files_of_a_repository_does_not_hold_the_client_up() {
             "mkdir -p {directory}/.git && cd {directory}/.git && echo 'ref: refs/heads/main' > HEAD \
              && rm -f {name} && mkfifo {name}"
         );
-        let said = Running::start(home.program("/bin/sh", &["-c", &made])).said();
-        assert_eq!(said.code, Some(0), "{said:?}");
-        let said = home.push(&["run", "--cwd", &directory, "$ echo went"]);
-        assert_eq!((said.code, said.out.as_str()), (Some(0), "went\n"), "{name}: {said:?}");
+        let output = Running::start(home.program("/bin/sh", &["-c", &made])).wait_for_output();
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let output = home.push(&["run", "--cwd", &directory, "$ echo went"]);
+        assert_eq!((output.code, output.out.as_str()), (Some(0), "went\n"), "{name}: {output:?}");
     }
 }
 
@@ -301,25 +289,22 @@ fn a_mistake_in_the_configuration_of_a_project_is_reported_as_one() {
     let home = Home::new();
     fs::create_dir_all(home.path().join("work/.push")).unwrap();
     home.write("work/.push/config.toml", "[providers.mine]\nkind = \"ollama\"\n");
-    let said = home.push(&["run", "--cwd", "work", "$ echo went"]);
-    assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "{said:?}");
-    assert!(said.err.contains("work/.push/config.toml"), "{said:?}");
+    let output = home.push(&["run", "--cwd", "work", "$ echo went"]);
+    assert_eq!((output.code, output.out.as_str()), (Some(1), ""), "{output:?}");
+    assert!(output.err.contains("work/.push/config.toml"), "{output:?}");
     // Another provider would not help.
-    assert!(!said.err.contains("playbook"), "{said:?}");
-    let said = home.push(&["run", "--json", "--cwd", "work", "$ echo went"]);
-    assert!(
-        said.err.contains("INVALID_CONFIGURATION") || said.out.contains("INVALID_CONFIGURATION"),
-        "{said:?}"
-    );
+    assert!(!output.err.contains("playbook"), "{output:?}");
+    let output = home.push(&["run", "--json", "--cwd", "work", "$ echo went"]);
+    assert!(output.err.contains("INVALID_CONFIGURATION") || output.out.contains("INVALID_CONFIGURATION"), "{output:?}");
 }
 
 #[test]
 fn a_detached_run_goes_on_and_is_waited_for() {
     let home = Home::new();
-    let said = home.push(&["run", "--detach", "$ until test -e go; do sleep 0.01; done; exit 3"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let ids: Vec<&str> = said.out.split_whitespace().collect();
-    assert!(ids[0].starts_with("sess_") && ids[1].starts_with("run_"), "{said:?}");
+    let output = home.push(&["run", "--detach", "$ until test -e go; do sleep 0.01; done; exit 3"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let ids: Vec<&str> = output.out.split_whitespace().collect();
+    assert!(ids[0].starts_with("sess_") && ids[1].starts_with("run_"), "{output:?}");
     let waited = home.push(&["wait", ids[0], "--timeout", "0.05"]);
     assert_eq!(waited.code, Some(124), "{waited:?}");
     home.write("go", "");
@@ -340,13 +325,13 @@ fn the_approvals_of_a_detached_run_are_those_of_the_run() {
     ] {
         let words = [&["run", "--detach", "--json"], flags, &["?$ echo x >> ran"]].concat();
         let session = home.json(&words)["sessionId"].as_str().unwrap().to_owned();
-        let said = home.push(&["wait", &session, "--timeout", "1m"]);
-        assert_eq!((said.code, home.read("ran").as_str()), (Some(code), ran), "{flags:?}: {said:?}");
+        let output = home.push(&["wait", &session, "--timeout", "1m"]);
+        assert_eq!((output.code, home.read("ran").as_str()), (Some(code), ran), "{flags:?}: {output:?}");
     }
     assert!(home.ok(&["log"]).contains("by the policy of the run"));
     // Without these flags it waits for a decision.
-    let session = home.detached("?$ echo x >> ran");
-    home.until_asked();
+    let session = home.start_detached("?$ echo x >> ran");
+    home.wait_for_approval();
     home.ok(&["approve"]);
     assert_eq!(home.push(&["wait", &session]).code, Some(0));
 }
@@ -366,14 +351,13 @@ fn a_retry_with_the_same_key_attaches_to_the_first_run() {
 #[test]
 fn a_retry_while_the_first_run_is_active_reports_how_it_ends() {
     let home = Home::new();
-    let words =
-        ["run", "--json", "--idempotency-key", "k", "$ echo x >> ran; until test -e go; do sleep 0.01; done"];
+    let words = ["run", "--json", "--idempotency-key", "k", "$ echo x >> ran; until test -e go; do sleep 0.01; done"];
     let first = home.start(&words);
-    home.until_written("ran", "x");
+    home.wait_for_text("ran", "x");
     let second = home.start(&words);
-    until("two clients", || home.json(&["daemon", "status", "--json"])["connections"] == 3);
+    wait_until("two clients", || home.json(&["daemon", "status", "--json"])["connections"] == 3);
     home.write("go", "");
-    let (first, second) = (first.said(), second.said());
+    let (first, second) = (first.wait_for_output(), second.wait_for_output());
     assert_eq!((first.code, second.code), (Some(0), Some(0)), "{second:?}");
     assert_eq!(first.json(), second.json());
     assert_eq!(home.read("ran"), "x\n");
@@ -383,23 +367,23 @@ fn a_retry_while_the_first_run_is_active_reports_how_it_ends() {
 fn a_key_with_another_message_is_refused() {
     let home = Home::new();
     home.ok(&["run", "--idempotency-key", "k", "$ true"]);
-    let said = home.push(&["run", "--idempotency-key", "k", "$ false"]);
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.err.contains("push: ") && said.out.is_empty(), "{said:?}");
+    let output = home.push(&["run", "--idempotency-key", "k", "$ false"]);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.err.contains("push: ") && output.out.is_empty(), "{output:?}");
 }
 
 #[test]
-fn approve_all_goes_ahead_and_ask_waits_for_somebody_elsewhere() {
+fn approve_all_goes_ahead_and_ask_waits_for_another_client() {
     let home = Home::new();
     let out = home.ok(&["run", "--headless", "--yes", "$? echo went"]);
     assert_eq!(out, "went\n");
     let run = home.start(&["run", "--headless", "--approve", "ask", "$? echo went there"]);
-    let id = home.until_asked();
+    let id = home.wait_for_approval();
     let word = home.ok(&["approve", &id, "--comment", "fine with me"]);
     assert!(word.starts_with("approved appr_"), "{word}");
-    let said = run.said();
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.err.contains("fine with me") && said.out == "went there\n", "{said:?}");
+    let output = run.wait_for_output();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.err.contains("fine with me") && output.out == "went there\n", "{output:?}");
 }
 
 #[test]
@@ -410,7 +394,7 @@ fn a_step_has_its_clients_environment_and_not_the_daemons() {
     for (foo, path) in [("one", "/usr/bin:/bin"), ("two", "/bin:/usr/bin:/nowhere")] {
         let mut command = home.command(&["run", message]);
         command.env("FOO", foo).env("PATH", path).env_remove("STARTER");
-        let said = Running::start(command).said();
-        assert_eq!(said.out, format!("foo={foo} starter= path={path}\n"), "{said:?}");
+        let output = Running::start(command).wait_for_output();
+        assert_eq!(output.out, format!("foo={foo} starter= path={path}\n"), "{output:?}");
     }
 }

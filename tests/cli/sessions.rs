@@ -7,12 +7,12 @@ use serde_json::json;
 use super::home::{Home, Running};
 
 #[test]
-fn alone_it_says_what_there_is_and_what_to_do_next() {
+fn without_arguments_push_shows_sessions_and_next_steps() {
     let home = Home::new();
     let out = home.ok(&[]);
     assert!(out.starts_with("No sessions yet.\n") && out.contains("push run"), "{out}");
-    let session = home.detached("$? true");
-    home.until_asked();
+    let session = home.start_detached("$? true");
+    home.wait_for_approval();
     let out = home.ok(&[]);
     assert!(session.ends_with(&out[..4]) && out.contains("push approvals"), "{out}");
 }
@@ -40,7 +40,7 @@ fn sessions_are_listed_latest_first() {
 }
 
 #[test]
-fn a_session_is_shown_for_people_and_for_programs() {
+fn a_session_is_shown_as_text_and_as_json() {
     let home = Home::new();
     home.push(&["run", "--name", "try", "Words.\n\n$ exit 6"]);
     let out = home.ok(&["show"]);
@@ -67,39 +67,39 @@ fn the_log_is_the_whole_history() {
 }
 
 #[test]
-fn a_log_that_is_followed_goes_on() {
+fn a_followed_log_continues() {
     let home = Home::new();
     home.ok(&["run", "$ echo one"]);
     let mut log = home.start(&["log", "--follow"]);
-    log.until_line("success");
+    log.wait_for_line("success");
     home.ok(&["run", "--session", "@last", "$ echo two"]);
-    log.until_line("  two");
+    log.wait_for_line("  two");
 }
 
 #[test]
-fn attached_without_a_terminal_it_watches() {
+fn attach_without_a_terminal_only_observes() {
     let home = Home::new();
-    let session = home.detached("$ echo one; until test -e go; do sleep 0.01; done; echo two");
+    let session = home.start_detached("$ echo one; until test -e go; do sleep 0.01; done; echo two");
     let mut watcher = home.start(&["attach", &session, "--read-only"]);
-    watcher.until_line("  one");
+    watcher.wait_for_line("  one");
     home.write("go", "");
-    watcher.until_line("  two");
-    watcher.until_line("success");
+    watcher.wait_for_line("  two");
+    watcher.wait_for_line("success");
     let seen = home.json(&["show", &session, "--json"])["lastSeq"].as_u64().unwrap();
     let mut late = home.start(&["attach", &session, "--read-only", "--since", &(seen - 1).to_string()]);
-    assert_eq!(late.until_line(""), "success: 1 step done\n");
+    assert_eq!(late.wait_for_line(""), "success: 1 step done\n");
 }
 
 #[test]
-fn attached_without_a_terminal_it_ends_when_the_run_is_over() {
+fn attach_without_a_terminal_ends_with_the_run() {
     let home = Home::new();
-    let session = home.detached("$ echo one; until test -e go; do sleep 0.01; done; echo two");
+    let session = home.start_detached("$ echo one; until test -e go; do sleep 0.01; done; echo two");
     let mut attached = home.start(&["attach", &session]);
-    attached.until_line("  one");
+    attached.wait_for_line("  one");
     home.write("go", "");
-    let said = attached.said();
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.out.contains("  two\n") && said.out.contains("success"), "{said:?}");
+    let output = attached.wait_for_output();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.out.contains("  two\n") && output.out.contains("success"), "{output:?}");
     // Without a run it shows the history.
     let again = home.push(&["attach", &session]);
     assert_eq!(again.code, Some(0), "{again:?}");
@@ -116,18 +116,18 @@ fn a_session_is_renamed_and_ended() {
     home.ok(&["rename", "@last", "another name"]);
     assert_eq!(home.json(&["show", "--json"])["meta"]["name"], "another name");
     home.ok(&["end", "@last"]);
-    let said = home.push(&["run", "--session", "@last", "$ true"]);
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.err.contains("ended"), "{said:?}");
+    let output = home.push(&["run", "--session", "@last", "$ true"]);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.err.contains("ended"), "{output:?}");
     assert!(home.ok(&["log"]).contains("the session was ended"));
     assert!(home.ok(&["show"]).contains(", ended"));
 }
 
 #[test]
-fn names_may_be_shortened_as_long_as_they_are_clear() {
+fn ids_may_be_shortened_while_unambiguous() {
     let home = Home::new();
-    let first = home.detached("$ true");
-    let second = home.detached("$ true");
+    let first = home.start_detached("$ true");
+    let second = home.start_detached("$ true");
     for name in [second.as_str(), &second[..30], &second[5..], &second[5..29]] {
         assert_eq!(home.json(&["show", name, "--json"])["sessionId"], second.as_str(), "{name}");
     }
@@ -136,13 +136,13 @@ fn names_may_be_shortened_as_long_as_they_are_clear() {
     for name in ["the first", &first[first.len() - 6..], &first[first.len() - 4..].to_uppercase()] {
         assert_eq!(home.json(&["show", name, "--json"])["sessionId"], first.as_str(), "{name}");
     }
-    let said = home.push(&["show", "sess_0"]);
-    assert_eq!(said.code, Some(64));
-    assert!(said.err.contains(&first) && said.err.contains(&second), "{said:?}");
+    let output = home.push(&["show", "sess_0"]);
+    assert_eq!(output.code, Some(64));
+    assert!(output.err.contains(&first) && output.err.contains(&second), "{output:?}");
     for name in ["sess_nothing", "nothing", ""] {
-        let said = home.push(&["show", name]);
-        assert_eq!((said.code, said.out.as_str()), (Some(64), ""), "{name}");
-        assert!(said.err.contains("no session has the name"), "{said:?}");
+        let output = home.push(&["show", name]);
+        assert_eq!((output.code, output.out.as_str()), (Some(64), ""), "{name}");
+        assert!(output.err.contains("no session has the name"), "{output:?}");
     }
 }
 
@@ -150,9 +150,9 @@ fn names_may_be_shortened_as_long_as_they_are_clear() {
 fn there_is_no_last_session_at_first() {
     let home = Home::new();
     for words in [&["show"][..], &["log"], &["attach"], &["wait", "@last"], &["cancel", "@last"]] {
-        let said = home.push(words);
-        assert_eq!((said.code, said.out.as_str()), (Some(64), ""), "{words:?}");
-        assert!(said.err.contains("no session belongs to this directory"), "{said:?}");
+        let output = home.push(words);
+        assert_eq!((output.code, output.out.as_str()), (Some(64), ""), "{words:?}");
+        assert!(output.err.contains("no session belongs to this directory"), "{output:?}");
     }
 }
 
@@ -170,20 +170,20 @@ fn the_last_session_is_of_this_repository_and_may_be_of_all() {
     let shown = |directory: &str, name: &str| {
         let mut command = home.command(&["show", name, "--json"]);
         command.current_dir(home.path().join(directory));
-        Running::start(command).said()
+        Running::start(command).wait_for_output()
     };
     assert_eq!(shown("repo", "@last").json()["sessionId"], in_repo.as_str());
     assert_eq!(shown("other", "@last").json()["sessionId"], elsewhere.as_str());
     assert_eq!(shown("repo", "@last-any").json()["sessionId"], elsewhere.as_str());
-    let said = shown(".", "@last");
-    assert!(said.code == Some(64) && said.err.contains("@last-any"), "{said:?}");
+    let output = shown(".", "@last");
+    assert!(output.code == Some(64) && output.err.contains("@last-any"), "{output:?}");
 }
 
 #[test]
-fn a_list_names_sessions_so_that_they_can_be_called() {
+fn listed_names_can_be_used_as_arguments() {
     let home = Home::new();
     for _ in 0..5 {
-        home.detached("$ true");
+        home.start_detached("$ true");
     }
     for line in home.ok(&["sessions"]).lines() {
         let name = line.split_whitespace().next().unwrap();
@@ -194,25 +194,25 @@ fn a_list_names_sessions_so_that_they_can_be_called() {
 }
 
 #[test]
-fn a_reader_that_goes_is_not_complained_about() {
+fn a_closed_output_pipe_is_no_error() {
     let home = Home::new();
     home.ok(&["run", "$ seq 20000"]);
     let push = env!("CARGO_BIN_EXE_push");
     let line = format!("{{ {push} log @last; echo $? >code; }} 2>words | head -n 1");
-    let said = Running::start(home.program("/bin/sh", &["-c", &line])).said();
-    assert_eq!(said.out, "> $ seq 20000\n");
+    let output = Running::start(home.program("/bin/sh", &["-c", &line])).wait_for_output();
+    assert_eq!(output.out, "> $ seq 20000\n");
     assert_eq!((home.read("words"), home.read("code")), (String::new(), "0\n".to_owned()));
 }
 
 #[test]
-fn colours_are_for_terminals_and_for_those_who_ask() {
+fn colours_are_for_terminals_or_on_request() {
     let home = Home::new();
     home.ok(&["run", "$ true"]);
     assert!(!home.ok(&["log"]).contains('\u{1b}'));
     assert!(home.ok(&["log", "--color", "always"]).contains('\u{1b}'));
     let mut command = home.command(&["log"]);
     command.env("NO_COLOR", "1");
-    assert!(!Running::start(command).said().out.contains('\u{1b}'));
+    assert!(!Running::start(command).wait_for_output().out.contains('\u{1b}'));
 }
 
 #[test]
@@ -227,10 +227,7 @@ fn hostile_output_cannot_reach_the_terminal() {
         let bad = out.chars().find(|c| c.is_control() && *c != '\n' && *c != '\t');
         assert_eq!(bad, None, "{words:?}: {out:?}");
         assert!(!out.contains(['\u{202e}', '\u{2066}']), "{words:?}: {out:?}");
-        assert!(
-            !out.contains("ZXZpbA==") || words == ["log", "--jsonl"] || out.contains("printf"),
-            "{out:?}"
-        );
+        assert!(!out.contains("ZXZpbA==") || words == ["log", "--jsonl"] || out.contains("printf"), "{out:?}");
     }
     assert_eq!(home.push(&["log", "--jsonl"]).events().last().unwrap()["type"], "run_complete");
 }

@@ -9,12 +9,12 @@ use std::process::{Child, Command, Stdio};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::crowd::{PATIENCE, request, wait_for};
 use crate::daemon::Client;
+use crate::listener::{TIMEOUT, request, wait_for};
 
 #[test]
-fn the_daemon_may_have_all_descriptors_and_a_step_what_it_would_have_had() {
-    let daemon = Limited::start(200, 400);
+fn the_daemon_raises_its_descriptor_limit_and_a_step_gets_the_original_one() {
+    let daemon = LimitedDaemon::start(200, 400);
     let limits = fs::read_to_string(format!("/proc/{}/limits", daemon.child.id())).unwrap_or_default();
     // The table exists on Linux only; the step reports the limit on every system.
     if let Some(line) = limits.lines().find(|line| line.starts_with("Max open files")) {
@@ -27,11 +27,11 @@ fn the_daemon_may_have_all_descriptors_and_a_step_what_it_would_have_had() {
 }
 
 #[test]
-fn no_crowd_takes_the_descriptors_that_runs_need() {
-    let daemon = Limited::start(128, 128);
+fn connections_cannot_take_the_descriptors_that_runs_need() {
+    let daemon = LimitedDaemon::start(128, 128);
     let (mut client, session) = daemon.session();
     let mut crowd = Vec::new();
-    let turned_away = (0..128).find(|_| match daemon.hello() {
+    let turned_away = (0..128).find(|_| match daemon.try_connect() {
         Some(stream) => {
             crowd.push(stream);
             false
@@ -44,15 +44,15 @@ fn no_crowd_takes_the_descriptors_that_runs_need() {
         assert_eq!(client.run(&session, "$ ls /proc/self/fd | wc -l\n")["outcome"], "success");
     }
     drop(crowd.pop());
-    wait_for("somebody to be let in again", || daemon.hello().is_some());
+    wait_for("somebody to be let in again", || daemon.try_connect().is_some());
     drop(crowd);
     let (mut new, session) = wait_for_session(&daemon);
     assert_eq!(new.run(&session, "$ true\n")["outcome"], "success");
 }
 
 #[test]
-fn used_up_descriptors_fail_the_run_that_needs_them_and_nobody_else() {
-    let daemon = Limited::start(48, 48);
+fn descriptor_exhaustion_fails_only_the_run_that_needs_one() {
+    let daemon = LimitedDaemon::start(48, 48);
     let (mut client, session) = daemon.session();
     let mut sessions = Vec::new();
     let mut failed = 0;
@@ -92,14 +92,14 @@ fn used_up_descriptors_fail_the_run_that_needs_them_and_nobody_else() {
 }
 
 /// A daemon with few descriptors, which is killed at the end of its test.
-struct Limited {
+struct LimitedDaemon {
     home: TempDir,
     /// A directory for files in memory; it is removed with the test.
     _memory: TempDir,
     child: Child,
 }
 
-impl Limited {
+impl LimitedDaemon {
     /// Starts a daemon with a soft limit of `soft` descriptors and a hard limit of `hard`.
     fn start(soft: u32, hard: u32) -> Self {
         let home = TempDir::new().expect("a directory for the daemon");
@@ -116,9 +116,7 @@ impl Limited {
             .spawn()
             .expect("a daemon");
         let mut word = String::new();
-        BufReader::new(child.stdout.take().expect("its output"))
-            .read_line(&mut word)
-            .expect("its first line");
+        BufReader::new(child.stdout.take().expect("its output")).read_line(&mut word).expect("its first line");
         let daemon = Self { home, _memory: memory, child };
         assert_eq!(word.trim(), "ready");
         daemon
@@ -135,9 +133,9 @@ impl Limited {
     }
 
     /// Connects and gets a reply, or is rejected.
-    fn hello(&self) -> Option<UnixStream> {
+    fn try_connect(&self) -> Option<UnixStream> {
         let mut stream = UnixStream::connect(self.socket()).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a time limit");
         // A rejected client may be disconnected before it has sent anything.
         stream.write_all(request("hello", &json!({})).as_bytes()).ok()?;
         let mut first = [0];
@@ -150,7 +148,7 @@ impl Limited {
     }
 }
 
-impl Drop for Limited {
+impl Drop for LimitedDaemon {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -158,7 +156,7 @@ impl Drop for Limited {
 }
 
 /// A new client with a session, as soon as descriptors are free.
-fn wait_for_session(daemon: &Limited) -> (Client, String) {
-    wait_for("room for a new client", || daemon.hello().is_some());
+fn wait_for_session(daemon: &LimitedDaemon) -> (Client, String) {
+    wait_for("room for a new client", || daemon.try_connect().is_some());
     daemon.session()
 }

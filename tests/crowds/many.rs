@@ -6,19 +6,19 @@ use std::thread;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 
-use crate::crowd::{Listener, connect, connections, descriptors, memory, request, say, wait_for};
 use crate::daemon::Daemon;
+use crate::listener::{Listener, connect, connections, descriptors, memory, request, send, wait_for};
 use crate::skip::skip;
 
 /// The number of listeners that one thread reads.
-const A_THREADS_SHARE: usize = 50;
+const LISTENERS_PER_THREAD: usize = 50;
 
 /// What an idle connection may cost the daemon, in bytes; measured at three quarters of it.
 const IDLE_BYTES: u64 = 12 * 1024;
 
 #[test]
-fn a_thousand_clients_of_one_session_all_hear_every_event_in_order() {
-    if !descriptors_for(1_100) {
+fn a_thousand_clients_of_one_session_all_receive_every_event_in_order() {
+    if !raise_descriptor_limit(1_100) {
         return;
     }
     let daemon = Daemon::start();
@@ -27,18 +27,15 @@ fn a_thousand_clients_of_one_session_all_hear_every_event_in_order() {
     let mut listeners: Vec<_> = (0..1_000).map(|_| Listener::attach(&daemon, &session)).collect();
     let mut reading = Vec::new();
     while !listeners.is_empty() {
-        let share = listeners.split_off(listeners.len().saturating_sub(A_THREADS_SHARE));
+        let share = listeners.split_off(listeners.len().saturating_sub(LISTENERS_PER_THREAD));
         // A listener that is read late has fallen behind meanwhile, and is served from memory or from the journal.
-        reading.push(thread::spawn(move || share.into_iter().map(Listener::story).collect::<Vec<_>>()));
+        reading.push(thread::spawn(move || share.into_iter().map(Listener::event_summary).collect::<Vec<_>>()));
     }
     let words = "words that are said one after the other, by the thousand ".repeat(10);
     let step = "$ i=0; while [ $i -lt 100 ]; do echo \"line $i of the output of a step\"; i=$((i+1)); done\n";
     let text = format!("{words}\n\n{step}\n{words}\n\n{step}");
-    say(
-        &mut driver.stream,
-        request("send_user_message", &json!({"sessionId": session, "text": text})).as_bytes(),
-    );
-    let told = driver.checked_story();
+    send(&mut driver.stream, request("send_user_message", &json!({"sessionId": session, "text": text})).as_bytes());
+    let told = driver.checked_event_summary();
     assert!(told.events > 10, "{told:?}");
     let mut heard = 0;
     for share in reading {
@@ -51,9 +48,9 @@ fn a_thousand_clients_of_one_session_all_hear_every_event_in_order() {
 }
 
 #[test]
-fn ten_thousand_idle_clients_cost_little_and_hold_up_nobody() {
+fn ten_thousand_idle_clients_cost_little_and_delay_no_other_client() {
     const CLIENTS: u64 = 10_000;
-    if !descriptors_for(CLIENTS + 500) {
+    if !raise_descriptor_limit(CLIENTS + 500) {
         return;
     }
     let daemon = Daemon::start();
@@ -65,7 +62,7 @@ fn ten_thousand_idle_clients_cost_little_and_hold_up_nobody() {
     let mut idle = Vec::new();
     for _ in 0..CLIENTS {
         let mut stream = connect(&daemon);
-        say(&mut stream, hello.as_bytes());
+        send(&mut stream, hello.as_bytes());
         idle.push(stream);
     }
     for stream in &idle {
@@ -86,7 +83,7 @@ fn ten_thousand_idle_clients_cost_little_and_hold_up_nobody() {
 }
 
 /// Raises the descriptor limits of this test and the daemon as needed, or skips the test.
-fn descriptors_for(needed: u64) -> bool {
+fn raise_descriptor_limit(needed: u64) -> bool {
     let (now, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
     if most < needed {
         skip(&format!("crowds: {needed} descriptors are needed, and {most} may be had"));

@@ -13,12 +13,12 @@ pub(crate) enum Group {
     Processes,
     Sockets,
     Machine,
-    Use,
+    Resources,
 }
 
 /// Whether an attempt may run without confinement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Alone {
+pub(crate) enum UnconfinedRun {
     /// It touches only files and processes of the test, and then succeeds.
     Harmless,
     /// It could damage the machine, or needs privileges that the test may not have.
@@ -27,7 +27,7 @@ pub(crate) enum Alone {
 
 /// The workspace in which an attempt starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Where {
+pub(crate) enum StartDir {
     /// A workspace with a repository.
     Work,
     /// An empty workspace.
@@ -37,21 +37,21 @@ pub(crate) enum Where {
 pub(crate) struct Attempt {
     pub(crate) name: &'static str,
     pub(crate) group: Group,
-    pub(crate) at: Where,
-    pub(crate) alone: Alone,
+    pub(crate) start_dir: StartDir,
+    pub(crate) unconfined: UnconfinedRun,
     pub(crate) script: &'static str,
 }
 
-const fn attempt(group: Group, alone: Alone, name: &'static str, script: &'static str) -> Attempt {
-    Attempt { name, group, at: Where::Work, alone, script }
+const fn attempt(group: Group, unconfined: UnconfinedRun, name: &'static str, script: &'static str) -> Attempt {
+    Attempt { name, group, start_dir: StartDir::Work, unconfined, script }
 }
 
 const fn fresh(name: &'static str, script: &'static str) -> Attempt {
-    Attempt { name, group: Group::Protected, at: Where::Fresh, alone: Alone::Harmless, script }
+    Attempt { name, group: Group::Protected, start_dir: StartDir::Fresh, unconfined: UnconfinedRun::Harmless, script }
 }
 
-use Alone::{Harmless, Never};
-use Group::{Files, Machine, Processes, Protected, Sockets, Use};
+use Group::{Files, Machine, Processes, Protected, Resources, Sockets};
+use UnconfinedRun::{Harmless, Never};
 
 pub(crate) const ATTEMPTS: &[Attempt] = &[
     // Files outside.
@@ -68,12 +68,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "by the roots of all processes",
         "for root in /proc/[0-9]*/root; do echo x > $root$OUT/escaped; cat $root$HOME/.netrc; done",
     ),
-    attempt(
-        Files,
-        Harmless,
-        "a file opened to be read, opened again",
-        "exec 5< $OUT/file; echo x > /proc/self/fd/5",
-    ),
+    attempt(Files, Harmless, "a file opened to be read, opened again", "exec 5< $OUT/file; echo x > /proc/self/fd/5"),
     attempt(Files, Harmless, "a hard link to a file outside", "ln $OUT/file hard && echo x >> hard"),
     attempt(Files, Harmless, "a hard link to a secret", "ln $HOME/.netrc stolen && cat stolen"),
     attempt(Files, Harmless, "move a file out", "echo x > f && mv f $OUT/escaped"),
@@ -143,12 +138,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     attempt(Protected, Harmless, "the repository by /proc/self/cwd", "echo x >> /proc/self/cwd/.git/config"),
     attempt(Protected, Harmless, "a link to the repository", "ln -s .git g; echo x >> g/config"),
     attempt(Protected, Harmless, "a hard link to git's configuration", "ln .git/config c && echo x >> c"),
-    attempt(
-        Protected,
-        Harmless,
-        "another repository in its place",
-        "mv .git g && mkdir .git && echo x > .git/config",
-    ),
+    attempt(Protected, Harmless, "another repository in its place", "mv .git g && mkdir .git && echo x > .git/config"),
     attempt(Protected, Harmless, "a link in place of the repository", "mv .git g; ln -s g .git"),
     attempt(Protected, Harmless, "no repository", "rm -rf .git"),
     attempt(Protected, Never, "unmount the repository", "umount .git && echo ESCAPED; echo x >> .git/config"),
@@ -159,17 +149,11 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "other rules in their place",
         "mv .push p && mkdir .push && echo x > .push/config.toml",
     ),
-    fresh(
-        "a repository that is not there",
-        "mkdir .git; mkdir -p .git/hooks && echo x > .git/hooks/pre-commit",
-    ),
+    fresh("a repository that is not there", "mkdir .git; mkdir -p .git/hooks && echo x > .git/hooks/pre-commit"),
     fresh("a repository of git's making", "git init -q ."),
     fresh("a file in place of a repository", "rmdir .git; echo 'gitdir: evil' > .git"),
     fresh("a link in place of a missing repository", "rmdir .git; mkdir evil; ln -sfn evil .git"),
-    fresh(
-        "a directory renamed to a repository",
-        "mkdir -p g/hooks && echo x > g/hooks/h; rmdir .git; mv -T g .git",
-    ),
+    fresh("a directory renamed to a repository", "mkdir -p g/hooks && echo x > g/hooks/h; rmdir .git; mv -T g .git"),
     fresh("rules that are not there", "mkdir -p .push && echo x > .push/config.toml"),
     // Processes outside.
     attempt(Processes, Harmless, "kill a process outside", "kill -9 $VICTIM"),
@@ -178,12 +162,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     attempt(Processes, Harmless, "the environment of a process outside", "cat /proc/$VICTIM/environ"),
     attempt(Processes, Harmless, "the environments of all processes", "cat /proc/[0-9]*/environ"),
     attempt(Processes, Harmless, "the directory of a process outside", "echo x > /proc/$VICTIM/cwd/escaped"),
-    attempt(
-        Processes,
-        Harmless,
-        "the memory of a process outside",
-        "head -c 1 /proc/$VICTIM/maps && echo ESCAPED",
-    ),
+    attempt(Processes, Harmless, "the memory of a process outside", "head -c 1 /proc/$VICTIM/maps && echo ESCAPED"),
     attempt(Processes, Harmless, "trace a process outside", "call trace_victim"),
     attempt(Processes, Never, "read the memory of a process outside", "call read_victim"),
     attempt(Processes, Harmless, "name a process outside", "call name_victim"),
@@ -199,12 +178,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     attempt(Sockets, Harmless, "a socket in the home", "call connect $HOME/agent.sock"),
     attempt(Sockets, Harmless, "a socket in the workspace", "call connect $WORK/dev.sock"),
     attempt(Sockets, Harmless, "the daemon's socket", "call connect $HOME/.push/run/pushd.sock"),
-    attempt(
-        Sockets,
-        Harmless,
-        "the daemon's socket by a link",
-        "ln -s $HOME/.push p; call connect p/run/pushd.sock",
-    ),
+    attempt(Sockets, Harmless, "the daemon's socket by a link", "ln -s $HOME/.push p; call connect p/run/pushd.sock"),
     attempt(
         Sockets,
         Never,
@@ -278,24 +252,14 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "disks",
         "for d in /dev/vd* /dev/sd* /dev/nvme* /dev/loop* /dev/fuse; do [ -e $d ] && echo ESCAPED; done",
     ),
-    attempt(
-        Machine,
-        Never,
-        "a device of its own",
-        "mknod n c 1 1 && echo ESCAPED; mknod b b 254 0 && echo ESCAPED",
-    ),
+    attempt(Machine, Never, "a device of its own", "mknod n c 1 1 && echo ESCAPED; mknod b b 254 0 && echo ESCAPED"),
     attempt(
         Machine,
         Never,
         "a device of its own in /tmp",
         "mknod /tmp/n c 1 1 && echo ESCAPED; mknod /dev/shm/n c 1 1 && echo ESCAPED",
     ),
-    attempt(
-        Machine,
-        Never,
-        "a mount",
-        "mount -t tmpfs x /mnt && echo ESCAPED; mount --bind $OUT . && echo ESCAPED",
-    ),
+    attempt(Machine, Never, "a mount", "mount -t tmpfs x /mnt && echo ESCAPED; mount --bind $OUT . && echo ESCAPED"),
     attempt(
         Machine,
         Never,
@@ -315,12 +279,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "mounts within",
         "unshare -Urm mount --bind $OUT . && echo ESCAPED; unshare -m true && echo ESCAPED",
     ),
-    attempt(
-        Machine,
-        Never,
-        "another root",
-        "chroot . /bin/true && echo ESCAPED; chroot / true && echo ESCAPED",
-    ),
+    attempt(Machine, Never, "another root", "chroot . /bin/true && echo ESCAPED; chroot / true && echo ESCAPED"),
     attempt(Machine, Never, "calls that are not for guests", "call machine_calls"),
     attempt(Machine, Harmless, "a new process in new namespaces", "call clone_namespaces"),
     attempt(Machine, Harmless, "queues of the kernel", "call io_uring"),
@@ -368,44 +327,44 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     // Each waits until its process runs: before `exec` completes, a process has no environment by which the test
     // could find it.
     attempt(
-        Use,
+        Resources,
         Harmless,
         "a background process",
         "sh -c ': > started; sleep 1000; :' & until [ -e started ]; do sleep 0.01; done",
     ),
     attempt(
-        Use,
+        Resources,
         Harmless,
         "a process in a session of its own",
         "setsid sh -c 'sleep 1000 & : > started; sleep 1000' >/dev/null 2>&1 & until [ -e started ]; do sleep 0.01; done",
     ),
     attempt(
-        Use,
+        Resources,
         Harmless,
         "an orphan that ignores signals",
         "(trap '' HUP TERM INT; setsid sh -c ': > started; sleep 1000; :' >/dev/null 2>&1 &); until [ -e started ]; do sleep 0.01; done",
     ),
     attempt(
-        Use,
+        Resources,
         Never,
         "thousands of processes",
         "i=0; while [ $i -lt 3000 ]; do sleep 1000 & i=$((i+1)); done; echo ESCAPED",
     ),
     attempt(
-        Use,
+        Resources,
         Never,
         "a bomb of forks",
         "bomb() { bomb & bomb & }; bomb 2>/dev/null; i=0; while [ $i -lt 200 ]; do ls >/dev/null 2>&1; i=$((i+1)); done",
     ),
-    attempt(Use, Harmless, "a gigabyte of memory", "call gigabyte"),
+    attempt(Resources, Harmless, "a gigabyte of memory", "call gigabyte"),
     attempt(
-        Use,
+        Resources,
         Harmless,
         "a file without end",
         "head -c 100000000 /dev/zero > big; [ $(wc -c < big) = 100000000 ] && echo ESCAPED; rm -f big",
     ),
     attempt(
-        Use,
+        Resources,
         Never,
         "limits raised again",
         "ulimit -c unlimited && echo ESCAPED; ulimit -f unlimited && echo ESCAPED; ulimit -d unlimited && echo ESCAPED",

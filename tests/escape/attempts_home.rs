@@ -1,10 +1,10 @@
 //! Attempts at the home: at its hidden files, and at the caches and toolchains that are visible.
 
-use super::attempts::Alone::{Harmless, Never};
-use super::attempts::{Alone, Attempt, Group, Where};
+use super::attempts::UnconfinedRun::{Harmless, Never};
+use super::attempts::{Attempt, Group, StartDir, UnconfinedRun};
 
-const fn attempt(alone: Alone, name: &'static str, script: &'static str) -> Attempt {
-    Attempt { name, group: Group::Files, at: Where::Work, alone, script }
+const fn attempt(unconfined: UnconfinedRun, name: &'static str, script: &'static str) -> Attempt {
+    Attempt { name, group: Group::Files, start_dir: StartDir::Work, unconfined, script }
 }
 
 pub(crate) const HOME_ATTEMPTS: &[Attempt] = &[
@@ -23,11 +23,7 @@ pub(crate) const HOME_ATTEMPTS: &[Attempt] = &[
         "variables that name a store",
         "export PATH=$HOME/.ssh:$PATH CARGO_HOME=$HOME/.ssh; sh -c 'cat $CARGO_HOME/id_ed25519'",
     ),
-    attempt(
-        Harmless,
-        "a link in a toolchain to a key",
-        "cat $HOME/.nvm/leak; cat $HOME/.nvm/keys/id_ed25519",
-    ),
+    attempt(Harmless, "a link in a toolchain to a key", "cat $HOME/.nvm/leak; cat $HOME/.nvm/keys/id_ed25519"),
     attempt(Harmless, "credentials beside what cargo reads", "cat $HOME/.cargo/credentials.toml"),
     attempt(Harmless, "credentials beside what git reads", "cat $HOME/.config/git/credentials"),
     attempt(
@@ -62,22 +58,10 @@ pub(crate) const HOME_ATTEMPTS: &[Attempt] = &[
         "settings of cargo",
         "printf '[build]\\nrustc-wrapper = \"./evil\"\\n' >> $HOME/.cargo/config.toml",
     ),
-    attempt(
-        Harmless,
-        "settings of git",
-        "git config --global core.hooksPath /tmp/evil; echo x >> $HOME/.gitconfig",
-    ),
-    attempt(
-        Harmless,
-        "a cache of the user",
-        "echo x > $HOME/.cargo/registry/cache/crate; echo x > $HOME/.npm/evil",
-    ),
+    attempt(Harmless, "settings of git", "git config --global core.hooksPath /tmp/evil; echo x >> $HOME/.gitconfig"),
+    attempt(Harmless, "a cache of the user", "echo x > $HOME/.cargo/registry/cache/crate; echo x > $HOME/.npm/evil"),
     attempt(Harmless, "remove caches of the user", "rm -rf $HOME/.cargo/registry $HOME/.npm $HOME/go/pkg"),
-    attempt(
-        Harmless,
-        "a cache moved away",
-        "mv $HOME/.cargo/registry $HOME/.cargo/moved; mv $HOME/.npm $WORK/stolen",
-    ),
+    attempt(Harmless, "a cache moved away", "mv $HOME/.cargo/registry $HOME/.cargo/moved; mv $HOME/.npm $WORK/stolen"),
     attempt(
         Harmless,
         "a link from a cache to a key",

@@ -14,16 +14,16 @@ use std::time::{Duration, Instant};
 
 use nix::libc;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use pushd::sandbox::confine::{Bounds, Way};
-use pushd::sandbox::{SandboxProvider, StepEnd, Strength};
+use pushd::sandbox::confinement::{Mechanism, ResourceLimits};
+use pushd::sandbox::{ConfinementStrength, SandboxProvider, StepEnd};
 
-use super::attempts::{Alone, Attempt, Group, Where};
+use super::attempts::{Attempt, Group, StartDir, UnconfinedRun};
+use super::fixture::Fixture;
 use super::ordinary_user::also_as_an_ordinary_user;
 use super::skip::skip;
-use super::stage::Stage;
 
-const fn attempt(group: Group, alone: Alone, name: &'static str, script: &'static str) -> Attempt {
-    Attempt { name, group, at: Where::Work, alone, script }
+const fn attempt(group: Group, unconfined: UnconfinedRun, name: &'static str, script: &'static str) -> Attempt {
+    Attempt { name, group, start_dir: StartDir::Work, unconfined, script }
 }
 
 /// Runs a system call of this file inside the sandbox; the `call` of the fixture runs those of `calls.rs`.
@@ -38,34 +38,19 @@ macro_rules! call {
     };
 }
 
-use Alone::{Harmless, Never};
-use Group::{Files, Sockets, Use};
+use Group::{Files, Resources, Sockets};
+use UnconfinedRun::{Harmless, Never};
 
 const SET_ID: &[Attempt] = &[
-    attempt(
-        Files,
-        Harmless,
-        "the set-uid bit by chmod",
-        "cp /bin/sh s; chmod 4755 s; [ -u s ] && echo ESCAPED",
-    ),
-    attempt(
-        Files,
-        Harmless,
-        "the set-gid bit by chmod",
-        "cp /bin/sh s; chmod g+s s; [ -g s ] && echo ESCAPED",
-    ),
+    attempt(Files, Harmless, "the set-uid bit by chmod", "cp /bin/sh s; chmod 4755 s; [ -u s ] && echo ESCAPED"),
+    attempt(Files, Harmless, "the set-gid bit by chmod", "cp /bin/sh s; chmod g+s s; [ -g s ] && echo ESCAPED"),
     attempt(
         Files,
         Harmless,
         "the set-gid bit on a directory",
         "mkdir -m 2755 d; chmod 2755 d; [ -g d ] && echo ESCAPED",
     ),
-    attempt(
-        Files,
-        Harmless,
-        "a set-uid program by install",
-        "install -m 4755 /bin/sh s; [ -u s ] && echo ESCAPED",
-    ),
+    attempt(Files, Harmless, "a set-uid program by install", "install -m 4755 /bin/sh s; [ -u s ] && echo ESCAPED"),
     attempt(
         Files,
         Harmless,
@@ -103,31 +88,26 @@ const SOCKETS: &[Attempt] = &[
     attempt(Sockets, Harmless, "messages between programs by netlink", call!("netlink_user")),
 ];
 
-const USE: &[Attempt] = &[
-    attempt(Use, Never, "segments of shared memory", call!("segments")),
-    attempt(Use, Never, "files in shared memory", call!("shared_files")),
-    attempt(Use, Never, "memory that is counted nowhere", call!("secret_memory")),
+const RESOURCES: &[Attempt] = &[
+    attempt(Resources, Never, "segments of shared memory", call!("segments")),
+    attempt(Resources, Never, "files in shared memory", call!("shared_files")),
+    attempt(Resources, Never, "memory that is counted nowhere", call!("secret_memory")),
     attempt(
-        Use,
+        Resources,
         Never,
         "memory behind more descriptors than can be listed",
         call!("memory_and_many_descriptors"),
     ),
+    attempt(Resources, Never, "memory of a process whose first thread has ended", call!("memory_without_first_thread")),
+    attempt(Resources, Never, "a thread with descriptors of its own", call!("thread_with_own_descriptors")),
     attempt(
-        Use,
-        Never,
-        "memory of a process whose first thread has ended",
-        call!("memory_without_first_thread"),
-    ),
-    attempt(Use, Never, "a thread with descriptors of its own", call!("thread_with_own_descriptors")),
-    attempt(
-        Use,
+        Resources,
         Never,
         "limits of memory raised again",
         "ulimit -Hd unlimited && echo ESCAPED; prlimit --data=unlimited --pid $$ && echo ESCAPED",
     ),
     attempt(
-        Use,
+        Resources,
         Never,
         "the size of the shared memory raised again",
         "mount -o remount,size=100% /dev/shm && echo ESCAPED",
@@ -136,47 +116,47 @@ const USE: &[Attempt] = &[
 
 /// Every attempt at a limit.
 pub(crate) fn all() -> impl Iterator<Item = &'static Attempt> {
-    SET_ID.iter().chain(SOCKETS).chain(USE)
+    SET_ID.iter().chain(SOCKETS).chain(RESOURCES)
 }
 
 #[test]
-fn nothing_shared_takes_more_memory_than_there_is() {
-    refused("attempts_limits::nothing_shared_takes_more_memory_than_there_is", USE);
+fn attempts_at_shared_memory_stay_within_the_limit() {
+    assert_refused("attempts_limits::attempts_at_shared_memory_stay_within_the_limit", RESOURCES);
 }
 
 #[test]
 fn no_set_id_bit_is_planted() {
-    refused("attempts_limits::no_set_id_bit_is_planted", SET_ID);
+    assert_refused("attempts_limits::no_set_id_bit_is_planted", SET_ID);
 }
 
 #[test]
 fn no_kind_of_socket_leads_outside() {
-    refused("attempts_limits::no_kind_of_socket_leads_outside", SOCKETS);
+    assert_refused("attempts_limits::no_kind_of_socket_leads_outside", SOCKETS);
 }
 
 #[test]
 fn harmless_attempts_at_limits_succeed_without_a_sandbox() {
     let all = SET_ID.iter().chain(SOCKETS);
-    let harmless = all.filter(|attempt| attempt.alone == Harmless);
-    let in_vain = harmless.filter(|attempt| Stage::new().attempt(None, attempt).is_ok());
-    let names: Vec<&str> = in_vain.map(|attempt| attempt.name).collect();
+    let harmless = all.filter(|attempt| attempt.unconfined == Harmless);
+    let without_effect = harmless.filter(|attempt| Fixture::new().attempt(None, attempt).is_ok());
+    let names: Vec<&str> = without_effect.map(|attempt| attempt.name).collect();
     assert_eq!(names, [""; 0], "these prove nothing: they never succeed");
 }
 
 #[test]
 fn a_confined_command_keeps_ordinary_modes_and_pairs() {
-    let stage = Stage::new();
-    for way in ways(&stage) {
-        let tree = stage.room(way, stage.confinement(Where::Work));
+    let fixture = Fixture::new();
+    for mechanism in working_mechanisms(&fixture) {
+        let tree = fixture.confined_tree(mechanism, fixture.confinement(StartDir::Work));
         let script = concat!(
             "set -e; : > f; chmod 1755 f; mkdir -m 700 d; chmod u=rwx,g=rx,o= d; install -m 755 f g; cp -p g h; ",
             "tar -cf a.tar d g; rm -r d; tar -xpf a.tar; [ -x g ] && [ -x h ] && [ -d d ]; mkfifo p; ",
             "ATTEMPT_CALL=ordinary_pairs \"$TEST\" --exact attempts_limits::a_limits_call_from_inside --nocapture",
         );
-        let (end, said) = stage.command(&tree, stage.step(Where::Work, script));
-        assert!(said.contains("pairs work"), "{}: {end:?} {said}", way.word());
+        let (end, output) = fixture.run_step(&tree, fixture.step(StartDir::Work, script));
+        assert!(output.contains("pairs work"), "{}: {end:?} {output}", mechanism.as_str());
         for name in ["f", "d", "g", "h", "p", "a.tar"] {
-            let path = stage.at("work").join(name);
+            let path = fixture.path("work").join(name);
             let _removed = if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
         }
     }
@@ -184,17 +164,14 @@ fn a_confined_command_keeps_ordinary_modes_and_pairs() {
 
 /// System calls are refused with errors that ordinary programs can handle.
 #[test]
-fn programs_of_every_day_work_in_the_sandbox() {
-    let stage = Stage::new();
-    for way in ways(&stage).into_iter().filter(|way| *way != Way::Rules) {
-        let mut confinement = stage.confinement(Where::Work);
-        confinement.bounds = Bounds::default();
-        let tree = stage.room(way, confinement);
+fn common_programs_work_in_the_sandbox() {
+    let fixture = Fixture::new();
+    for mechanism in working_mechanisms(&fixture).into_iter().filter(|mechanism| *mechanism != Mechanism::Rules) {
+        let mut confinement = fixture.confinement(StartDir::Work);
+        confinement.limits = ResourceLimits::default();
+        let tree = fixture.confined_tree(mechanism, confinement);
         for (program, script) in [
-            (
-                "/usr/bin/python3",
-                "-c 'import multiprocessing as m; p = m.Pool(2); print(sum(p.map(abs, [-3, 4])))'",
-            ),
+            ("/usr/bin/python3", "-c 'import multiprocessing as m; p = m.Pool(2); print(sum(p.map(abs, [-3, 4])))'"),
             (
                 "/usr/bin/node",
                 "-e 'const w = require(\"worker_threads\"); new w.Worker(\"require(\\\"worker_threads\\\").parentPort.postMessage(7)\", {eval: true}).on(\"message\", m => console.log(m))'",
@@ -208,8 +185,8 @@ fn programs_of_every_day_work_in_the_sandbox() {
                 skip(&format!("{program} is not installed"));
                 continue;
             }
-            let (end, said) = stage.command(&tree, stage.step(Where::Work, &format!("{program} {script}")));
-            assert!(said.contains('7'), "{program} with {}: {end:?} {said}", way.word());
+            let (end, output) = fixture.run_step(&tree, fixture.step(StartDir::Work, &format!("{program} {script}")));
+            assert!(output.contains('7'), "{program} with {}: {end:?} {output}", mechanism.as_str());
         }
     }
 }
@@ -217,102 +194,96 @@ fn programs_of_every_day_work_in_the_sandbox() {
 /// An existing set-uid file of the workspace loses its bit when a confined command writes to it.
 #[test]
 fn a_set_uid_file_of_the_workspace_loses_the_bit_when_it_is_written() {
-    also_as_an_ordinary_user(
-        "attempts_limits::a_set_uid_file_of_the_workspace_loses_the_bit_when_it_is_written",
-    );
-    let stage = Stage::new();
-    for way in ways(&stage) {
-        let program = stage.at("work/program");
+    also_as_an_ordinary_user("attempts_limits::a_set_uid_file_of_the_workspace_loses_the_bit_when_it_is_written");
+    let fixture = Fixture::new();
+    for mechanism in working_mechanisms(&fixture) {
+        let program = fixture.path("work/program");
         fs::write(&program, "#!/bin/sh\n").unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
-        let tree = stage.room(way, stage.confinement(Where::Work));
-        let (end, said) = stage.command(&tree, stage.step(Where::Work, "echo id >> program"));
+        let tree = fixture.confined_tree(mechanism, fixture.confinement(StartDir::Work));
+        let (end, output) = fixture.run_step(&tree, fixture.step(StartDir::Work, "echo id >> program"));
         let mode = fs::metadata(&program).unwrap().permissions().mode();
-        assert_eq!(mode & 0o7777, 0o755, "{}: {end:?} {said}", way.word());
+        assert_eq!(mode & 0o7777, 0o755, "{}: {end:?} {output}", mechanism.as_str());
         fs::remove_file(&program).unwrap();
     }
 }
 
 #[test]
-fn no_tree_in_the_temporary_directory_survives_its_run_or_brings_anybody_down() {
-    also_as_an_ordinary_user(
-        "attempts_limits::no_tree_in_the_temporary_directory_survives_its_run_or_brings_anybody_down",
-    );
-    let stage = Stage::new();
+fn hostile_trees_in_the_temporary_directory_are_removed_after_the_run() {
+    also_as_an_ordinary_user("attempts_limits::hostile_trees_in_the_temporary_directory_are_removed_after_the_run");
+    let fixture = Fixture::new();
     // The removal does not depend on the mechanism.
-    for way in ways(&stage).into_iter().take(1) {
+    for mechanism in working_mechanisms(&fixture).into_iter().take(1) {
         for tree in ["deep_tree", "long_names", "closed_tree", "many_files", "hostile_names"] {
-            let room = stage.room(way, stage.confinement(Where::Work));
-            let script = format!(
-                "ATTEMPT_CALL={tree} \"$TEST\" --exact attempts_limits::a_limits_call_from_inside --nocapture"
-            );
-            let (end, said) = stage.command(&room, stage.step(Where::Work, &script));
-            assert!(said.contains("tree made"), "{tree} with {}: {end:?} {said}", way.word());
-            drop(room);
-            until(&format!("{tree} with {} is removed", way.word()), || {
+            let run_tree = fixture.confined_tree(mechanism, fixture.confinement(StartDir::Work));
+            let script =
+                format!("ATTEMPT_CALL={tree} \"$TEST\" --exact attempts_limits::a_limits_call_from_inside --nocapture");
+            let (end, output) = fixture.run_step(&run_tree, fixture.step(StartDir::Work, &script));
+            assert!(output.contains("tree made"), "{tree} with {}: {end:?} {output}", mechanism.as_str());
+            drop(run_tree);
+            wait_until(&format!("{tree} with {} is removed", mechanism.as_str()), || {
                 // Private caches of the workspace stay.
-                let left = fs::read_dir(stage.at("scratch")).unwrap().flatten();
+                let left = fs::read_dir(fixture.path("scratch")).unwrap().flatten();
                 left.map(|entry| entry.file_name()).all(|name| name == "cache")
             });
         }
     }
-    assert_eq!(fs::read_to_string(stage.at("outside/file")).unwrap(), "precious\n");
+    assert_eq!(fs::read_to_string(fixture.path("outside/file")).unwrap(), "precious\n");
 }
 
 #[test]
-fn a_command_that_uses_too_much_memory_is_ended_whatever_kind_it_is() {
-    too_much(
-        "a_command_that_uses_too_much_memory_is_ended_whatever_kind_it_is",
+fn a_command_over_the_memory_limit_is_killed_whatever_kind_of_memory_it_uses() {
+    assert_out_of_memory(
+        "a_command_over_the_memory_limit_is_killed_whatever_kind_of_memory_it_uses",
         &["shared_mapping", "many_processes"],
     );
 }
 
 #[test]
 fn memory_that_no_process_maps_is_bounded() {
-    too_much("memory_that_no_process_maps_is_bounded", &["memory_files", "memory_of_two_kinds"]);
+    assert_out_of_memory("memory_that_no_process_maps_is_bounded", &["memory_files", "memory_of_two_kinds"]);
 }
 
 /// The supervisor must complete a measurement in time whatever the command has open, and measure again soon.
 #[test]
 fn memory_is_bounded_however_long_the_command_makes_its_measurement() {
-    too_much(
+    assert_out_of_memory(
         "memory_is_bounded_however_long_the_command_makes_its_measurement",
         &["memory_and_descriptors", "memory_and_many_descriptors", "memory_without_first_thread"],
     );
 }
 
 /// Checks that each call, which uses a gigabyte where half of one is allowed, ends with `OutOfMemory`.
-fn too_much(test: &str, calls: &[&str]) {
+fn assert_out_of_memory(test: &str, calls: &[&str]) {
     also_as_an_ordinary_user(&format!("attempts_limits::{test}"));
-    let stage = Stage::new();
-    for way in ways(&stage) {
+    let fixture = Fixture::new();
+    for mechanism in working_mechanisms(&fixture) {
         for call in calls {
-            let room = stage.room(way, stage.confinement(Where::Work));
-            let script = format!(
-                "ATTEMPT_CALL={call} \"$TEST\" --exact attempts_limits::a_limits_call_from_inside --nocapture"
-            );
-            let (end, said) = stage.command(&room, stage.step(Where::Work, &script));
-            assert_eq!(end.unwrap(), StepEnd::OutOfMemory, "{call} with {}: {said}", way.word());
-            assert_eq!(stage.marked(), [0_u32; 0], "{call} with {}", way.word());
+            let run_tree = fixture.confined_tree(mechanism, fixture.confinement(StartDir::Work));
+            let script =
+                format!("ATTEMPT_CALL={call} \"$TEST\" --exact attempts_limits::a_limits_call_from_inside --nocapture");
+            let (end, output) = fixture.run_step(&run_tree, fixture.step(StartDir::Work, &script));
+            assert_eq!(end.unwrap(), StepEnd::OutOfMemory, "{call} with {}: {output}", mechanism.as_str());
+            assert_eq!(fixture.marked_processes(), [0_u32; 0], "{call} with {}", mechanism.as_str());
         }
     }
 }
 
 #[test]
 fn a_command_that_shares_little_memory_is_left_alone() {
-    let stage = Stage::new();
-    for way in ways(&stage) {
-        let room = stage.room(way, stage.confinement(Where::Work));
+    let fixture = Fixture::new();
+    for mechanism in working_mechanisms(&fixture) {
+        let run_tree = fixture.confined_tree(mechanism, fixture.confinement(StartDir::Work));
         // Long enough to be measured several times.
         let script = "ATTEMPT_CALL=little_memory \"$TEST\" --exact attempts_limits::a_limits_call_from_inside --nocapture; sleep 1";
-        let (end, said) = stage.command(&room, stage.step(Where::Work, script));
-        assert_eq!(end.unwrap(), StepEnd::Exited(0), "{}: {said}", way.word());
-        assert!(said.contains("little memory"), "{}: {said}", way.word());
+        let (end, output) = fixture.run_step(&run_tree, fixture.step(StartDir::Work, script));
+        assert_eq!(end.unwrap(), StepEnd::Exited(0), "{}: {output}", mechanism.as_str());
+        assert!(output.contains("little memory"), "{}: {output}", mechanism.as_str());
     }
 }
 
 /// Polls until a condition holds.
-fn until(what: &str, holds: impl Fn() -> bool) {
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < Duration::from_secs(180), "timed out: {what}");
@@ -347,8 +318,7 @@ fn fill_temp(how: &str) {
         _ => {
             for name in ["a\nb", "-rf", "*", "~", "\u{202e}", "$(reboot)"] {
                 fs::create_dir_all(Path::new(name).join("1/2/3")).unwrap();
-                std::os::unix::fs::symlink(std::env::var("OUT").unwrap(), Path::new(name).join("1/out"))
-                    .unwrap();
+                std::os::unix::fs::symlink(std::env::var("OUT").unwrap(), Path::new(name).join("1/out")).unwrap();
             }
             std::os::unix::fs::symlink(".", "loop").unwrap();
             fs::File::create("sparse").unwrap().set_len(60 << 20).unwrap();
@@ -361,36 +331,36 @@ fn fill_temp(how: &str) {
 #[test]
 fn a_limits_call_from_inside() {
     if let Ok(name) = std::env::var("ATTEMPT_CALL") {
-        make(&name);
+        run_call(&name);
     }
 }
 
 /// The mechanisms that work on this machine.
-fn ways(stage: &Stage) -> Vec<Way> {
-    let works = |way: &Way| {
-        let layers = stage.wait(stage.local().with_way(*way).layers());
-        let works = layers.strength != Strength::Missing;
+fn working_mechanisms(fixture: &Fixture) -> Vec<Mechanism> {
+    let works = |mechanism: &Mechanism| {
+        let layers = fixture.block_on(fixture.local().with_mechanism(*mechanism).layers());
+        let works = layers.strength != ConfinementStrength::Missing;
         if !works {
-            skip(&format!("{} does not work here: {}", way.word(), layers.why.unwrap_or_default()));
+            skip(&format!("{} does not work here: {}", mechanism.as_str(), layers.reason.unwrap_or_default()));
         }
         works
     };
-    Way::ALL.into_iter().filter(works).collect()
+    Mechanism::ALL.into_iter().filter(works).collect()
 }
 
-fn refused(test: &str, attempts: &[Attempt]) {
+fn assert_refused(test: &str, attempts: &[Attempt]) {
     also_as_an_ordinary_user(test);
-    let stage = Stage::new();
-    for way in ways(&stage) {
+    let fixture = Fixture::new();
+    for mechanism in working_mechanisms(&fixture) {
         for attempt in attempts {
-            if let Err(happened) = stage.attempt(Some(way), attempt) {
-                panic!("{} with {}: {happened}", attempt.name, way.word());
+            if let Err(happened) = fixture.attempt(Some(mechanism), attempt) {
+                panic!("{} with {}: {happened}", attempt.name, mechanism.as_str());
             }
         }
     }
 }
 
-fn make(name: &str) {
+fn run_call(name: &str) {
     let word = std::env::var("ATTEMPT_WORDS").unwrap_or_default();
     match name {
         "modes" => modes(Path::new(".")),
@@ -398,7 +368,7 @@ fn make(name: &str) {
         "file_capability" => file_capability(),
         "raw_pair" => {
             let (half, _other) = pair(libc::SOCK_RAW);
-            escaped(half.is_some_and(|half| send_to(&half, &word)), name);
+            report(half.is_some_and(|half| send_to(&half, &word)), name);
         }
         "addressed_pair" => {
             for kind in [libc::SOCK_STREAM, libc::SOCK_SEQPACKET] {
@@ -412,7 +382,7 @@ fn make(name: &str) {
         "every_socket" => every_socket(),
         "netlink_user" => {
             const NETLINK_USERSOCK: i32 = 2;
-            escaped(socket(libc::AF_NETLINK, libc::SOCK_DGRAM, NETLINK_USERSOCK), name);
+            report(socket(libc::AF_NETLINK, libc::SOCK_DGRAM, NETLINK_USERSOCK), name);
         }
         "ordinary_pairs" => {
             for kind in [libc::SOCK_STREAM, libc::SOCK_SEQPACKET] {
@@ -427,34 +397,34 @@ fn make(name: &str) {
         }
         "deep_tree" | "long_names" | "closed_tree" | "many_files" | "hostile_names" => fill_temp(name),
         "shared_mapping" => {
-            let held: Vec<*mut u8> = (0..16).map(|_| touched(libc::MAP_SHARED)).collect();
-            wait_for_the_end(&held);
+            let held: Vec<*mut u8> = (0..16).map(|_| map_and_write(libc::MAP_SHARED)).collect();
+            wait_to_be_killed(&held);
         }
         "many_processes" => {
             for _ in 0..4 {
                 // SAFETY: the child only waits to be killed.
                 if unsafe { libc::fork() } == 0 {
-                    let held: Vec<*mut u8> = (0..4).map(|_| touched(libc::MAP_PRIVATE)).collect();
-                    wait_for_the_end(&held);
+                    let held: Vec<*mut u8> = (0..4).map(|_| map_and_write(libc::MAP_PRIVATE)).collect();
+                    wait_to_be_killed(&held);
                 }
             }
-            wait_for_the_end(&());
+            wait_to_be_killed(&());
         }
         "memory_files" => {
             let held: Vec<OwnedFd> = (0..20).map(|_| memory_file(48 << 20)).collect();
-            wait_for_the_end(&held);
+            wait_to_be_killed(&held);
         }
         "memory_of_two_kinds" => {
             let files: Vec<OwnedFd> = (0..7).map(|_| memory_file(48 << 20)).collect();
-            let mappings: Vec<*mut u8> = (0..5).map(|_| touched(libc::MAP_SHARED)).collect();
-            wait_for_the_end(&(files, mappings));
+            let mappings: Vec<*mut u8> = (0..5).map(|_| map_and_write(libc::MAP_SHARED)).collect();
+            wait_to_be_killed(&(files, mappings));
         }
         "memory_and_descriptors" => memory_and_descriptors(50_000),
         "memory_and_many_descriptors" => memory_and_descriptors(2_000_000),
         "memory_without_first_thread" => memory_without_first_thread(),
         "thread_with_own_descriptors" => thread_with_own_descriptors(),
         "little_memory" => {
-            let _held = (touched(libc::MAP_SHARED), touched(libc::MAP_PRIVATE), memory_file(48 << 20));
+            let _held = (map_and_write(libc::MAP_SHARED), map_and_write(libc::MAP_PRIVATE), memory_file(48 << 20));
             std::thread::sleep(Duration::from_secs(1));
             println!("little memory");
         }
@@ -462,13 +432,13 @@ fn make(name: &str) {
         "shared_files" => shared_files(),
         "secret_memory" => {
             const MEMFD_SECRET: i64 = 447;
-            escaped(owned(call(MEMFD_SECRET, [0, 0, 0, 0, 0])).is_some(), name);
+            report(owned(call(MEMFD_SECRET, [0, 0, 0, 0, 0])).is_some(), name);
         }
         other => panic!("no attempt is called {other}"),
     }
 }
 
-fn escaped(so: bool, what: &str) {
+fn report(so: bool, what: &str) {
     println!("{}: {what}", if so { "ESCAPED" } else { "refused" });
 }
 
@@ -490,17 +460,16 @@ fn owned(fd: i64) -> Option<OwnedFd> {
 }
 
 /// Makes every system call that takes a file mode, with the set-id bits.
-fn modes(place: &Path) {
+fn modes(dir: &Path) {
     const FCHMODAT2: i64 = 452;
     const BITS: i64 = 0o6755;
-    let path = |name: &str| place.join(format!("mode-{name}"));
+    let path = |name: &str| dir.join(format!("mode-{name}"));
     let text = |path: &Path| CString::new(path.to_str().unwrap()).unwrap();
     let here = i64::from(libc::AT_FDCWD);
     let has_bits = |name: &str| {
-        let found =
-            fs::symlink_metadata(path(name)).is_ok_and(|there| there.permissions().mode() & 0o6000 != 0);
+        let found = fs::symlink_metadata(path(name)).is_ok_and(|there| there.permissions().mode() & 0o6000 != 0);
         let _removed = fs::remove_file(path(name));
-        escaped(found, name);
+        report(found, name);
     };
     let change = |name: &str, make: &dyn Fn(&CStr, i64) -> i64| {
         fs::write(path(name), "").unwrap();
@@ -541,8 +510,8 @@ fn modes(place: &Path) {
     });
     create("unnamed", &|path| {
         let flags = i64::from(libc::O_TMPFILE | libc::O_WRONLY);
-        let place = text(place);
-        let file = owned(call(libc::SYS_openat, [here, place.as_ptr() as i64, flags, BITS, 0]));
+        let dir = text(dir);
+        let file = owned(call(libc::SYS_openat, [here, dir.as_ptr() as i64, flags, BITS, 0]));
         if let Some(file) = file {
             let from = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
             let follow = i64::from(libc::AT_SYMLINK_FOLLOW);
@@ -564,18 +533,18 @@ fn file_capability() {
         size_of_val(&value) as i64,
         0,
     ];
-    escaped(call(libc::SYS_setxattr, words) == 0, "rights of files");
+    report(call(libc::SYS_setxattr, words) == 0, "rights of files");
 }
 
-const PIECE: usize = 64 << 20;
+const CHUNK: usize = 64 << 20;
 
 /// Maps new memory and writes every page.
-fn touched(kind: libc::c_int) -> *mut u8 {
+fn map_and_write(kind: libc::c_int) -> *mut u8 {
     let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, kind | libc::MAP_ANONYMOUS);
     // SAFETY: new memory at an address that the system chooses.
-    let piece = unsafe { libc::mmap(std::ptr::null_mut(), PIECE, access, flags, -1, 0) };
+    let piece = unsafe { libc::mmap(std::ptr::null_mut(), CHUNK, access, flags, -1, 0) };
     assert_ne!(piece, libc::MAP_FAILED, "a piece of memory");
-    for page in (0..PIECE).step_by(4096) {
+    for page in (0..CHUNK).step_by(4096) {
         // SAFETY: the address lies in the memory just mapped.
         unsafe { piece.cast::<u8>().add(page).write(1) };
     }
@@ -601,13 +570,13 @@ fn memory_and_descriptors(descriptors: u64) {
     for _ in 0..(descriptors / each).min(300) {
         // SAFETY: the child only waits to be killed.
         if unsafe { libc::fork() } == 0 {
-            wait_for_the_end(&());
+            wait_to_be_killed(&());
         }
     }
     // By then a long measurement is under way, and has passed this process.
     std::thread::sleep(Duration::from_millis(1_500));
     let files: Vec<OwnedFd> = (0..20).map(|_| memory_file(48 << 20)).collect();
-    wait_for_the_end(&files);
+    wait_to_be_killed(&files);
 }
 
 /// Lets a second thread hold shared memory and ends the first one: the process then appears to have no memory.
@@ -616,12 +585,12 @@ fn memory_without_first_thread() {
     // supports `fork`.
     if unsafe { libc::fork() } == 0 {
         std::thread::spawn(|| {
-            let held: Vec<*mut u8> = (0..16).map(|_| touched(libc::MAP_SHARED)).collect();
-            wait_for_the_end(&held);
+            let held: Vec<*mut u8> = (0..16).map(|_| map_and_write(libc::MAP_SHARED)).collect();
+            wait_to_be_killed(&held);
         });
         call(libc::SYS_exit, [0; 5]);
     }
-    wait_for_the_end(&());
+    wait_to_be_killed(&());
 }
 
 /// Starts a thread that does not share the descriptors of its process, where a measurement would miss its memory
@@ -639,11 +608,11 @@ fn thread_with_own_descriptors() {
         libc::clone(wait, top.cast(), flags, std::ptr::null_mut())
     };
     std::thread::sleep(Duration::from_secs(2));
-    escaped(made >= 0, "a thread with descriptors of its own");
+    report(made >= 0, "a thread with descriptors of its own");
 }
 
 /// Waits to be killed while it holds memory; after a minute it has escaped.
-fn wait_for_the_end<T>(_held: &T) -> ! {
+fn wait_to_be_killed<T>(_held: &T) -> ! {
     std::thread::sleep(Duration::from_secs(50));
     println!("ESCAPED: nobody ended it");
     std::process::exit(0)
@@ -652,9 +621,9 @@ fn wait_for_the_end<T>(_held: &T) -> ! {
 /// Creates unattached shared memory segments: of the maximum size, and as many as possible.
 fn segments() {
     let make = |bytes: i64| call(libc::SYS_shmget, [0, bytes, 0o600, 0, 0]);
-    escaped(make(1 << 30) >= 0, "a large segment");
+    report(make(1 << 30) >= 0, "a large segment");
     let most = (0..10_000).take_while(|_| make(64 << 10) >= 0).count();
-    escaped(most > 4096, "more segments than half a gigabyte");
+    report(most > 4096, "more segments than half a gigabyte");
 }
 
 /// Creates files in `/dev/shm` until it is full.
@@ -667,7 +636,7 @@ fn shared_files() {
             bytes += piece.len();
         }
     }
-    escaped(bytes > 512 << 20, "more files in shared memory than there is memory");
+    report(bytes > 512 << 20, "more files in shared memory than there is memory");
 }
 
 fn pair(kind: i32) -> (Option<OwnedFd>, Option<OwnedFd>) {
@@ -695,14 +664,7 @@ fn send_to(socket: &OwnedFd, path: &str) -> bool {
     let (address, length) = address(path);
     // SAFETY: the bytes and the address live during the call.
     let sent = unsafe {
-        libc::sendto(
-            socket.as_raw_fd(),
-            b"escaped".as_ptr().cast(),
-            7,
-            0,
-            (&raw const address).cast(),
-            length,
-        )
+        libc::sendto(socket.as_raw_fd(), b"escaped".as_ptr().cast(), 7, 0, (&raw const address).cast(), length)
     };
     sent == 7
 }
@@ -719,7 +681,7 @@ fn connected_pair(path: &str) {
             libc::connect(half.as_raw_fd(), &raw const nobody, size_of_val(&nobody) as libc::socklen_t);
             libc::connect(half.as_raw_fd(), (&raw const address).cast(), length)
         };
-        escaped(connected == 0, "half of a pair, connected");
+        report(connected == 0, "half of a pair, connected");
     }
 }
 
@@ -733,7 +695,7 @@ fn listening_pair() {
         libc::bind(half.as_raw_fd(), (&raw const address).cast(), length);
         libc::listen(half.as_raw_fd(), 1)
     };
-    escaped(listens == 0, "half of a pair that listens");
+    report(listens == 0, "half of a pair that listens");
 }
 
 /// Opens a socket of every family, kind and, where it makes a difference, protocol.
@@ -748,15 +710,14 @@ fn every_socket() {
                         && [libc::SOCK_RAW, libc::SOCK_DGRAM].contains(&kind)
                         && [0, 4].contains(&protocol));
                 if !expected && socket(family, kind, protocol) {
-                    escaped(true, &format!("family {family}, kind {kind}, protocol {protocol}"));
+                    report(true, &format!("family {family}, kind {kind}, protocol {protocol}"));
                 }
             }
             let mut fds = [-1_i32; 2];
-            let made =
-                call(libc::SYS_socketpair, [family.into(), kind.into(), 0, fds.as_mut_ptr() as i64, 0]);
+            let made = call(libc::SYS_socketpair, [family.into(), kind.into(), 0, fds.as_mut_ptr() as i64, 0]);
             let connected = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET].contains(&kind);
             if made == 0 && !(family == libc::AF_UNIX && connected) {
-                escaped(true, &format!("a pair of family {family}, kind {kind}"));
+                report(true, &format!("a pair of family {family}, kind {kind}"));
             }
             drop(fds.map(|fd| owned(fd.into())));
         }

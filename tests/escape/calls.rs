@@ -13,35 +13,33 @@ use std::time::Duration;
 use nix::libc;
 
 /// Makes the system calls of one attempt.
-pub(crate) fn make(name: &str) {
+pub(crate) fn run_call(name: &str) {
     let word = std::env::var("ATTEMPT_WORDS").unwrap_or_default();
     let words: Vec<&str> = word.split(' ').collect();
     match name {
-        "connect" => escaped(UnixStream::connect(words[0]).is_ok(), name),
+        "connect" => report(UnixStream::connect(words[0]).is_ok(), name),
         "connect_abstract" => {
             let address = SocketAddr::from_abstract_name(words[0]).unwrap();
-            escaped(UnixStream::connect_addr(&address).is_ok(), name);
+            report(UnixStream::connect_addr(&address).is_ok(), name);
         }
         "send" => {
             let sent = UnixDatagram::unbound().and_then(|socket| socket.send_to(b"escaped", words[0]));
-            escaped(sent.is_ok(), name);
+            report(sent.is_ok(), name);
         }
         "send_from_pair" => {
             let sent = UnixDatagram::pair().and_then(|(socket, _other)| {
                 socket.connect(words[0])?;
                 socket.send(b"escaped")
             });
-            escaped(sent.is_ok(), name);
+            report(sent.is_ok(), name);
         }
         "connect_port" => {
             let address = (words[0], words[1].parse().unwrap());
             let address = std::net::ToSocketAddrs::to_socket_addrs(&address).unwrap().next().unwrap();
-            escaped(TcpStream::connect_timeout(&address, Duration::from_secs(5)).is_ok(), name);
+            report(TcpStream::connect_timeout(&address, Duration::from_secs(5)).is_ok(), name);
         }
         "send_port" => {
-            let sent = UdpSocket::bind("127.0.0.1:0")
-                .unwrap()
-                .send_to(b"escaped", format!("127.0.0.1:{}", words[0]));
+            let sent = UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"escaped", format!("127.0.0.1:{}", words[0]));
             // `sendto` reports success even without a receiver; the listener outside is checked.
             println!("{sent:?}");
         }
@@ -50,12 +48,12 @@ pub(crate) fn make(name: &str) {
             let heard = TcpStream::connect(listener.local_addr().unwrap()).is_ok();
             println!("{}", if heard { "connected to itself" } else { "not connected" });
         }
-        "socket_vsock" => escaped(call(libc::SYS_socket, [40, 1, 0, 0, 0]) >= 0, name),
-        "socket_packet" => escaped(call(libc::SYS_socket, [17, 3, 0x300, 0, 0]) >= 0, name),
+        "socket_vsock" => report(call(libc::SYS_socket, [40, 1, 0, 0, 0]) >= 0, name),
+        "socket_packet" => report(call(libc::SYS_socket, [17, 3, 0x300, 0, 0]) >= 0, name),
         "memory_shell" => memory_shell(),
         "trace_victim" => {
             const SEIZE: i64 = 0x4206;
-            escaped(call(libc::SYS_ptrace, [SEIZE, victim(), 0, 0, 0]) == 0, name);
+            report(call(libc::SYS_ptrace, [SEIZE, victim(), 0, 0, 0]) == 0, name);
         }
         "read_victim" => {
             let mut byte = 0_u8;
@@ -63,28 +61,28 @@ pub(crate) fn make(name: &str) {
             // The remote address is invalid: only a caller with permission gets `EFAULT`.
             let remote = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 1 };
             let words = [victim(), (&raw const local) as i64, 1, (&raw const remote) as i64, 1];
-            escaped(failure(libc::SYS_process_vm_readv, words) == libc::EFAULT, name);
+            report(errno_of(libc::SYS_process_vm_readv, words) == libc::EFAULT, name);
         }
-        "name_victim" => escaped(call(libc::SYS_pidfd_open, [victim(), 0, 0, 0, 0]) >= 0, name),
+        "name_victim" => report(call(libc::SYS_pidfd_open, [victim(), 0, 0, 0, 0]) >= 0, name),
         "take_descriptor" => {
             let parent = i64::from(nix::unistd::getppid().as_raw());
             let process = call(libc::SYS_pidfd_open, [parent, 0, 0, 0, 0]);
-            escaped(call(libc::SYS_pidfd_getfd, [process, 0, 0, 0, 0]) >= 0, name);
+            report(call(libc::SYS_pidfd_getfd, [process, 0, 0, 0, 0]) >= 0, name);
         }
         "machine_calls" => machine_calls(),
         "clone_namespaces" => clone_namespaces(),
         "io_uring" => {
             let mut parameters = [0_u8; 120];
-            escaped(call(libc::SYS_io_uring_setup, [4, parameters.as_mut_ptr() as i64, 0, 0, 0]) >= 0, name);
+            report(call(libc::SYS_io_uring_setup, [4, parameters.as_mut_ptr() as i64, 0, 0, 0]) >= 0, name);
         }
-        "other_kinds" => other_kinds(),
+        "foreign_abis" => foreign_abis(),
         "type_into_terminal" => type_into_terminal(),
         "gigabyte" => gigabyte(),
         other => panic!("no attempt is called {other}"),
     }
 }
 
-fn escaped(so: bool, what: &str) {
+fn report(so: bool, what: &str) {
     println!("{}: {what}", if so { "ESCAPED" } else { "refused" });
 }
 
@@ -99,7 +97,7 @@ fn call(number: i64, words: [i64; 5]) -> i64 {
 }
 
 /// The error number of a call that fails; 0 when it succeeded.
-fn failure(number: i64, words: [i64; 5]) -> i32 {
+fn errno_of(number: i64, words: [i64; 5]) -> i32 {
     if call(number, words) >= 0 { 0 } else { nix::errno::Errno::last_raw() }
 }
 
@@ -151,12 +149,9 @@ fn machine_calls() {
         ("kcmp", libc::SYS_kcmp, [1, 1, 0, 0, 0]),
         ("personality", libc::SYS_personality, [0x004_0000, 0, 0, 0, 0]),
     ] {
-        escaped(failure(number, words) != libc::EPERM, name);
+        report(errno_of(number, words) != libc::EPERM, name);
     }
-    escaped(
-        call(libc::SYS_clone3, [0, 0, 0, 0, 0]) >= 0 || nix::errno::Errno::last_raw() != libc::ENOSYS,
-        "clone3",
-    );
+    report(call(libc::SYS_clone3, [0, 0, 0, 0, 0]) >= 0 || nix::errno::Errno::last_raw() != libc::ENOSYS, "clone3");
 }
 
 /// Starts children in new namespaces, one kind after another.
@@ -172,16 +167,16 @@ fn clone_namespaces() {
             // SAFETY: the child ends at once.
             unsafe { libc::_exit(0) };
         }
-        escaped(child > 0, "clone into a namespace");
+        report(child > 0, "clone into a namespace");
     }
 }
 
 /// Calls with another ABI: those of x32, and those of 32-bit x86.
 #[cfg(target_arch = "x86_64")]
-fn other_kinds() {
+fn foreign_abis() {
     const X32: i64 = 0x4000_0000;
     for number in [libc::SYS_getpid, libc::SYS_ptrace, libc::SYS_unshare] {
-        escaped(call(number | X32, [0, 0, 0, 0, 0]) >= 0, "a call of x32");
+        report(call(number | X32, [0, 0, 0, 0, 0]) >= 0, "a call of x32");
     }
     // The filter kills the caller, so a child makes the call.
     let child = call(libc::SYS_clone, [i64::from(libc::SIGCHLD), 0, 0, 0, 0]);
@@ -195,11 +190,11 @@ fn other_kinds() {
         unsafe { libc::_exit(if answer > 0 { 77 } else { 0 }) };
     }
     let status = nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(child as i32), None).unwrap();
-    escaped(matches!(status, nix::sys::wait::WaitStatus::Exited(_, 77)), "a call of an older machine");
+    report(matches!(status, nix::sys::wait::WaitStatus::Exited(_, 77)), "a call of an older machine");
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn other_kinds() {}
+fn foreign_abis() {}
 
 /// Types characters into a terminal for the next reader: into that of the session, and into a new one.
 fn type_into_terminal() {
@@ -214,7 +209,7 @@ fn type_into_terminal() {
         // SAFETY: the descriptor is open and the character lives during the call.
         let typed = unsafe { libc::ioctl(terminal, TIOCSTI, &raw const letter) };
         let with_rights = nix::errno::Errno::last_raw();
-        escaped(typed == 0 || with_rights != libc::EPERM, "typing");
+        report(typed == 0 || with_rights != libc::EPERM, "typing");
     }
 }
 
@@ -222,20 +217,19 @@ fn type_into_terminal() {
 fn gigabyte() {
     let mut held = Vec::new();
     for _ in 0..16 {
-        const PIECE: usize = 64 * 1024 * 1024;
+        const CHUNK: usize = 64 * 1024 * 1024;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: new memory at an address that the system chooses.
-        let piece = unsafe {
-            libc::mmap(std::ptr::null_mut(), PIECE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
-        };
+        let piece =
+            unsafe { libc::mmap(std::ptr::null_mut(), CHUNK, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
         if piece == libc::MAP_FAILED {
-            return escaped(false, "a gigabyte");
+            return report(false, "a gigabyte");
         }
-        for page in (0..PIECE).step_by(4096) {
+        for page in (0..CHUNK).step_by(4096) {
             // SAFETY: the address lies in the memory just mapped.
             unsafe { piece.cast::<u8>().add(page).write(1) };
         }
         held.push(piece);
     }
-    escaped(held.len() == 16, "a gigabyte");
+    report(held.len() == 16, "a gigabyte");
 }

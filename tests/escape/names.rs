@@ -8,11 +8,11 @@ use std::process::Command;
 
 use nix::unistd::geteuid;
 use pushd::sandbox::StepEnd;
-use pushd::sandbox::confine::{Leave, Way};
+use pushd::sandbox::confinement::{Mechanism, StepPermissions};
 
-use super::attempts::Where;
+use super::attempts::StartDir;
+use super::fixture::{Fixture, own_program};
 use super::skip::skip;
-use super::stage::{Stage, own_program};
 
 const INSIDE: &str = "NAMES_SERVER";
 const NAME: &str = "registry.example.test";
@@ -54,12 +54,8 @@ fn a_command_with_the_network_resolves_names_by_the_settings_of_the_machine() {
             Err(error) => return skip(&format!("there is no program unshare: {error}")),
             Ok(output) => output,
         };
-        let said =
-            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        if said.contains("unshare failed")
-            || said.contains("must be superuser")
-            || said.contains("permission denied")
-        {
+        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        if said.contains("unshare failed") || said.contains("must be superuser") || said.contains("permission denied") {
             return skip(&format!("this machine gives no mount namespace: {said}"));
         }
         assert!(output.status.success() && said.contains("1 passed"), "{links}:\n{said}");
@@ -70,18 +66,20 @@ fn a_command_with_the_network_resolves_names_by_the_settings_of_the_machine() {
 fn resolve(server: Ipv4Addr) {
     let socket = UdpSocket::bind((server, 53)).unwrap();
     std::thread::spawn(move || serve(&socket));
-    let stage = Stage::new();
-    for way in [Way::Bubblewrap, Way::Namespaces].into_iter().filter(|way| stage.works(*way)) {
-        let room = stage.room(way, stage.confinement(Where::Work));
+    let fixture = Fixture::new();
+    for mechanism in
+        [Mechanism::Bubblewrap, Mechanism::Namespaces].into_iter().filter(|mechanism| fixture.works(*mechanism))
+    {
+        let run_tree = fixture.confined_tree(mechanism, fixture.confinement(StartDir::Work));
         let look_up = format!("getent ahostsv4 {NAME}; getent hosts localhost; head -1 /etc/resolv.conf");
-        let mut step = stage.step(Where::Work, &look_up);
-        step.leave = Leave { network: true, ..Leave::default() };
-        let (end, said) = stage.command(&room, step);
+        let mut step = fixture.step(StartDir::Work, &look_up);
+        step.permissions = StepPermissions { network: true, ..StepPermissions::default() };
+        let (end, said) = fixture.run_step(&run_tree, step);
         let address = Ipv4Addr::from(ADDRESS).to_string();
-        assert_eq!(end.unwrap(), StepEnd::Exited(0), "{}: {said}", way.word());
-        assert!(said.contains(&address) && said.contains("localhost"), "{}: {said}", way.word());
-        let (_, said) = stage.command(&room, stage.step(Where::Work, &look_up));
-        assert!(!said.contains(&address), "without the network, {}: {said}", way.word());
+        assert_eq!(end.unwrap(), StepEnd::Exited(0), "{}: {said}", mechanism.as_str());
+        assert!(said.contains(&address) && said.contains("localhost"), "{}: {said}", mechanism.as_str());
+        let (_, said) = fixture.run_step(&run_tree, fixture.step(StartDir::Work, &look_up));
+        assert!(!said.contains(&address), "without the network, {}: {said}", mechanism.as_str());
     }
 }
 
@@ -89,14 +87,14 @@ fn resolve(server: Ipv4Addr) {
 fn serve(socket: &UdpSocket) {
     let mut question = [0; 512];
     while let Ok((length, from)) = socket.recv_from(&mut question) {
-        let asked = &question[..length];
+        let query = &question[..length];
         // After the header come the labels of the name, each with its length before it, then the type and the class.
-        let Some(end) = asked.iter().skip(12).position(|byte| *byte == 0).map(|end| 12 + end + 5) else {
+        let Some(end) = query.iter().skip(12).position(|byte| *byte == 0).map(|end| 12 + end + 5) else {
             continue;
         };
-        let Some(about) = asked.get(12..end) else { continue };
+        let Some(about) = query.get(12..end) else { continue };
         let is_address = about[about.len() - 4..about.len() - 2] == [0, 1];
-        let mut answer = asked[..2].to_vec();
+        let mut answer = query[..2].to_vec();
         answer.extend([0x81, 0x80, 0, 1, 0, u8::from(is_address), 0, 0, 0, 0]);
         answer.extend(about);
         if is_address {

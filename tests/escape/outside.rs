@@ -83,10 +83,9 @@ impl Victim {
     }
 
     /// What happened to it.
-    pub(crate) fn harmed(&self) -> Option<String> {
+    pub(crate) fn damage(&self) -> Option<String> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
-        let field =
-            |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("gone").trim();
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("gone").trim();
         let (state, tracer) = (field("State:"), field("TracerPid:"));
         let well = state.starts_with(['S', 'R', 'D']) && tracer == "0";
         (!well).then(|| format!("the victim is {state}, traced by {tracer}"))
@@ -101,7 +100,7 @@ impl Drop for Victim {
 }
 
 /// Describes a file tree: kinds, modes, owners, modification times of files, contents.
-pub(crate) fn looks(root: &Path, leave_out: &[&Path]) -> BTreeMap<PathBuf, String> {
+pub(crate) fn describe_tree(root: &Path, leave_out: &[&Path]) -> BTreeMap<PathBuf, String> {
     let mut seen = BTreeMap::new();
     let mut todo = vec![root.to_owned()];
     while let Some(path) = todo.pop() {
@@ -109,41 +108,39 @@ pub(crate) fn looks(root: &Path, leave_out: &[&Path]) -> BTreeMap<PathBuf, Strin
             continue;
         }
         let Ok(there) = fs::symlink_metadata(&path) else { continue };
-        let mut look = format!("{:?} {:o} {}", there.file_type(), there.permissions().mode(), there.uid());
+        let mut description = format!("{:?} {:o} {}", there.file_type(), there.permissions().mode(), there.uid());
         if there.is_file() {
             let content = fs::read(&path).unwrap_or_default();
-            look.push_str(&format!(" {} {}", there.mtime(), String::from_utf8_lossy(&content)));
+            description.push_str(&format!(" {} {}", there.mtime(), String::from_utf8_lossy(&content)));
         }
         if there.is_dir() {
             todo.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
         }
-        seen.insert(path, look);
+        seen.insert(path, description);
     }
     seen
 }
 
 /// The first difference between two descriptions.
-pub(crate) fn difference(
+pub(crate) fn first_difference(
     before: &BTreeMap<PathBuf, String>,
     after: &BTreeMap<PathBuf, String>,
 ) -> Option<String> {
-    let changed = before.iter().find(|(path, look)| after.get(*path) != Some(look)).map(|(path, _)| path);
+    let changed = before.iter().find(|(path, description)| after.get(*path) != Some(description)).map(|(path, _)| path);
     let new = after.keys().find(|path| !before.contains_key(*path));
-    changed
-        .or(new)
-        .map(|path| format!("{} was {:?} and is {:?}", path.display(), before.get(path), after.get(path)))
+    changed.or(new).map(|path| format!("{} was {:?} and is {:?}", path.display(), before.get(path), after.get(path)))
 }
 
 /// Settings of the machine, and files in its directories whose name contains the mark.
-pub(crate) fn machine(mark: &str) -> Vec<String> {
+pub(crate) fn machine_state(mark: &str) -> Vec<String> {
     let settings = ["core_pattern", "modprobe", "hostname", "domainname"];
     let mut seen: Vec<String> = settings
         .iter()
         .map(|name| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default())
         .collect();
     seen.push(fs::read_to_string("/proc/self/mounts").unwrap_or_default());
-    for place in ["/", "/tmp", "/var/tmp", "/dev/shm", "/etc", "/etc/cron.d", "/usr/bin", "/var/spool/cron"] {
-        let name = Path::new(place).join(format!("escaped-{mark}"));
+    for dir in ["/", "/tmp", "/var/tmp", "/dev/shm", "/etc", "/etc/cron.d", "/usr/bin", "/var/spool/cron"] {
+        let name = Path::new(dir).join(format!("escaped-{mark}"));
         seen.push(format!("{} {}", name.display(), name.exists()));
         let _mended = fs::remove_file(name);
     }
@@ -151,12 +148,12 @@ pub(crate) fn machine(mark: &str) -> Vec<String> {
 }
 
 /// The processes with the mark in their environment.
-pub(crate) fn marked(mark: &str) -> Vec<u32> {
+pub(crate) fn marked_processes(mark: &str) -> Vec<u32> {
     let wanted = format!("MARK={mark}");
     let carries = |pid: &u32| {
         let mut environment = Vec::new();
-        let read = fs::File::open(format!("/proc/{pid}/environ"))
-            .map(|file| file.take(1 << 20).read_to_end(&mut environment));
+        let read =
+            fs::File::open(format!("/proc/{pid}/environ")).map(|file| file.take(1 << 20).read_to_end(&mut environment));
         read.is_ok() && environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
     };
     let entries = fs::read_dir("/proc").unwrap();

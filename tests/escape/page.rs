@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::attempts::{ATTEMPTS, Alone, Attempt, Group};
+use super::attempts::{ATTEMPTS, Attempt, Group, UnconfinedRun};
 use super::attempts_home::HOME_ATTEMPTS;
 use super::{attempts_limits, git_directory, rules_mode};
 
@@ -14,7 +14,7 @@ const LIST: &str = "## Every attempt by name\n";
 #[test]
 fn the_page_lists_the_attempts_of_the_suite() {
     let (_, listed) = PAGE.split_once(LIST).expect("the list of attempts");
-    let expected = list();
+    let expected = expected_list();
     assert!(listed == expected, "docs/escape-attempts.md should go on after {LIST:?} with:\n{expected}");
 }
 
@@ -54,7 +54,7 @@ fn the_page_names_files_that_exist() {
 }
 
 /// The list as the page must contain it.
-fn list() -> String {
+fn expected_list() -> String {
     let mut text = String::from(
         "\n*Landlock alone* says what happens where there are no namespaces. *Unconfined* says whether the attempt succeeds without \
          confinement; a dash is one that is not made there.\n",
@@ -67,39 +67,39 @@ fn list() -> String {
         text.push_str(&format!("\n### `tests/escape/{file}`\n\n"));
         text.push_str("| attempt | at | Landlock alone | unconfined |\n|---|---|---|---|\n");
         for attempt in attempts {
-            let (group, unconfined) = (of_group(attempt.group), unconfined(attempt.alone));
-            let alone = landlock_alone(attempt, file == "attempts_limits.rs");
+            let (group, unconfined) = (group_cell(attempt.group), unconfined_cell(attempt.unconfined));
+            let alone = landlock_cell(attempt, file == "attempts_limits.rs");
             text.push_str(&format!("| {} | {group} | {alone} | {unconfined} |\n", attempt.name));
         }
     }
     text
 }
 
-fn landlock_alone(attempt: &Attempt, is_limit: bool) -> String {
+fn landlock_cell(attempt: &Attempt, is_limit: bool) -> String {
     match (attempt.group, rules_mode::undefended(attempt)) {
         (_, Some(why)) => format!("not defended: {why}"),
-        (Group::Protected | Group::Use, None) if !is_limit => "not defended".to_owned(),
+        (Group::Protected | Group::Resources, None) if !is_limit => "not defended".to_owned(),
         (
-            Group::Files | Group::Protected | Group::Processes | Group::Sockets | Group::Machine | Group::Use,
+            Group::Files | Group::Protected | Group::Processes | Group::Sockets | Group::Machine | Group::Resources,
             None,
         ) => "refused".to_owned(),
     }
 }
 
-const fn of_group(group: Group) -> &'static str {
+const fn group_cell(group: Group) -> &'static str {
     match group {
         Group::Files => "files",
         Group::Protected => "`.git` and `.push`",
         Group::Processes => "processes",
         Group::Sockets => "sockets",
         Group::Machine => "the machine",
-        Group::Use => "limits",
+        Group::Resources => "limits",
     }
 }
 
-const fn unconfined(alone: Alone) -> &'static str {
+const fn unconfined_cell(alone: UnconfinedRun) -> &'static str {
     match alone {
-        Alone::Harmless => "succeeds",
-        Alone::Never => "–",
+        UnconfinedRun::Harmless => "succeeds",
+        UnconfinedRun::Never => "–",
     }
 }

@@ -3,33 +3,30 @@
 //! That protects less, and every command needs approval. `UNDEFENDED` names what is missing, as `docs/sandbox.md`
 //! documents it. Everything else must hold.
 
-use pushd::sandbox::confine::Way;
+use pushd::sandbox::confinement::Mechanism;
 
 use super::attempts::{Attempt, Group};
+use super::fixture::Fixture;
 use super::ordinary_user::also_as_an_ordinary_user;
-use super::stage::Stage;
 
 #[test]
 fn without_namespaces_no_file_outside_of_the_workspace_is_changed_or_read() {
-    refused(
-        "rules_mode::without_namespaces_no_file_outside_of_the_workspace_is_changed_or_read",
-        Group::Files,
-    );
+    assert_refused("rules_mode::without_namespaces_no_file_outside_of_the_workspace_is_changed_or_read", Group::Files);
 }
 
 #[test]
 fn without_namespaces_no_process_outside_is_signalled_or_traced() {
-    refused("rules_mode::without_namespaces_no_process_outside_is_signalled_or_traced", Group::Processes);
+    assert_refused("rules_mode::without_namespaces_no_process_outside_is_signalled_or_traced", Group::Processes);
 }
 
 #[test]
-fn without_namespaces_nobody_is_talked_to_by_path() {
-    refused("rules_mode::without_namespaces_nobody_is_talked_to_by_path", Group::Sockets);
+fn without_namespaces_no_socket_is_reached_by_path() {
+    assert_refused("rules_mode::without_namespaces_no_socket_is_reached_by_path", Group::Sockets);
 }
 
 #[test]
 fn without_namespaces_the_machine_is_not_changed() {
-    refused("rules_mode::without_namespaces_the_machine_is_not_changed", Group::Machine);
+    assert_refused("rules_mode::without_namespaces_the_machine_is_not_changed", Group::Machine);
 }
 
 #[test]
@@ -39,16 +36,16 @@ fn every_exception_is_the_name_of_an_attempt() {
     }
 }
 
-fn refused(test: &str, group: Group) {
+fn assert_refused(test: &str, group: Group) {
     also_as_an_ordinary_user(test);
-    let stage = Stage::new();
-    if !stage.works(Way::Rules) {
+    let fixture = Fixture::new();
+    if !fixture.works(Mechanism::Rules) {
         return;
     }
     let defended = super::grouped().filter(|attempt| attempt.group == group && undefended(attempt).is_none());
     let failed: Vec<String> = defended
         .filter_map(|attempt| {
-            let happened = stage.attempt(Some(Way::Rules), attempt).err()?;
+            let happened = fixture.attempt(Some(Mechanism::Rules), attempt).err()?;
             Some(format!("{}: {happened}", attempt.name))
         })
         .collect();

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::random::Random;
 
 /// A message and the names of its steps, in order.
-pub(crate) struct Work {
+pub(crate) struct GeneratedMessage {
     pub(crate) text: String,
     /// Commands that are run after the steps.
     pub(crate) checks: Vec<String>,
@@ -13,11 +13,11 @@ pub(crate) struct Work {
 }
 
 /// The last letter of a step that needs approval.
-pub(crate) const ASKED: char = 'a';
+pub(crate) const NEEDS_APPROVAL: char = 'a';
 
 /// Builds the message `id`; a `long` one has many more words than steps.
-pub(crate) fn message(random: &mut Random, id: &str, ledger: &Path, long: bool) -> Work {
-    let mut work = Work { text: String::new(), checks: Vec::new(), steps: Vec::new() };
+pub(crate) fn message(random: &mut Random, id: &str, ledger: &Path, long: bool) -> GeneratedMessage {
+    let mut work = GeneratedMessage { text: String::new(), checks: Vec::new(), steps: Vec::new() };
     if long {
         let words = 200 + random.below(600);
         prose(random, words, &mut work.text);
@@ -46,7 +46,7 @@ pub(crate) fn message(random: &mut Random, id: &str, ledger: &Path, long: bool) 
 }
 
 /// Builds the message `id` to be steered into a run.
-pub(crate) fn steering(random: &mut Random, id: &str, ledger: &Path) -> Work {
+pub(crate) fn steering(random: &mut Random, id: &str, ledger: &Path) -> GeneratedMessage {
     let mut text = String::new();
     if random.one_in(2) {
         let words = 1 + random.below(10);
@@ -54,13 +54,13 @@ pub(crate) fn steering(random: &mut Random, id: &str, ledger: &Path) -> Work {
     }
     let (step, name) = step(random, &format!("{id}k0"), ledger, false);
     text.push_str(&step);
-    Work { text, checks: Vec::new(), steps: vec![name] }
+    GeneratedMessage { text, checks: Vec::new(), steps: vec![name] }
 }
 
 /// Returns the text of a step and its name.
 fn step(random: &mut Random, name: &str, ledger: &Path, is_last: bool) -> (String, String) {
     let asked = random.one_in(4);
-    let name = if asked { format!("{name}{ASKED}") } else { name.to_owned() };
+    let name = if asked { format!("{name}{NEEDS_APPROVAL}") } else { name.to_owned() };
     let note = append(&name, ledger);
     let sign = if asked { "$?" } else { "$" };
     let text = match random.below(10) {
@@ -68,7 +68,9 @@ fn step(random: &mut Random, name: &str, ledger: &Path, is_last: bool) -> (Strin
         1 => format!("{sign} {note}; sleep 0.{}\n", 1 + random.below(3)),
         2 => format!("{sign} {note}; seq 1 {}\n", 2_000 + random.below(50_000)),
         // A background process is found by its environment.
-        3 | 4 => format!("{sign} {note}; STEP='{}' setsid sleep 1000 >/dev/null 2>&1 &\n", trace(&name)),
+        3 | 4 => {
+            format!("{sign} {note}; STEP='{}' setsid sleep 1000 >/dev/null 2>&1 &\n", process_mark(&name))
+        }
         5 if !asked => format!("```sh continue\n{note}; echo failing >&2; exit 3\n```\n"),
         6 if is_last => format!("{sign} {note}; exit 7\n"),
         _ => format!("{sign} {note}\n"),
@@ -77,12 +79,12 @@ fn step(random: &mut Random, name: &str, ledger: &Path, is_last: bool) -> (Strin
 }
 
 /// The text by which the processes of a step are found, given its name; the name of a message finds all of its steps.
-pub(crate) fn trace(name: &str) -> String {
+pub(crate) fn process_mark(name: &str) -> String {
     format!("echo {name}")
 }
 
 fn append(name: &str, ledger: &Path) -> String {
-    format!("{} >> {}", trace(name), ledger.display())
+    format!("{} >> {}", process_mark(name), ledger.display())
 }
 
 fn prose(random: &mut Random, words: u64, text: &mut String) {

@@ -22,7 +22,7 @@ use crate::skip::skip;
 const PACKAGE: &str = "@mariozechner/pi-coding-agent";
 const VERSION: &str = "0.73.1";
 /// How long npm may take to install it, and it to answer.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 #[test]
 fn the_pi_agent_goes_on_in_our_file_and_we_go_on_from_it() {
@@ -183,12 +183,12 @@ fn bounded(mut command: Command) -> Result<Output, String> {
     let group = Pid::from_raw(i32::try_from(child.id()).expect("a process id"));
     let (tell, told) = mpsc::channel();
     let waiting = thread::spawn(move || drop(tell.send(child.wait_with_output())));
-    let output = match told.recv_timeout(PATIENCE) {
+    let output = match told.recv_timeout(TIMEOUT) {
         Ok(output) => output.map_err(|error| error.to_string()),
         Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
             // It may be gone just now.
             let _ = killpg(group, Signal::SIGKILL);
-            Err(format!("{name} took longer than {PATIENCE:?}"))
+            Err(format!("{name} took longer than {TIMEOUT:?}"))
         }
     };
     waiting.join().expect("whoever waits does not fail");

@@ -73,9 +73,7 @@ pub(crate) fn holds(path: &Path, texts: &str) {
     let found = fs::read_to_string(path).expect("a session file");
     let mut from = 0;
     for text in texts.split(" / ") {
-        let at = found[from..]
-            .find(text)
-            .unwrap_or_else(|| panic!("{text:?} is not behind byte {from} of {found}"));
+        let at = found[from..].find(text).unwrap_or_else(|| panic!("{text:?} is not behind byte {from} of {found}"));
         from += at + text.len();
         assert_eq!(found.matches(text).count(), 1, "{text:?} in {found}");
     }

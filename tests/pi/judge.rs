@@ -23,10 +23,8 @@ pub(crate) fn allows(line: &Value) -> bool {
 }
 
 fn hold(validator: &Validator, line: &Value) {
-    let problems: Vec<String> = validator
-        .iter_errors(line)
-        .map(|error| format!("at {:?}: {error}", error.instance_path().as_str()))
-        .collect();
+    let problems: Vec<String> =
+        validator.iter_errors(line).map(|error| format!("at {:?}: {error}", error.instance_path().as_str())).collect();
     assert!(problems.is_empty(), "not valid under the schemas:\n  {line}\n  {}", problems.join("\n  "));
 }
 

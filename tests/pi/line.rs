@@ -9,7 +9,7 @@ use serde_json::Value;
 use tungstenite::client::IntoClientRequest;
 use tungstenite::{Message, WebSocket};
 
-use crate::daemon::{Daemon, PATIENCE};
+use crate::daemon::{Daemon, TIMEOUT};
 use crate::judge;
 use crate::rules::Sent;
 
@@ -85,7 +85,7 @@ impl Line {
                     Err(_) => return None,
                 }
             },
-            Wire::Stdio { lines, .. } => match lines.recv_timeout(PATIENCE) {
+            Wire::Stdio { lines, .. } => match lines.recv_timeout(TIMEOUT) {
                 Ok(line) => Some(line),
                 Err(mpsc::RecvTimeoutError::Disconnected) => None,
                 Err(mpsc::RecvTimeoutError::Timeout) => panic!("nothing more came"),
@@ -125,7 +125,7 @@ impl Drop for Line {
 fn web(address: &str) -> WebSocket<TcpStream> {
     let request = format!("ws://{address}/pi").into_client_request().expect("a request");
     let stream = TcpStream::connect(address).expect("the daemon listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a time limit");
     let (socket, _) = tungstenite::client(request, stream).expect("a WebSocket");
     socket
 }

@@ -44,8 +44,7 @@ fn compare(pattern: &Value, value: Option<&Value>, names: &mut Names, at: &str) 
     match (pattern, value) {
         (Value::Object(fields), Some(Value::Object(value))) => {
             let mut fields = fields.iter();
-            fields
-                .try_for_each(|(name, field)| compare(field, value.get(name), names, &format!("{at}/{name}")))
+            fields.try_for_each(|(name, field)| compare(field, value.get(name), names, &format!("{at}/{name}")))
         }
         (Value::Array(items), Some(Value::Array(values))) => list(items, values, names, at),
         (pattern, Some(value)) if pattern == value => Ok(()),
@@ -57,19 +56,12 @@ fn list(items: &[Value], values: &[Value], names: &mut Names, at: &str) -> Resul
     if let Some((first, wanted)) = items.split_first()
         && first == "$has"
     {
-        let found =
-            |item: &Value, names: &mut Names| values.iter().any(|value| matches(item, value, names).is_ok());
+        let found = |item: &Value, names: &mut Names| values.iter().any(|value| matches(item, value, names).is_ok());
         let missing = wanted.iter().find(|item| !found(item, names));
-        return missing
-            .map_or(Ok(()), |item| Err(format!("at {at:?}: no {item} among {}", Value::from(values))));
+        return missing.map_or(Ok(()), |item| Err(format!("at {at:?}: no {item} among {}", Value::from(values))));
     }
     if items.len() != values.len() {
-        return Err(format!(
-            "at {at:?}: {} items, not {}: {}",
-            values.len(),
-            items.len(),
-            Value::from(values)
-        ));
+        return Err(format!("at {at:?}: {} items, not {}: {}", values.len(), items.len(), Value::from(values)));
     }
     let mut pairs = items.iter().zip(values).enumerate();
     pairs.try_for_each(|(number, (item, value))| compare(item, Some(value), names, &format!("{at}/{number}")))

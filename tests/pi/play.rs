@@ -12,7 +12,7 @@ use crate::daemon::{Client, wait_until};
 use crate::foreign;
 use crate::judge;
 use crate::line::{Line, Via};
-use crate::model::Speaks;
+use crate::model::ServerDialect;
 use crate::pattern::{Names, matches};
 use crate::rules::{self, Alone};
 use crate::script::{self, Act, Step};
@@ -231,7 +231,7 @@ impl Stage {
                 let (flags, message) = rest.split_once(" / ").expect("flags and a message");
                 let words: Vec<&str> = flags.split_whitespace().chain([message]).collect();
                 let world = self.world();
-                let model = world.model.as_ref().expect("a model").base_url(Speaks::OpenAi);
+                let model = world.model.as_ref().expect("a model").base_url(ServerDialect::OpenAi);
                 agent_cli::run(world.daemon.home.path(), &model, &words);
             }
             "foreign" => {
@@ -240,9 +240,7 @@ impl Stage {
                 foreign::turn(&path, asked, answered);
             }
             "older" => foreign::as_earlier_version(&self.world().path(first)),
-            "append" => {
-                foreign::append(&self.world().path(first), script::pattern(more).as_str().expect("a text"))
-            }
+            "append" => foreign::append(&self.world().path(first), script::pattern(more).as_str().expect("a text")),
             "remove" => std::fs::remove_file(self.world().path(first)).expect("a file"),
             "gone" => assert!(!self.world().path(first).exists(), "{first} is still there"),
             "holds" => foreign::holds(&self.world().path(first), more),
@@ -263,9 +261,7 @@ impl Stage {
             "until" => self.world().until_file(first, more),
             "parked" => {
                 let client = self.client();
-                wait_until("no session is in memory", || {
-                    client.get("get_metrics", json!({}))["residentSessions"] == 0
-                });
+                wait_until("no session is in memory", || client.get("get_metrics", json!({}))["residentSessions"] == 0);
             }
             "connect" => drop(self.side(step.on)),
             "close" => {

@@ -67,8 +67,7 @@ fn phases(log: &[Value]) {
             }
             other => panic!("{other} has a command"),
         }
-        let ordered =
-            life.started <= life.accepted && life.finished <= life.accepted && life.run <= life.started;
+        let ordered = life.started <= life.accepted && life.finished <= life.accepted && life.run <= life.started;
         assert!(ordered, "out of order: {life:?} {line}");
     }
 }
@@ -77,8 +76,7 @@ fn phases(log: &[Value]) {
 fn answers(log: &[Value], sent: &[Sent]) {
     for Sent { command, .. } in sent {
         let Some(id) = command["id"].as_str() else { continue };
-        let finished =
-            log.iter().filter(|line| line["type"] == "command_finished" && line["data"]["commandId"] == id);
+        let finished = log.iter().filter(|line| line["type"] == "command_finished" && line["data"]["commandId"] == id);
         let answered = log.iter().filter(|line| line["type"] == "response" && line["id"] == id);
         let admitted: Vec<_> = answered.filter(|line| !is_refusal(line)).collect();
         let finished: Vec<_> = finished.collect();
@@ -108,8 +106,7 @@ fn is_refusal(answer: &Value) -> bool {
 fn versions(log: &[Value], sent: &[Sent], alone: Alone) {
     let answer_of = |command: &Value| {
         let id = command["id"].as_str()?;
-        let mut named =
-            log.iter().enumerate().filter(|(_, line)| line["type"] == "response" && line["id"] == id);
+        let mut named = log.iter().enumerate().filter(|(_, line)| line["type"] == "response" && line["id"] == id);
         let only = named.next()?;
         named.next().is_none().then_some(only)
     };
@@ -153,8 +150,5 @@ fn versions(log: &[Value], sent: &[Sent], alone: Alone) {
 }
 
 fn is_read(kind: &str) -> bool {
-    kind.starts_with("get_")
-        || kind.starts_with("list_")
-        || kind == "switch_session"
-        || kind == "health_check"
+    kind.starts_with("get_") || kind.starts_with("list_") || kind == "switch_session" || kind == "health_check"
 }

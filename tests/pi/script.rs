@@ -20,10 +20,7 @@ pub(crate) struct Step {
 /// Reads a transcript.
 pub(crate) fn read(text: &str) -> Vec<Step> {
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
-    lines
-        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
-        .map(|(at, line)| step(at, line))
-        .collect()
+    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')).map(|(at, line)| step(at, line)).collect()
 }
 
 fn step(number: usize, line: &str) -> Step {

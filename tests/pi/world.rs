@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::daemon::{Daemon, wait_until};
 use crate::line::{Line, Via};
-use crate::model::{End, Fault, ModelServer, Reply, Speaks, Spent, Step, call, fault, say, think};
+use crate::model::{End, Fault, ModelServer, Reply, ServerDialect, Spent, Step, call, fault, say, think};
 
 /// What there is before the daemon starts.
 #[derive(Default)]
@@ -38,10 +38,9 @@ impl World {
         let model = ground.model.then(ModelServer::start);
         let mut config = String::new();
         if let Some(model) = &model {
-            let place = model.base_url(Speaks::Ollama);
-            config = format!(
-                "provider = \"ollama\"\nmodel = \"test-model\"\n[providers.ollama]\nbase_url = \"{place}\"\n"
-            );
+            let place = model.base_url(ServerDialect::Ollama);
+            config =
+                format!("provider = \"ollama\"\nmodel = \"test-model\"\n[providers.ollama]\nbase_url = \"{place}\"\n");
         }
         config.extend(ground.config.iter().map(|line| format!("{line}\n")));
         write(&home.path().join(".config/push/config.toml"), &config);
@@ -63,7 +62,7 @@ impl World {
 
     /// Starts the daemon again; it listens elsewhere now.
     pub(crate) fn start_again(&mut self) {
-        self.daemon.revive();
+        self.daemon.restart();
         self.find();
     }
 
@@ -133,8 +132,7 @@ pub(crate) fn reply(value: &Value) -> Reply {
                 let body = value["body"].as_str().unwrap_or("{}");
                 let reply = Reply::status(u16::try_from(status).expect("a status"), body);
                 let later = value["retry-after"].as_str();
-                return later
-                    .map_or_else(|| reply.clone(), |later| reply.clone().header("retry-after", later));
+                return later.map_or_else(|| reply.clone(), |later| reply.clone().header("retry-after", later));
             }
             if value["never"] == true {
                 return Reply::Never;

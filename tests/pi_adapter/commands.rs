@@ -2,15 +2,17 @@
 
 use pushd::kernel::event::Image;
 use pushd::kernel::id::Json;
-use pushd::protocol::pi::ask::{Ask, Asked, Direction, Streaming, Telling, Thinking, UiResponse, Words};
+use pushd::protocol::pi::command_policy::{CommandPolicy, Persistence, RateClass, Scheduling, VersionEffect};
 use pushd::protocol::pi::decode::{DecodeLimits, decode};
-use pushd::protocol::pi::kind::{Kind, Naming};
-use pushd::protocol::pi::nature::{Counting, Keeping, Nature, Order, Versioning};
+use pushd::protocol::pi::kind::{Kind, SessionRequirement};
+use pushd::protocol::pi::request::{
+    ContextInclusion, Direction, Request, RequestBody, StreamingBehavior, Thinking, UiResponse, UserInput,
+};
 
 use crate::pages::judge_command;
 
 /// The fields of commands besides their envelope, with what each asks for.
-pub(crate) fn samples() -> Vec<(Kind, &'static str, Ask)> {
+pub(crate) fn samples() -> Vec<(Kind, &'static str, RequestBody)> {
     let mut samples = plain();
     samples.extend(talking());
     samples.extend(answers());
@@ -18,117 +20,111 @@ pub(crate) fn samples() -> Vec<(Kind, &'static str, Ask)> {
 }
 
 /// Commands that say nothing, or little.
-fn plain() -> Vec<(Kind, &'static str, Ask)> {
+fn plain() -> Vec<(Kind, &'static str, RequestBody)> {
     use Kind as K;
     let path = |path: &str| Some(path.to_owned());
     vec![
-        (K::ListSessions, "", Ask::ListSessions),
-        (K::CreateSession, "", Ask::CreateSession { cwd: None }),
-        (K::CreateSession, r#","cwd":null"#, Ask::CreateSession { cwd: None }),
-        (K::CreateSession, r#","cwd":"/w/x y""#, Ask::CreateSession { cwd: path("/w/x y") }),
-        (K::CreateSession, r#","cwd":"C:\\w""#, Ask::CreateSession { cwd: path("C:\\w") }),
-        (K::DeleteSession, "", Ask::DeleteSession),
-        (K::SwitchSession, "", Ask::SwitchSession),
-        (K::GetMetrics, "", Ask::GetMetrics),
-        (K::HealthCheck, "", Ask::HealthCheck),
-        (K::ListStoredSessions, "", Ask::ListStoredSessions),
-        (K::LoadSession, r#","sessionPath":"/h/a..b""#, Ask::LoadSession { path: "/h/a..b".into() }),
-        (K::GetAvailableModels, "", Ask::GetAvailableModels),
-        (K::GetCommands, "", Ask::GetCommands),
-        (K::GetSkills, "", Ask::GetSkills),
-        (K::GetTools, "", Ask::GetTools),
-        (K::ListSessionFiles, "", Ask::ListSessionFiles),
-        (K::Abort, "", Ask::Abort),
-        (K::GetState, "", Ask::GetState),
-        (K::GetMessages, "", Ask::GetMessages),
-        (K::CycleModel, "", Ask::CycleModel { direction: Direction::Forward }),
-        (K::CycleModel, r#","direction":"forward""#, Ask::CycleModel { direction: Direction::Forward }),
-        (K::CycleModel, r#","direction":"backward""#, Ask::CycleModel { direction: Direction::Backward }),
+        (K::ListSessions, "", RequestBody::ListSessions),
+        (K::CreateSession, "", RequestBody::CreateSession { cwd: None }),
+        (K::CreateSession, r#","cwd":null"#, RequestBody::CreateSession { cwd: None }),
+        (K::CreateSession, r#","cwd":"/w/x y""#, RequestBody::CreateSession { cwd: path("/w/x y") }),
+        (K::CreateSession, r#","cwd":"C:\\w""#, RequestBody::CreateSession { cwd: path("C:\\w") }),
+        (K::DeleteSession, "", RequestBody::DeleteSession),
+        (K::SwitchSession, "", RequestBody::SwitchSession),
+        (K::GetMetrics, "", RequestBody::GetMetrics),
+        (K::HealthCheck, "", RequestBody::HealthCheck),
+        (K::ListStoredSessions, "", RequestBody::ListStoredSessions),
+        (K::LoadSession, r#","sessionPath":"/h/a..b""#, RequestBody::LoadSession { path: "/h/a..b".into() }),
+        (K::GetAvailableModels, "", RequestBody::GetAvailableModels),
+        (K::GetCommands, "", RequestBody::GetCommands),
+        (K::GetSkills, "", RequestBody::GetSkills),
+        (K::GetTools, "", RequestBody::GetTools),
+        (K::ListSessionFiles, "", RequestBody::ListSessionFiles),
+        (K::Abort, "", RequestBody::Abort),
+        (K::GetState, "", RequestBody::GetState),
+        (K::GetMessages, "", RequestBody::GetMessages),
+        (K::CycleModel, "", RequestBody::CycleModel { direction: Direction::Forward }),
+        (K::CycleModel, r#","direction":"forward""#, RequestBody::CycleModel { direction: Direction::Forward }),
+        (K::CycleModel, r#","direction":"backward""#, RequestBody::CycleModel { direction: Direction::Backward }),
         (
             K::SetModel,
             r#","provider":"p","modelId":"m/1""#,
-            Ask::SetModel { provider: "p".into(), model: "m/1".into() },
+            RequestBody::SetModel { provider: "p".into(), model: "m/1".into() },
         ),
-        (K::SetThinkingLevel, r#","level":"xhigh""#, Ask::SetThinkingLevel { level: Thinking::XHigh }),
-        (K::SetThinkingLevel, r#","level":"none""#, Ask::SetThinkingLevel { level: Thinking::Off }),
-        (K::CycleThinkingLevel, "", Ask::CycleThinkingLevel),
-        (K::SetSessionName, r#","name":"ü""#, Ask::SetSessionName { name: "ü".into() }),
-        (K::Compact, "", Ask::Compact { instructions: None }),
-        (K::Compact, r#","customInstructions":" ""#, Ask::Compact { instructions: None }),
-        (K::Compact, r#","customInstructions":"code""#, Ask::Compact { instructions: path("code") }),
-        (K::AbortCompaction, "", Ask::AbortCompaction),
-        (K::SetAutoCompaction, r#","enabled":true"#, Ask::SetAutoCompaction { enabled: true }),
-        (K::SetAutoRetry, r#","enabled":false"#, Ask::SetAutoRetry { enabled: false }),
-        (K::AbortRetry, "", Ask::AbortRetry),
-        (K::AbortBash, "", Ask::AbortBash),
-        (K::GetSessionStats, "", Ask::GetSessionStats),
-        (K::ExportHtml, "", Ask::ExportHtml { path: None }),
-        (K::ExportHtml, r#","outputPath":"out.html""#, Ask::ExportHtml { path: path("out.html") }),
-        (K::NewSession, "", Ask::NewSession { parent: None }),
-        (K::NewSession, r#","parentSession":"sess_1""#, Ask::NewSession { parent: path("sess_1") }),
-        (K::SwitchSessionFile, r#","sessionPath":"/f""#, Ask::SwitchSessionFile { path: "/f".into() }),
-        (K::Fork, r#","entryId":"00000001""#, Ask::Fork { entry: "00000001".into() }),
-        (K::GetForkMessages, "", Ask::GetForkMessages),
-        (K::GetLastAssistantText, "", Ask::GetLastAssistantText),
-        (K::GetContextUsage, "", Ask::GetContextUsage),
+        (K::SetThinkingLevel, r#","level":"xhigh""#, RequestBody::SetThinkingLevel { level: Thinking::XHigh }),
+        (K::SetThinkingLevel, r#","level":"none""#, RequestBody::SetThinkingLevel { level: Thinking::Off }),
+        (K::CycleThinkingLevel, "", RequestBody::CycleThinkingLevel),
+        (K::SetSessionName, r#","name":"ü""#, RequestBody::SetSessionName { name: "ü".into() }),
+        (K::Compact, "", RequestBody::Compact { instructions: None }),
+        (K::Compact, r#","customInstructions":" ""#, RequestBody::Compact { instructions: None }),
+        (K::Compact, r#","customInstructions":"code""#, RequestBody::Compact { instructions: path("code") }),
+        (K::AbortCompaction, "", RequestBody::AbortCompaction),
+        (K::SetAutoCompaction, r#","enabled":true"#, RequestBody::SetAutoCompaction { enabled: true }),
+        (K::SetAutoRetry, r#","enabled":false"#, RequestBody::SetAutoRetry { enabled: false }),
+        (K::AbortRetry, "", RequestBody::AbortRetry),
+        (K::AbortBash, "", RequestBody::AbortBash),
+        (K::GetSessionStats, "", RequestBody::GetSessionStats),
+        (K::ExportHtml, "", RequestBody::ExportHtml { path: None }),
+        (K::ExportHtml, r#","outputPath":"out.html""#, RequestBody::ExportHtml { path: path("out.html") }),
+        (K::NewSession, "", RequestBody::NewSession { parent: None }),
+        (K::NewSession, r#","parentSession":"sess_1""#, RequestBody::NewSession { parent: path("sess_1") }),
+        (K::SwitchSessionFile, r#","sessionPath":"/f""#, RequestBody::SwitchSessionFile { path: "/f".into() }),
+        (K::Fork, r#","entryId":"00000001""#, RequestBody::Fork { entry: "00000001".into() }),
+        (K::GetForkMessages, "", RequestBody::GetForkMessages),
+        (K::GetLastAssistantText, "", RequestBody::GetLastAssistantText),
+        (K::GetContextUsage, "", RequestBody::GetContextUsage),
     ]
 }
 
 /// Commands with words.
-fn talking() -> Vec<(Kind, &'static str, Ask)> {
+fn talking() -> Vec<(Kind, &'static str, RequestBody)> {
     use Kind as K;
     let words = |message: &str, images: &[(&str, &str)]| {
         let picture = |(mime, data): &(&str, &str)| Image { mime: (*mime).into(), data: (*data).into() };
-        Box::new(Words { message: message.into(), images: images.iter().map(picture).collect() })
+        Box::new(UserInput { message: message.into(), images: images.iter().map(picture).collect() })
     };
-    let prompt = |words, streaming| Ask::Prompt { words, streaming };
-    let bash = |telling| Ask::Bash { command: "ls".into(), telling };
+    let prompt = |words, streaming| RequestBody::Prompt { input: words, streaming_behavior: streaming };
+    let bash = |telling| RequestBody::Bash { command: "ls".into(), context: telling };
     vec![
         (K::Prompt, r#","message":"hi""#, prompt(words("hi", &[]), None)),
         (
             K::Prompt,
             r#","message":"hi","images":[{"type":"image","data":"aGk=","mimeType":"image/png"}],"streamingBehavior":"steer""#,
-            prompt(words("hi", &[("image/png", "aGk=")]), Some(Streaming::Steer)),
+            prompt(words("hi", &[("image/png", "aGk=")]), Some(StreamingBehavior::Steer)),
         ),
         (
             K::Prompt,
             r#","message":"hi","images":null,"streamingBehavior":"followUp""#,
-            prompt(words("hi", &[]), Some(Streaming::FollowUp)),
+            prompt(words("hi", &[]), Some(StreamingBehavior::FollowUp)),
         ),
-        (K::Steer, r#","message":"no""#, Ask::Steer(words("no", &[]))),
+        (K::Steer, r#","message":"no""#, RequestBody::Steer(words("no", &[]))),
         (
             K::Steer,
             r#","message":"no","images":[{"type":"image","source":{"type":"base64","mediaType":"image/jpeg","data":"AAAA"}}]"#,
-            Ask::Steer(words("no", &[("image/jpeg", "AAAA")])),
+            RequestBody::Steer(words("no", &[("image/jpeg", "AAAA")])),
         ),
-        (K::FollowUp, r#","message":"then""#, Ask::FollowUp(words("then", &[]))),
+        (K::FollowUp, r#","message":"then""#, RequestBody::FollowUp(words("then", &[]))),
         (
             K::FollowUp,
             r#","message":"then","images":[{"data":"data:image/gif;base64,AA==","mimeType":"image/gif"}]"#,
-            Ask::FollowUp(words("then", &[("image/gif", "AA==")])),
+            RequestBody::FollowUp(words("then", &[("image/gif", "AA==")])),
         ),
-        (K::Bash, r#","command":"ls""#, bash(Telling::Told)),
-        (K::Bash, r#","command":"ls","excludeFromContext":false"#, bash(Telling::Told)),
-        (K::Bash, r#","command":"ls","excludeFromContext":true"#, bash(Telling::Kept)),
+        (K::Bash, r#","command":"ls""#, bash(ContextInclusion::Included)),
+        (K::Bash, r#","command":"ls","excludeFromContext":false"#, bash(ContextInclusion::Included)),
+        (K::Bash, r#","command":"ls","excludeFromContext":true"#, bash(ContextInclusion::Excluded)),
     ]
 }
 
 /// Answers to questions.
-fn answers() -> Vec<(Kind, &'static str, Ask)> {
-    let answer = |response| Ask::ExtensionUiResponse { request: "r".into(), response: Box::new(response) };
+fn answers() -> Vec<(Kind, &'static str, RequestBody)> {
+    let answer = |response| RequestBody::ExtensionUiResponse { request: "r".into(), response: Box::new(response) };
     [
-        (
-            r#","requestId":"r","response":{"method":"select","value":"A"}"#,
-            UiResponse::Select { value: "A".into() },
-        ),
+        (r#","requestId":"r","response":{"method":"select","value":"A"}"#, UiResponse::Select { value: "A".into() }),
         (
             r#","requestId":"r","response":{"method":"confirm","confirmed":false}"#,
             UiResponse::Confirm { confirmed: false },
         ),
-        (
-            r#","requestId":"r","response":{"method":"input","value":""}"#,
-            UiResponse::Input { value: String::new() },
-        ),
+        (r#","requestId":"r","response":{"method":"input","value":""}"#, UiResponse::Input { value: String::new() }),
         (
             r#","requestId":"r","response":{"method":"editor","value":"a\nb"}"#,
             UiResponse::Editor { value: "a\nb".into() },
@@ -148,10 +144,11 @@ fn answers() -> Vec<(Kind, &'static str, Ask)> {
 fn every_command_is_valid_and_understood_in_its_smallest_and_fullest_form() {
     for (kind, fields, ask) in samples() {
         assert_eq!(ask.kind(), kind);
-        let session = if kind.naming() == Naming::Session { r#","sessionId":"s""# } else { "" };
+        let session =
+            if kind.session_requirement() == SessionRequirement::Required { r#","sessionId":"s""# } else { "" };
         let small = format!(r#"{{"type":"{}"{session}{fields}}}"#, kind.name());
         let asked = read(&small);
-        assert_eq!(asked.ask, ask, "{small}");
+        assert_eq!(asked.body, ask, "{small}");
         assert_eq!((asked.id, asked.idempotency_key, asked.depends_on), (None, None, vec![]), "{small}");
         assert_eq!(asked.session.is_some(), !session.is_empty());
 
@@ -160,7 +157,7 @@ fn every_command_is_valid_and_understood_in_its_smallest_and_fullest_form() {
             kind.name()
         );
         let asked = read(&full);
-        assert_eq!((&asked.ask, asked.kind), (&ask, kind), "{full}");
+        assert_eq!((&asked.body, asked.kind), (&ask, kind), "{full}");
         assert_eq!(asked.id.as_deref(), Some("c"));
         assert_eq!(asked.session.as_ref().map(ToString::to_string).as_deref(), Some("s"));
         assert_eq!(asked.depends_on, ["a", "b"]);
@@ -204,9 +201,7 @@ fn one_command_has_one_spelling_whatever_its_names_and_order() {
     );
     let with = |more: &str| canonical(&format!(r#"{{"type":"get_state","sessionId":"s"{more}}}"#));
     let plain = with("");
-    for more in
-        [r#","dependsOn":["a"]"#, r#","ifSessionVersion":1"#, r#","sessionIdd":1"#, r#","images":null"#]
-    {
+    for more in [r#","dependsOn":["a"]"#, r#","ifSessionVersion":1"#, r#","sessionIdd":1"#, r#","images":null"#] {
         assert_ne!(with(more), plain, "{more} is part of what is meant");
     }
     assert_eq!(with(r#","id":"x","idempotencyKey":"y""#), plain);
@@ -230,36 +225,42 @@ fn natures_are_as_the_protocol_says() {
     let slow = named("bash compact");
     let unlimited = named("create_session delete_session load_session set_session_name export_html");
     for kind in Kind::ALL {
-        let Nature { order, time_limit, keeping, versioning, counting } = kind.nature();
+        let CommandPolicy {
+            scheduling: order,
+            time_limit,
+            persistence: keeping,
+            version_effect: versioning,
+            rate_class: counting,
+        } = kind.policy();
         let controls = short.contains(kind) || *kind == Kind::DeleteSession;
-        assert_eq!(counting == Counting::Control, controls, "{kind:?}");
+        assert_eq!(counting == RateClass::Control, controls, "{kind:?}");
         let expected = if reads.contains(kind) {
-            Order::Reads
+            Scheduling::Read
         } else if control.contains(kind) {
-            Order::Overtakes
+            Scheduling::Bypass
         } else if slow.contains(kind) {
-            Order::Long
+            Scheduling::LongWrite
         } else {
-            Order::Waits
+            Scheduling::Write
         };
         assert_eq!(order, expected, "{kind:?}");
         // What stops or answers something waits for no disk.
         let light = reads.contains(kind) || short.contains(kind);
-        assert_eq!(keeping == Keeping::Light, light, "{kind:?}");
-        assert_eq!(versioning == Versioning::Keeps, reads.contains(kind), "{kind:?}");
+        assert_eq!(keeping == Persistence::Relaxed, light, "{kind:?}");
+        assert_eq!(versioning == VersionEffect::Unchanged, reads.contains(kind), "{kind:?}");
         if reads.contains(kind) || short.contains(kind) {
             assert_eq!(time_limit, Some(30_000), "{kind:?}");
         }
         assert_eq!(time_limit == Some(300_000), long.contains(kind), "{kind:?}");
         assert_eq!(time_limit.is_none(), unlimited.contains(kind), "{kind:?}");
     }
-    assert_eq!(Kind::CreateSession.nature().versioning, Versioning::Begins);
-    assert_eq!(Kind::LoadSession.nature().versioning, Versioning::Begins);
-    assert_eq!(Kind::DeleteSession.nature().versioning, Versioning::Ends);
-    assert_eq!(Kind::ExportHtml.nature().versioning, Versioning::Bumps);
+    assert_eq!(Kind::CreateSession.policy().version_effect, VersionEffect::Created);
+    assert_eq!(Kind::LoadSession.policy().version_effect, VersionEffect::Created);
+    assert_eq!(Kind::DeleteSession.policy().version_effect, VersionEffect::Removed);
+    assert_eq!(Kind::ExportHtml.policy().version_effect, VersionEffect::Incremented);
 }
 
-fn read(line: &str) -> Asked {
+fn read(line: &str) -> Request {
     if let Err(problems) = judge_command(line) {
         panic!("not valid: {line}\n{}", problems.join("\n"));
     }

@@ -5,7 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use pushd::kernel::event::Event;
-use pushd::protocol::pi::story::Story;
+use pushd::protocol::pi::projection::Projection;
 use serde_json::json;
 
 use crate::scene::Scene;
@@ -54,8 +54,8 @@ fn remembering_a_long_answer_costs_its_length() {
     let cost = |pieces| {
         let events = answer(pieces);
         asked(|| {
-            let mut story = Story::default();
-            events.iter().for_each(|event| story.absorb(event));
+            let mut story = Projection::default();
+            events.iter().for_each(|event| story.apply(event));
         })
     };
     assert_linear(cost(PIECES), cost(PIECES * LONGER));
@@ -66,7 +66,7 @@ fn what_has_gathered_is_told_once() {
     let cost = |pieces| {
         let events = answer(pieces);
         asked(|| {
-            let told = Story::default().tell(&events);
+            let told = Projection::default().project(&events);
             let length: usize = told.iter().map(|event| event.body().len()).sum();
             let text: usize = PIECE.len() * pieces as usize;
             assert!(length < 8 * text + 8000, "{length} bytes are told of a text of {text}");
@@ -78,11 +78,11 @@ fn what_has_gathered_is_told_once() {
 #[test]
 fn an_update_costs_what_it_sends() {
     let events = answer(PIECES * LONGER);
-    let mut story = Story::default();
+    let mut story = Projection::default();
     let (mut told, mut text) = (0, 0);
     let cost = asked(|| {
         for event in &events {
-            for event in story.tell([event]) {
+            for event in story.project([event]) {
                 if event.name() == "message_update" {
                     assert!(event.body().len() <= 2 * text + PIECE.len() + 800, "{}", event.body().len());
                 }
@@ -108,9 +108,9 @@ fn what_a_tool_prints_is_told_in_bounded_pieces() {
         let output = json!({ "callId": "c", "text": text });
         events.extend((0..pieces).map(|_| scene.event("tool_output", Some("r"), output.clone())));
         asked(|| {
-            let mut story = Story::default();
+            let mut story = Projection::default();
             for event in &events {
-                for told in story.tell([event]) {
+                for told in story.project([event]) {
                     assert!(told.body().len() < 34_000, "{}", told.body().len());
                 }
             }

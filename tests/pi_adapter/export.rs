@@ -1,7 +1,7 @@
 //! A page of a conversation: whole, and harmless whatever was said in it.
 
 use pushd::kernel::time::Now;
-use pushd::protocol::pi::story::{Heading, Story, export_html};
+use pushd::protocol::pi::projection::{Heading, Projection, export_html};
 use serde_json::json;
 
 use crate::scene::Scene;
@@ -63,8 +63,7 @@ fn nothing_that_was_said_means_anything_in_a_page() {
             for attribute in tag.split(' ').skip(1).filter_map(|part| part.split_once('=')) {
                 let name = attribute.0;
                 assert!(
-                    ["lang", "charset", "http-equiv", "content", "name", "class", "id", "alt", "src"]
-                        .contains(&name),
+                    ["lang", "charset", "http-equiv", "content", "name", "class", "id", "alt", "src"].contains(&name),
                     "{hostile:?} became the attribute {name:?} of {tag:?}"
                 );
             }
@@ -89,12 +88,12 @@ fn everything_that_was_said_is_in_the_page() {
 
 fn page_of(text: &str) -> String {
     let mut scene = Scene::default();
-    let mut story = Story::default();
+    let mut story = Projection::default();
     let images = json!([
         { "mimeType": "image/png", "data": "aGk=" },
         { "mimeType": "image/svg+xml", "data": "PHN2Zz4=" },
     ]);
-    let mut add = |kind: &str, run: Option<&str>, payload| story.absorb(&scene.event(kind, run, payload));
+    let mut add = |kind: &str, run: Option<&str>, payload| story.apply(&scene.event(kind, run, payload));
     add("user_message", Some("r"), json!({ "messageId": "m", "text": text, "images": images }));
     add("thinking_token", Some("r"), json!({ "text": text }));
     add("assistant_token", Some("r"), json!({ "text": text }));
@@ -107,7 +106,6 @@ fn page_of(text: &str) -> String {
     add("tool_call", None, json!({ "source": "user", "toolName": "bash", "callId": "b", "args": args }));
     add("tool_result", None, json!({ "source": "user", "toolName": "bash", "callId": "b", "text": text }));
     add("context_compacted", None, json!({ "summary": text, "keptFromSeq": 99, "tokensBefore": 9 }));
-    let heading =
-        Heading { session: "s".into(), name: Some(text.to_owned()), cwd: text.to_owned(), at: Now(9000) };
+    let heading = Heading { session: "s".into(), name: Some(text.to_owned()), cwd: text.to_owned(), at: Now(9000) };
     export_html(&story, &heading)
 }

@@ -2,15 +2,15 @@
 
 use pushd::kernel::id::SessionId;
 use pushd::kernel::time::Now;
-use pushd::protocol::pi::ask::Thinking;
 use pushd::protocol::pi::encode::{
-    self, BashCircuit, BashResult, Circuit, CommandRow, ContextUsage, Data, FileRow, Health, Lifecycle,
-    Metrics, ModelCost, ModelRow, Response, SessionInfo, SkillRow, Stats, Step, StoredSession, ToolRow,
+    self, BashCircuit, BashResult, Circuit, CommandLifecycle, CommandRow, ContextUsage, Data, FileRow, Health,
+    LifecycleStage, Metrics, ModelCost, ModelRow, Response, SessionInfo, SkillRow, Stats, StoredSession, ToolRow,
 };
 use pushd::protocol::pi::kind::Kind;
-use pushd::protocol::pi::story::{ForkMessage, Summary};
+use pushd::protocol::pi::projection::{ForkMessage, Summary};
+use pushd::protocol::pi::request::Thinking;
 
-use crate::pages::{FILES, check_line, judge_line};
+use crate::pages::{FILES, check_line, validate_line};
 
 #[test]
 fn the_server_s_own_lines_are_spelled_so() {
@@ -39,7 +39,7 @@ fn the_server_s_own_lines_are_spelled_so() {
 #[test]
 fn a_command_s_life_is_spelled_so() {
     let session = SessionId::from("s");
-    let plain = Lifecycle {
+    let plain = CommandLifecycle {
         command_id: "anon:1:2",
         command: "health_check",
         session: None,
@@ -48,7 +48,7 @@ fn a_command_s_life_is_spelled_so() {
         idempotency_key: None,
     };
     let depends_on = ["a".to_owned()];
-    let full = Lifecycle {
+    let full = CommandLifecycle {
         command_id: "c",
         command: "prompt",
         session: Some(&session),
@@ -56,15 +56,15 @@ fn a_command_s_life_is_spelled_so() {
         if_session_version: Some(0),
         idempotency_key: Some("k"),
     };
-    let finished = |error, replayed| Step::Finished { error, session_version: Some(1), replayed };
+    let finished = |error, replayed| LifecycleStage::Finished { error, session_version: Some(1), replayed };
     let base = r#""commandId":"c","commandType":"prompt","sessionId":"s","dependsOn":["a"],"ifSessionVersion":0,"idempotencyKey":"k""#;
     for (line, spelled) in [
         (
-            encode::lifecycle(&plain, Step::Accepted),
+            encode::lifecycle(&plain, LifecycleStage::Accepted),
             r#"{"type":"command_accepted","data":{"commandId":"anon:1:2","commandType":"health_check","dependsOn":[]}}"#.to_owned(),
         ),
         (
-            encode::lifecycle(&full, Step::Started),
+            encode::lifecycle(&full, LifecycleStage::Started),
             format!(r#"{{"type":"command_started","data":{{{base}}}}}"#),
         ),
         (
@@ -172,7 +172,7 @@ fn what_is_not_the_protocol_is_not_valid() {
         r#"{"type":"event","sessionId":"s","event":{"type":"extension_ui_request","requestId":"r","method":"notify","message":"m"}}"#,
         r#"{"type":"event","sessionId":"s","event":{"type":"extension_ui_request","requestId":"r","method":"select","title":"t","kind":"k","details":{},"timeout":1}}"#,
     ] {
-        assert!(judge_line(line).is_err(), "{line}");
+        assert!(validate_line(line).is_err(), "{line}");
     }
 }
 
@@ -196,7 +196,7 @@ fn results() -> Vec<(Kind, Data)> {
         (K::ListSessionFiles, encode::files(&[file(None), file(Some(Now(5)))])),
         (K::GetState, encode::state(&with)),
         (K::GetMessages, encode::messages(std::iter::empty())),
-        (K::SetModel, encode::with_model(&model())),
+        (K::SetModel, encode::model_set(&model())),
         (K::CycleModel, encode::cycled_model(Some((&model(), Thinking::High)))),
         (K::CycleModel, encode::cycled_model(None)),
         (K::CycleThinkingLevel, encode::cycled_thinking(None)),
@@ -205,8 +205,8 @@ fn results() -> Vec<(Kind, Data)> {
         (K::Bash, encode::bash(&BashResult { exit_code: None, output: String::new(), cancelled: true })),
         (K::GetSessionStats, encode::session_stats(&session, Some("/f"), &Stats::default())),
         (K::ExportHtml, encode::exported("/p")),
-        (K::NewSession, encode::moved()),
-        (K::SwitchSessionFile, encode::moved()),
+        (K::NewSession, encode::conversation_switched()),
+        (K::SwitchSessionFile, encode::conversation_switched()),
         (K::Fork, encode::forked("again")),
         (K::GetForkMessages, encode::fork_messages(&[fork_message()])),
         (K::GetLastAssistantText, encode::last_text(None)),
@@ -230,7 +230,7 @@ fn results() -> Vec<(Kind, Data)> {
         K::AbortBash,
         K::ExtensionUiResponse,
     ];
-    results.extend(silent.map(|kind| (kind, encode::nothing())));
+    results.extend(silent.map(|kind| (kind, encode::no_data())));
     results
 }
 
@@ -278,13 +278,7 @@ fn model() -> ModelRow {
 
 fn command(description: Option<&str>) -> CommandRow {
     let some = || description.map(str::to_owned);
-    CommandRow {
-        name: "c".into(),
-        description: some(),
-        source: "template".into(),
-        location: some(),
-        path: some(),
-    }
+    CommandRow { name: "c".into(), description: some(), source: "template".into(), location: some(), path: some() }
 }
 
 fn skill() -> SkillRow {
@@ -304,13 +298,8 @@ fn fork_message() -> ForkMessage {
 }
 
 fn metrics() -> Metrics {
-    let circuit = |state: &str| Circuit {
-        provider: "p".into(),
-        state: state.into(),
-        failures: 1,
-        opened: 2,
-        rejected: 3,
-    };
+    let circuit =
+        |state: &str| Circuit { provider: "p".into(), state: state.into(), failures: 1, opened: 2, rejected: 3 };
     let bash_circuit = BashCircuit { enabled: true, global_state: "closed".into(), ..BashCircuit::default() };
     let circuits = ["closed", "open", "half_open"].map(circuit).to_vec();
     Metrics { circuits, bash_circuit, ..Metrics::default() }

@@ -99,8 +99,7 @@ impl Listener {
             "toolcall_start" => content.push(message["content"][at].clone()),
             "text_delta" | "thinking_delta" => {
                 let name = kind.trim_end_matches("_delta");
-                let grown =
-                    format!("{}{}", content[at][name].as_str().unwrap(), event["delta"].as_str().unwrap());
+                let grown = format!("{}{}", content[at][name].as_str().unwrap(), event["delta"].as_str().unwrap());
                 content[at][name] = json!(grown);
             }
             "text_end" => expect(content[at]["text"] == event["content"], "a text that ends otherwise")?,

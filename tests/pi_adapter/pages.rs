@@ -24,7 +24,7 @@ pub(crate) fn check_line(line: &[u8]) {
 }
 
 /// Says everything that is wrong with a line of the server.
-pub(crate) fn judge_line(line: &str) -> Result<(), Vec<String>> {
+pub(crate) fn validate_line(line: &str) -> Result<(), Vec<String>> {
     judge(&LINES, line)
 }
 

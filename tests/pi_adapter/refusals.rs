@@ -1,8 +1,8 @@
 //! Commands that are refused, each with its sentence, and the sentences that clients look for.
 
-use pushd::protocol::pi::decode::{DecodeLimits, Malformed, decode};
+use pushd::protocol::pi::decode::{DecodeLimits, MalformedRequest, decode};
 use pushd::protocol::pi::encode;
-use pushd::protocol::pi::text::{self, Identity};
+use pushd::protocol::pi::error_text::{self, MatchedBy};
 
 use crate::pages::{check_line, judge_command};
 
@@ -35,10 +35,7 @@ const WRONG: &[(&str, &str)] = &[
         r#"{"type":"get_state","sessionId":"s","ifSessionVersion":"1"}"#,
         "ifSessionVersion: must be a whole number that is not negative",
     ),
-    (
-        r#"{"type":"list_sessions","ifSessionVersion":1}"#,
-        "ifSessionVersion: needs a command that names a session",
-    ),
+    (r#"{"type":"list_sessions","ifSessionVersion":1}"#, "ifSessionVersion: needs a command that names a session"),
     (r#"{"type":"get_state"}"#, NO_SESSION),
     (r#"{"type":"get_state","sessionId":null}"#, NO_SESSION),
     (r#"{"type":"get_state","sessionId":""}"#, NO_SESSION),
@@ -50,17 +47,11 @@ const WRONG: &[(&str, &str)] = &[
     (r#"{"type":"create_session","sessionId":1}"#, "sessionId: must be a string"),
     (r#"{"type":"create_session","cwd":1}"#, "cwd: must be a string"),
     (r#"{"type":"create_session","cwd":"here"}"#, "cwd: cwd must be an absolute path"),
-    (
-        r#"{"type":"create_session","cwd":"/a/../b"}"#,
-        "cwd: cwd contains potentially dangerous path components",
-    ),
+    (r#"{"type":"create_session","cwd":"/a/../b"}"#, "cwd: cwd contains potentially dangerous path components"),
     (r#"{"type":"load_session"}"#, "sessionPath: must be a string and is missing"),
     (r#"{"type":"load_session","sessionPath":[]}"#, "sessionPath: must be a string"),
     (r#"{"type":"load_session","sessionPath":"a/b"}"#, "sessionPath: sessionPath must be an absolute path"),
-    (
-        r#"{"type":"load_session","sessionPath":"~/.pi/a"}"#,
-        "sessionPath: sessionPath must be an absolute path",
-    ),
+    (r#"{"type":"load_session","sessionPath":"~/.pi/a"}"#, "sessionPath: sessionPath must be an absolute path"),
     (r#"{"type":"load_session","sessionPath":"/a/../b"}"#, DANGEROUS),
     (r#"{"type":"load_session","sessionPath":"../b"}"#, DANGEROUS),
     (r#"{"type":"load_session","sessionPath":"/a/.."}"#, DANGEROUS),
@@ -79,31 +70,19 @@ const WRONG: &[(&str, &str)] = &[
     (r#"{"type":"prompt","sessionId":"s","message":"x","images":["x"]}"#, NO_IMAGE),
     (r#"{"type":"prompt","sessionId":"s","message":"x","images":[{"data":"AAAA"}]}"#, NO_IMAGE),
     (r#"{"type":"prompt","sessionId":"s","message":"x","images":[{"mimeType":"image/png"}]}"#, NO_IMAGE),
-    (
-        r#"{"type":"prompt","sessionId":"s","message":"x","images":[{"data":"AAAA","mimeType":"text/html"}]}"#,
-        NO_IMAGE,
-    ),
-    (
-        r#"{"type":"prompt","sessionId":"s","message":"x","images":[{"data":"A\"A<","mimeType":"image/png"}]}"#,
-        NO_IMAGE,
-    ),
+    (r#"{"type":"prompt","sessionId":"s","message":"x","images":[{"data":"AAAA","mimeType":"text/html"}]}"#, NO_IMAGE),
+    (r#"{"type":"prompt","sessionId":"s","message":"x","images":[{"data":"A\"A<","mimeType":"image/png"}]}"#, NO_IMAGE),
     (r#"{"type":"steer","sessionId":"s"}"#, "message: must be a string and is missing"),
     (r#"{"type":"follow_up","sessionId":"s","message":null}"#, "message: must be a string and is missing"),
     (r#"{"type":"set_model","sessionId":"s","modelId":"m"}"#, "provider: must be a string and is missing"),
     (r#"{"type":"set_model","sessionId":"s","provider":"p"}"#, "modelId: must be a string and is missing"),
-    (
-        r#"{"type":"cycle_model","sessionId":"s","direction":"up"}"#,
-        "direction: must be one of forward, backward",
-    ),
+    (r#"{"type":"cycle_model","sessionId":"s","direction":"up"}"#, "direction: must be one of forward, backward"),
     (r#"{"type":"set_thinking_level","sessionId":"s"}"#, LEVELS),
     (r#"{"type":"set_thinking_level","sessionId":"s","level":"max"}"#, LEVELS),
     (r#"{"type":"set_thinking_level","sessionId":"s","level":3}"#, LEVELS),
     (r#"{"type":"set_session_name","sessionId":"s"}"#, "name: must be a string and is missing"),
     (r#"{"type":"set_session_name","sessionId":"s","name":" "}"#, "name: must not be empty"),
-    (
-        r#"{"type":"set_session_name","sessionId":"s","name":"a\u001b[2J"}"#,
-        "name: must not contain control characters",
-    ),
+    (r#"{"type":"set_session_name","sessionId":"s","name":"a\u001b[2J"}"#, "name: must not contain control characters"),
     (r#"{"type":"compact","sessionId":"s","customInstructions":1}"#, "customInstructions: must be a string"),
     (r#"{"type":"set_auto_compaction","sessionId":"s"}"#, "enabled: must be true or false"),
     (r#"{"type":"set_auto_retry","sessionId":"s","enabled":"yes"}"#, "enabled: must be true or false"),
@@ -127,10 +106,7 @@ const WRONG: &[(&str, &str)] = &[
         "requestId: must be a string and is missing",
     ),
     (r#"{"type":"extension_ui_response","sessionId":"s","requestId":"r"}"#, "response: must be an object"),
-    (
-        r#"{"type":"extension_ui_response","sessionId":"s","requestId":"r","response":{"method":"shout"}}"#,
-        METHODS,
-    ),
+    (r#"{"type":"extension_ui_response","sessionId":"s","requestId":"r","response":{"method":"shout"}}"#, METHODS),
     (r#"{"type":"extension_ui_response","sessionId":"s","requestId":"r","response":{}}"#, METHODS),
     (
         r#"{"type":"extension_ui_response","sessionId":"s","requestId":"r","response":{"method":"select"}}"#,
@@ -159,7 +135,7 @@ fn what_is_wrong_is_named_and_not_valid_either() {
         let malformed = refuse(line);
         assert_eq!(malformed.error, format!("Validation failed: {problem}"), "{line}");
         assert!(judge_command(line).is_err(), "the schema allows {line}");
-        check_line(&encode::malformed(&malformed));
+        check_line(&encode::malformed_response(&malformed));
     }
 }
 
@@ -183,7 +159,7 @@ fn a_refusal_repeats_the_id_and_the_type_where_they_can_be_read() {
 fn what_is_no_command_at_all_is_answered_as_unknown() {
     for line in ["", "{", "no", "{\"type\":}", "\u{feff}{}", "{}{}", "{\"type\":\"abort\"} x"] {
         let refused = refuse(line);
-        let answer = encode::malformed(&refused);
+        let answer = encode::malformed_response(&refused);
         assert_eq!(
             answer,
             r#"{"type":"response","command":"unknown","success":false,"error":"Invalid JSON"}"#.as_bytes(),
@@ -200,16 +176,8 @@ fn what_is_no_command_at_all_is_answered_as_unknown() {
 
 #[test]
 fn limits_hold_to_the_character() {
-    let limits = DecodeLimits {
-        message: 8,
-        bash: 6,
-        name: 5,
-        id: 4,
-        dependencies: 3,
-        path: 7,
-        images: 2,
-        image_bytes: 12,
-    };
+    let limits =
+        DecodeLimits { message: 8, bash: 6, name: 5, id: 4, dependencies: 3, path: 7, images: 2, image_bytes: 12 };
     let images = |images: &[&str]| {
         let one = |data: &&str| format!(r#"{{"data":"{data}","mimeType":"image/png"}}"#);
         let images: Vec<_> = images.iter().map(one).collect();
@@ -217,20 +185,11 @@ fn limits_hold_to_the_character() {
     };
     let cases = [
         (r#""type":"prompt","message":"ääääääää""#.to_owned(), None),
-        (
-            r#""type":"prompt","message":"äääääääää""#.to_owned(),
-            Some("message: must be at most 8 characters, not 9"),
-        ),
+        (r#""type":"prompt","message":"äääääääää""#.to_owned(), Some("message: must be at most 8 characters, not 9")),
         (r#""type":"bash","command":"123456""#.to_owned(), None),
-        (
-            r#""type":"bash","command":"1234567""#.to_owned(),
-            Some("command: must be at most 6 characters, not 7"),
-        ),
+        (r#""type":"bash","command":"1234567""#.to_owned(), Some("command: must be at most 6 characters, not 7")),
         (r#""type":"set_session_name","name":"12345""#.to_owned(), None),
-        (
-            r#""type":"set_session_name","name":"123456""#.to_owned(),
-            Some("name: must be at most 5 characters, not 6"),
-        ),
+        (r#""type":"set_session_name","name":"123456""#.to_owned(), Some("name: must be at most 5 characters, not 6")),
         (r#""type":"abort","id":"1234""#.to_owned(), None),
         (r#""type":"abort","id":"12345""#.to_owned(), Some("id: must be at most 4 characters, not 5")),
         (
@@ -276,46 +235,43 @@ fn the_limits_are_those_of_the_protocol() {
 
 #[test]
 fn the_sentences_that_clients_look_for_are_spelled_so() {
-    let conflict = |identity| text::conflict(identity, "c", "get_state", "get_messages");
+    let conflict = |identity| error_text::conflict(identity, "c", "get_state", "get_messages");
     for (spelled, sentence) in [
+        (conflict(MatchedBy::Id), "Conflicting id 'c': previously used for 'get_state', now used for 'get_messages'"),
         (
-            conflict(Identity::Id),
-            "Conflicting id 'c': previously used for 'get_state', now used for 'get_messages'",
-        ),
-        (
-            conflict(Identity::Key),
+            conflict(MatchedBy::Key),
             "Conflicting idempotencyKey 'c': previously used for 'get_state', now used for 'get_messages'",
         ),
-        (text::version_mismatch(0, 1), "Session version mismatch: expected 0, got 1"),
-        (text::no_session_at_version("X", 3), "Session X not found for ifSessionVersion=3"),
-        (text::unknown_dependency("x"), "Dependency 'x' is unknown"),
-        (text::failed_dependency("x", "why"), "Dependency 'x' failed: why"),
+        (error_text::version_mismatch(0, 1), "Session version mismatch: expected 0, got 1"),
+        (error_text::no_session_at_version("X", 3), "Session X not found for ifSessionVersion=3"),
+        (error_text::unknown_dependency("x"), "Dependency 'x' is unknown"),
+        (error_text::failed_dependency("x", "why"), "Dependency 'x' failed: why"),
         (
-            text::same_lane_dependency("x"),
+            error_text::same_lane_dependency("x"),
             "Dependency 'x' is queued in the same lane and cannot be awaited from this command",
         ),
-        (text::self_dependency("x"), "Command 'x' cannot depend on itself"),
-        (text::unknown_command("bogus"), "Validation failed: type: Unknown command type 'bogus'"),
-        (text::session_not_found("X"), "Session X not found"),
-        (text::session_exists("X"), "Session X already exists"),
-        (text::SESSION_LIMIT.to_owned(), "Session limit reached"),
-        (text::timed_out("x", 30_000), "Command 'x' timed out after 30000ms"),
-        (text::SHUTTING_DOWN.to_owned(), "Server is shutting down"),
-        (text::no_such_request("X"), "No pending UI request with id X"),
-        (text::request_settled("X"), "Request X already settled"),
-        (text::request_elsewhere("X"), "Session ID mismatch for request X"),
-        (text::BUSY.to_owned(), "Server busy - too many concurrent commands. Please retry."),
-        (text::INVALID_JSON.to_owned(), "Invalid JSON"),
-        (text::INTERRUPTED.to_owned(), "interrupted by restart"),
-        (text::CIRCUIT_OPEN.to_owned(), "Circuit breaker open"),
-        (text::BASH_CIRCUIT_OPEN.to_owned(), "Bash circuit breaker open"),
-        (text::PATH_NOT_ALLOWED.to_owned(), "sessionPath must be under an allowed session directory"),
+        (error_text::self_dependency("x"), "Command 'x' cannot depend on itself"),
+        (error_text::unknown_command("bogus"), "Validation failed: type: Unknown command type 'bogus'"),
+        (error_text::session_not_found("X"), "Session X not found"),
+        (error_text::session_exists("X"), "Session X already exists"),
+        (error_text::SESSION_LIMIT.to_owned(), "Session limit reached"),
+        (error_text::timed_out("x", 30_000), "Command 'x' timed out after 30000ms"),
+        (error_text::SHUTTING_DOWN.to_owned(), "Server is shutting down"),
+        (error_text::no_such_request("X"), "No pending UI request with id X"),
+        (error_text::request_settled("X"), "Request X already settled"),
+        (error_text::request_of_other_session("X"), "Session ID mismatch for request X"),
+        (error_text::BUSY.to_owned(), "Server busy - too many concurrent commands. Please retry."),
+        (error_text::INVALID_JSON.to_owned(), "Invalid JSON"),
+        (error_text::INTERRUPTED.to_owned(), "interrupted by restart"),
+        (error_text::CIRCUIT_OPEN.to_owned(), "Circuit breaker open"),
+        (error_text::BASH_CIRCUIT_OPEN.to_owned(), "Bash circuit breaker open"),
+        (error_text::PATH_NOT_ALLOWED.to_owned(), "sessionPath must be under an allowed session directory"),
     ] {
         assert_eq!(spelled, sentence);
     }
 }
 
-fn refuse(line: &str) -> Malformed {
+fn refuse(line: &str) -> MalformedRequest {
     match decode(line.as_bytes(), &DecodeLimits::default()) {
         Err(malformed) => *malformed,
         Ok(asked) => panic!("{line} was understood: {asked:?}"),

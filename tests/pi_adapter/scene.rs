@@ -3,7 +3,7 @@
 use pushd::kernel::event::Event;
 use pushd::kernel::id::SessionId;
 use pushd::protocol::pi::encode;
-use pushd::protocol::pi::story::{SessionEvent, Story};
+use pushd::protocol::pi::projection::{Projection, SessionEvent};
 use pushd::protocol::push::record::decode_event;
 use serde_json::{Value, json};
 
@@ -50,9 +50,9 @@ pub(crate) fn events(lines: &[&str]) -> Vec<Event> {
 }
 
 /// Makes the story of some lines, told in one batch.
-pub(crate) fn story(lines: &[&str]) -> (Story, Vec<Value>) {
-    let mut story = Story::default();
-    let told = story.tell(&events(lines));
+pub(crate) fn story(lines: &[&str]) -> (Projection, Vec<Value>) {
+    let mut story = Projection::default();
+    let told = story.project(&events(lines));
     let told = told.iter().map(read).collect();
     (story, told)
 }
@@ -84,8 +84,8 @@ fn usual(kind: &str, run: Option<&str>, ts: u64) -> Value {
             "sandboxProvider": "local", "cwd": "/w",
         }),
         "user_message" | "message_queued" => json!({ "by": "pi", "fingerprint": "0" }),
-        "message_unqueued" | "session_touched" | "session_loaded" | "session_adjusted"
-        | "session_branched" | "session_ended" => json!({ "by": "pi" }),
+        "message_unqueued" | "session_touched" | "session_loaded" | "session_adjusted" | "session_branched"
+        | "session_ended" => json!({ "by": "pi" }),
         "usage" => json!({ "model": "m1", "inputTokens": 10, "outputTokens": 2 }),
         "status" => json!({ "source": "daemon" }),
         "tool_call" => json!({ "source": "sandbox", "args": {} }),

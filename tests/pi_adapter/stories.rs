@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use pushd::kernel::event::Event;
-use pushd::protocol::pi::story::Story;
+use pushd::protocol::pi::projection::Projection;
 
 use crate::scene::{Scene, read};
 
@@ -41,7 +41,7 @@ fn every_story_is_told_as_it_is_written() {
 /// Plays the events of a transcript, and writes it as it happened.
 fn play(written: &str) -> String {
     let mut scene = Scene::default();
-    let mut story = Story::default();
+    let mut story = Projection::default();
     let mut happened = String::new();
     let mut batch: Vec<Event> = Vec::new();
     let mut lines = written.lines().filter(|line| !line.starts_with("< ")).peekable();
@@ -53,7 +53,7 @@ fn play(written: &str) -> String {
         }
         // An empty line, a comment or the end ends a batch.
         if !lines.peek().is_some_and(|next| next.starts_with("> ")) {
-            for event in story.tell(&batch) {
+            for event in story.project(&batch) {
                 read(&event);
                 happened.push_str("< ");
                 happened.push_str(std::str::from_utf8(event.body()).unwrap());

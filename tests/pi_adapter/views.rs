@@ -3,7 +3,7 @@
 use pushd::kernel::id::Seq;
 use pushd::kernel::time::Now;
 use pushd::protocol::pi::encode;
-use pushd::protocol::pi::story::{ForkPoint, Role, Story};
+use pushd::protocol::pi::projection::{ForkPoint, Projection, Role};
 use serde_json::{Value, json};
 
 use crate::pages::check_line;
@@ -49,7 +49,7 @@ fn messages_are_those_that_were_told() {
 fn what_the_model_said_last_is_its_last_words() {
     let (story, _) = story(TALK);
     assert_eq!(story.last_text().as_deref(), Some("Seen."), "an empty message says nothing");
-    assert_eq!(Story::default().last_text(), None);
+    assert_eq!(Projection::default().last_text(), None);
 }
 
 #[test]
@@ -77,11 +77,11 @@ fn a_fork_begins_before_a_message_and_forgets_what_came_after() {
     assert_eq!(story.fork_point("00000003"), None, "only from a message of the user's");
     let mut scene = later(TALK.len());
     let branched = scene.event("session_branched", None, json!({ "untilSeq": 14, "fromSeq": 0 }));
-    story.absorb(&branched);
+    story.apply(&branched);
     assert_eq!(story.message_count(), 5);
     assert_eq!(story.fork_messages().len(), 1);
     assert_eq!(story.context_tokens(), None);
-    story.absorb(&scene.event("user_message", Some("r3"), json!({ "messageId": "m3", "text": "other" })));
+    story.apply(&scene.event("user_message", Some("r3"), json!({ "messageId": "m3", "text": "other" })));
     let texts: Vec<_> = story.fork_messages().into_iter().map(|fork| fork.text).collect();
     assert_eq!(texts, ["first", "other"]);
     assert_eq!(story.stats().cost, 5000, "what was spent is spent");
@@ -100,13 +100,13 @@ fn a_fork_in_the_middle_of_words_forgets_the_words() {
         r#"run_complete r1"#,
     ];
     let (mut story, _) = story(&lines);
-    let roles = |story: &Story| story.entries().map(|entry| entry.role).collect::<Vec<_>>();
+    let roles = |story: &Projection| story.entries().map(|entry| entry.role).collect::<Vec<_>>();
     let said = Role::Assistant { calls: 0 };
     assert_eq!(roles(&story), [Role::User, said, Role::User, said]);
     let point = story.fork_point("00000003").unwrap();
     assert_eq!((point.until, point.text.as_str()), (Seq::new(2), "faster"));
     let branch = json!({ "untilSeq": point.until.number(), "fromSeq": point.from.number() });
-    story.absorb(&later(lines.len()).event("session_branched", None, branch));
+    story.apply(&later(lines.len()).event("session_branched", None, branch));
     assert_eq!(roles(&story), [Role::User], "what was not whole by then was not said");
 }
 
@@ -114,9 +114,9 @@ fn a_fork_in_the_middle_of_words_forgets_the_words() {
 fn a_new_conversation_begins_where_the_old_one_was_left() {
     let (mut story, _) = story(TALK);
     let mut scene = later(TALK.len());
-    story.absorb(&scene.event("session_branched", None, json!({ "untilSeq": 0, "fromSeq": 17 })));
+    story.apply(&scene.event("session_branched", None, json!({ "untilSeq": 0, "fromSeq": 17 })));
     assert_eq!((story.message_count(), story.last_text()), (0, None));
-    story.absorb(&scene.event("user_message", Some("r3"), json!({ "messageId": "m3", "text": "anew" })));
+    story.apply(&scene.event("user_message", Some("r3"), json!({ "messageId": "m3", "text": "anew" })));
     let id = story.fork_messages()[0].entry_id.clone();
     let point = story.fork_point(&id).unwrap();
     assert_eq!((point.until, point.from), (Seq::new(17), Seq::new(17)));
@@ -128,7 +128,7 @@ fn a_summary_stands_for_what_is_before_it_and_a_fork_brings_that_back() {
     let whole = messages(&story);
     let mut scene = later(TALK.len());
     let summary = json!({ "summary": "They looked.", "keptFromSeq": 15, "tokensBefore": 500 });
-    story.absorb(&scene.event("context_compacted", None, summary));
+    story.apply(&scene.event("context_compacted", None, summary));
     let told = messages(&story);
     assert_eq!(told.len(), 3);
     let first = json!({
@@ -137,21 +137,18 @@ fn a_summary_stands_for_what_is_before_it_and_a_fork_brings_that_back() {
     assert_eq!((&told[0], &told[1..]), (&first, &whole[5..]));
     let data = encode::compaction(&story.summary().unwrap());
     let data: Value = serde_json::from_str(data.as_str()).unwrap();
-    assert_eq!(
-        data,
-        json!({ "summary": "They looked.", "firstKeptEntryId": "0000000f", "tokensBefore": 500 })
-    );
+    assert_eq!(data, json!({ "summary": "They looked.", "firstKeptEntryId": "0000000f", "tokensBefore": 500 }));
     assert_eq!(story.context_tokens(), None);
     assert_eq!(story.fork_messages().len(), 2, "a fork may begin in what was summarised");
     assert_eq!(story.entries().count(), 8);
 
-    story.absorb(&scene.event("user_message", Some("r3"), json!({ "messageId": "m3", "text": "third" })));
-    story.absorb(&scene.event("run_complete", Some("r3"), json!({})));
+    story.apply(&scene.event("user_message", Some("r3"), json!({ "messageId": "m3", "text": "third" })));
+    story.apply(&scene.event("run_complete", Some("r3"), json!({})));
     let point = story.fork_point("00000012").unwrap();
     assert_eq!((point.until, point.from), (Seq::new(17), Seq::new(15)), "told as it was at that point");
     let point = story.fork_point("0000000f").unwrap();
     assert_eq!((point.until, point.from), (Seq::new(14), Seq::new(1)), "before there was a summary");
-    story.absorb(&scene.event("session_branched", None, json!({ "untilSeq": 14, "fromSeq": 0 })));
+    story.apply(&scene.event("session_branched", None, json!({ "untilSeq": 14, "fromSeq": 0 })));
     assert_eq!(messages(&story), whole[..5]);
     assert_eq!(story.summary(), None);
 }
@@ -177,13 +174,13 @@ fn who_begins_to_listen_is_told_the_questions_that_wait() {
         r#"tool_call r1 {"toolName":"x","callId":"c1"}"#,
         r#"approval_required r1 {"approvalId":"g1","callId":"c1"}"#,
     ]);
-    let requests: Vec<Value> = story.requests(Now(13_000)).iter().map(read).collect();
+    let requests: Vec<Value> = story.open_requests(Now(13_000)).iter().map(read).collect();
     assert_eq!(requests.len(), 1);
     assert_eq!((&requests[0]["requestId"], &requests[0]["timeout"]), (&json!("g1"), &json!(50_000)));
     assert!(story.question(&"g1".into()).is_some());
     assert!(story.is_streaming());
-    story.absorb(&later(3).event("approval_received", Some("r1"), json!({ "approvalId": "g1" })));
-    assert_eq!(story.requests(Now(13_000)), []);
+    story.apply(&later(3).event("approval_received", Some("r1"), json!({ "approvalId": "g1" })));
+    assert_eq!(story.open_requests(Now(13_000)), []);
     assert!(story.question(&"g1".into()).is_none());
 }
 
@@ -202,7 +199,7 @@ fn the_messages_of_a_story_are_a_valid_answer() {
     }));
 }
 
-fn messages(story: &Story) -> Vec<Value> {
+fn messages(story: &Projection) -> Vec<Value> {
     story.messages().map(|message| serde_json::from_str(message).unwrap()).collect()
 }
 

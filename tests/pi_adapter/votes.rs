@@ -1,9 +1,9 @@
 //! Answers to questions as the votes that they stand for.
 
-use pushd::kernel::event::{Decision, EventKind, Question};
+use pushd::kernel::event::{Decision, EventKind, GateQuestion};
 use pushd::kernel::id::Json;
-use pushd::protocol::pi::ask::UiResponse;
-use pushd::protocol::pi::story::{Vote, vote};
+use pushd::protocol::pi::projection::{Vote, vote};
+use pushd::protocol::pi::request::UiResponse;
 use serde_json::{Value, json};
 
 use crate::scene::Scene;
@@ -35,16 +35,14 @@ fn a_question_with_choices_is_answered_by_one_of_them() {
     assert_eq!(vote(&question, &confirm(true)).unwrap().decision, Decision::Approve);
     assert_eq!(
         vote(&question, &input("skip")),
-        Err("Validation failed: response.method: must be 'select' or 'cancelled' to match the request"
-            .to_owned())
+        Err("Validation failed: response.method: must be 'select' or 'cancelled' to match the request".to_owned())
     );
 }
 
 #[test]
 fn a_form_is_filled_in() {
     let form = |form: Value| question(json!({ "form": form }));
-    let answer =
-        |json: &str| Ok(Vote { decision: Decision::Approve, choice: None, answer: Some(Json::new(json)) });
+    let answer = |json: &str| Ok(Vote { decision: Decision::Approve, choice: None, answer: Some(Json::new(json)) });
     let choose = form(json!({ "method": "select", "options": ["A", { "value": "b", "label": "B" }] }));
     assert_eq!(vote(&choose, &select("A")), answer(r#""A""#));
     assert_eq!(vote(&choose, &select("b")), answer(r#""b""#));
@@ -61,7 +59,7 @@ fn a_form_is_filled_in() {
     assert_eq!(vote(&odd, &confirm(true)).unwrap().answer, None, "what cannot be asked is a plain question");
 }
 
-fn question(payload: Value) -> Question {
+fn question(payload: Value) -> GateQuestion {
     let mut payload = payload;
     payload["approvalId"] = json!("g");
     payload["callId"] = json!("c");

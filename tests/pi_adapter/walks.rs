@@ -7,7 +7,7 @@ use pushd::kernel::event::{Event, EventKind};
 use pushd::kernel::id::Seq;
 use pushd::kernel::time::Now;
 use pushd::protocol::pi::encode;
-use pushd::protocol::pi::story::{Entry, Story};
+use pushd::protocol::pi::projection::{Entry, Projection};
 use serde_json::Value;
 
 use crate::events::{Events, KINDS, Shape};
@@ -24,16 +24,15 @@ fn plausible_histories_are_told_in_order_and_the_listener_knows_what_the_asker_i
     for seed in seeds() {
         let mut random = Random::new(seed);
         let events = Session::walk(&mut random, 120);
-        let mut story = Story::default();
+        let mut story = Projection::default();
         let mut listener = Listener::default();
         for batch in batches(&events, &mut random) {
-            for told in story.tell(batch) {
+            for told in story.project(batch) {
                 listener.hear(&read(&told)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
             }
         }
-        let changed = events
-            .iter()
-            .any(|event| matches!(event.kind, EventKind::Branched { .. } | EventKind::Compacted(_)));
+        let changed =
+            events.iter().any(|event| matches!(event.kind, EventKind::Branched { .. } | EventKind::Compacted(_)));
         if !changed {
             let asked: BTreeSet<String> = story.messages().map(normal).collect();
             assert_eq!(listener.messages(), asked, "seed {seed}");
@@ -48,13 +47,13 @@ fn any_history_at_all_is_told_in_valid_lines() {
         let mut random = Random::new(seed);
         let mut source = Events::new(seed, Shape::Shown);
         let events = numbered((0..80).map(|_| source.event(random.below(KINDS))));
-        let mut story = Story::default();
+        let mut story = Projection::default();
         for batch in batches(&events, &mut random) {
-            for told in story.tell(batch) {
+            for told in story.project(batch) {
                 read(&told);
             }
         }
-        for request in story.requests(Now(5)) {
+        for request in story.open_requests(Now(5)) {
             read(&request);
         }
         check_same(seed, &story, &events, &mut random);
@@ -67,8 +66,8 @@ fn nothing_that_an_event_can_hold_breaks_a_story() {
         let mut random = Random::new(seed);
         let mut source = Events::new(seed, Shape::Anything);
         let events = numbered((0..80).map(|_| source.event(random.below(KINDS))));
-        let mut story = Story::default();
-        for told in story.tell(&events) {
+        let mut story = Projection::default();
+        for told in story.project(&events) {
             let body: Value = serde_json::from_slice(told.body()).unwrap();
             assert_eq!(body["type"], told.name(), "seed {seed}");
         }
@@ -83,7 +82,7 @@ fn every_kind_of_event_is_among_those_told() {
     for seed in seeds() {
         let mut random = Random::new(seed);
         let events = Session::walk(&mut random, 120);
-        for told in Story::default().tell(&events) {
+        for told in Projection::default().project(&events) {
             names.insert(told.name());
             if told.name() == "extension_ui_request" {
                 methods.insert(read(&told)["method"].as_str().unwrap().to_owned());
@@ -124,17 +123,17 @@ fn every_kind_of_event_is_among_those_told() {
 }
 
 /// Checks that a story is the same however its history came in: all at once, in silence, or partly in each way.
-fn check_same(seed: u64, lived: &Story, events: &[Event], random: &mut Random) {
-    let mut read = Story::default();
-    events.iter().for_each(|event| read.absorb(event));
-    let mut both = Story::default();
+fn check_same(seed: u64, lived: &Projection, events: &[Event], random: &mut Random) {
+    let mut read = Projection::default();
+    events.iter().for_each(|event| read.apply(event));
+    let mut both = Projection::default();
     let (before, after) = events.split_at(random.below(events.len() as u64) as usize);
-    before.iter().for_each(|event| both.absorb(event));
-    let _ = both.tell(after);
+    before.iter().for_each(|event| both.apply(event));
+    let _ = both.project(after);
     for other in [&read, &both] {
-        let entries = |story: &Story| story.entries().cloned().collect::<Vec<Entry>>();
+        let entries = |story: &Projection| story.entries().cloned().collect::<Vec<Entry>>();
         assert_eq!(entries(other), entries(lived), "seed {seed}");
-        let messages = |story: &Story| encode::messages(story.messages());
+        let messages = |story: &Projection| encode::messages(story.messages());
         assert_eq!(messages(other), messages(lived), "seed {seed}");
         assert_eq!(other.stats(), lived.stats(), "seed {seed}");
         assert_eq!(other.last_text(), lived.last_text(), "seed {seed}");
@@ -142,7 +141,7 @@ fn check_same(seed: u64, lived: &Story, events: &[Event], random: &mut Random) {
         assert_eq!(other.summary(), lived.summary(), "seed {seed}");
         assert_eq!(other.context_tokens(), lived.context_tokens(), "seed {seed}");
         assert_eq!(other.is_streaming(), lived.is_streaming(), "seed {seed}");
-        assert_eq!(other.requests(Now(5)), lived.requests(Now(5)), "seed {seed}");
+        assert_eq!(other.open_requests(Now(5)), lived.open_requests(Now(5)), "seed {seed}");
         assert_eq!(other.last_seq(), lived.last_seq(), "seed {seed}");
     }
     let ids: BTreeSet<String> = lived.entries().map(Entry::id).collect();

@@ -48,12 +48,7 @@ pub(crate) fn judge(model: &Model, book: &Book) {
     assert_eq!(untold, None, "ended and never answered");
 }
 
-fn judge_one(
-    answer: &Answer,
-    ends: &[&Ended],
-    left: &mut Vec<&Ended>,
-    bodies: &mut BTreeMap<Number, String>,
-) {
+fn judge_one(answer: &Answer, ends: &[&Ended], left: &mut Vec<&Ended>, bodies: &mut BTreeMap<Number, String>) {
     let line: Value = serde_json::from_str(&answer.line).expect("JSON");
     let error = line["error"].as_str().map(ToOwned::to_owned);
     let outcome = Outcome { error, version: line["sessionVersion"].as_u64() };

@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use crate::command::Command;
 use crate::crowd::{Crowd, Life, Standing};
-use crate::daemon::PATIENCE;
+use crate::daemon::TIMEOUT;
 use crate::generator::Generator;
 use crate::hearing::{Heard, listen};
-use crate::wire::{self, Mouth};
+use crate::wire::{self, FrameSender};
 
 /// Which answer is to which command.
 type Name = (Option<String>, String);
@@ -54,8 +54,8 @@ impl Client {
         let (mut mouth, ear) = wire::open(self.life.at).expect("a connection");
         let (answers, listening) = listen(ear, false);
         // Whoever is answered hears of everything that comes.
-        mouth.say("{\"type\":\"bogus\"}").expect("the daemon reads");
-        let refused = answers.recv_timeout(PATIENCE).expect("an answer");
+        mouth.send_text("{\"type\":\"bogus\"}").expect("the daemon reads");
+        let refused = answers.recv_timeout(TIMEOUT).expect("an answer");
         assert!(refused.contains("Unknown command type 'bogus'"), "{refused}");
         // Once everybody is there, what everybody needs is made.
         self.crowd.ready.wait();
@@ -75,7 +75,7 @@ impl Client {
         heard
     }
 
-    fn take_part(&mut self, mouth: &mut Mouth, answers: &Receiver<String>) -> Result<(), Gone> {
+    fn take_part(&mut self, mouth: &mut FrameSender, answers: &Receiver<String>) -> Result<(), Gone> {
         let mut again = std::mem::take(&mut self.cut);
         if self.life.number > 0 {
             again.extend(self.answered.iter().cloned());
@@ -101,7 +101,7 @@ impl Client {
     }
 
     /// Sends a new command, and now and then something that was sent before.
-    fn act(&mut self, mouth: &mut Mouth) -> Result<(), Gone> {
+    fn act(&mut self, mouth: &mut FrameSender) -> Result<(), Gone> {
         let command = self.generator.fresh(&self.crowd);
         if command.asks.kind == "create_session" {
             self.crowd.open_to_all(command.asks.session.as_deref().unwrap_or_default());
@@ -110,7 +110,7 @@ impl Client {
             // Sent, and hung up before anything was heard.
             let Ok((mut other, _ear)) = wire::open(self.life.at) else { return Err(Gone) };
             self.crowd.sending(&command, Standing::New);
-            let _ = other.say(&command.line());
+            let _ = other.send_text(&command.line());
             self.crowd.over(self.life.number, command.clone(), None);
         }
         self.send(mouth, command.clone())?;
@@ -132,7 +132,7 @@ impl Client {
     }
 
     /// Sends again what somebody sent, the same or under another name.
-    fn repeat(&mut self, mouth: &mut Mouth, command: Command) -> Result<(), Gone> {
+    fn repeat(&mut self, mouth: &mut FrameSender, command: Command) -> Result<(), Gone> {
         if command.key.is_some() && self.generator.random.one_in(2) {
             let command = self.generator.by_key(&command);
             return self.send(mouth, command);
@@ -143,13 +143,13 @@ impl Client {
         self.send(mouth, command)
     }
 
-    fn send(&mut self, mouth: &mut Mouth, command: Command) -> Result<(), Gone> {
+    fn send(&mut self, mouth: &mut FrameSender, command: Command) -> Result<(), Gone> {
         self.crowd.sending(&command, Standing::New);
         self.say(mouth, command)
     }
 
-    fn say(&mut self, mouth: &mut Mouth, command: Command) -> Result<(), Gone> {
-        let said = mouth.say(&command.line());
+    fn say(&mut self, mouth: &mut FrameSender, command: Command) -> Result<(), Gone> {
+        let said = mouth.send_text(&command.line());
         let name = (command.id.clone(), command.asks.kind.clone());
         self.asked.entry(name).or_default().push(command);
         self.waiting += 1;
@@ -159,7 +159,7 @@ impl Client {
     /// Reads answers until it waits for no more than so many.
     fn read_down_to(&mut self, most: usize, answers: &Receiver<String>) -> Result<(), Gone> {
         while self.waiting > most {
-            match answers.recv_timeout(PATIENCE) {
+            match answers.recv_timeout(TIMEOUT) {
                 Ok(line) => self.hear(line),
                 Err(RecvTimeoutError::Disconnected) => return Err(Gone),
                 Err(RecvTimeoutError::Timeout) => panic!("no answer to any of {:?}", self.asked),

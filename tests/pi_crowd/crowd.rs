@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Condvar, Mutex, MutexGuard};
 
 use crate::command::Command;
-use crate::daemon::PATIENCE;
+use crate::daemon::TIMEOUT;
 use crate::random::Random;
 
 /// How many commands are remembered to be sent again or depended on, far fewer than the daemon remembers.
@@ -103,8 +103,7 @@ impl Crowd {
     /// Waits for a life.
     pub(crate) fn life(&self, number: usize) -> Life {
         let is_over = |life: &mut Option<Life>| life.is_none_or(|life| life.number < number);
-        let waited =
-            self.begun.wait_timeout_while(lock(&self.life), PATIENCE * 4, is_over).expect("no panic");
+        let waited = self.begun.wait_timeout_while(lock(&self.life), TIMEOUT * 4, is_over).expect("no panic");
         waited.0.expect("a daemon that was started")
     }
 

@@ -114,11 +114,7 @@ fn judge_one(known: &Known, lane: &Lane<'_>, deeds: &mut Deeds) {
     match (error, stale) {
         (_, Some((wanted, found))) => {
             assert!(there.may && wanted != found, "not stale: {known:?}");
-            assert!(
-                range(known, lane).contains(&found),
-                "{found} not in {:?}: {known:?}",
-                range(known, lane)
-            );
+            assert!(range(known, lane).contains(&found), "{found} not in {:?}: {known:?}", range(known, lane));
             deeds.stale += 1;
         }
         (Some(error), None) if error == missing => assert!(!there.must, "it is there: {known:?}"),
@@ -213,12 +209,9 @@ impl Presence {
         let did = |other: &Known| other.outcome.as_ref().is_some_and(Outcome::is_success);
         let may_have = |other: &Known| did(other) || is_silent(other);
         let told = |other: &Known| did(other) && !is_silent(other);
-        let made_for_sure =
-            lane.executed.iter().filter(made).any(|other| told(other) && end(other) < begin(known));
-        let perhaps_made =
-            lane.executed.iter().filter(made).any(|other| may_have(other) && begin(other) < end(known));
-        let ended_for_sure =
-            lane.executed.iter().filter(ended).any(|other| told(other) && end(other) < begin(known));
+        let made_for_sure = lane.executed.iter().filter(made).any(|other| told(other) && end(other) < begin(known));
+        let perhaps_made = lane.executed.iter().filter(made).any(|other| may_have(other) && begin(other) < end(known));
+        let ended_for_sure = lane.executed.iter().filter(ended).any(|other| told(other) && end(other) < begin(known));
         let perhaps_ended =
             lane.executed.iter().filter(ended).any(|other| may_have(other) && begin(other) < end(known));
         let perhaps_made = perhaps_made || lane.perhaps_made;

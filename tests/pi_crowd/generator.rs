@@ -55,8 +55,7 @@ impl Generator {
         }
         if asks.session.is_some() && asks.kind != "create_session" && self.random.one_in(8) {
             let known = crowd.version(asks.session.as_deref().unwrap_or_default());
-            asks.if_version =
-                Some(if self.random.one_in(4) { known + 1 + self.random.below(3) } else { known });
+            asks.if_version = Some(if self.random.one_in(4) { known + 1 + self.random.below(3) } else { known });
         }
         let key = self.random.one_in(4).then(|| format!("k-{id}"));
         // One that nobody can name must leave no trace that could not be told apart.

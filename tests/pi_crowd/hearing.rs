@@ -6,7 +6,7 @@ use std::hash::Hasher;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
-use crate::wire::Ear;
+use crate::wire::FrameReceiver;
 
 /// The name of the last command of a life.
 pub(crate) const LAST: &str = "the-last-one";
@@ -67,12 +67,12 @@ impl Heard {
 }
 
 /// Listens on a thread of its own; answers come out of the channel.
-pub(crate) fn listen(mut ear: Ear, keeps_all: bool) -> (Receiver<String>, JoinHandle<Heard>) {
+pub(crate) fn listen(mut ear: FrameReceiver, keeps_all: bool) -> (Receiver<String>, JoinHandle<Heard>) {
     let (to, answers) = channel();
     let listening = thread::spawn(move || {
         let mut heard = Heard { keeps_all, ..Heard::default() };
         let mut line = Vec::new();
-        while ear.hear(&mut line).expect("the daemon speaks in time") {
+        while ear.read_message(&mut line).expect("the daemon speaks in time") {
             if sort(&mut heard, &line, &to) {
                 heard.complete = true;
                 break;

@@ -128,10 +128,8 @@ impl Model {
         let envelope = &told.envelope;
         *self.admitted.entry((self.life, envelope.clone())).or_default() += 1;
         let asks = self.asks.get(envelope).unwrap_or_else(|| panic!("nobody sent {told:?}")).clone();
-        let by_key = envelope
-            .key
-            .as_ref()
-            .and_then(|key| self.keys.get(&(envelope.session.clone(), key.clone())).copied());
+        let by_key =
+            envelope.key.as_ref().and_then(|key| self.keys.get(&(envelope.session.clone(), key.clone())).copied());
         let by_id = envelope.id.as_ref().and_then(|id| self.ids.get(id)).copied();
         let first_new = self.known.len();
         let found = self.settle_doubt(told, &asks, [by_key, by_id], then);
@@ -320,9 +318,7 @@ impl Model {
             let error = outcome.error.as_deref().unwrap_or_default();
             assert!(expected.iter().any(|text| text == error), "{error}: not one of {expected:?}: {known:?}");
         }
-        if let Some(lane) =
-            self.lanes.get_mut(&known.asks.session).filter(|lane| lane.running == Some(number))
-        {
+        if let Some(lane) = self.lanes.get_mut(&known.asks.session).filter(|lane| lane.running == Some(number)) {
             lane.running = None;
         }
         self.known[number].outcome = Some(outcome.clone());

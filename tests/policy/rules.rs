@@ -1,7 +1,7 @@
 //! Rules, each with a call and its decision.
 
 use pushd::agent::policy::Decision::{self, Allow, Ask, Deny};
-use pushd::agent::policy::Sandbox::{self, Full, Missing, NoneChosen, Partial};
+use pushd::agent::policy::Sandbox::{self, Disabled, Full, Partial, Unavailable};
 use pushd::config::settings::Preset::{self, Standard, Strict, Trusted};
 
 /// A preset, the confinement, the rules, the command, and the decision.
@@ -54,8 +54,8 @@ pub(crate) const RULES: &[Row] = &[
     (Strict, Full, &["allow: exec(echo*)"], "echo 'x", Ask),
     (Strict, Partial, &["allow: exec"], "[[ -f x ]]", Ask),
     (Trusted, Partial, &["allow: exec"], "[[ -f x ]]", Ask),
-    (Trusted, Missing, &["allow: exec"], "PYTHONPATH=src pytest", Ask),
-    (Trusted, NoneChosen, &["allow: exec"], "cat <(ls)", Ask),
+    (Trusted, Unavailable, &["allow: exec"], "PYTHONPATH=src pytest", Ask),
+    (Trusted, Disabled, &["allow: exec"], "cat <(ls)", Ask),
     // A rule that asks or denies applies where it may match a command that the analysis does not see.
     (Trusted, Full, &["deny: exec"], "[[ -f x ]]", Deny),
     (Trusted, Full, &["deny: exec(*)"], "[[ -f x ]]", Deny),
@@ -83,23 +83,17 @@ pub(crate) const RULES: &[Row] = &[
     (Strict, Full, &["allow: exec(ls \\*)"], "ls '*'", Allow),
     (Strict, Full, &["allow: exec(ls \\*)"], "ls *", Ask),
     (Strict, Full, &["allow: exec(f*)"], "f() { rm x; }; f", Ask),
-    (
-        Strict,
-        Full,
-        &["allow: exec(curl https://api.example.org/*)"],
-        "curl https://api.example.org/v1",
-        Allow,
-    ),
+    (Strict, Full, &["allow: exec(curl https://api.example.org/*)"], "curl https://api.example.org/v1", Allow),
     (Strict, Full, &["allow: exec(curl https://api.example.org/*)"], "curl https://evil.example.org/v1", Ask),
     (Standard, Full, &["allow: network(api.example.org)"], "curl https://api.example.org/v1", Ask),
     (Standard, Full, &["allow: git(commit*)"], "git commit -m x", Allow),
     (Standard, Full, &["allow: git(commit*)"], "git push", Ask),
     (Standard, Full, &["allow: exec(git commit*)"], "git commit -m x", Allow),
-    (Standard, Missing, &["allow: git(commit*)"], "git commit -m x", Ask),
-    (Trusted, Missing, &["allow: exec(make*)"], "make all", Allow),
-    (Trusted, Missing, &["allow: exec(make*)"], "make all; ls", Ask),
-    (Standard, Missing, &["allow: exec(ls*)"], "ls -l", Allow),
-    (Standard, NoneChosen, &["allow: exec(ls*)"], "ls -l", Allow),
+    (Standard, Unavailable, &["allow: git(commit*)"], "git commit -m x", Ask),
+    (Trusted, Unavailable, &["allow: exec(make*)"], "make all", Allow),
+    (Trusted, Unavailable, &["allow: exec(make*)"], "make all; ls", Ask),
+    (Standard, Unavailable, &["allow: exec(ls*)"], "ls -l", Allow),
+    (Standard, Disabled, &["allow: exec(ls*)"], "ls -l", Allow),
     (Standard, Partial, &["allow: exec(ls*)"], "ls -l", Allow),
     // A deny rule matches every part, whatever precedes it.
     (Trusted, Full, &["deny: exec(rm*)"], "rm x", Deny),
@@ -213,8 +207,8 @@ pub(crate) const RULES: &[Row] = &[
 pub(crate) type ToolRow = (Preset, Sandbox, &'static [&'static str], &'static str, &'static str, Decision);
 
 pub(crate) const TOOLS: &[ToolRow] = &[
-    (Standard, Missing, &[], "sandbox_read_file", r#"{"path":"a"}"#, Allow),
-    (Strict, Missing, &[], "sandbox_read_file", r#"{"path":".env"}"#, Allow),
+    (Standard, Unavailable, &[], "sandbox_read_file", r#"{"path":"a"}"#, Allow),
+    (Strict, Unavailable, &[], "sandbox_read_file", r#"{"path":".env"}"#, Allow),
     (Strict, Full, &[], "sandbox_list_dir", "{}", Allow),
     (Strict, Full, &[], "sandbox_search", r#"{"pattern":"x"}"#, Allow),
     (Strict, Full, &[], "sandbox_git_status", "{}", Allow),
@@ -223,13 +217,13 @@ pub(crate) const TOOLS: &[ToolRow] = &[
     (Strict, Full, &[], "sandbox_edit_file", r#"{"path":"a","old":"x","new":"y"}"#, Ask),
     (Standard, Full, &[], "sandbox_write_file", r#"{"path":"a","content":""}"#, Allow),
     (Standard, Partial, &[], "sandbox_write_file", r#"{"path":"a","content":""}"#, Allow),
-    (Standard, Missing, &[], "sandbox_write_file", r#"{"path":"a","content":""}"#, Ask),
-    (Standard, NoneChosen, &[], "sandbox_write_file", r#"{"path":"a","content":""}"#, Ask),
+    (Standard, Unavailable, &[], "sandbox_write_file", r#"{"path":"a","content":""}"#, Ask),
+    (Standard, Disabled, &[], "sandbox_write_file", r#"{"path":"a","content":""}"#, Ask),
     (Standard, Full, &[], "sandbox_write_file", r#"{"path":".env","content":""}"#, Ask),
     (Standard, Full, &[], "sandbox_write_file", r#"{"path":".git/config","content":""}"#, Ask),
     (Trusted, Full, &[], "sandbox_write_file", r#"{"path":".env","content":""}"#, Allow),
     (Trusted, Full, &[], "sandbox_write_file", r#"{"path":"sub/.GIT/hooks/x","content":""}"#, Ask),
-    (Trusted, Missing, &[], "sandbox_write_file", r#"{"path":"a","content":""}"#, Allow),
+    (Trusted, Unavailable, &[], "sandbox_write_file", r#"{"path":"a","content":""}"#, Allow),
     (Standard, Full, &[], "sandbox_git_commit", r#"{"message":"m"}"#, Ask),
     (Trusted, Full, &[], "sandbox_git_commit", r#"{"message":"m"}"#, Allow),
     (Standard, Full, &[], "sandbox_fetch", r#"{"url":"https://example.org/"}"#, Ask),
@@ -252,22 +246,8 @@ pub(crate) const TOOLS: &[ToolRow] = &[
         r#"{"patch":"--- f\n+++ f\n@@ -1 +1 @@\n-a\n+b\n--- .env\n+++ .env\n@@ -1 +1 @@\n-a\n+b\n"}"#,
         Deny,
     ),
-    (
-        Strict,
-        Full,
-        &["allow: write(/src/**)"],
-        "sandbox_write_file",
-        r#"{"path":"src/a/b","content":""}"#,
-        Allow,
-    ),
-    (
-        Strict,
-        Full,
-        &["allow: write(/src/**)"],
-        "sandbox_write_file",
-        r#"{"path":"src/../b","content":""}"#,
-        Ask,
-    ),
+    (Strict, Full, &["allow: write(/src/**)"], "sandbox_write_file", r#"{"path":"src/a/b","content":""}"#, Allow),
+    (Strict, Full, &["allow: write(/src/**)"], "sandbox_write_file", r#"{"path":"src/../b","content":""}"#, Ask),
     (Strict, Full, &["allow: write(src)"], "sandbox_write_file", r#"{"path":"src/a","content":""}"#, Allow),
     (Strict, Full, &["allow: write(src)"], "sandbox_write_file", r#"{"path":"SRC/a","content":""}"#, Ask),
     (Strict, Full, &["allow: write"], "sandbox_write_file", r#"{"path":".git/x","content":""}"#, Ask),
@@ -277,36 +257,8 @@ pub(crate) const TOOLS: &[ToolRow] = &[
     (Standard, Full, &["allow: git_commit"], "sandbox_git_commit", r#"{"message":"m"}"#, Allow),
     (Standard, Full, &["allow: git(commit)"], "sandbox_git_commit", r#"{"message":"m"}"#, Allow),
     (Standard, Full, &["deny: git"], "sandbox_git_commit", r#"{"message":"m"}"#, Deny),
-    (
-        Standard,
-        Full,
-        &["allow: network(*.example.org)"],
-        "sandbox_fetch",
-        r#"{"url":"https://a.example.org/"}"#,
-        Allow,
-    ),
-    (
-        Standard,
-        Full,
-        &["allow: network(*.example.org)"],
-        "sandbox_fetch",
-        r#"{"url":"https://example.com/"}"#,
-        Ask,
-    ),
-    (
-        Standard,
-        Full,
-        &["allow: fetch(example.org)"],
-        "sandbox_fetch",
-        r#"{"url":"https://EXAMPLE.org:8443/x"}"#,
-        Allow,
-    ),
-    (
-        Trusted,
-        Full,
-        &["deny: network(169.254.*)"],
-        "sandbox_fetch",
-        r#"{"url":"http://169.254.169.254/x"}"#,
-        Deny,
-    ),
+    (Standard, Full, &["allow: network(*.example.org)"], "sandbox_fetch", r#"{"url":"https://a.example.org/"}"#, Allow),
+    (Standard, Full, &["allow: network(*.example.org)"], "sandbox_fetch", r#"{"url":"https://example.com/"}"#, Ask),
+    (Standard, Full, &["allow: fetch(example.org)"], "sandbox_fetch", r#"{"url":"https://EXAMPLE.org:8443/x"}"#, Allow),
+    (Trusted, Full, &["deny: network(169.254.*)"], "sandbox_fetch", r#"{"url":"http://169.254.169.254/x"}"#, Deny),
 ];

@@ -9,8 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use pushd::sandbox::judge::{self, Coverage, Judgement, Place, What, Wish};
-use pushd::sandbox::shell::{GLOB, HOLE, Limits};
+use pushd::sandbox::risk::{self, Coverage, Escalation, PathContext, ResourceAccess, RiskAssessment};
+use pushd::sandbox::shell::{GLOB, Limits, UNKNOWN};
 
 use super::random::Random;
 
@@ -20,55 +20,48 @@ const HOME: &str = "/h";
 const TEXTS: u64 = 250;
 
 #[test]
-fn whatever_a_shell_runs_was_seen_before() {
-    let stage = Stage::new();
+fn every_command_that_a_shell_runs_was_analysed() {
+    let fixture = ShellFixture::new();
     let (mut clear, mut calls) = (0, 0);
-    let number = |name: &str, otherwise: u64| {
-        std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
-    };
+    let number =
+        |name: &str, otherwise: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise);
     let first = number("PUSH_FUZZ_SEED", 0);
     let texts = number("PUSH_FUZZ_RUNS", TEXTS);
     for seed in first..first + texts {
         let text = script(&mut Random::new(seed));
-        let place = Place::new(stage.dir.path(), Some(Path::new(HOME)));
-        let judgement = judge::command(&text, Some("work"), Wish::default(), &place, Limits::default());
-        if judgement.unclear.as_ref().is_some_and(|doubt| doubt.coverage == Coverage::Partial) {
+        let place = PathContext::new(fixture.dir.path(), Some(Path::new(HOME)));
+        let assessment = risk::assess_command(&text, Some("work"), Escalation::default(), &place, Limits::default());
+        if assessment.uncertainty.as_ref().is_some_and(|doubt| doubt.coverage == Coverage::Partial) {
             continue;
         }
         clear += 1;
-        for shell in stage.shells() {
-            let (run, files) = stage.run(&shell, &text);
+        for shell in fixture.shells() {
+            let (run, files) = fixture.run(&shell, &text);
             calls += run.len();
             for words in run {
-                let seen = judgement.parts.iter().filter_map(|part| part.command.as_ref());
+                let seen = assessment.operations.iter().filter_map(|part| part.command.as_ref());
                 assert!(
-                    seen.clone().any(|spelling| fits(&spelling.words, &words)),
+                    seen.clone().any(|spelling| can_expand_to(&spelling.words, &words)),
                     "seed {seed}: {shell:?} ran {words:?} in {text:?}, seen were {:?}",
                     seen.collect::<Vec<_>>()
                 );
             }
             // The assessment of an unknown target says so instead.
-            for file in files.into_iter().filter(|_| judgement.unclear.is_none()) {
-                assert!(
-                    writes(&judgement, &file),
-                    "seed {seed}: {shell:?} wrote {file} in {text:?}: {judgement:?}"
-                );
+            for file in files.into_iter().filter(|_| assessment.uncertainty.is_none()) {
+                assert!(writes(&assessment, &file), "seed {seed}: {shell:?} wrote {file} in {text:?}: {assessment:?}");
             }
         }
     }
     // Otherwise the test compared nothing.
-    assert!(
-        clear > texts / 4 && calls as u64 > texts / 2,
-        "{clear} texts were clear, and {calls} calls were made"
-    );
+    assert!(clear > texts / 4 && calls as u64 > texts / 2, "{clear} texts were clear, and {calls} calls were made");
 }
 
 /// The programs and a working directory.
-struct Stage {
+struct ShellFixture {
     dir: tempfile::TempDir,
 }
 
-impl Stage {
+impl ShellFixture {
     fn new() -> Self {
         let dir = tempfile::Builder::new().prefix("push-shells").tempdir().unwrap();
         for folder in ["bin", "work"] {
@@ -107,22 +100,21 @@ impl Stage {
         let log = fs::read_to_string(log).unwrap();
         let calls = log.split('\u{1e}').filter(|call| !call.is_empty());
         let words = |call: &str| call.split_terminator('\u{1f}').map(str::to_owned).collect();
-        let files =
-            fs::read_dir(work).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let files = fs::read_dir(work).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         (calls.map(words).collect(), files.collect())
     }
 }
 
 /// Whether analysed words can expand to these.
-fn fits(judged: &[String], words: &[String]) -> bool {
+fn can_expand_to(analysed: &[String], words: &[String]) -> bool {
     let at_home = |word: &String| word.strip_prefix('~').map_or(word.clone(), |rest| format!("{HOME}{rest}"));
-    let judged: Vec<String> = judged.iter().map(at_home).collect();
-    let open = judged.iter().any(|word| word.contains([HOLE, GLOB]));
+    let analysed: Vec<String> = analysed.iter().map(at_home).collect();
+    let open = analysed.iter().any(|word| word.contains([UNKNOWN, GLOB]));
     if !open {
-        return judged == words;
+        return analysed == words;
     }
-    let (judged, words) = (judged.join(" "), words.join(" "));
-    let mut pieces = judged.split([HOLE, GLOB]);
+    let (analysed, words) = (analysed.join(" "), words.join(" "));
+    let mut pieces = analysed.split([UNKNOWN, GLOB]);
     let first = pieces.next().unwrap_or_default();
     let Some(mut rest) = words.strip_prefix(first.trim_end()) else { return false };
     for piece in pieces {
@@ -134,11 +126,13 @@ fn fits(judged: &[String], words: &[String]) -> bool {
     true
 }
 
-fn writes(judgement: &Judgement, file: &str) -> bool {
-    let touches = judgement.parts.iter().flat_map(|part| &part.touches);
-    touches.into_iter().any(|touch| match &touch.what {
-        What::Write(spot) => spot.path == format!("work/{file}"),
-        What::Read(_) | What::Name(_) | What::Git(_) | What::Network(_) => false,
+fn writes(assessment: &RiskAssessment, file: &str) -> bool {
+    let touches = assessment.operations.iter().flat_map(|part| &part.accesses);
+    touches.into_iter().any(|touch| match &touch.access {
+        ResourceAccess::Write(spot) => spot.path == format!("work/{file}"),
+        ResourceAccess::Read(_) | ResourceAccess::Mention(_) | ResourceAccess::Git(_) | ResourceAccess::Network(_) => {
+            false
+        }
     })
 }
 
@@ -162,13 +156,7 @@ fn part(random: &mut Random, depth: u64) -> String {
         7 => format!("if {}; then {}; else {}; fi", inner(random), inner(random), inner(random)),
         8 => format!("while pf; do {}; done", inner(random)),
         9 => format!("for v in {} {}; do {}; done", word(random), word(random), inner(random)),
-        10 => format!(
-            "case {} in a|{}) {};; *) {};; esac",
-            word(random),
-            word(random),
-            inner(random),
-            inner(random)
-        ),
+        10 => format!("case {} in a|{}) {};; *) {};; esac", word(random), word(random), inner(random), inner(random)),
         11 => format!("pa \"$({})\" {}", inner(random), word(random)),
         12 => format!("pb <<E {}\nx $(pa h) \\$(pb no)\nE\n{}", word(random), inner(random)),
         _ => format!("sh() {{ {}; }}; eval '{}'", inner(random), simple(random).replace('\'', "")),
@@ -180,20 +168,8 @@ fn simple(random: &mut Random) -> String {
     if random.one_in(5) {
         text.push_str("A=1 ");
     }
-    let programs = [
-        "pa",
-        "pb",
-        "pf",
-        "p'a'",
-        "\\pa",
-        "\"pb\"",
-        "env pa",
-        "command pb",
-        "exec pa",
-        "eval pa",
-        "$V",
-        "p$E\"a\"",
-    ];
+    let programs =
+        ["pa", "pb", "pf", "p'a'", "\\pa", "\"pb\"", "env pa", "command pb", "exec pa", "eval pa", "$V", "p$E\"a\""];
     text.push_str(programs[random.below(12) as usize]);
     for _ in 0..random.below(4) {
         text.push(' ');
@@ -201,8 +177,7 @@ fn simple(random: &mut Random) -> String {
     }
     if random.one_in(6) {
         text.push_str(
-            [" > out", " >> 'o p'", " 2>err", " > \"q\"", " 2>&1", " </dev/null", " >|x"]
-                [random.below(7) as usize],
+            [" > out", " >> 'o p'", " 2>err", " > \"q\"", " 2>&1", " </dev/null", " >|x"][random.below(7) as usize],
         );
     }
     text

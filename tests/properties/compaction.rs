@@ -3,7 +3,7 @@
 //!
 //! An input is a raw line.
 
-use pushd::transport::compact::{Limits, compact};
+use pushd::transport::canonical_json::{Limits, canonicalize};
 
 use super::json::Json;
 
@@ -14,17 +14,17 @@ pub(crate) fn check(input: &[u8]) {
 }
 
 fn check_at(line: &[u8], limits: Limits) {
-    let meant = Json::read(line);
-    let passes = meant.as_ref().is_some_and(|value| {
-        matches!(value, Json::Object(_)) && value.depth() <= limits.depth && !value.has_twins()
+    let parsed = Json::parse(line);
+    let passes = parsed.as_ref().is_some_and(|value| {
+        matches!(value, Json::Object(_)) && value.depth() <= limits.depth && !value.has_duplicate_keys()
     });
-    match compact(line, limits) {
+    match canonicalize(line, limits) {
         Ok(out) => {
             assert!(passes, "another reader would not take it");
             assert_eq!(out, without_space(line), "a token was changed");
             assert!(out.iter().all(|byte| *byte >= b' '), "a control character has passed");
-            assert_eq!(Json::read(&out), meant, "the values differ");
-            assert_eq!(compact(&out, limits).as_ref(), Ok(&out), "twice differs");
+            assert_eq!(Json::parse(&out), parsed, "the values differ");
+            assert_eq!(canonicalize(&out, limits).as_ref(), Ok(&out), "twice differs");
         }
         Err(problem) => {
             assert!(!passes, "turned away without need: {problem}");

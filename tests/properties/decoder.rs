@@ -2,13 +2,13 @@
 //!
 //! An input is a raw line.
 
-use pushd::kernel::event::{Decision, Image, Lasting};
+use pushd::kernel::event::{ApprovalScope, Decision, Image};
 use pushd::protocol::push::client::Request as Outgoing;
 use pushd::protocol::push::decode::{
-    self, Ask, Attach, DecodeLimits, Malformed, Prompt, SessionAsk, StartSession, Summary,
+    self, Attach, DecodeLimits, MalformedRequest, Prompt, RequestBody, SessionRequestBody, SnapshotMode, StartSession,
 };
 use pushd::protocol::push::encode;
-use pushd::transport::compact::{Limits, compact};
+use pushd::transport::canonical_json::{Limits, canonicalize};
 use serde_json::{Value, json};
 
 use super::json::Json;
@@ -16,40 +16,40 @@ use super::json::Json;
 /// Checks one input.
 pub(crate) fn check(input: &[u8]) {
     let limits = DecodeLimits::default();
-    let Ok(line) = compact(input, Limits::default()) else {
+    let Ok(line) = canonicalize(input, Limits::default()) else {
         // Refused lines never reach the decoder, and would do no harm there.
         let _ = decode::decode(input, &limits);
         return;
     };
-    let meant = Json::read(&line).expect("what passes the door is JSON");
+    let parsed = Json::parse(&line).expect("what passes the door is JSON");
     match decode::decode(&line, &limits) {
         Ok(request) => {
-            assert_eq!(request.request_id.as_deref(), echoed(&meant, &limits), "the request id");
-            assert_eq!(Some(request.kind_name.as_str()), meant.text("type"), "the type");
-            if let Some(again) = outgoing(&request.ask) {
+            assert_eq!(request.request_id.as_deref(), echoed(&parsed, &limits), "the request id");
+            assert_eq!(Some(request.kind_name.as_str()), parsed.text("type"), "the type");
+            if let Some(again) = client_request(&request.body) {
                 let line = again.line("req_again");
                 let reread = decode::decode(line.as_bytes(), &limits);
-                assert_eq!(reread.map(|reread| reread.ask), Ok(request.ask), "asked again as {line}");
+                assert_eq!(reread.map(|reread| reread.body), Ok(request.body), "asked again as {line}");
             }
         }
-        Err(malformed) => answer(&malformed, &meant, &limits),
+        Err(malformed) => check_answer(&malformed, &parsed, &limits),
     }
 }
 
 /// The id that an answer must repeat, as the client sent it.
-fn echoed<'a>(meant: &'a Json, limits: &DecodeLimits) -> Option<&'a str> {
-    meant.text("requestId").filter(|id| !id.is_empty() && id.chars().count() <= limits.id)
+fn echoed<'a>(parsed: &'a Json, limits: &DecodeLimits) -> Option<&'a str> {
+    parsed.text("requestId").filter(|id| !id.is_empty() && id.chars().count() <= limits.id)
 }
 
 /// Encodes the answer to a malformed request and decodes it as a client would.
-fn answer(malformed: &Malformed, meant: &Json, limits: &DecodeLimits) {
-    assert_eq!(malformed.request_id.as_deref(), echoed(meant, limits), "the request id");
+fn check_answer(malformed: &MalformedRequest, parsed: &Json, limits: &DecodeLimits) {
+    assert_eq!(malformed.request_id.as_deref(), echoed(parsed, limits), "the request id");
     let id = malformed.request_id.as_deref().unwrap_or("req_fresh");
     let error = malformed.error();
-    let line = encode::response_error(id, malformed.answered_type(), malformed.session.as_deref(), &error);
+    let line = encode::response_error(id, malformed.reply_type(), malformed.session.as_deref(), &error);
     assert_eq!(line.iter().position(|byte| *byte == b'\n'), Some(line.len() - 1), "one line");
     assert!(line.len() < 16 * 1024, "an answer of {} bytes", line.len());
-    let read = Json::read(&line).expect("an answer is JSON");
+    let read = Json::parse(&line).expect("an answer is JSON");
     assert_eq!(read.text("requestId"), Some(id));
     assert_eq!(read.field("ok"), Some(&Json::Bool(false)));
     let told = read.field("error").expect("an error");
@@ -58,39 +58,39 @@ fn answer(malformed: &Malformed, meant: &Json, limits: &DecodeLimits) {
 }
 
 /// The request of our own client with the same meaning; `None` where it cannot express it.
-fn outgoing(ask: &Ask) -> Option<Outgoing> {
+fn client_request(ask: &RequestBody) -> Option<Outgoing> {
     Some(match ask {
-        Ask::Hello { client_name, client_version, capabilities } => Outgoing::hello("")
+        RequestBody::Hello { client_name, client_version, capabilities } => Outgoing::hello("")
             .with("clientName", client_name.as_deref())
             .with("clientVersion", client_version.as_deref())
             .with("capabilities", capabilities.clone()),
-        Ask::StartSession(start) => start_session(start)?,
-        Ask::ListSessions(list) => Outgoing::list_sessions(list.limit.into())
+        RequestBody::StartSession(start) => start_session(start)?,
+        RequestBody::ListSessions(list) => Outgoing::list_sessions(list.limit.into())
             .with("cursor", list.cursor.as_deref())
             .with("prefix", list.prefix.as_deref())
             .with("includeEnded", list.include_ended),
-        Ask::ListApprovals { session } => Outgoing::list_approvals(session.as_ref().map(|id| id.as_str())),
-        Ask::ListGrants => Outgoing::list_grants(),
-        Ask::RevokeGrant { id } => Outgoing::revoke_grant(id),
-        Ask::Metrics { sandbox } => Outgoing::metrics().with("sandbox", *sandbox),
-        Ask::CheckJournal { full } => Outgoing::check_journal(*full),
-        Ask::Speak(speak) => {
-            let request = Outgoing::speak("pi", speak.cwd.as_deref());
+        RequestBody::ListApprovals { session } => Outgoing::list_approvals(session.as_ref().map(|id| id.as_str())),
+        RequestBody::ListGrants => Outgoing::list_grants(),
+        RequestBody::RevokeGrant { id } => Outgoing::revoke_grant(id),
+        RequestBody::Metrics { sandbox } => Outgoing::metrics().with("sandbox", *sandbox),
+        RequestBody::CheckJournal { full } => Outgoing::check_journal(*full),
+        RequestBody::SwitchProtocol(speak) => {
+            let request = Outgoing::switch_protocol("pi", speak.cwd.as_deref());
             with_environment(request, speak.environment.as_ref())
         }
-        Ask::Drain { grace_ms } => Outgoing::drain(*grace_ms),
-        Ask::Reload => Outgoing::reload(),
-        Ask::Session { id, ask } => of_session(id.as_str(), ask)?,
-        Ask::Ping | Ask::ListProviders => return None,
+        RequestBody::Drain { grace_ms } => Outgoing::drain(*grace_ms),
+        RequestBody::Reload => Outgoing::reload(),
+        RequestBody::Session { id, body: ask } => session_request(id.as_str(), ask)?,
+        RequestBody::Ping | RequestBody::ListProviders => return None,
     })
 }
 
-const fn scope(lasting: Lasting) -> &'static str {
+const fn scope(lasting: ApprovalScope) -> &'static str {
     match lasting {
-        Lasting::Once => "once",
-        Lasting::Run => "run",
-        Lasting::Session => "session",
-        Lasting::Always => "always",
+        ApprovalScope::Once => "once",
+        ApprovalScope::Run => "run",
+        ApprovalScope::Session => "session",
+        ApprovalScope::Always => "always",
     }
 }
 
@@ -109,23 +109,23 @@ fn start_session(start: &StartSession) -> Option<Outgoing> {
     Some(with_environment(request, start.environment.as_ref()))
 }
 
-fn of_session(id: &str, ask: &SessionAsk) -> Option<Outgoing> {
+fn session_request(id: &str, ask: &SessionRequestBody) -> Option<Outgoing> {
     Some(match ask {
         // Our client never requests a compaction.
-        SessionAsk::Attach(attach) if attach.summary == Summary::Always => return None,
-        SessionAsk::Attach(attach) => attach_session(id, attach),
-        SessionAsk::Prompt(prompt) => {
-            prompted(Outgoing::send_user_message(id, prompt.message.as_ref()?.as_str(), &prompt.text), prompt)
+        SessionRequestBody::Attach(attach) if attach.snapshot == SnapshotMode::Always => return None,
+        SessionRequestBody::Attach(attach) => attach_session(id, attach),
+        SessionRequestBody::Prompt(prompt) => {
+            with_prompt(Outgoing::send_user_message(id, prompt.message.as_ref()?.as_str(), &prompt.text), prompt)
         }
-        SessionAsk::Queue(prompt) => {
-            prompted(Outgoing::queue_message(id, prompt.message.as_ref()?.as_str(), &prompt.text), prompt)
+        SessionRequestBody::Queue(prompt) => {
+            with_prompt(Outgoing::queue_message(id, prompt.message.as_ref()?.as_str(), &prompt.text), prompt)
         }
-        SessionAsk::Steer { message, text, images } => {
-            Outgoing::steer(id, message.as_ref()?.as_str(), text).with("images", pictures(images))
+        SessionRequestBody::Steer { message, text, images } => {
+            Outgoing::steer(id, message.as_ref()?.as_str(), text).with("images", image_values(images))
         }
-        SessionAsk::ListQueue => Outgoing::list_queue(id),
-        SessionAsk::Unqueue { message } => Outgoing::remove_queued(id, message.as_str()),
-        SessionAsk::Decide(decide) => {
+        SessionRequestBody::ListQueue => Outgoing::list_queue(id),
+        SessionRequestBody::Unqueue { message } => Outgoing::remove_queued(id, message.as_str()),
+        SessionRequestBody::Decide(decide) => {
             let word = match decide.decision {
                 Decision::Approve => "approve",
                 Decision::Deny => "deny",
@@ -137,24 +137,24 @@ fn of_session(id: &str, ask: &SessionAsk) -> Option<Outgoing> {
             let request = Outgoing::submit_approval(id, decide.gate.as_str(), word)
                 .with("runId", decide.run.as_ref().map(|run| run.as_str()))
                 .with("choice", decide.choice.as_deref())
-                .with("scope", scope(decide.lasting))
+                .with("scope", scope(decide.scope))
                 .with("comment", decide.comment.as_deref());
             with_environment(request, decide.environment.as_ref())
         }
-        SessionAsk::Cancel { run, reason } => {
+        SessionRequestBody::Cancel { run, reason } => {
             Outgoing::cancel_run(id, run.as_ref().map(|run| run.as_str())).with("reason", reason.as_str())
         }
-        SessionAsk::Snapshot => Outgoing::session_snapshot(id),
-        SessionAsk::Rename { name } => Outgoing::rename_session(id, name),
-        SessionAsk::End => Outgoing::end_session(id),
-        SessionAsk::Compact { instructions, environment } => {
+        SessionRequestBody::Snapshot => Outgoing::session_snapshot(id),
+        SessionRequestBody::Rename { name } => Outgoing::rename_session(id, name),
+        SessionRequestBody::End => Outgoing::end_session(id),
+        SessionRequestBody::Compact { instructions, environment } => {
             let request = Outgoing::compact_session(id, instructions.as_deref());
             with_environment(request, environment.as_ref())
         }
-        SessionAsk::Delete { dry_run, with_pi_files } => {
+        SessionRequestBody::Delete { dry_run, with_pi_files } => {
             Outgoing::delete_session(id, *with_pi_files).with("dryRun", *dry_run)
         }
-        SessionAsk::Detach | SessionAsk::Messages { .. } => return None,
+        SessionRequestBody::Detach | SessionRequestBody::Messages { .. } => return None,
     })
 }
 
@@ -165,7 +165,7 @@ fn attach_session(id: &str, attach: &Attach) -> Outgoing {
     with_environment(request, attach.environment.as_ref())
 }
 
-fn prompted(request: Outgoing, prompt: &Prompt) -> Outgoing {
+fn with_prompt(request: Outgoing, prompt: &Prompt) -> Outgoing {
     let criteria: Vec<Value> = prompt
         .criteria
         .iter()
@@ -176,13 +176,13 @@ fn prompted(request: Outgoing, prompt: &Prompt) -> Outgoing {
         .collect();
     let request = request
         .with("acceptanceCriteria", criteria)
-        .with("images", pictures(&prompt.images))
+        .with("images", image_values(&prompt.images))
         .with("timeoutMs", prompt.time_limit)
         .with("rules", prompt.rules.clone());
     with_environment(request, prompt.environment.as_ref())
 }
 
-fn pictures(images: &[Image]) -> Vec<Value> {
+fn image_values(images: &[Image]) -> Vec<Value> {
     images.iter().map(|image| json!({"mimeType": image.mime, "data": image.data})).collect()
 }
 

@@ -17,13 +17,13 @@ use super::random::Random;
 pub(crate) fn check(input: &[u8]) {
     let [limit, seed, bytes @ ..] = input else { return };
     let limit = usize::from(limit % 48);
-    let expected = plainly_split(bytes, limit);
+    let expected = split_reference(bytes, limit);
     assert_eq!(from_codec(bytes, limit, u64::from(*seed)), expected, "limit {limit}, codec");
     assert_eq!(from_reader(bytes, limit, u64::from(*seed)), expected, "limit {limit}, reader");
 }
 
 /// The lines of a reader that has the complete text.
-fn plainly_split(bytes: &[u8], limit: usize) -> Vec<Line> {
+fn split_reference(bytes: &[u8], limit: usize) -> Vec<Line> {
     let mut pieces: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
     let unfinished = pieces.pop().unwrap_or_default();
     let too_long = |piece: &[u8]| {
@@ -54,7 +54,7 @@ fn from_codec(bytes: &[u8], limit: usize, seed: u64) -> Vec<Line> {
     let mut codec = LineCodec::new(limit);
     let (mut buffer, mut lines, mut rest) = (BytesMut::new(), Vec::new(), bytes);
     while !rest.is_empty() {
-        let (piece, after) = rest.split_at(piece(&mut random, rest.len()));
+        let (piece, after) = rest.split_at(next_chunk(&mut random, rest.len()));
         buffer.extend_from_slice(piece);
         rest = after;
         while let Some(line) = codec.next_line(&mut buffer) {
@@ -68,7 +68,7 @@ fn from_codec(bytes: &[u8], limit: usize, seed: u64) -> Vec<Line> {
 }
 
 fn from_reader(bytes: &[u8], limit: usize, seed: u64) -> Vec<Line> {
-    let pieces = Pieces { rest: bytes, random: Random::new(!seed) };
+    let pieces = ChunkedReader { rest: bytes, random: Random::new(!seed) };
     let mut reader = Lines::with_read_size(pieces, limit, 1 + seed as usize % 64);
     let mut lines = Vec::new();
     loop {
@@ -83,19 +83,19 @@ fn from_reader(bytes: &[u8], limit: usize, seed: u64) -> Vec<Line> {
 }
 
 /// Bytes that arrive in chunks, with pauses.
-struct Pieces<'a> {
+struct ChunkedReader<'a> {
     rest: &'a [u8],
     random: Random,
 }
 
-impl AsyncRead for Pieces<'_> {
+impl AsyncRead for ChunkedReader<'_> {
     fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.random.one_in(3) {
             return Poll::Pending;
         }
         let most = this.rest.len().min(into.remaining());
-        let (piece, after) = this.rest.split_at(piece(&mut this.random, most));
+        let (piece, after) = this.rest.split_at(next_chunk(&mut this.random, most));
         into.put_slice(piece);
         this.rest = after;
         Poll::Ready(Ok(()))
@@ -103,7 +103,7 @@ impl AsyncRead for Pieces<'_> {
 }
 
 /// The length of the next chunk, at most `most` bytes; zero only at the end.
-fn piece(random: &mut Random, most: usize) -> usize {
+fn next_chunk(random: &mut Random, most: usize) -> usize {
     let largest = [1, 2, 7, 64][random.below(4) as usize];
     most.min(1 + random.below(largest) as usize)
 }

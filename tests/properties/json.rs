@@ -18,7 +18,7 @@ pub(super) enum Json {
 
 impl Json {
     /// Reads bytes that hold one value and nothing else.
-    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
 
@@ -32,14 +32,14 @@ impl Json {
     }
 
     /// Whether an object has a key twice.
-    pub(super) fn has_twins(&self) -> bool {
+    pub(super) fn has_duplicate_keys(&self) -> bool {
         match self {
-            Self::List(items) => items.iter().any(Self::has_twins),
+            Self::List(items) => items.iter().any(Self::has_duplicate_keys),
             Self::Object(fields) => {
                 let mut keys: Vec<&str> = fields.iter().map(|(key, _)| key.as_str()).collect();
                 keys.sort_unstable();
                 keys.windows(2).any(|pair| pair[0] == pair[1])
-                    || fields.iter().any(|(_, value)| value.has_twins())
+                    || fields.iter().any(|(_, value)| value.has_duplicate_keys())
             }
             _ => false,
         }

@@ -25,43 +25,43 @@ pub(crate) fn check(input: &[u8]) {
     let [left, edits @ ..] = input else { return };
     watch_for_panics();
     let before = PANICS.load(Ordering::SeqCst);
-    let mut files = LEFT[usize::from(*left) % LEFT.len()].clone();
-    let mut touched = Touched::default();
-    for edit in edits.chunks_exact(6).take(MOST_EDITS) {
-        touched.note(edit);
+    let mut files = JOURNAL_IMAGES[usize::from(*left) % JOURNAL_IMAGES.len()].clone();
+    let mut damaged = DamagedFiles::default();
+    for edit in edits.chunks_exact(6).take(MAX_EDITS) {
+        damaged.record(edit);
         damage(&mut files, edit);
     }
-    let place = place();
+    let temp_dir = memory_dir();
     for (name, bytes) in &files {
-        fs::write(place.path().join(name), bytes).expect("a file");
+        fs::write(temp_dir.path().join(name), bytes).expect("a file");
     }
-    RUNTIME.with(|runtime| runtime.block_on(judge(place.path(), touched)));
+    RUNTIME.with(|runtime| runtime.block_on(check_journal(temp_dir.path(), damaged)));
     assert_eq!(PANICS.load(Ordering::SeqCst), before, "a thread of the journal has panicked");
 }
 
 /// The files that the input has damaged.
 #[derive(Debug, Clone, Copy, Default)]
-struct Touched {
-    anything: bool,
+struct DamagedFiles {
+    any: bool,
     marks: bool,
 }
 
-impl Touched {
-    fn note(&mut self, edit: &[u8]) {
-        self.anything = true;
+impl DamagedFiles {
+    fn record(&mut self, edit: &[u8]) {
+        self.any = true;
         self.marks |= NAMES[usize::from(edit[1]) % NAMES.len()] == MARKS;
     }
 }
 
-async fn judge(dir: &Path, touched: Touched) {
+async fn check_journal(dir: &Path, damaged: DamagedFiles) {
     // Damage is repaired or set aside; it never keeps a daemon from starting.
     let journal = Journal::open(dir, options()).expect("a journal that opens");
     let mut served = BTreeMap::new();
     for name in SESSIONS {
-        served.insert(name, served_of(&journal, name, touched).await);
+        served.insert(name, read_served(&journal, name, damaged).await);
     }
     let _ = journal.list(ListQuery { limit: 10, after: None, prefix: None }).await;
-    let _ = journal.active().await;
+    let _ = journal.active_sessions().await;
     let _ = journal.losses(100).await;
     let mut added = BTreeMap::new();
     for name in SESSIONS {
@@ -71,13 +71,10 @@ async fn judge(dir: &Path, touched: Touched) {
     // After a restart the journal serves the same events and the appended ones.
     let journal = Journal::open(dir, options()).expect("a journal that opens again");
     for name in SESSIONS {
-        let again = served_of(&journal, name, Touched { anything: true, marks: true }).await;
+        let again = read_served(&journal, name, DamagedFiles { any: true, marks: true }).await;
         if let (Some(before), Some(again), Some(added)) = (&served[name], &again, added[name]) {
             assert!(again.starts_with(before), "{name}: {before:?} became {again:?}");
-            assert!(
-                again.iter().any(|part| !part.lost && part.last == added),
-                "{name}: {added} is gone: {again:?}"
-            );
+            assert!(again.iter().any(|part| !part.lost && part.last == added), "{name}: {added} is gone: {again:?}");
         }
     }
     let _ = journal.close().await;
@@ -85,16 +82,16 @@ async fn judge(dir: &Path, touched: Touched) {
 
 /// A range of a history as it was served.
 #[derive(Debug, PartialEq, Eq)]
-struct Part {
+struct ServedRange {
     first: u64,
     last: u64,
     lost: bool,
 }
 
 /// Reads a session and compares it with what was written; `None` where it cannot be read.
-async fn served_of(journal: &Journal, name: &str, touched: Touched) -> Option<Vec<Part>> {
+async fn read_served(journal: &Journal, name: &str, damaged: DamagedFiles) -> Option<Vec<ServedRange>> {
     let loaded = journal.load(SessionId::from(name)).await;
-    assert!(touched.anything || matches!(loaded, Ok(Some(_))), "{name}: {loaded:?}");
+    assert!(damaged.any || matches!(loaded, Ok(Some(_))), "{name}: {loaded:?}");
     let stored = loaded.ok()??;
     let (mut parts, mut reached, mut after) = (Vec::new(), 0, Seq::ZERO);
     loop {
@@ -108,19 +105,11 @@ async fn served_of(journal: &Journal, name: &str, touched: Touched) -> Option<Ve
             );
             assert!(last >= first, "{name}: {first} to {last}");
             if block.count > 0 {
-                assert_eq!(
-                    u64::from(block.count),
-                    last - first + 1,
-                    "{name}: the count of {first} to {last}"
-                );
+                assert_eq!(u64::from(block.count), last - first + 1, "{name}: the count of {first} to {last}");
                 let written: String = (first..=last).map(|seq| line(name, seq)).collect();
-                assert_eq!(
-                    block.bytes,
-                    written.as_bytes(),
-                    "{name}: {first} to {last} is not what was written"
-                );
+                assert_eq!(block.bytes, written.as_bytes(), "{name}: {first} to {last} is not what was written");
             }
-            parts.push(Part { first, last, lost: block.count == 0 });
+            parts.push(ServedRange { first, last, lost: block.count == 0 });
             (reached, after) = (last, block.last);
         }
         if !page.more {
@@ -128,12 +117,12 @@ async fn served_of(journal: &Journal, name: &str, touched: Touched) -> Option<Ve
         }
     }
     let lost = parts.iter().any(|part| part.lost);
-    assert!(touched.anything || !lost, "{name}: something is missing from an undamaged history: {parts:?}");
+    assert!(damaged.any || !lost, "{name}: something is missing from an undamaged history: {parts:?}");
     // Events before a checkpoint are verified when they are read, so only a later load reports their loss.
     let holes = journal.load(SessionId::from(name)).await.ok()??.holes;
     assert_eq!(lost, !holes.is_empty(), "{name}: {holes:?} {parts:?}");
     // The marks record what was on disk, so that a history without its end is detected.
-    assert!(touched.marks || lost || reached >= SYNCED, "{name}: a shortened history is served: {parts:?}");
+    assert!(damaged.marks || lost || reached >= SYNCED, "{name}: a shortened history is served: {parts:?}");
     if let Some(checkpoint) = &stored.checkpoint {
         assert_eq!(checkpoint.bytes, state(name, checkpoint.seq.number()), "{name}: the checkpoint");
     }
@@ -148,11 +137,8 @@ async fn append(journal: &Journal, name: &str) -> Option<u64> {
     let checkpoint = stored.checkpoint.as_ref().map(|checkpoint| checkpoint.seq);
     let next = ends.chain(holes).chain(checkpoint).max().unwrap_or(Seq::ZERO).number().checked_add(1)?;
     // A damaged seq may be huge; the journal may refuse it and must not panic.
-    let batch = Batch {
-        block: Some(block(name, next, next)),
-        durability: Durability::Synced,
-        ..Batch::new(name.into())
-    };
+    let batch =
+        Batch { block: Some(block(name, next, next)), durability: Durability::Synced, ..Batch::new(name.into()) };
     journal.commit(batch).await.ok()?.ok().map(|()| next)
 }
 
@@ -186,17 +172,17 @@ fn damage(files: &mut BTreeMap<&'static str, Vec<u8>>, edit: &[u8]) {
 }
 
 /// The files of a journal after a kill, and after a clean close.
-static LEFT: LazyLock<[BTreeMap<&'static str, Vec<u8>>; 2]> = LazyLock::new(|| {
+static JOURNAL_IMAGES: LazyLock<[BTreeMap<&'static str, Vec<u8>>; 2]> = LazyLock::new(|| {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let place = place();
-        let journal = Journal::open(place.path(), options()).expect("a journal");
+        let temp_dir = memory_dir();
+        let journal = Journal::open(temp_dir.path(), options()).expect("a journal");
         for name in SESSIONS {
             write(&journal, name).await;
         }
-        let killed = files_of(place.path());
+        let killed = files_of(temp_dir.path());
         journal.close().await.expect("closes");
-        [killed, files_of(place.path())]
+        [killed, files_of(temp_dir.path())]
     })
 });
 
@@ -211,13 +197,8 @@ async fn write(journal: &Journal, name: &str) {
         active_run: None,
         summary: "{}".into(),
     };
-    kept(Batch {
-        create: Some(create),
-        meta: Some(meta),
-        reserve: Some(Seq::new(100)),
-        ..Batch::new(name.into())
-    })
-    .await;
+    kept(Batch { create: Some(create), meta: Some(meta), reserve: Some(Seq::new(100)), ..Batch::new(name.into()) })
+        .await;
     for first in (1..=SYNCED).step_by(4) {
         kept(Batch { block: Some(block(name, first, first + 3)), ..Batch::new(name.into()) }).await;
     }
@@ -246,11 +227,11 @@ fn files_of(dir: &Path) -> BTreeMap<&'static str, Vec<u8>> {
 
 fn options() -> Options {
     // No reserve on an in-memory file system, and a constant boot id.
-    Options { boot: 7, spare_bytes: 0, readers: 1, sync_within: Duration::ZERO, ..Options::default() }
+    Options { boot: 7, reserve_bytes: 0, readers: 1, sync_within: Duration::ZERO, ..Options::default() }
 }
 
 /// A directory in memory, where there is one: thousands of journals are opened and synced.
-fn place() -> TempDir {
+fn memory_dir() -> TempDir {
     let memory = PathBuf::from("/dev/shm");
     let in_memory = memory.is_dir().then(|| TempDir::new_in(memory).ok()).flatten();
     in_memory.unwrap_or_else(|| TempDir::new().expect("a directory"))
@@ -282,4 +263,4 @@ const SYNCED: u64 = 20;
 const NAMES: [&str; 3] = ["pushd.db", "pushd.db-wal", MARKS];
 const MARKS: &str = "pushd.marks";
 const PAGE: usize = 4096;
-const MOST_EDITS: usize = 8;
+const MAX_EDITS: usize = 8;

@@ -31,7 +31,7 @@ pub(crate) fn check(input: &[u8]) {
 /// A redactor with these values; recent ones are cached, as an automaton takes longer to build than to use.
 fn redactor(values: &[String]) -> Redactor {
     KNOWN.with_borrow_mut(|known| {
-        if known.len() > MOST_KNOWN {
+        if known.len() > MAX_CACHED_REDACTORS {
             known.clear();
         }
         let build = || Redactor::new(values.iter().map(String::as_str));
@@ -43,7 +43,7 @@ thread_local! {
     static KNOWN: RefCell<HashMap<Vec<String>, Redactor>> = RefCell::default();
 }
 
-const MOST_KNOWN: usize = 256;
+const MAX_CACHED_REDACTORS: usize = 256;
 
 fn set_of(set: u8) -> &'static [&'static str] {
     match set {
@@ -64,32 +64,32 @@ fn own_value(text: &str) -> String {
 }
 
 fn check_text(values: &[String], redactor: &Redactor, plan: &str, seed: u8) {
-    let text = filled(values, plan);
-    let whole = redactor.text(&text).into_owned();
+    let text = expand(values, plan);
+    let whole = redactor.redact(&text).into_owned();
     let mut random = Random::new(seed.into());
-    assert_eq!(streamed(redactor, &text, &mut random), whole, "in pieces: {text:?}");
-    assert_eq!(redactor.text(&whole), whole, "twice: {text:?}");
-    for value in values.iter().filter(|value| is_looked_for(value)) {
+    assert_eq!(redact_stream(redactor, &text, &mut random), whole, "in pieces: {text:?}");
+    assert_eq!(redactor.redact(&whole), whole, "twice: {text:?}");
+    for value in values.iter().filter(|value| is_redacted_value(value)) {
         assert!(!whole.contains(value.as_str()), "{value:?} is left of {text:?}");
         let hex = hex_of(value);
         assert!(!whole.to_ascii_lowercase().contains(&hex), "{value:?} is left in digits of {text:?}");
     }
-    let json = redactor.json(&text);
-    assert_eq!(redactor.json(&json), json, "twice as JSON: {text:?}");
+    let json = redactor.redact_json(&text);
+    assert_eq!(redactor.redact_json(&json), json, "twice as JSON: {text:?}");
     let valid = |text: &str| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
     assert!(!valid(&text) || valid(&json), "no JSON any more: {text:?}");
 }
 
 /// Replaces the control characters with their values.
-fn filled(values: &[String], plan: &str) -> String {
+fn expand(values: &[String], plan: &str) -> String {
     let mut text = String::new();
     for character in plan.chars() {
-        if text.len() > LONGEST {
+        if text.len() > MAX_TEXT_BYTES {
             break;
         }
         if let '\u{e}' | '\u{f}' = character {
             let piece = if character == '\u{e}' { "some words " } else { "x" };
-            let times = if text.len() < LONG { LONG / piece.len() } else { 1 };
+            let times = if text.len() < LONG_TEXT_BYTES { LONG_TEXT_BYTES / piece.len() } else { 1 };
             text.push_str(&piece.repeat(times));
             continue;
         }
@@ -109,7 +109,7 @@ fn filled(values: &[String], plan: &str) -> String {
     text
 }
 
-fn streamed(redactor: &Redactor, text: &str, random: &mut Random) -> String {
+fn redact_stream(redactor: &Redactor, text: &str, random: &mut Random) -> String {
     let largest = [1, 2, 5, 40][random.below(4) as usize];
     let (mut stream, mut shown, mut rest) = (redactor.stream(), String::new(), text);
     while !rest.is_empty() {
@@ -125,15 +125,15 @@ fn streamed(redactor: &Redactor, text: &str, random: &mut Random) -> String {
 /// Whether a value is redacted wherever it occurs.
 ///
 /// Blanks and parts of the marker at its edges do not belong to a value, and a marker inside splits it.
-fn is_looked_for(value: &str) -> bool {
+fn is_redacted_value(value: &str) -> bool {
     value.starts_with('q') && value.ends_with('z') && !value.contains(MARKER) && value.chars().count() >= 6
 }
 
 /// The maximum length of a text.
-const LONGEST: usize = 3_000;
+const MAX_TEXT_BYTES: usize = 3_000;
 
 /// The length of a long text: more than a stream keeps of emitted text. One is enough.
-const LONG: usize = 1_200;
+const LONG_TEXT_BYTES: usize = 1_200;
 
 fn hex_of(value: &str) -> String {
     value.bytes().map(|byte| format!("{byte:02x}")).collect()

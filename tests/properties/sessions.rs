@@ -3,12 +3,12 @@
 //!
 //! An input is a file.
 
-use pushd::protocol::pi::session_file::{Change, Limits, Stored, parse, render, summary};
+use pushd::protocol::pi::session_file::{Change, Limits, ParsedSession, parse, render, summarize};
 
 /// Checks one input.
 pub(crate) fn check(input: &[u8]) {
     let limits = Limits { bytes: 4096, line: 1024, depth: 8, entries: 12, blocks: 16 };
-    let summed = summary(input, &limits);
+    let summed = summarize(input, &limits);
     let stored = match parse(input, &limits) {
         Ok(stored) => stored,
         Err(error) => {
@@ -20,14 +20,14 @@ pub(crate) fn check(input: &[u8]) {
     let summed = summed.expect("what can be read can be listed");
     assert_eq!(summed.header, stored.header);
     assert!(stored.entries.len() <= limits.entries);
-    holds_together(&stored);
+    check_tree(&stored);
     let conversation = stored.conversation();
-    assert!(conversation.told.len() <= stored.entries.len());
-    written_the_same(stored, &limits);
+    assert!(conversation.messages.len() <= stored.entries.len());
+    check_round_trip(stored, &limits);
 }
 
 /// The entries form a tree whose branch ends at the last of them.
-fn holds_together(stored: &Stored) {
+fn check_tree(stored: &ParsedSession) {
     let branch = stored.branch();
     assert_eq!(branch.last().map(|entry| entry.id.as_str()), stored.leaf());
     assert!(branch.first().is_none_or(|entry| entry.parent.is_none()), "a branch begins at a root");
@@ -37,7 +37,7 @@ fn holds_together(stored: &Stored) {
 }
 
 /// Every entry that is not skipped is written with the same meaning.
-fn written_the_same(mut stored: Stored, limits: &Limits) {
+fn check_round_trip(mut stored: ParsedSession, limits: &Limits) {
     let known = |change: &Change| match change {
         Change::Other { .. } => false,
         Change::Message(_)
@@ -63,5 +63,5 @@ fn written_the_same(mut stored: Stored, limits: &Limits) {
     let again = parse(&bytes, &wide).expect("what was written can be read");
     assert_eq!(again.header, stored.header);
     assert_eq!(again.entries, stored.entries);
-    assert_eq!(again.unknown, 0, "nothing is written that is not known");
+    assert_eq!(again.skipped, 0, "nothing is written that is not known");
 }

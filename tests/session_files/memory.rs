@@ -3,10 +3,10 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use pushd::protocol::pi::session_file::{Limits, parse, summary};
+use pushd::protocol::pi::session_file::{Limits, parse, summarize};
 
 /// Counts the allocations of each thread, so that concurrent tests are not counted.
-struct Counting;
+struct CountingAllocator;
 
 thread_local! {
     static HELD: Cell<usize> = const { Cell::new(0) };
@@ -15,7 +15,7 @@ thread_local! {
 
 #[allow(unsafe_code, reason = "an allocator is unsafe by its nature")]
 // SAFETY: every call is forwarded unchanged to the system allocator.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let held = HELD.get().wrapping_add(layout.size());
         HELD.set(held);
@@ -35,35 +35,24 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
-fn the_worst_files_cost_a_few_times_their_size() {
+fn the_worst_files_use_a_few_times_their_size_in_memory() {
     const SIZE: usize = 2 << 20;
     let limits = Limits { entries: 10_000, blocks: 20_000, ..Limits::default() };
     let header = "{\"type\":\"session\",\"version\":3,\"id\":\"s\"}\n";
     let message = |content: &str| {
-        format!(
-            "{{\"type\":\"message\",\"id\":\"a\",\"message\":{{\"role\":\"assistant\",\"content\":{content}}}}}"
-        )
+        format!("{{\"type\":\"message\",\"id\":\"a\",\"message\":{{\"role\":\"assistant\",\"content\":{content}}}}}")
     };
     let filled = |piece: &str| piece.repeat(SIZE / piece.len());
     let worst = [
         ("small blocks", message(&format!("[{}0]", filled("{},")))),
         ("numbers", message(&format!("[{}0]", filled("0,")))),
-        (
-            "arguments",
-            message(&format!("[{{\"type\":\"toolCall\",\"arguments\":{{\"a\":[{}0]}}}}]", filled("[],"))),
-        ),
+        ("arguments", message(&format!("[{{\"type\":\"toolCall\",\"arguments\":{{\"a\":[{}0]}}}}]", filled("[],")))),
         ("small entries", (0..SIZE / 30).map(|n| format!("{{\"type\":\"x\",\"id\":\"{n}\"}}\n")).collect()),
         ("nothing", filled("{}\n")),
-        (
-            "keys",
-            format!(
-                "{{\"type\":\"x\"{}}}",
-                (0..SIZE / 12).map(|n| format!(",\"{n}\":0")).collect::<String>()
-            ),
-        ),
+        ("keys", format!("{{\"type\":\"x\"{}}}", (0..SIZE / 12).map(|n| format!(",\"{n}\":0")).collect::<String>())),
         ("open brackets", format!("{{\"a\":{}", filled("["))),
         ("lines", "\n".repeat(SIZE)),
         ("one text", message(&format!("\"{}\"", filled("\\n")))),
@@ -72,18 +61,14 @@ fn the_worst_files_cost_a_few_times_their_size() {
         let file = format!("{header}{body}\n");
         for (which, read) in [
             ("parse", (|bytes, limits| drop(parse(bytes, limits))) as fn(&[u8], &Limits)),
-            ("summary", |bytes, limits| drop(summary(bytes, limits))),
+            ("summary", |bytes, limits| drop(summarize(bytes, limits))),
         ] {
             let before = HELD.get();
             MOST.set(before);
             read(file.as_bytes(), &limits);
             let cost = MOST.get() - before;
             println!("{what}, {which}: {} KiB for {} KiB", cost >> 10, file.len() >> 10);
-            assert!(
-                cost <= 4 * file.len() + (8 << 20),
-                "{which} of {what} took {cost} bytes for {}",
-                file.len()
-            );
+            assert!(cost <= 4 * file.len() + (8 << 20), "{which} of {what} took {cost} bytes for {}", file.len());
         }
     }
 }

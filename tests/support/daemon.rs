@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use super::schemas;
 
 /// The longest wait for anything.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A daemon that is killed at the end of its test.
 pub(crate) struct Daemon {
@@ -29,7 +29,7 @@ pub(crate) struct Daemon {
     /// Arguments in addition to the default ones.
     arguments: Vec<String>,
     /// The command that executes the daemon; empty for none.
-    under: Vec<String>,
+    launcher: Vec<String>,
     child: Option<Child>,
 }
 
@@ -48,25 +48,25 @@ impl Daemon {
     pub(crate) fn start_in(home: TempDir, variables: &[(&str, &str)], arguments: &[&str]) -> Self {
         let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let (memory, under) = (memory(), Vec::new());
-        let mut daemon = Self { home, memory, variables, arguments, under, child: None };
-        daemon.revive();
+        let (memory, launcher) = (memory(), Vec::new());
+        let mut daemon = Self { home, memory, variables, arguments, launcher, child: None };
+        daemon.restart();
         daemon
     }
 
     /// Starts a daemon with a fresh home by a command that executes it.
-    pub(crate) fn start_under(command: &[&str]) -> Self {
+    pub(crate) fn start_with_launcher(command: &[&str]) -> Self {
         let home = TempDir::new().expect("a directory for the daemon");
-        let under = command.iter().map(|word| (*word).to_owned()).collect();
+        let launcher = command.iter().map(|word| (*word).to_owned()).collect();
         let (memory, variables, arguments) = (memory(), Vec::new(), Vec::new());
-        let mut daemon = Self { home, memory, variables, arguments, under, child: None };
-        daemon.revive();
+        let mut daemon = Self { home, memory, variables, arguments, launcher, child: None };
+        daemon.restart();
         daemon
     }
 
     /// Starts the daemon again in the same home; it may have been killed a moment ago.
-    pub(crate) fn revive(&mut self) {
-        let deadline = Instant::now() + PATIENCE;
+    pub(crate) fn restart(&mut self) {
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let mut child = self.daemon_command().spawn().expect("a daemon");
             let out = child.stdout.take().expect("its output");
@@ -80,22 +80,19 @@ impl Daemon {
             let ended = child.wait().expect("its end");
             let mut words = String::new();
             let _ = child.stderr.take().expect("its words").read_to_string(&mut words);
-            assert!(
-                word.trim() == "in-use" && Instant::now() < deadline,
-                "no daemon: {word} {words} {ended}"
-            );
+            assert!(word.trim() == "in-use" && Instant::now() < deadline, "no daemon: {word} {words} {ended}");
         }
     }
 
     fn daemon_command(&self) -> Command {
         let fixed = ["daemon", "run", "--announce"].map(str::to_owned);
         let arguments: Vec<&String> = fixed.iter().chain(&self.arguments).collect();
-        let Some((program, words)) = self.under.split_first() else {
+        let Some((program, words)) = self.launcher.split_first() else {
             let mut command = self.command("push");
             command.args(arguments);
             return command;
         };
-        let mut command = self.in_surroundings(Command::new(program));
+        let mut command = self.with_environment(Command::new(program));
         command.args(words).arg(env!("CARGO_BIN_EXE_push")).args(arguments);
         command
     }
@@ -106,10 +103,10 @@ impl Daemon {
             "pushd" => env!("CARGO_BIN_EXE_pushd"),
             _ => env!("CARGO_BIN_EXE_push"),
         };
-        self.in_surroundings(Command::new(path))
+        self.with_environment(Command::new(path))
     }
 
-    fn in_surroundings(&self, mut command: Command) -> Command {
+    fn with_environment(&self, mut command: Command) -> Command {
         command
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
@@ -205,7 +202,7 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn connect(socket: &Path) -> Self {
         let stream = UnixStream::connect(socket).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a time limit");
         let lines = BufReader::new(stream.try_clone().expect("another handle"));
         Self { stream, lines, events: VecDeque::new(), requests: 0 }
     }
@@ -223,7 +220,7 @@ impl Client {
     }
 
     /// Closes the sending side; replies can still be read.
-    pub(crate) fn hang_up(&mut self) {
+    pub(crate) fn close_write(&mut self) {
         self.stream.shutdown(Shutdown::Write).expect("the connection is there");
     }
 
@@ -365,7 +362,7 @@ pub(crate) fn seq(event: &Value) -> u64 {
 
 /// Polls until a condition holds that no event announces.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !holds() {
         assert!(Instant::now() < deadline, "it never came to be that {what}");
         std::thread::sleep(Duration::from_millis(2));

@@ -2,10 +2,10 @@
 #![allow(dead_code, reason = "not every test uses everything")]
 
 use pushd::kernel::event::{
-    Adjustment, Branch, Budget, CheckResult, Compaction, CompactionEnding, CompactionReason, Criterion,
-    Decision, Denial, Ending, Event, EventKind, Fault, Found, Image, Intention, Lasting, LossCause, Message,
-    Opening, Outcome, OutputStream, Purpose, Question, QueuedMessage, Retry, RunReport, Settlement, Steering,
-    Taken, Used, Verdict, Wanted, WorkspaceIdentity,
+    Adjustment, ApprovalScope, Branch, Budget, CallResult, CheckResult, Compaction, CompactionFailure,
+    CompactionReason, Criterion, Decision, DenialEffect, Event, EventKind, GateDecision, GateQuestion, Image,
+    Intention, LossCause, Message, Opening, OutputStream, PendingCall, Purpose, QueuedMessage, RecoveredPhase, Retry,
+    RunOutcome, RunReport, Steering, TokenUsage, ToolError, ToolOutcome, TurnUsage, WorkspaceIdentity,
 };
 use pushd::kernel::id::{Fingerprint, Json, Seq};
 use pushd::kernel::time::Now;
@@ -56,9 +56,9 @@ impl Events {
     }
 
     /// Generates a question.
-    pub(crate) fn question(&mut self) -> Question {
+    pub(crate) fn question(&mut self) -> GateQuestion {
         let choices = self.below(3);
-        Question {
+        GateQuestion {
             gate: self.name().into(),
             call: self.name().into(),
             kind: self.name(),
@@ -66,20 +66,20 @@ impl Events {
             summary: self.text(),
             details: self.object(),
             choices: (0..choices).map(|_| self.name()).collect(),
-            needed: match self.shape {
+            quorum: match self.shape {
                 Shape::Anything => self.narrow(),
                 Shape::Shown => 1 + self.narrow() % 3,
             },
             expires: Now(self.wide()),
-            remember: self.maybe(Self::text),
+            grant_rule: self.maybe(Self::text),
             digest: self.maybe(Self::name),
-            denial: self.pick([Denial::Ends, Denial::Told, Denial::Dismissed]),
+            on_denial: self.pick([DenialEffect::EndRun, DenialEffect::InformModel, DenialEffect::Dismiss]),
             form: self.maybe(Self::object),
         }
     }
 
-    fn lasting(&mut self) -> Lasting {
-        [Lasting::Once, Lasting::Run, Lasting::Session, Lasting::Always][self.below(4) as usize]
+    fn approval_scope(&mut self) -> ApprovalScope {
+        [ApprovalScope::Once, ApprovalScope::Run, ApprovalScope::Session, ApprovalScope::Always][self.below(4) as usize]
     }
 
     /// Generates an opening.
@@ -89,7 +89,7 @@ impl Events {
             provider: self.name(),
             model: self.maybe(Self::name),
             sandbox: self.name(),
-            walls: self.maybe(Self::object),
+            confinement: self.maybe(Self::object),
             cwd: self.name(),
             workspace: self.maybe(Self::workspace),
             repo: self.maybe(Self::object),
@@ -155,10 +155,7 @@ impl Events {
             1 => EventKind::SessionRenamed { name: self.name() },
             2 => EventKind::SessionEnded { by: self.name() },
             3 => EventKind::RunStarted(Box::new(self.message())),
-            4 => EventKind::MessageQueued(Box::new(QueuedMessage {
-                run: self.name().into(),
-                message: self.message(),
-            })),
+            4 => EventKind::MessageQueued(Box::new(QueuedMessage { run: self.name().into(), message: self.message() })),
             5 => EventKind::MessageUnqueued { message: self.name().into(), by: self.name() },
             6 => EventKind::Steered(Box::new(Steering {
                 message: self.name().into(),
@@ -167,46 +164,45 @@ impl Events {
                 fingerprint: self.fingerprint(),
                 by: self.name(),
             })),
-            7 => {
-                EventKind::Status { source: self.text(), phase: self.text(), detail: self.maybe(Self::text) }
-            }
-            8 => EventKind::Thought { text: self.text() },
-            9 => EventKind::Said { text: self.text() },
-            10 => EventKind::SayingDone { message: self.name().into() },
+            7 => EventKind::Status { source: self.text(), phase: self.text(), detail: self.maybe(Self::text) },
+            8 => EventKind::ThinkingDelta { text: self.text() },
+            9 => EventKind::TextDelta { text: self.text() },
+            10 => EventKind::TextDone { message: self.name().into() },
             11 => EventKind::CallIntended(Box::new(self.intention())),
             12 => EventKind::CallStarted { call: self.name().into(), tool: self.text() },
             13 => EventKind::CallOutput {
                 call: self.name().into(),
-                stream: self.pick([OutputStream::Out, OutputStream::Err]),
+                stream: self.pick([OutputStream::Stdout, OutputStream::Stderr]),
                 text: self.text(),
             },
-            14 => EventKind::CallSettled(Box::new(self.settlement())),
+            14 => EventKind::CallSettled(Box::new(self.call_result())),
             15 => EventKind::GateOpened(Box::new(self.question())),
-            16 => {
-                EventKind::GateVoted { gate: self.name().into(), decision: self.decision(), by: self.name() }
-            }
-            17 => EventKind::GateSettled(Box::new(Verdict {
+            16 => EventKind::GateVoted { gate: self.name().into(), decision: self.decision(), by: self.name() },
+            17 => EventKind::GateSettled(Box::new(GateDecision {
                 gate: self.name().into(),
                 decision: self.decision(),
                 choice: self.maybe(Self::name),
                 by: self.name(),
                 comment: self.maybe(Self::text),
-                lasting: self.lasting(),
+                scope: self.approval_scope(),
                 answer: self.maybe(Self::object),
             })),
-            18 => {
-                EventKind::Warned { code: self.name(), message: self.text(), detail: self.maybe(Self::text) }
-            }
+            18 => EventKind::Warned { code: self.name(), message: self.text(), detail: self.maybe(Self::text) },
             19 => self.failed(),
-            20 => EventKind::Stopping { outcome: self.outcome(), reason: self.text(), by: self.name() },
+            20 => EventKind::RunStopping { outcome: self.outcome(), reason: self.text(), by: self.name() },
             21 => EventKind::RunRecovered {
-                found: self.pick([Found::Working, Found::Waiting, Found::Unknown, Found::Stopping]),
+                phase: self.pick([
+                    RecoveredPhase::Working,
+                    RecoveredPhase::Waiting,
+                    RecoveredPhase::Unknown,
+                    RecoveredPhase::Stopping,
+                ]),
             },
-            22 => EventKind::Lost {
+            22 => EventKind::EventsLost {
                 after: Seq::new(self.wide()),
-                cause: self.pick([LossCause::Damage, LossCause::Power, LossCause::Retention]),
+                cause: self.pick([LossCause::Damage, LossCause::PowerLoss, LossCause::Retention]),
             },
-            23 => EventKind::TurnTaken(Box::new(self.taken())),
+            23 => EventKind::TurnUsage(Box::new(self.turn_usage())),
             24 => EventKind::Compacted(Box::new(Compaction {
                 summary: self.text(),
                 kept_from: Seq::new(self.wide()),
@@ -219,7 +215,7 @@ impl Events {
 
     fn change(&mut self, kind: u64) -> EventKind {
         match kind {
-            25 => EventKind::Touched { what: self.name(), by: self.name() },
+            25 => EventKind::VersionBumped { change: self.name(), by: self.name() },
             26 => EventKind::Loaded { by: self.name() },
             27 => {
                 let adjustment = Adjustment {
@@ -237,26 +233,22 @@ impl Events {
                 let branch = Branch { until: Seq::new(self.wide()), from: Seq::new(self.wide()) };
                 EventKind::Branched { branch, by: self.name() }
             }
-            29 => EventKind::CompactionBegan {
-                reason: self.pick([
-                    CompactionReason::Manual,
-                    CompactionReason::Threshold,
-                    CompactionReason::Overflow,
-                ]),
+            29 => EventKind::CompactionStarted {
+                reason: self.pick([CompactionReason::Manual, CompactionReason::Threshold, CompactionReason::Overflow]),
                 by: self.maybe(Self::name),
             },
-            30 => EventKind::CompactionOver {
-                ending: self.pick([CompactionEnding::Failed, CompactionEnding::Aborted]),
+            30 => EventKind::CompactionFailed {
+                failure: self.pick([CompactionFailure::Failed, CompactionFailure::Aborted]),
                 message: self.maybe(Self::text),
-                again: self.below(2) == 0,
+                will_retry: self.below(2) == 0,
             },
-            31 => EventKind::RetryBegan(Box::new(Retry {
+            31 => EventKind::RetryStarted(Box::new(Retry {
                 attempt: self.narrow(),
-                most: self.narrow(),
+                max_attempts: self.narrow(),
                 pause_millis: self.wide(),
                 message: self.text(),
             })),
-            _ => EventKind::RetryOver {
+            _ => EventKind::RetryEnded {
                 succeeded: self.below(2) == 0,
                 attempt: self.narrow(),
                 message: self.maybe(Self::text),
@@ -268,11 +260,11 @@ impl Events {
         (0..self.below(3)).map(|_| Image { mime: self.name(), data: self.name() }).collect()
     }
 
-    fn taken(&mut self) -> Taken {
+    fn turn_usage(&mut self) -> TurnUsage {
         let pending = self.below(3);
-        Taken {
+        TurnUsage {
             model: self.text(),
-            used: Used {
+            usage: TokenUsage {
                 input: self.wide(),
                 output: self.wide(),
                 cache_read: self.below(2),
@@ -280,8 +272,8 @@ impl Events {
                 cost: self.maybe(Self::wide),
                 estimated: self.below(2) == 1,
             },
-            carry: self.maybe(Self::text),
-            pending: (0..pending).map(|_| Wanted { tool: self.text(), args: self.object() }).collect(),
+            provider_state: self.maybe(Self::text),
+            pending: (0..pending).map(|_| PendingCall { tool: self.text(), args: self.object() }).collect(),
         }
     }
 
@@ -322,21 +314,26 @@ impl Events {
         Intention { call: self.name().into(), tool: self.name(), args, purpose: self.purpose() }
     }
 
-    fn settlement(&mut self) -> Settlement {
-        Settlement {
+    fn call_result(&mut self) -> CallResult {
+        CallResult {
             call: self.name().into(),
             tool: self.name(),
             purpose: self.purpose(),
             millis: self.wide(),
-            ending: self.pick([Ending::Done, Ending::Failed, Ending::Skipped, Ending::Cut]),
+            outcome: self.pick([
+                ToolOutcome::Succeeded,
+                ToolOutcome::Failed,
+                ToolOutcome::Skipped,
+                ToolOutcome::Aborted,
+            ]),
             exit_code: self.maybe(Self::exit_code),
             text: self.text(),
-            fault: self.maybe(Self::fault),
+            error: self.maybe(Self::tool_error),
         }
     }
 
-    fn fault(&mut self) -> Fault {
-        Fault {
+    fn tool_error(&mut self) -> ToolError {
+        ToolError {
             kind: self.name(),
             retryable: self.below(2) == 0,
             message: self.text(),
@@ -361,13 +358,13 @@ impl Events {
             reason: self.maybe(Self::name),
             summary: self.text(),
             checks: (0..checks).map(|_| self.check_result()).collect(),
-            checks_asked: self.narrow(),
+            checks_requested: self.narrow(),
             exit_code: match (self.shape, outcome) {
                 (Shape::Anything, _) => self.below(256) as u8,
-                (Shape::Shown, Outcome::Success) => 0,
-                (Shape::Shown, Outcome::Failed) => self.pick([1, 4]),
-                (Shape::Shown, Outcome::Cancelled) => 2,
-                (Shape::Shown, Outcome::Denied) => 3,
+                (Shape::Shown, RunOutcome::Success) => 0,
+                (Shape::Shown, RunOutcome::Failed) => self.pick([1, 4]),
+                (Shape::Shown, RunOutcome::Cancelled) => 2,
+                (Shape::Shown, RunOutcome::Denied) => 3,
             },
         }
     }
@@ -385,7 +382,7 @@ impl Events {
         match self.below(3) {
             0 => Purpose::Work,
             1 => Purpose::Check(self.narrow()),
-            _ => Purpose::Aside { told: self.below(2) == 0 },
+            _ => Purpose::UserCommand { in_context: self.below(2) == 0 },
         }
     }
 
@@ -393,8 +390,8 @@ impl Events {
         self.pick([Decision::Approve, Decision::Deny])
     }
 
-    fn outcome(&mut self) -> Outcome {
-        self.pick([Outcome::Success, Outcome::Failed, Outcome::Cancelled, Outcome::Denied])
+    fn outcome(&mut self) -> RunOutcome {
+        self.pick([RunOutcome::Success, RunOutcome::Failed, RunOutcome::Cancelled, RunOutcome::Denied])
     }
 
     fn fingerprint(&mut self) -> Fingerprint {
@@ -437,8 +434,7 @@ impl Events {
     }
 
     fn value_text(&mut self, depth: u32) -> String {
-        const PLAIN: [&str; 7] =
-            ["null", "true", "-0.0", "1e2", "12345678901234567890123", "[]", "\"\\u00e4\\/\""];
+        const PLAIN: [&str; 7] = ["null", "true", "-0.0", "1e2", "12345678901234567890123", "[]", "\"\\u00e4\\/\""];
         match self.below(4) {
             0 if depth > 0 => self.object_text(depth - 1),
             1 if depth > 0 => format!("[{},{}]", self.value_text(depth - 1), self.value_text(depth - 1)),
@@ -465,27 +461,27 @@ fn in_a_run(kind: &EventKind) -> bool {
         EventKind::SessionOpened(_)
         | EventKind::SessionRenamed { .. }
         | EventKind::SessionEnded { .. }
-        | EventKind::Touched { .. }
+        | EventKind::VersionBumped { .. }
         | EventKind::Loaded { .. }
         | EventKind::Adjusted { .. }
         | EventKind::Branched { .. }
         | EventKind::MessageQueued(_)
         | EventKind::MessageUnqueued { .. }
-        | EventKind::Lost { .. } => false,
-        EventKind::CallIntended(intention) => !matches!(intention.purpose, Purpose::Aside { .. }),
-        EventKind::CallSettled(settlement) => !matches!(settlement.purpose, Purpose::Aside { .. }),
+        | EventKind::EventsLost { .. } => false,
+        EventKind::CallIntended(intention) => !matches!(intention.purpose, Purpose::UserCommand { .. }),
+        EventKind::CallSettled(settlement) => !matches!(settlement.purpose, Purpose::UserCommand { .. }),
         EventKind::RunStarted(_)
         | EventKind::Steered(_)
         | EventKind::Status { .. }
-        | EventKind::Thought { .. }
-        | EventKind::Said { .. }
-        | EventKind::SayingDone { .. }
-        | EventKind::TurnTaken(_)
-        | EventKind::CompactionBegan { .. }
+        | EventKind::ThinkingDelta { .. }
+        | EventKind::TextDelta { .. }
+        | EventKind::TextDone { .. }
+        | EventKind::TurnUsage(_)
+        | EventKind::CompactionStarted { .. }
         | EventKind::Compacted(_)
-        | EventKind::CompactionOver { .. }
-        | EventKind::RetryBegan(_)
-        | EventKind::RetryOver { .. }
+        | EventKind::CompactionFailed { .. }
+        | EventKind::RetryStarted(_)
+        | EventKind::RetryEnded { .. }
         | EventKind::CallStarted { .. }
         | EventKind::CallOutput { .. }
         | EventKind::GateOpened(_)
@@ -493,7 +489,7 @@ fn in_a_run(kind: &EventKind) -> bool {
         | EventKind::GateSettled(_)
         | EventKind::Warned { .. }
         | EventKind::Failed { .. }
-        | EventKind::Stopping { .. }
+        | EventKind::RunStopping { .. }
         | EventKind::RunRecovered { .. }
         | EventKind::RunEnded(_) => true,
     }

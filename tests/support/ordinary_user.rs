@@ -24,7 +24,7 @@ pub(crate) fn also_as_an_ordinary_user(test: &str) {
     if !geteuid().is_root() {
         return skip(&format!("{ONLY_ROOT}: attempts are made as an ordinary user alone"));
     }
-    let base = tempfile::Builder::new().prefix("o").rand_bytes(4).tempdir_in(visible_place()).unwrap();
+    let base = tempfile::Builder::new().prefix("o").rand_bytes(4).tempdir_in(visible_dir()).unwrap();
     chown(base.path(), Some(NOBODY), Some(NOBODY)).unwrap();
     let other = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
@@ -42,8 +42,7 @@ pub(crate) fn also_as_an_ordinary_user(test: &str) {
         }
         other => {
             let other = other.unwrap();
-            let said =
-                String::from_utf8_lossy(&other.stdout).into_owned() + &String::from_utf8_lossy(&other.stderr);
+            let said = String::from_utf8_lossy(&other.stdout).into_owned() + &String::from_utf8_lossy(&other.stderr);
             assert!(other.status.success(), "as an ordinary user:\n{said}");
             assert!(said.contains("1 passed"), "as an ordinary user:\n{said}");
             // A line may begin with the name of the test.
@@ -58,7 +57,7 @@ pub(crate) fn also_as_an_ordinary_user(test: &str) {
 
 /// The directory for files that a confined command sees: the target directory; where that lies in the machine's
 /// `/tmp`, which such a command does not see, another directory that everybody may write.
-pub(crate) fn visible_place() -> PathBuf {
+pub(crate) fn visible_dir() -> PathBuf {
     let target = env!("CARGO_TARGET_TMPDIR");
     let usual = || if Path::new(target).starts_with("/tmp") { "/var/tmp" } else { target }.into();
     std::env::var_os(BASE).map_or_else(usual, PathBuf::from)

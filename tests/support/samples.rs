@@ -100,7 +100,10 @@ macro_rules! session_event {
     ($kind:literal, $payload:literal) => {
         concat!(
             r#"{"v":"push.runtime.v1","kind":"event","sessionId":"sess_1","seq":42,"ts":1760000000000,"type":""#,
-            $kind, r#"","payload":"#, $payload, "}"
+            $kind,
+            r#"","payload":"#,
+            $payload,
+            "}"
         )
     };
 }
@@ -331,10 +334,7 @@ pub(crate) const BROKEN_REQUESTS: &[(&str, &str)] = &[
     ("send_user_message", r#"{"sessionId":"s","text":"t","images":"aGk="}"#),
     ("send_user_message", r#"{"sessionId":"s","text":"t","images":[{"data":"aGk="}]}"#),
     ("send_user_message", r#"{"sessionId":"s","text":"t","images":[{"mimeType":"image/png","data":""}]}"#),
-    (
-        "queue_message",
-        r#"{"sessionId":"s","text":"t","images":[{"mimeType":"image/svg+xml","data":"aGk="}]}"#,
-    ),
+    ("queue_message", r#"{"sessionId":"s","text":"t","images":[{"mimeType":"image/svg+xml","data":"aGk="}]}"#),
     ("steer", r#"{"sessionId":"s","text":"t","images":[{"mimeType":"image/png","data":"not base64"}]}"#),
     ("submit_approval", r#"{"sessionId":"s","approvalId":"a","decision":"maybe"}"#),
     ("submit_approval", r#"{"sessionId":"s","approvalId":"a","decision":"deny","scope":"ever"}"#),

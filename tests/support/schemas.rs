@@ -18,22 +18,19 @@ pub(crate) const FILES: [(&str, &str); 5] = [
         "push-runtime-response-envelope.schema.json",
         include_str!("../../schemas/push-runtime-response-envelope.schema.json"),
     ),
-    (
-        "push-runtime-event-envelope.schema.json",
-        include_str!("../../schemas/push-runtime-event-envelope.schema.json"),
-    ),
+    ("push-runtime-event-envelope.schema.json", include_str!("../../schemas/push-runtime-event-envelope.schema.json")),
     ("push-runtime-defs.schema.json", include_str!("../../schemas/push-runtime-defs.schema.json")),
 ];
 
 /// Panics when a line is not a valid message of the protocol.
 pub(crate) fn check_line(line: &str) {
-    if let Err(problems) = judge_line(line) {
+    if let Err(problems) = validate_line(line) {
         panic!("the line is not valid under the schemas:\n  {line}\n  {}", problems.join("\n  "));
     }
 }
 
 /// Returns everything that is invalid in a line.
-pub(crate) fn judge_line(line: &str) -> Result<(), Vec<String>> {
+pub(crate) fn validate_line(line: &str) -> Result<(), Vec<String>> {
     let message: Value = serde_json::from_str(line).map_err(|error| vec![format!("no JSON: {error}")])?;
     let problems: Vec<String> = VALIDATOR
         .iter_errors(&message)

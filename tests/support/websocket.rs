@@ -4,18 +4,18 @@
 use std::io::{self, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::daemon::PATIENCE;
+use crate::daemon::TIMEOUT;
 
 /// The sending half of a connection.
-pub(crate) struct Mouth(TcpStream);
+pub(crate) struct FrameSender(TcpStream);
 
 /// The receiving half of a connection.
-pub(crate) struct Ear(BufReader<TcpStream>);
+pub(crate) struct FrameReceiver(BufReader<TcpStream>);
 
 /// Opens a connection and completes the handshake.
-pub(crate) fn open(at: SocketAddr) -> io::Result<(Mouth, Ear)> {
+pub(crate) fn open(at: SocketAddr) -> io::Result<(FrameSender, FrameReceiver)> {
     let mut stream = TcpStream::connect(at)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_nodelay(true)?;
     let request = format!(
         "GET /pi HTTP/1.1\r\nHost: {at}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -30,15 +30,15 @@ pub(crate) fn open(at: SocketAddr) -> io::Result<(Mouth, Ear)> {
         head.push(byte[0]);
     }
     assert!(head.starts_with(b"HTTP/1.1 101 "), "refused: {}", String::from_utf8_lossy(&head));
-    let (mut ear, mut greeting) = (Ear(from), Vec::new());
-    assert!(ear.hear(&mut greeting)?, "no greeting");
+    let (mut receiver, mut greeting) = (FrameReceiver(from), Vec::new());
+    assert!(receiver.read_message(&mut greeting)?, "no greeting");
     assert!(greeting.starts_with(b"{\"type\":\"server_ready\""), "no greeting");
-    Ok((Mouth(stream), ear))
+    Ok((FrameSender(stream), receiver))
 }
 
-impl Mouth {
+impl FrameSender {
     /// Sends a message.
-    pub(crate) fn say(&mut self, text: &str) -> io::Result<()> {
+    pub(crate) fn send_text(&mut self, text: &str) -> io::Result<()> {
         self.0.write_all(&frame(text))
     }
 
@@ -66,9 +66,9 @@ pub(crate) fn frame(text: &str) -> Vec<u8> {
     frame
 }
 
-impl Ear {
+impl FrameReceiver {
     /// Reads the next message; `false` when the connection is closed.
-    pub(crate) fn hear(&mut self, message: &mut Vec<u8>) -> io::Result<bool> {
+    pub(crate) fn read_message(&mut self, message: &mut Vec<u8>) -> io::Result<bool> {
         let mut head = [0; 2];
         match self.0.read_exact(&mut head) {
             Ok(()) => {}

@@ -4,18 +4,18 @@ use std::io::Write;
 
 use tungstenite::Message;
 
-use crate::caller::Open;
+use crate::client::PiDaemon;
 use crate::daemon::wait_until;
 
 #[test]
 fn a_message_over_the_limit_is_answered_and_the_connection_goes_on() {
-    let open = Open::new();
-    let mut socket = open.socket("/", &[]).works();
+    let server = PiDaemon::new();
+    let mut socket = server.socket("/", &[]).assert_ready();
     let limit = 10 * 1024 * 1024;
     socket.0.send(Message::text("x".repeat(limit + 1))).unwrap();
     let answer = socket.json();
     assert_eq!((&answer["type"], &answer["success"]), (&"response".into(), &false.into()), "{answer}");
-    socket.answers();
+    socket.assert_answers();
     // One byte less is accepted, and is not JSON.
     socket.0.send(Message::text("x".repeat(limit))).unwrap();
     assert_eq!(socket.json()["error"], "Invalid JSON");
@@ -33,13 +33,13 @@ fn a_message_over_the_limit_is_answered_and_the_connection_goes_on() {
         stream.write_all(&frame(first, &piece)).unwrap();
     }
     assert_eq!(socket.json()["success"], false);
-    socket.answers();
+    socket.assert_answers();
 }
 
 #[test]
-fn a_message_that_declares_too_much_is_refused_by_its_id_before_it_has_come() {
-    let open = Open::new();
-    let mut socket = open.socket("/", &[]).works();
+fn an_oversized_message_is_refused_by_its_id_before_it_is_complete() {
+    let server = PiDaemon::new();
+    let mut socket = server.socket("/", &[]).assert_ready();
     let declared = 1_u64 << 40;
     let begun = format!("{{\"id\":\"big\",\"type\":\"prompt\",\"message\":\"{}", "x".repeat(1024));
     let mut stream = socket.0.get_ref().try_clone().unwrap();
@@ -52,20 +52,20 @@ fn a_message_that_declares_too_much_is_refused_by_its_id_before_it_has_come() {
 
 #[test]
 fn a_binary_message_is_answered_and_the_connection_goes_on() {
-    let open = Open::new();
-    let mut socket = open.socket("/", &[]).works();
+    let server = PiDaemon::new();
+    let mut socket = server.socket("/", &[]).assert_ready();
     for size in [0, 3, 1 << 20] {
         socket.0.send(Message::binary(vec![b'{'; size])).unwrap();
         let answer = socket.json();
         assert_eq!((&answer["type"], &answer["success"]), (&"response".into(), &false.into()), "{answer}");
     }
-    socket.answers();
+    socket.assert_answers();
 }
 
 #[test]
-fn who_breaks_the_protocol_is_told_why_and_loses_the_connection() {
-    let open = Open::new();
-    let mut other = open.socket("/", &[]).works();
+fn a_protocol_violation_closes_the_connection_with_a_reason() {
+    let server = PiDaemon::new();
+    let mut other = server.socket("/", &[]).assert_ready();
     let unmasked = [&[0x81, 2][..], b"{}"].concat();
     for (what, bytes, code) in [
         ("bad UTF-8", frame(0x81, b"{\"a\":\"\xff\"}"), 1007),
@@ -77,18 +77,18 @@ fn who_breaks_the_protocol_is_told_why_and_loses_the_connection() {
         ("a continuation of nothing", frame(0x80, b"{}"), 1002),
         ("a negative length", [&[0x81, 0xff][..], &[0xff; 12]].concat(), 1002),
     ] {
-        let socket = open.socket("/pi", &[]).works();
+        let socket = server.socket("/pi", &[]).assert_ready();
         let mut stream = socket.0.get_ref();
         stream.write_all(&bytes).unwrap();
-        assert_eq!(socket.goodbye(), code, "{what}");
-        other.answers();
+        assert_eq!(socket.close_code(), code, "{what}");
+        other.assert_answers();
     }
 }
 
 #[test]
-fn pings_are_answered_and_a_goodbye_too() {
-    let open = Open::new();
-    let mut socket = open.socket("/", &[]).works();
+fn pings_and_close_frames_are_answered() {
+    let server = PiDaemon::new();
+    let mut socket = server.socket("/", &[]).assert_ready();
     socket.0.send(Message::Ping(b"there?".to_vec().into())).unwrap();
     assert_eq!(socket.0.read().unwrap(), Message::Pong(b"there?".to_vec().into()));
     socket.0.close(None).unwrap();
@@ -97,12 +97,11 @@ fn pings_are_answered_and_a_goodbye_too() {
 }
 
 #[test]
-fn connections_that_end_anyhow_are_forgotten() {
-    let open = Open::new();
-    let connections =
-        || open.daemon.connect().get("get_metrics", serde_json::json!({}))["connections"].clone();
+fn connections_that_end_in_any_way_are_removed() {
+    let server = PiDaemon::new();
+    let connections = || server.daemon.connect().get("get_metrics", serde_json::json!({}))["connections"].clone();
     for _ in 0..20 {
-        let socket = open.socket("/", &[]).works();
+        let socket = server.socket("/", &[]).assert_ready();
         let mut stream = socket.0.get_ref();
         // In the middle of a message.
         stream.write_all(&frame(0x81, &[b'x'; 1000])[..500]).unwrap();

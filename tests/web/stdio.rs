@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::caller::push_in;
+use crate::client::push_in;
 use crate::daemon::{Client, Daemon, wait_until};
 
 #[test]
@@ -19,10 +19,10 @@ fn lines_go_through_and_the_end_of_the_input_ends_it_after_the_last_answer() {
     }
     input.write_all(b"a last line without its end").unwrap();
     drop(input);
-    let said = bridge.wait_with_output().unwrap();
-    assert_eq!(said.status.code(), Some(0));
-    assert!(said.stderr.is_empty(), "{}", String::from_utf8_lossy(&said.stderr));
-    let lines = json_lines(&said.stdout);
+    let output = bridge.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = json_lines(&output.stdout);
     assert_eq!(lines[0]["type"], "server_ready");
     let answers = lines.iter().filter(|line| line["error"] == "Invalid JSON").count();
     assert_eq!((answers, lines.len()), (50, 51));
@@ -31,9 +31,9 @@ fn lines_go_through_and_the_end_of_the_input_ends_it_after_the_last_answer() {
 #[test]
 fn it_starts_a_daemon_and_standard_output_carries_nothing_but_lines() {
     let home = TempDir::new().unwrap();
-    let said = push_in(&home, &["pi", "--stdio"]);
-    assert_eq!(said.status.code(), Some(0), "{}", String::from_utf8_lossy(&said.stderr));
-    assert_eq!(json_lines(&said.stdout).len(), 1);
+    let output = push_in(&home, &["pi", "--stdio"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(json_lines(&output.stdout).len(), 1);
     assert!(push_in(&home, &["daemon", "status"]).status.success());
     assert!(push_in(&home, &["daemon", "stop", "--force"]).status.success());
     assert_eq!(push_in(&home, &["pi"]).status.code(), Some(64));
@@ -44,8 +44,8 @@ fn a_daemon_that_cannot_be_reached_or_goes_away_is_69() {
     let home = TempDir::new().unwrap();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_push"));
     command.args(["pi", "--stdio"]).env_clear().env("HOME", home.path()).env("PUSHD_SOCKET", "/tmp/x.sock");
-    let said = command.stdin(Stdio::null()).output().unwrap();
-    assert_eq!((said.status.code(), said.stdout.len()), (Some(69), 0));
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(69), 0));
     let mut daemon = Daemon::start();
     let mut bridge = bridge(&daemon);
     // Waiting for a process closes its standard input.
@@ -61,7 +61,7 @@ fn a_daemon_that_cannot_be_reached_or_goes_away_is_69() {
 }
 
 #[test]
-fn what_follows_the_request_at_once_is_not_lost() {
+fn bytes_that_follow_the_request_are_not_lost() {
     let daemon = Daemon::start();
     let mut client = daemon.connect();
     let speak = json!({"v": "push.runtime.v1", "kind": "request", "requestId": "r", "type": "speak",
@@ -70,20 +70,20 @@ fn what_follows_the_request_at_once_is_not_lost() {
     client.send_raw(format!("{ping}\n{speak}\nnot json\nnor this\n").as_bytes());
     assert_eq!(client.next()["requestId"], "p", "what was asked before is answered before");
     assert_eq!(client.next()["payload"], json!({"speaking": true}));
-    client.hang_up();
+    client.close_write();
     let rest = raw_lines(client);
     let words: Vec<&Value> = rest.iter().map(|line| &line["type"]).collect();
     assert_eq!(words, ["server_ready", "response", "response"]);
     // Lines of this protocol may be longer than requests.
     let mut client = daemon.connect();
     client.send_raw(format!("{speak}\n{}\n", "x".repeat(9 << 20)).as_bytes());
-    client.hang_up();
+    client.close_write();
     client.next();
     assert_eq!(raw_lines(client)[1]["error"], "Invalid JSON");
 }
 
 #[test]
-fn a_connection_that_was_fed_by_sessions_is_fed_no_more() {
+fn switching_protocols_ends_the_subscriptions() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     client.prompt(&session, "$ until [ -e go ]; do sleep 0.01; done");
@@ -93,7 +93,7 @@ fn a_connection_that_was_fed_by_sessions_is_fed_no_more() {
     other.attach(&session, 0);
     std::fs::write(daemon.cwd().join("go"), "").unwrap();
     other.event_of("run_complete");
-    client.hang_up();
+    client.close_write();
     let lines = raw_lines(client);
     assert!(lines.iter().all(|line| line["kind"] != "event"), "{lines:?}");
     let connections = || daemon.connect().get("get_metrics", json!({}))["connections"].clone();
@@ -101,15 +101,12 @@ fn a_connection_that_was_fed_by_sessions_is_fed_no_more() {
 }
 
 #[test]
-fn what_is_wrong_with_the_request_is_said_and_the_connection_stays() {
+fn an_invalid_request_is_answered_and_the_connection_stays_open() {
     let daemon = Daemon::start();
     let mut client = daemon.connect();
-    for payload in
-        [r#"{"protocol":"gopher"}"#, "{}", r#"{"protocol":"pi","cwd":"relative"}"#, r#"{"protocol":7}"#]
-    {
-        let line = format!(
-            r#"{{"v":"push.runtime.v1","kind":"request","requestId":"r","type":"speak","payload":{payload}}}"#
-        );
+    for payload in [r#"{"protocol":"gopher"}"#, "{}", r#"{"protocol":"pi","cwd":"relative"}"#, r#"{"protocol":7}"#] {
+        let line =
+            format!(r#"{{"v":"push.runtime.v1","kind":"request","requestId":"r","type":"speak","payload":{payload}}}"#);
         client.send_raw(format!("{line}\n").as_bytes());
         assert_eq!(client.next()["error"]["code"], "INVALID_REQUEST", "{payload}");
     }

@@ -4,62 +4,62 @@ use std::os::unix::fs::MetadataExt;
 
 use serde_json::{Value, json};
 
-use crate::caller::{Open, configured, push_in, status, token};
+use crate::client::{PiDaemon, create_token, home_with_config, push_in, status};
 use crate::daemon::Daemon;
 
 #[test]
-fn where_a_token_is_required_nobody_comes_in_without_a_good_one() {
-    let (open, secret) = requiring(&[]);
+fn where_a_token_is_required_only_a_valid_one_is_admitted() {
+    let (server, secret) = daemon_requiring_token(&[]);
     let bearer = format!("Bearer {secret}");
-    let answer = open.asked("/pi", &[]);
+    let answer = server.upgrade_response("/pi", &[]);
     assert_eq!(status(&answer), "401", "{answer}");
     assert!(answer.to_ascii_lowercase().contains("www-authenticate: bearer"), "{answer}");
     let path = format!("/pi?token={secret}&access_token={secret}");
-    assert_eq!(status(&open.asked(&path, &[])), "401", "not in the address");
-    for wrong in ["Bearer ", "Bearer wrong", &format!("Bearer {}0", &bearer[7..]), &format!("Basic {secret}")]
-    {
-        assert_eq!(status(&open.asked("/pi", &[("Authorization", wrong)])), "401", "{wrong}");
+    assert_eq!(status(&server.upgrade_response(&path, &[])), "401", "not in the address");
+    for wrong in ["Bearer ", "Bearer wrong", &format!("Bearer {}0", &bearer[7..]), &format!("Basic {secret}")] {
+        assert_eq!(status(&server.upgrade_response("/pi", &[("Authorization", wrong)])), "401", "{wrong}");
     }
-    open.socket("/pi", &[("authorization", &bearer)]).works();
+    server.socket("/pi", &[("authorization", &bearer)]).assert_ready();
     let offered = format!("pi, bearer.{secret}");
-    open.socket("/", &[("sec-websocket-protocol", &offered)]).works();
-    let answer = open.asked("/", &[("Sec-WebSocket-Protocol", &offered)]);
+    server.socket("/", &[("sec-websocket-protocol", &offered)]).assert_ready();
+    let answer = server.upgrade_response("/", &[("Sec-WebSocket-Protocol", &offered)]);
     assert_eq!(status(&answer), "101");
     assert!(!answer.contains(&secret), "it is not repeated: {answer}");
     // The host name is checked before the token.
     let page = [("Authorization", &*bearer), ("Origin", "https://evil.example")];
-    assert_eq!(status(&open.asked("/pi", &page)), "403");
+    assert_eq!(status(&server.upgrade_response("/pi", &page)), "403");
     let rebound = [("Authorization", &*bearer), ("Host", "evil.example")];
-    assert_eq!(status(&open.asked("/pi", &rebound)), "421");
-    let log = open.daemon.log();
+    assert_eq!(status(&server.upgrade_response("/pi", &rebound)), "421");
+    let log = server.daemon.log();
     assert!(!log.contains(&secret), "a token is in the log");
 }
 
 #[test]
 fn a_wrong_token_is_refused_also_where_none_is_needed() {
-    let open = Open::new();
-    open.socket("/", &[]).works();
-    assert_eq!(status(&open.asked("/", &[("Authorization", "Bearer ptk_wrong")])), "401");
-    let secret = token(&open.daemon.home);
-    open.socket("/", &[("authorization", &format!("Bearer {secret}"))]).works();
+    let server = PiDaemon::new();
+    server.socket("/", &[]).assert_ready();
+    assert_eq!(status(&server.upgrade_response("/", &[("Authorization", "Bearer ptk_wrong")])), "401");
+    let secret = create_token(&server.daemon.home);
+    server.socket("/", &[("authorization", &format!("Bearer {secret}"))]).assert_ready();
 }
 
 #[test]
-fn a_revoked_token_opens_nothing_and_the_others_still_do() {
-    let (open, first) = requiring(&[]);
-    let second = token(&open.daemon.home);
-    let listed: Value = serde_json::from_slice(&open.push(&["token", "list", "--json"]).stdout).unwrap();
+fn a_revoked_token_is_refused_and_the_others_still_work() {
+    let (server, first) = daemon_requiring_token(&[]);
+    let second = create_token(&server.daemon.home);
+    let listed: Value = serde_json::from_slice(&server.push(&["token", "list", "--json"]).stdout).unwrap();
     let id = listed["tokens"][0]["tokenId"].as_str().unwrap();
-    assert!(open.push(&["token", "revoke", id]).status.success());
-    let brings =
-        |secret: &str| status(&open.asked("/", &[("Authorization", &format!("Bearer {secret}"))])).to_owned();
+    assert!(server.push(&["token", "revoke", id]).status.success());
+    let brings = |secret: &str| {
+        status(&server.upgrade_response("/", &[("Authorization", &format!("Bearer {secret}"))])).to_owned()
+    };
     assert_eq!((brings(&first).as_str(), brings(&second).as_str()), ("401", "101"));
 }
 
 #[test]
-fn after_ten_wrong_tokens_none_is_looked_at_for_a_while() {
-    let (open, secret) = requiring(&[("PUSH_WRONG_TOKEN_SECONDS", "600")]);
-    let brings = |token: &str| open.asked("/", &[("Authorization", &format!("Bearer {token}"))]);
+fn after_ten_wrong_tokens_every_token_is_refused_for_a_while() {
+    let (server, secret) = daemon_requiring_token(&[("PUSH_WRONG_TOKEN_SECONDS", "600")]);
+    let brings = |token: &str| server.upgrade_response("/", &[("Authorization", &format!("Bearer {token}"))]);
     for _ in 0..30 {
         assert_eq!(status(&brings(&secret)), "101", "a right one costs nothing");
     }
@@ -72,18 +72,18 @@ fn after_ten_wrong_tokens_none_is_looked_at_for_a_while() {
         assert!(answer.to_ascii_lowercase().contains("retry-after: "), "{answer}");
     }
     // The owner's socket needs none.
-    open.daemon.connect().ping();
+    server.daemon.connect().ping();
 }
 
 #[test]
-fn tokens_that_cannot_be_read_let_nobody_in() {
-    let (open, secret) = requiring(&[]);
-    let file = open.daemon.home.path().join(".push/state/tokens.json");
+fn an_unreadable_token_file_admits_no_client() {
+    let (server, secret) = daemon_requiring_token(&[]);
+    let file = server.daemon.home.path().join(".push/state/tokens.json");
     let kept = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, "{").unwrap();
-    let brings = || status(&open.asked("/", &[("Authorization", &format!("Bearer {secret}"))])).to_owned();
+    let brings = || status(&server.upgrade_response("/", &[("Authorization", &format!("Bearer {secret}"))])).to_owned();
     assert_eq!(brings(), "500");
-    let listed = open.push(&["token", "list"]);
+    let listed = server.push(&["token", "list"]);
     assert!(!listed.status.success() && String::from_utf8_lossy(&listed.stderr).contains("cannot be read"));
     std::fs::write(&file, kept).unwrap();
     assert_eq!(brings(), "101");
@@ -91,7 +91,7 @@ fn tokens_that_cannot_be_read_let_nobody_in() {
 
 #[test]
 fn the_client_makes_lists_and_revokes_tokens_without_a_daemon() {
-    let home = configured("");
+    let home = home_with_config("");
     let none = push_in(&home, &["token", "list", "--json"]);
     assert_eq!(serde_json::from_slice::<Value>(&none.stdout).unwrap(), json!({"tokens": []}));
     let made = push_in(&home, &["token", "new", "--name", "my laptop"]);
@@ -116,8 +116,8 @@ fn the_client_makes_lists_and_revokes_tokens_without_a_daemon() {
 }
 
 /// A daemon that requires a token, and a valid token.
-fn requiring(variables: &[(&str, &str)]) -> (Open, String) {
-    let home = configured("require_token = true");
-    let secret = token(&home);
-    (Open::of(Daemon::start_in(home, variables, &["--pi=127.0.0.1:0"])), secret)
+fn daemon_requiring_token(variables: &[(&str, &str)]) -> (PiDaemon, String) {
+    let home = home_with_config("require_token = true");
+    let secret = create_token(&home);
+    (PiDaemon::from_daemon(Daemon::start_in(home, variables, &["--pi=127.0.0.1:0"])), secret)
 }

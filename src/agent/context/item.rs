@@ -3,22 +3,22 @@
 use std::collections::BTreeMap;
 
 use crate::agent::price;
-use crate::kernel::event::{Ending, Image, Intention, Settlement};
+use crate::kernel::event::{CallResult, Image, Intention, ToolOutcome};
 use crate::kernel::id::{CallId, MessageId, Seq};
-use crate::provider::model::{self, Entry, Outcome};
+use crate::provider::model::{self, CallOutcome, Entry};
 use crate::sandbox::output::Excerpt;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Item {
     /// Its first event.
-    pub(super) since: Seq,
+    pub(super) first_seq: Seq,
     /// The event that completed it.
-    pub(super) till: Seq,
-    pub(super) said: Said,
+    pub(super) last_seq: Seq,
+    pub(super) content: ItemContent,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum ItemContent {
     User {
         message: MessageId,
         note: Option<String>,
@@ -26,12 +26,12 @@ pub(super) enum Said {
         images: Vec<Image>,
     },
     Assistant {
-        carry: Option<String>,
+        provider_state: Option<String>,
         text: String,
         calls: Vec<Call>,
     },
     /// A command of the user outside the run.
-    Aside {
+    UserCommand {
         text: String,
     },
 }
@@ -42,17 +42,17 @@ pub(super) struct Call {
     pub(super) tool: String,
     pub(super) args: String,
     /// The event that requested it.
-    pub(super) since: Seq,
-    pub(super) result: Option<Ended>,
+    pub(super) requested_at: Seq,
+    pub(super) result: Option<RecordedResult>,
 }
 
 /// The result of a call.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Ended {
+pub(super) struct RecordedResult {
     /// The event that completed the call.
-    pub(super) since: Seq,
+    pub(super) completed_at: Seq,
     pub(super) text: String,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: CallOutcome,
     /// Whether the policy of the run denied the call.
     pub(super) denied_by_policy: bool,
 }
@@ -66,17 +66,17 @@ pub(super) struct Extent {
 
 impl Extent {
     /// No limit.
-    pub(super) const WHOLE: Self = Self { result: usize::MAX, args: usize::MAX };
+    pub(super) const FULL: Self = Self { result: usize::MAX, args: usize::MAX };
     /// Only the beginnings and ends of results.
-    pub(super) const TRIMMED: Self = Self { result: TRIMMED, args: usize::MAX };
+    pub(super) const TRIMMED: Self = Self { result: TRIMMED_RESULT_BYTES, args: usize::MAX };
 
     /// Limits results to `bytes`, and omits longer arguments.
-    pub(super) const fn of(bytes: usize) -> Self {
+    pub(super) const fn limited(bytes: usize) -> Self {
         Self { result: bytes, args: bytes }
     }
 }
 
-impl Said {
+impl ItemContent {
     pub(super) fn entries(&self, whole: &BTreeMap<MessageId, String>, extent: Extent) -> Vec<Entry> {
         match self {
             Self::User { message, note, text, images } => {
@@ -87,17 +87,17 @@ impl Said {
                 };
                 vec![Entry::User { text, images: images.clone() }]
             }
-            Self::Aside { text } => vec![Entry::user(text.clone())],
+            Self::UserCommand { text } => vec![Entry::user(text.clone())],
             // An empty turn has no entry.
             Self::Assistant { text, calls, .. } if text.trim().is_empty() && calls.is_empty() => Vec::new(),
-            Self::Assistant { carry, text, calls } => {
-                let wanted = calls.iter().map(|call| model::Wanted {
+            Self::Assistant { provider_state: carry, text, calls } => {
+                let wanted = calls.iter().map(|call| model::ToolCall {
                     id: call.id.as_str().to_owned(),
                     tool: call.tool.clone(),
                     args: call.args_within(extent),
                 });
                 let (carry, said) = (carry.clone(), text.clone());
-                let turn = Entry::Assistant { carry, said, calls: wanted.collect() };
+                let turn = Entry::Assistant { provider_state: carry, text: said, calls: wanted.collect() };
                 std::iter::once(turn).chain(calls.iter().map(|call| call.entry(extent))).collect()
             }
         }
@@ -121,31 +121,29 @@ impl Said {
     pub(super) fn calls(&self) -> &[Call] {
         match self {
             Self::Assistant { calls, .. } => calls,
-            Self::User { .. } | Self::Aside { .. } => &[],
+            Self::User { .. } | Self::UserCommand { .. } => &[],
         }
     }
 
     /// Returns the sizes of its calls: of the result or of the arguments, whichever is larger.
-    pub(super) fn results(&self) -> impl Iterator<Item = usize> {
-        self.calls()
-            .iter()
-            .map(|call| call.result.as_ref().map_or(0, |result| result.text.len()).max(call.args.len()))
+    pub(super) fn result_sizes(&self) -> impl Iterator<Item = usize> {
+        self.calls().iter().map(|call| call.result.as_ref().map_or(0, |result| result.text.len()).max(call.args.len()))
     }
 
     pub(super) fn tokens(&self, extent: Extent) -> u64 {
         match self {
             Self::User { note, text, images, .. } => {
-                let pictures = PICTURE_TOKENS.saturating_mul(images.len() as u64);
-                tokens_of(text.len() + note.as_ref().map_or(0, String::len)) + pictures
+                let pictures = IMAGE_TOKENS.saturating_mul(images.len() as u64);
+                estimate_item_tokens(text.len() + note.as_ref().map_or(0, String::len)) + pictures
             }
-            Self::Aside { text } => tokens_of(text.len()),
-            Self::Assistant { carry, text, calls } => {
+            Self::UserCommand { text } => estimate_item_tokens(text.len()),
+            Self::Assistant { provider_state: carry, text, calls } => {
                 let own = text.len() + carry.as_ref().map_or(0, String::len);
                 let calls = calls.iter().map(|call| {
                     let result = call.result.as_ref().map_or(0, |result| result.text.len());
                     call.args_within(extent).len() + call.tool.len() + result.min(extent.result)
                 });
-                tokens_of(own) + calls.map(tokens_of).sum::<u64>()
+                estimate_item_tokens(own) + calls.map(estimate_item_tokens).sum::<u64>()
             }
         }
     }
@@ -155,7 +153,7 @@ impl Call {
     /// Returns the arguments, or an object that states their omission if they exceed the limit.
     fn args_within(&self, extent: Extent) -> String {
         let bytes = self.args.len();
-        if bytes <= extent.args.max(OMITTED) {
+        if bytes <= extent.args.max(MIN_OMITTED_ARGS) {
             return self.args.clone();
         }
         serde_json::json!({ "omitted": format!("{bytes} bytes, which do not fit") }).to_string()
@@ -164,7 +162,7 @@ impl Call {
     fn entry(&self, extent: Extent) -> Entry {
         let (text, outcome) = match &self.result {
             Some(result) => (result.text.as_str(), result.outcome),
-            None => ("its outcome is unknown", Outcome::Failed),
+            None => ("its outcome is unknown", CallOutcome::Failed),
         };
         let mut excerpt = Excerpt::new(extent.result);
         excerpt.push(text);
@@ -174,21 +172,21 @@ impl Call {
 }
 
 /// Describes a command of the user and its result for the model.
-pub(super) fn aside(intention: &Intention, settlement: &Settlement) -> String {
+pub(super) fn user_command_text(intention: &Intention, settlement: &CallResult) -> String {
     let args: serde_json::Value = serde_json::from_str(intention.args.as_str()).unwrap_or_default();
     let what = match args.get("command").and_then(serde_json::Value::as_str) {
         Some(command) => format!("`{command}`"),
         None => format!("{} {}", intention.tool, intention.args.as_str()),
     };
     let mut text = format!("[The user ran {what} beside the conversation");
-    match (settlement.exit_code, settlement.ending) {
+    match (settlement.exit_code, settlement.outcome) {
         (Some(code), _) => text.push_str(&format!("; it exited with {code}]")),
-        (None, Ending::Done) => text.push(']'),
-        (None, Ending::Failed | Ending::Skipped) => text.push_str("; it failed]"),
-        (None, Ending::Cut) => text.push_str("; it was stopped]"),
+        (None, ToolOutcome::Succeeded) => text.push(']'),
+        (None, ToolOutcome::Failed | ToolOutcome::Skipped) => text.push_str("; it failed]"),
+        (None, ToolOutcome::Aborted) => text.push_str("; it was stopped]"),
     }
-    let mut excerpt = Excerpt::new(ASIDE);
-    excerpt.push(&result(settlement).0);
+    let mut excerpt = Excerpt::new(USER_COMMAND_BYTES);
+    excerpt.push(&result_text(settlement).0);
     let printed = excerpt.finish();
     if !printed.trim().is_empty() {
         text.push_str(&format!("\n{}", printed.trim_end()));
@@ -197,35 +195,35 @@ pub(super) fn aside(intention: &Intention, settlement: &Settlement) -> String {
 }
 
 /// Returns the text of a call's result, with its error, and its outcome.
-pub(super) fn result(settlement: &Settlement) -> (String, Outcome) {
-    let outcome = match settlement.ending {
-        Ending::Done => Outcome::Fine,
-        Ending::Failed | Ending::Skipped | Ending::Cut => Outcome::Failed,
+pub(super) fn result_text(settlement: &CallResult) -> (String, CallOutcome) {
+    let outcome = match settlement.outcome {
+        ToolOutcome::Succeeded => CallOutcome::Succeeded,
+        ToolOutcome::Failed | ToolOutcome::Skipped | ToolOutcome::Aborted => CallOutcome::Failed,
     };
-    let mut text = match (&settlement.fault, settlement.ending) {
+    let mut text = match (&settlement.error, settlement.outcome) {
         (Some(fault), _) => match &fault.detail {
             Some(detail) => format!("{}: {}\n{detail}\n", fault.kind, fault.message),
             None => format!("{}: {}\n", fault.kind, fault.message),
         },
-        (None, Ending::Skipped) => "the user chose to go on without it\n".to_owned(),
-        (None, Ending::Cut) => "it was cut short\n".to_owned(),
-        (None, Ending::Failed) => "it failed\n".to_owned(),
-        (None, Ending::Done) => String::new(),
+        (None, ToolOutcome::Skipped) => "the user chose to go on without it\n".to_owned(),
+        (None, ToolOutcome::Aborted) => "it was cut short\n".to_owned(),
+        (None, ToolOutcome::Failed) => "it failed\n".to_owned(),
+        (None, ToolOutcome::Succeeded) => String::new(),
     };
     text.push_str(&settlement.text);
     (text, outcome)
 }
 
 /// Estimates the number of tokens of this many bytes, including the overhead of an entry.
-pub(super) const fn tokens_of(bytes: usize) -> u64 {
-    price::tokens_of(bytes) + 8
+pub(super) const fn estimate_item_tokens(bytes: usize) -> u64 {
+    price::estimate_tokens(bytes) + 8
 }
 
 /// The size of a trimmed result.
-const TRIMMED: usize = 2_000;
+const TRIMMED_RESULT_BYTES: usize = 2_000;
 /// Arguments up to this length are never omitted: the replacement is about as long.
-const OMITTED: usize = 64;
+const MIN_OMITTED_ARGS: usize = 64;
 /// The maximum size of the output of a user command.
-const ASIDE: usize = 16_000;
+const USER_COMMAND_BYTES: usize = 16_000;
 /// The approximate cost of an image: servers scale large ones down.
-const PICTURE_TOKENS: u64 = 1_600;
+const IMAGE_TOKENS: u64 = 1_600;

@@ -3,43 +3,43 @@
 //! There are two questions. An `allow` rule needs a match whatever the unknown parts expand to. A rule that asks or
 //! denies needs a possible match, and ignores case.
 
-use crate::config::settings::rule::Token;
-use crate::sandbox::shell::{GLOB, HOLE};
+use crate::config::settings::rule::PatternToken;
+use crate::sandbox::shell::{GLOB, UNKNOWN};
 
 /// Represents a space inside a word, in texts of joined words.
-pub(super) const INNER: char = '\u{2}';
+pub(super) const INNER_SPACE: char = '\u{2}';
 
 /// The required certainty of a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sure {
+pub(super) enum Certainty {
     /// It matches whatever the unknown parts expand to, case-sensitively.
-    Always,
+    Exact,
     /// It matches whatever the unknown parts expand to; case is ignored.
-    Really,
+    Certain,
     /// It may match; case is ignored.
-    Perhaps,
+    Possible,
 }
 
 /// What `*` matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Over {
+pub(super) enum StarScope {
     /// Any text: words and hosts.
-    Everything,
+    Text,
     /// Names in paths: only `**` matches slashes, and a path also covers everything below it.
-    Names,
+    Path,
 }
 
 /// Returns whether a pattern matches a text.
-pub(super) fn fits(tokens: &[Token], text: &str, over: Over, sure: Sure) -> bool {
-    let mut run = Run { tokens, over, sure, states: vec![false; tokens.len() + 1] };
+pub(super) fn glob_matches(tokens: &[PatternToken], text: &str, over: StarScope, sure: Certainty) -> bool {
+    let mut run = Matcher { tokens, scope: over, certainty: sure, states: vec![false; tokens.len() + 1] };
     run.reach(0);
     let mut before = None;
     for letter in text.chars() {
-        if letter == '/' && over == Over::Names && run.is_done() {
+        if letter == '/' && over == StarScope::Path && run.is_done() {
             return true;
         }
-        run.take(letter, before);
-        if run.is_lost() {
+        run.advance(letter, before);
+        if run.is_dead() {
             return false;
         }
         before = Some(letter);
@@ -48,19 +48,19 @@ pub(super) fn fits(tokens: &[Token], text: &str, over: Over, sure: Sure) -> bool
 }
 
 /// The simulation of a pattern: `states` marks the positions that are reachable.
-struct Run<'a> {
-    tokens: &'a [Token],
-    over: Over,
-    sure: Sure,
+struct Matcher<'a> {
+    tokens: &'a [PatternToken],
+    scope: StarScope,
+    certainty: Certainty,
     states: Vec<bool>,
 }
 
-impl Run<'_> {
+impl Matcher<'_> {
     fn is_done(&self) -> bool {
         self.states.last().copied().unwrap_or(false)
     }
 
-    fn is_lost(&self) -> bool {
+    fn is_dead(&self) -> bool {
         !self.states.contains(&true)
     }
 
@@ -71,63 +71,66 @@ impl Run<'_> {
                 *state = true;
             }
             match self.tokens.get(at) {
-                Some(Token::Many | Token::Deep) => at += 1,
-                Some(Token::Letter(_) | Token::Inner | Token::One) | None => return,
+                Some(PatternToken::AnyText | PatternToken::AnyPath) => at += 1,
+                Some(PatternToken::Literal(_) | PatternToken::EscapedSpace | PatternToken::AnyChar) | None => return,
             }
         }
     }
 
-    fn take(&mut self, letter: char, before: Option<char>) {
+    fn advance(&mut self, letter: char, before: Option<char>) {
         let reached: Vec<usize> = (0..self.states.len()).filter(|at| self.states[*at]).collect();
         self.states.fill(false);
         for at in reached {
             match letter {
-                HOLE => self.take_unknown(at, None, before),
-                GLOB => self.take_unknown(at, Some('/').filter(|_| self.over == Over::Names), before),
-                letter => self.take_letter(at, letter),
+                UNKNOWN => self.advance_unknown(at, None, before),
+                GLOB => self.advance_unknown(at, Some('/').filter(|_| self.scope == StarScope::Path), before),
+                letter => self.advance_char(at, letter),
             }
         }
     }
 
-    fn take_letter(&mut self, at: usize, letter: char) {
+    fn advance_char(&mut self, at: usize, letter: char) {
         match self.tokens.get(at) {
-            Some(Token::Deep) => self.reach(at),
-            Some(Token::Many) if self.over == Over::Everything || letter != '/' => self.reach(at),
-            Some(Token::One) if self.over == Over::Everything || letter != '/' => self.reach(at + 1),
-            Some(Token::Inner) if letter == INNER => self.reach(at + 1),
-            Some(Token::Letter(wanted)) if self.same(*wanted, letter) => self.reach(at + 1),
-            Some(Token::Many | Token::One | Token::Inner | Token::Letter(_)) | None => {}
+            Some(PatternToken::AnyPath) => self.reach(at),
+            Some(PatternToken::AnyText) if self.scope == StarScope::Text || letter != '/' => self.reach(at),
+            Some(PatternToken::AnyChar) if self.scope == StarScope::Text || letter != '/' => self.reach(at + 1),
+            Some(PatternToken::EscapedSpace) if letter == INNER_SPACE => self.reach(at + 1),
+            Some(PatternToken::Literal(wanted)) if self.chars_equal(*wanted, letter) => self.reach(at + 1),
+            Some(
+                PatternToken::AnyText | PatternToken::AnyChar | PatternToken::EscapedSpace | PatternToken::Literal(_),
+            )
+            | None => {}
         }
     }
 
-    fn same(&self, wanted: char, letter: char) -> bool {
-        match self.sure {
-            Sure::Always => wanted == letter,
-            Sure::Really | Sure::Perhaps => {
-                let letter = if letter == INNER { ' ' } else { letter };
+    fn chars_equal(&self, wanted: char, letter: char) -> bool {
+        match self.certainty {
+            Certainty::Exact => wanted == letter,
+            Certainty::Certain | Certainty::Possible => {
+                let letter = if letter == INNER_SPACE { ' ' } else { letter };
                 wanted == letter || wanted.to_lowercase().eq(letter.to_lowercase())
             }
         }
     }
 
     /// Advances over an unknown text, or over one that does not contain `without`.
-    fn take_unknown(&mut self, at: usize, without: Option<char>, before: Option<char>) {
+    fn advance_unknown(&mut self, at: usize, without: Option<char>, before: Option<char>) {
         let takes_all = match self.tokens.get(at) {
-            Some(Token::Deep) => true,
-            Some(Token::Many) => self.over == Over::Everything || without.is_some(),
-            Some(Token::One | Token::Inner | Token::Letter(_)) | None => false,
+            Some(PatternToken::AnyPath) => true,
+            Some(PatternToken::AnyText) => self.scope == StarScope::Text || without.is_some(),
+            Some(PatternToken::AnyChar | PatternToken::EscapedSpace | PatternToken::Literal(_)) | None => false,
         };
-        match self.sure {
-            Sure::Always | Sure::Really if takes_all => self.reach(at),
-            Sure::Always | Sure::Really => {}
-            Sure::Perhaps => {
+        match self.certainty {
+            Certainty::Exact | Certainty::Certain if takes_all => self.reach(at),
+            Certainty::Exact | Certainty::Certain => {}
+            Certainty::Possible => {
                 // Shell globbing never produces names that begin with a dot.
                 let first = before.is_none_or(|letter| letter == '/');
-                let hidden = without.is_some() && first && self.tokens.get(at) == Some(&Token::Letter('.'));
+                let hidden = without.is_some() && first && self.tokens.get(at) == Some(&PatternToken::Literal('.'));
                 self.reach(at);
                 let mut next = at;
                 while let Some(token) = self.tokens.get(next).filter(|_| !hidden) {
-                    if without.is_some_and(|letter| *token == Token::Letter(letter)) {
+                    if without.is_some_and(|letter| *token == PatternToken::Literal(letter)) {
                         break;
                     }
                     next += 1;
@@ -144,7 +147,7 @@ mod tests {
     use crate::config::settings::rule::Rule;
 
     #[test]
-    fn a_star_runs_over_words_and_not_over_folders() {
+    fn a_star_matches_across_words_but_not_across_directories() {
         for (pattern, text, fit) in [
             ("cargo test*", "cargo test --all -- x", true),
             ("cargo test*", "cargo testing", true),
@@ -161,7 +164,7 @@ mod tests {
             ("A", "a", false),
         ] {
             assert_eq!(
-                fits(&tokens("exec", pattern), text, Over::Everything, Sure::Always),
+                glob_matches(&tokens("exec", pattern), text, StarScope::Text, Certainty::Exact),
                 fit,
                 "{pattern} {text:?}"
             );
@@ -176,7 +179,7 @@ mod tests {
             ("a?b", "a/b", false),
         ] {
             assert_eq!(
-                fits(&tokens("read", pattern), text, Over::Names, Sure::Always),
+                glob_matches(&tokens("read", pattern), text, StarScope::Path, Certainty::Exact),
                 fit,
                 "{pattern} {text:?}"
             );
@@ -184,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_part_fits_surely_under_a_star_alone_and_perhaps_under_anything() {
+    fn an_unknown_part_certainly_matches_only_a_star_and_possibly_matches_anything() {
         for (pattern, text, always, perhaps) in [
             ("git push*", "git \0", false, true),
             ("git push*", "git push \0", true, true),
@@ -196,8 +199,12 @@ mod tests {
             ("rm a b", "rm a\u{2}b", false, true),
         ] {
             let tokens = tokens("exec", pattern);
-            assert_eq!(fits(&tokens, text, Over::Everything, Sure::Always), always, "{pattern} {text:?}");
-            assert_eq!(fits(&tokens, text, Over::Everything, Sure::Perhaps), perhaps, "{pattern} {text:?}");
+            assert_eq!(glob_matches(&tokens, text, StarScope::Text, Certainty::Exact), always, "{pattern} {text:?}");
+            assert_eq!(
+                glob_matches(&tokens, text, StarScope::Text, Certainty::Possible),
+                perhaps,
+                "{pattern} {text:?}"
+            );
         }
         for (pattern, text, perhaps) in [
             (".env*", "\u{1}", false),
@@ -207,12 +214,12 @@ mod tests {
             ("secret.txt", "\u{1}.rs", false),
             ("a/b", "\u{1}", false),
         ] {
-            let fit = fits(&tokens("read", pattern), text, Over::Names, Sure::Perhaps);
+            let fit = glob_matches(&tokens("read", pattern), text, StarScope::Path, Certainty::Possible);
             assert_eq!(fit, perhaps, "{pattern} {text:?}");
         }
     }
 
-    fn tokens(target: &str, pattern: &str) -> Vec<Token> {
+    fn tokens(target: &str, pattern: &str) -> Vec<PatternToken> {
         let rule: Rule = format!("ask: {target}({pattern})").parse().unwrap();
         rule.pattern.unwrap().tokens()
     }

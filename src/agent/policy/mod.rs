@@ -5,40 +5,40 @@
 //! before allow before preset. A command that cannot be analysed counts as a script in full confinement, and needs
 //! an approval elsewhere. The policy performs no I/O and stores nothing.
 
+mod evaluate;
 mod glob;
-mod remember;
+mod grant;
 mod subject;
-mod weigh;
 
 #[cfg(test)]
 mod tests;
 
 use crate::config::settings::rule::{Effect, Rule};
 use crate::config::settings::{Preset, Settings};
-use crate::sandbox::judge::{Judgement, Part, Place, Spot, What, Wish};
+use crate::sandbox::risk::{Escalation, Operation, PathContext, PathRef, ResourceAccess, RiskAssessment};
 use crate::tools::{Category, Request, Risk};
-use weigh::{Answer, Weighed};
+use evaluate::{DecisionBasis, PartialDecision};
 
 /// The approval policy of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     preset: Preset,
-    rules: Vec<Sourced>,
-    most: usize,
+    rules: Vec<SourcedRule>,
+    max_rules: usize,
 }
 
 /// A rule and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sourced {
+pub struct SourcedRule {
     /// The rule.
     pub rule: Rule,
     /// The source.
-    pub source: Source,
+    pub source: RuleSource,
 }
 
 /// The source of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum RuleSource {
     /// The user, in the configuration.
     User,
     /// A project, which can only ask and deny.
@@ -51,11 +51,11 @@ pub enum Source {
 
 /// The context of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct CallContext {
     /// The confinement of commands.
     pub sandbox: Sandbox,
     /// The paths that the call is resolved against.
-    pub place: Place,
+    pub path_context: PathContext,
 }
 
 /// The confinement of commands.
@@ -66,9 +66,9 @@ pub enum Sandbox {
     /// Some layers are active.
     Partial,
     /// None: this machine supports no layer.
-    Missing,
+    Unavailable,
     /// None: the user disabled it.
-    NoneChosen,
+    Disabled,
 }
 
 /// A call to decide about.
@@ -77,7 +77,7 @@ pub struct Call<'a> {
     /// The request.
     pub request: &'a Request,
     /// The access that it requests beyond the sandbox.
-    pub wish: Wish,
+    pub escalation: Escalation,
 }
 
 /// The decision about a call, ordered from lenient to strict.
@@ -93,7 +93,7 @@ pub enum Decision {
 
 /// A decision with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct PolicyDecision {
     /// The decision.
     pub decision: Decision,
     /// The risk of the call.
@@ -103,54 +103,54 @@ pub struct Verdict {
     /// The rule or preset that decided, and the operation that it applies to.
     pub reason: String,
     /// The operations of the call.
-    pub parts: Vec<Part>,
+    pub operations: Vec<Operation>,
     /// The narrowest rules that allow the same call; empty if the approval cannot be granted beyond this call.
-    pub remember: Vec<Rule>,
+    pub grant_rules: Vec<Rule>,
 }
 
 impl Policy {
     /// Creates a policy with a preset and without rules.
     pub const fn new(preset: Preset) -> Self {
-        Self { preset, rules: Vec::new(), most: MOST_RULES }
+        Self { preset, rules: Vec::new(), max_rules: MAX_RULES }
     }
 
     /// Creates the policy of the configuration.
-    pub fn of(settings: &Settings) -> Self {
+    pub fn from_settings(settings: &Settings) -> Self {
         Self::new(settings.approvals)
-            .with(Source::User, &settings.rules.own)
-            .with(Source::Project, &settings.rules.projects)
+            .with_rules(RuleSource::User, &settings.rules.user)
+            .with_rules(RuleSource::Project, &settings.rules.projects)
     }
 
     /// Adds rules; `allow` rules of a project are ignored, because projects cannot allow anything.
     #[must_use]
-    pub fn with(mut self, source: Source, rules: &[Rule]) -> Self {
-        let may = |rule: &&Rule| source != Source::Project || rule.effect != Effect::Allow;
-        self.rules.extend(rules.iter().filter(may).map(|rule| Sourced { rule: rule.clone(), source }));
+    pub fn with_rules(mut self, source: RuleSource, rules: &[Rule]) -> Self {
+        let may = |rule: &&Rule| source != RuleSource::Project || rule.effect != Effect::Allow;
+        self.rules.extend(rules.iter().filter(may).map(|rule| SourcedRule { rule: rule.clone(), source }));
         self
     }
 
     /// Decides about a call.
-    pub fn decide(&self, call: &Call<'_>, standing: &Standing) -> Verdict {
-        let judgement = call.request.judge(call.wish, &standing.place);
-        self.weigh(&judgement, call, standing)
+    pub fn decide(&self, call: &Call<'_>, standing: &CallContext) -> PolicyDecision {
+        let judgement = call.request.assess_risk(call.escalation, &standing.path_context);
+        self.combine(&judgement, call, standing)
     }
 
     /// Returns whether any rule asks or denies.
-    pub fn is_strict_somewhere(&self) -> bool {
+    pub fn has_restrictive_rules(&self) -> bool {
         self.rules.iter().any(|sourced| sourced.rule.effect != Effect::Allow)
     }
 
     /// Decides about a call that the user wrote: it is allowed unless a rule asks or denies.
-    pub fn decide_own(&self, call: &Call<'_>, standing: &Standing) -> (Decision, String) {
+    pub fn decide_user_command(&self, call: &Call<'_>, standing: &CallContext) -> (Decision, String) {
         let nothing = (Decision::Allow, String::new());
-        if !self.is_strict_somewhere() {
+        if !self.has_restrictive_rules() {
             return nothing;
         }
-        let judgement = call.request.judge(call.wish, &standing.place);
-        let parts = judgement.parts.iter().flat_map(|part| self.part(part, call, standing));
-        let by_rule = parts.filter(|answer| matches!(answer.weighed, Weighed::Denied | Weighed::AlwaysAsk));
-        let strictest = by_rule.max_by_key(Answer::decision);
-        match (strictest, judgement.unclear) {
+        let judgement = call.request.assess_risk(call.escalation, &standing.path_context);
+        let parts = judgement.operations.iter().flat_map(|part| self.decide_operation(part, call, standing));
+        let by_rule = parts.filter(|answer| matches!(answer.basis, DecisionBasis::Denied | DecisionBasis::AlwaysAsk));
+        let strictest = by_rule.max_by_key(PartialDecision::decision);
+        match (strictest, judgement.uncertainty) {
             (Some(answer), _) if answer.decision() == Decision::Deny => (Decision::Deny, answer.reason),
             (_, Some(unclear)) => {
                 let reason = unclear.reason;
@@ -161,42 +161,47 @@ impl Policy {
         }
     }
 
-    fn weigh(&self, judgement: &Judgement, call: &Call<'_>, standing: &Standing) -> Verdict {
-        let mut answers = self.whole(judgement, call, standing);
-        answers.extend(hidden(judgement, call, standing));
-        answers.extend(judgement.parts.iter().flat_map(|part| self.part(part, call, standing)));
+    fn combine(&self, judgement: &RiskAssessment, call: &Call<'_>, standing: &CallContext) -> PolicyDecision {
+        let mut answers = self.decide_whole(judgement, call, standing);
+        answers.extend(decide_hidden(judgement, call, standing));
+        answers.extend(judgement.operations.iter().flat_map(|part| self.decide_operation(part, call, standing)));
         if answers.is_empty() {
             // A text without a command has no effect, but it is still an exec call.
-            answers.push(self.by_preset(
+            answers.push(self.decide_by_preset(
                 judgement.category,
                 judgement.risk,
                 standing,
                 "a text without a command",
             ));
         }
-        let remember = remember::rules(&answers, judgement);
-        let decision = answers.iter().map(Answer::decision).max().unwrap_or(Decision::Ask);
+        let remember = grant::rules(&answers, judgement);
+        let decision = answers.iter().map(PartialDecision::decision).max().unwrap_or(Decision::Ask);
         let strictest = answers.into_iter().find(|answer| answer.decision() == decision);
         let reason = strictest.map(|answer| answer.reason).unwrap_or_default();
-        let Judgement { category, risk, parts, .. } = judgement.clone();
-        Verdict { decision, risk, category, reason, parts, remember }
+        let RiskAssessment { category, risk, operations: parts, .. } = judgement.clone();
+        PolicyDecision { decision, risk, category, reason, operations: parts, grant_rules: remember }
     }
 
     /// Returns the decisions about the call as a whole.
-    fn whole(&self, judgement: &Judgement, call: &Call<'_>, standing: &Standing) -> Vec<Answer> {
-        let unclear = judgement.unclear.as_ref();
+    fn decide_whole(
+        &self,
+        judgement: &RiskAssessment,
+        call: &Call<'_>,
+        standing: &CallContext,
+    ) -> Vec<PartialDecision> {
+        let unclear = judgement.uncertainty.as_ref();
         let mut answers: Vec<_> =
-            unclear.map(|doubt| self.unanalysed(doubt, call, standing)).into_iter().collect();
+            unclear.map(|doubt| self.decide_unanalysed(doubt, call, standing)).into_iter().collect();
         let mut ask =
-            |reason: String| answers.push(Answer { weighed: Weighed::AlwaysAsk, reason, rule: None });
-        if self.rules.len() > self.most {
-            ask(format!("there are more than {} rules", self.most));
+            |reason: String| answers.push(PartialDecision { basis: DecisionBasis::AlwaysAsk, reason, rule: None });
+        if self.rules.len() > self.max_rules {
+            ask(format!("there are more than {} rules", self.max_rules));
         }
-        let worst = judgement.parts.iter().map(Part::whole_risk).max();
+        let worst = judgement.operations.iter().map(Operation::total_risk).max();
         if judgement.risk == Risk::Critical && worst < Some(Risk::Critical) {
-            ask(format!("its parts together are of critical risk: {}", judgement.why.unwrap_or_default()));
+            ask(format!("its parts together are of critical risk: {}", judgement.reason.unwrap_or_default()));
         }
-        if call.wish.outside && self.preset != Preset::Trusted {
+        if call.escalation.unconfined && self.preset != Preset::Trusted {
             ask(format!("the preset {} asks before anything runs outside the sandbox", self.preset.word()));
         }
         answers
@@ -205,26 +210,26 @@ impl Policy {
 
 /// Requires an approval for a file tool that accesses paths hidden from commands, whatever the rules and the
 /// preset.
-fn hidden(judgement: &Judgement, call: &Call<'_>, standing: &Standing) -> Option<Answer> {
+fn decide_hidden(judgement: &RiskAssessment, call: &Call<'_>, standing: &CallContext) -> Option<PartialDecision> {
     match judgement.category {
         Category::Read | Category::Write | Category::Git => {}
         Category::Exec | Category::Network => return None,
     }
-    let place = &standing.place;
+    let place = &standing.path_context;
     // Git reads everything below a directory.
     let whole = matches!(call.request, Request::Diff(_) | Request::Commit(_));
-    let is_hidden = |spot: &&Spot| place.hides(spot) || (whole && place.holds_hidden(spot));
-    let spots = judgement.parts.iter().flat_map(|part| &part.touches).filter_map(|touch| match &touch.what {
-        What::Read(spot) | What::Write(spot) | What::Name(spot) => Some(spot),
-        What::Git(_) | What::Network(_) => None,
+    let is_hidden = |spot: &&PathRef| place.hides(spot) || (whole && place.contains_hidden(spot));
+    let spots = judgement.operations.iter().flat_map(|part| &part.accesses).filter_map(|touch| match &touch.access {
+        ResourceAccess::Read(spot) | ResourceAccess::Write(spot) | ResourceAccess::Mention(spot) => Some(spot),
+        ResourceAccess::Git(_) | ResourceAccess::Network(_) => None,
     });
     let spot = spots.into_iter().find(is_hidden)?;
     let path = if spot.path.is_empty() { "the workspace, which is a home," } else { &spot.path };
     let reason = format!(
         "{path} is or contains a path hidden from commands; `readable` under [sandbox] in the configuration exposes it"
     );
-    Some(Answer { weighed: Weighed::AlwaysAsk, reason, rule: None })
+    Some(PartialDecision { basis: DecisionBasis::AlwaysAsk, reason, rule: None })
 }
 
 /// The maximum number of rules; with more, every call needs an approval.
-const MOST_RULES: usize = 1000;
+const MAX_RULES: usize = 1000;

@@ -1,26 +1,26 @@
 //! The subjects of rules, and how rules match them.
 
-use super::glob::{INNER, Over, Sure, fits};
-use crate::config::settings::rule::{Pattern, Rule, Target, Token};
-use crate::sandbox::judge::{Place, Spelling, Spot, What, Zone};
-use crate::sandbox::shell::HOLE;
+use super::glob::{Certainty, INNER_SPACE, StarScope, glob_matches};
+use crate::config::settings::rule::{Pattern, PatternToken, Rule, Target};
+use crate::sandbox::risk::{CommandWords, PathContext, PathRef, PathScope, ResourceAccess};
+use crate::sandbox::shell::UNKNOWN;
 use crate::tools::Category;
 
 /// An effect of a call, as rules see it.
 pub(super) enum Subject<'a> {
     /// A command.
-    Command(&'a Spelling),
+    Command(&'a CommandWords),
     /// An access, by a tool or by a command.
-    Touched(&'a What),
+    Access(&'a ResourceAccess),
 }
 
 /// Whether a rule matches a subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Match {
+pub(super) enum RuleMatch {
     /// It does not match.
     No,
     /// It may match; only execution would tell.
-    Perhaps,
+    Possible,
     /// It matches.
     Yes,
 }
@@ -30,92 +30,96 @@ impl Subject<'_> {
     pub(super) const fn category(&self) -> Option<Category> {
         match self {
             Self::Command(_) => Some(Category::Exec),
-            Self::Touched(What::Read(_)) => Some(Category::Read),
-            Self::Touched(What::Write(_)) => Some(Category::Write),
-            Self::Touched(What::Git(_)) => Some(Category::Git),
-            Self::Touched(What::Network(_)) => Some(Category::Network),
-            Self::Touched(What::Name(_)) => None,
+            Self::Access(ResourceAccess::Read(_)) => Some(Category::Read),
+            Self::Access(ResourceAccess::Write(_)) => Some(Category::Write),
+            Self::Access(ResourceAccess::Git(_)) => Some(Category::Git),
+            Self::Access(ResourceAccess::Network(_)) => Some(Category::Network),
+            Self::Access(ResourceAccess::Mention(_)) => None,
         }
     }
 
     /// Returns whether an `allow` rule matches it, whatever its unknown parts expand to.
-    pub(super) fn is_allowed_by(&self, rule: &Rule, tool: &str, place: &Place) -> bool {
-        if !self.is_target(rule.target, tool) || matches!(self, Self::Touched(What::Name(_))) {
+    pub(super) fn is_allowed_by(&self, rule: &Rule, tool: &str, place: &PathContext) -> bool {
+        if !self.is_target(rule.target, tool) || matches!(self, Self::Access(ResourceAccess::Mention(_))) {
             return false;
         }
         let Some(pattern) = &rule.pattern else { return true };
         match self {
-            Self::Command(spelling) => fits_words(pattern, &spelling.words, Sure::Always),
-            Self::Touched(What::Read(spot) | What::Write(spot) | What::Name(spot)) => {
-                spot.zone != Zone::Unknown && fits_path(pattern, spot, place, Sure::Always)
+            Self::Command(spelling) => words_match(pattern, &spelling.words, Certainty::Exact),
+            Self::Access(ResourceAccess::Read(spot) | ResourceAccess::Write(spot) | ResourceAccess::Mention(spot)) => {
+                spot.scope != PathScope::Unknown && path_matches(pattern, spot, place, Certainty::Exact)
             }
-            Self::Touched(What::Git(words)) => {
-                words.len() <= LONGEST && fits(&pattern.tokens(), words, Over::Everything, Sure::Always)
+            Self::Access(ResourceAccess::Git(words)) => {
+                words.len() <= MAX_MATCH_BYTES
+                    && glob_matches(&pattern.tokens(), words, StarScope::Text, Certainty::Exact)
             }
-            Self::Touched(What::Network(host)) => {
-                let unknown = HOLE.to_string();
+            Self::Access(ResourceAccess::Network(host)) => {
+                let unknown = UNKNOWN.to_string();
                 let host = host.as_ref().unwrap_or(&unknown);
-                fits(&pattern.tokens(), host, Over::Everything, Sure::Always)
+                glob_matches(&pattern.tokens(), host, StarScope::Text, Certainty::Exact)
             }
         }
     }
 
     /// Returns whether a rule that asks or denies matches it, or may match it.
-    pub(super) fn is_met_by(&self, rule: &Rule, tool: &str, place: &Place) -> Match {
+    pub(super) fn match_rule(&self, rule: &Rule, tool: &str, place: &PathContext) -> RuleMatch {
         if !self.is_target(rule.target, tool) {
-            return Match::No;
+            return RuleMatch::No;
         }
         // A file that is only named may not be accessed at all.
-        let most = if matches!(self, Self::Touched(What::Name(_))) { Match::Perhaps } else { Match::Yes };
+        let most =
+            if matches!(self, Self::Access(ResourceAccess::Mention(_))) { RuleMatch::Possible } else { RuleMatch::Yes };
         let Some(pattern) = &rule.pattern else {
-            return if most == Match::Yes { Match::Yes } else { Match::No };
+            return if most == RuleMatch::Yes { RuleMatch::Yes } else { RuleMatch::No };
         };
-        let met = |sure: Sure| match self {
+        let met = |sure: Certainty| match self {
             Self::Command(spelling) => {
-                let spellings = std::iter::once(&spelling.words).chain(&spelling.outer);
-                spellings.into_iter().any(|words| fits_words(pattern, words, sure))
+                let spellings = std::iter::once(&spelling.words).chain(&spelling.wrapped_forms);
+                spellings.into_iter().any(|words| words_match(pattern, words, sure))
             }
-            Self::Touched(What::Read(spot) | What::Write(spot) | What::Name(spot)) => {
-                fits_path(pattern, spot, place, sure)
+            Self::Access(ResourceAccess::Read(spot) | ResourceAccess::Write(spot) | ResourceAccess::Mention(spot)) => {
+                path_matches(pattern, spot, place, sure)
             }
-            Self::Touched(What::Git(words)) => fits(&pattern.tokens(), words, Over::Everything, sure),
-            Self::Touched(What::Network(host)) => {
-                let unknown = HOLE.to_string();
-                fits(&pattern.tokens(), host.as_ref().unwrap_or(&unknown), Over::Everything, sure)
+            Self::Access(ResourceAccess::Git(words)) => glob_matches(&pattern.tokens(), words, StarScope::Text, sure),
+            Self::Access(ResourceAccess::Network(host)) => {
+                let unknown = UNKNOWN.to_string();
+                glob_matches(&pattern.tokens(), host.as_ref().unwrap_or(&unknown), StarScope::Text, sure)
             }
         };
-        if self.is_long() {
-            return Match::Perhaps;
+        if self.exceeds_length_limit() {
+            return RuleMatch::Possible;
         }
         match () {
-            () if met(Sure::Really) => most,
-            () if met(Sure::Perhaps) => Match::Perhaps,
-            () => Match::No,
+            () if met(Certainty::Certain) => most,
+            () if met(Certainty::Possible) => RuleMatch::Possible,
+            () => RuleMatch::No,
         }
     }
 
     /// Returns whether it is too long to be matched against every rule.
-    fn is_long(&self) -> bool {
+    fn exceeds_length_limit(&self) -> bool {
         match self {
             Self::Command(spelling) => std::iter::once(&spelling.words)
-                .chain(&spelling.outer)
-                .any(|words| words.iter().map(String::len).sum::<usize>() > LONGEST),
-            Self::Touched(What::Read(spot) | What::Write(spot) | What::Name(spot)) => {
-                spot.path.len() > LONGEST
+                .chain(&spelling.wrapped_forms)
+                .any(|words| words.iter().map(String::len).sum::<usize>() > MAX_MATCH_BYTES),
+            Self::Access(ResourceAccess::Read(spot) | ResourceAccess::Write(spot) | ResourceAccess::Mention(spot)) => {
+                spot.path.len() > MAX_MATCH_BYTES
             }
-            Self::Touched(What::Git(words)) => words.len() > LONGEST,
-            Self::Touched(What::Network(host)) => host.as_ref().is_some_and(|host| host.len() > LONGEST),
+            Self::Access(ResourceAccess::Git(words)) => words.len() > MAX_MATCH_BYTES,
+            Self::Access(ResourceAccess::Network(host)) => {
+                host.as_ref().is_some_and(|host| host.len() > MAX_MATCH_BYTES)
+            }
         }
     }
 
     fn is_target(&self, target: Target, tool: &str) -> bool {
         match (target, self) {
             (Target::Exec, Self::Command(_))
-            | (Target::Read, Self::Touched(What::Read(_) | What::Name(_)))
-            | (Target::Write, Self::Touched(What::Write(_) | What::Name(_)))
-            | (Target::Git, Self::Touched(What::Git(_)))
-            | (Target::Network, Self::Touched(What::Network(_))) => true,
-            (Target::Tool(_), Self::Touched(_)) => tool.strip_prefix("sandbox_") == Some(target.word()),
+            | (Target::Read, Self::Access(ResourceAccess::Read(_) | ResourceAccess::Mention(_)))
+            | (Target::Write, Self::Access(ResourceAccess::Write(_) | ResourceAccess::Mention(_)))
+            | (Target::Git, Self::Access(ResourceAccess::Git(_)))
+            | (Target::Network, Self::Access(ResourceAccess::Network(_))) => true,
+            (Target::Tool(_), Self::Access(_)) => tool.strip_prefix("sandbox_") == Some(target.as_str()),
             (Target::Exec | Target::Read | Target::Write | Target::Git | Target::Network, _)
             | (Target::Tool(_), Self::Command(_)) => false,
         }
@@ -123,46 +127,46 @@ impl Subject<'_> {
 }
 
 /// Joins words into the text that patterns match.
-pub(super) fn joined(words: &[String]) -> String {
-    let words: Vec<String> = words.iter().map(|word| word.replace(' ', &INNER.to_string())).collect();
+pub(super) fn join_words(words: &[String]) -> String {
+    let words: Vec<String> = words.iter().map(|word| word.replace(' ', &INNER_SPACE.to_string())).collect();
     words.join(" ")
 }
 
-fn fits_words(pattern: &Pattern, words: &[String], sure: Sure) -> bool {
-    let text = joined(words);
-    text.len() <= LONGEST && fits(&pattern.tokens(), &text, Over::Everything, sure)
+fn words_match(pattern: &Pattern, words: &[String], sure: Certainty) -> bool {
+    let text = join_words(words);
+    text.len() <= MAX_MATCH_BYTES && glob_matches(&pattern.tokens(), &text, StarScope::Text, sure)
 }
 
 /// Matches a pattern against a path: `/x` is relative to the workspace, `//x` to the root, `~/x` to the home. A
 /// pattern with another slash is relative to the workspace; one without a slash matches in any directory. `/` alone
 /// is the workspace.
-fn fits_path(pattern: &Pattern, spot: &Spot, place: &Place, sure: Sure) -> bool {
+fn path_matches(pattern: &Pattern, spot: &PathRef, place: &PathContext, sure: Certainty) -> bool {
     let text = pattern.as_str();
     let mut tokens = pattern.tokens();
-    if tokens.last() == Some(&Token::Letter('/')) {
+    if tokens.last() == Some(&PatternToken::Literal('/')) {
         tokens.pop();
     }
-    let fit = |tokens: &[Token], path: &str| fits(tokens, path, Over::Names, sure);
+    let fit = |tokens: &[PatternToken], path: &str| glob_matches(tokens, path, StarScope::Path, sure);
     // A path with an unknown beginning may begin anywhere.
-    let adrift = (spot.zone == Zone::Unknown).then(|| format!("{HOLE}/{}", spot.path));
+    let adrift = (spot.scope == PathScope::Unknown).then(|| format!("{UNKNOWN}/{}", spot.path));
     let spellings = || std::iter::once(&spot.path).chain(&adrift);
     if let Some(home) = text.strip_prefix("~/").map(|_| place.home().unwrap_or("~")) {
-        let tokens: Vec<Token> = home.chars().map(Token::Letter).chain(tokens.drain(1..)).collect();
-        return fit(&tokens, &place.whole(spot)) || adrift.is_some_and(|path| fit(&tokens, &path));
+        let tokens: Vec<PatternToken> = home.chars().map(PatternToken::Literal).chain(tokens.drain(1..)).collect();
+        return fit(&tokens, &place.absolute_path(spot)) || adrift.is_some_and(|path| fit(&tokens, &path));
     }
     if text.starts_with("//") {
-        return fit(&tokens[1..], &place.whole(spot)) || adrift.is_some_and(|path| fit(&tokens[1..], &path));
+        return fit(&tokens[1..], &place.absolute_path(spot)) || adrift.is_some_and(|path| fit(&tokens[1..], &path));
     }
     if text == "/" {
-        return match spot.zone {
-            Zone::Inside => true,
-            Zone::Outside => false,
-            Zone::Unknown => sure == Sure::Perhaps,
+        return match spot.scope {
+            PathScope::Inside => true,
+            PathScope::Outside => false,
+            PathScope::Unknown => sure == Certainty::Possible,
         };
     }
     let from = usize::from(text.starts_with('/'));
-    if from == 1 || tokens.contains(&Token::Letter('/')) {
-        return spot.zone != Zone::Outside && spellings().any(|path| fit(&tokens[from..], path));
+    if from == 1 || tokens.contains(&PatternToken::Literal('/')) {
+        return spot.scope != PathScope::Outside && spellings().any(|path| fit(&tokens[from..], path));
     }
     let anywhere = |path: &String| {
         let starts = path.match_indices('/').map(|(at, _)| at + 1);
@@ -172,4 +176,4 @@ fn fits_path(pattern: &Pattern, spot: &Spot, place: &Place, sure: Sure) -> bool 
 }
 
 /// The longest text that is matched against a pattern, in bytes.
-const LONGEST: usize = 8192;
+const MAX_MATCH_BYTES: usize = 8192;

@@ -4,16 +4,15 @@ use super::*;
 use crate::config::settings::rule::Target;
 use crate::tools::{Network, catalogue};
 
-const CATEGORIES: [Category; 5] =
-    [Category::Read, Category::Write, Category::Exec, Category::Git, Category::Network];
-const UNHELD: [Sandbox; 2] = [Sandbox::Missing, Sandbox::NoneChosen];
+const CATEGORIES: [Category; 5] = [Category::Read, Category::Write, Category::Exec, Category::Git, Category::Network];
+const UNSANDBOXED: [Sandbox; 2] = [Sandbox::Unavailable, Sandbox::Disabled];
 
 #[test]
-fn reading_goes_ahead_and_nothing_else_does_unasked() {
+fn only_reading_is_allowed_without_approval() {
     for preset in [Preset::Standard, Preset::Strict] {
         for category in CATEGORIES {
-            for sandbox in UNHELD {
-                let asked = weigh::preset_asks(preset, sandbox, category, Risk::Low);
+            for sandbox in UNSANDBOXED {
+                let asked = evaluate::preset_asks(preset, sandbox, category, Risk::Low);
                 assert_eq!(asked, category != Category::Read, "{category:?}");
             }
         }
@@ -21,35 +20,35 @@ fn reading_goes_ahead_and_nothing_else_does_unasked() {
 }
 
 #[test]
-fn who_is_trusted_is_asked_about_what_is_critical_and_about_commands_that_nothing_holds() {
+fn the_trusted_preset_asks_about_critical_risk_and_unconfined_commands() {
     for category in CATEGORIES {
-        for sandbox in [Sandbox::Full, Sandbox::Partial, Sandbox::Missing, Sandbox::NoneChosen] {
-            assert!(weigh::preset_asks(Preset::Trusted, sandbox, category, Risk::Critical));
-            let asked = weigh::preset_asks(Preset::Trusted, sandbox, category, Risk::High);
-            assert_eq!(asked, category == Category::Exec && sandbox == Sandbox::Missing);
+        for sandbox in [Sandbox::Full, Sandbox::Partial, Sandbox::Unavailable, Sandbox::Disabled] {
+            assert!(evaluate::preset_asks(Preset::Trusted, sandbox, category, Risk::Critical));
+            let asked = evaluate::preset_asks(Preset::Trusted, sandbox, category, Risk::High);
+            assert_eq!(asked, category == Category::Exec && sandbox == Sandbox::Unavailable);
         }
     }
 }
 
 #[test]
 fn a_stricter_preset_a_higher_risk_and_less_of_a_sandbox_never_ask_less() {
-    let sandboxes = [Sandbox::Full, Sandbox::Partial, Sandbox::NoneChosen];
+    let sandboxes = [Sandbox::Full, Sandbox::Partial, Sandbox::Disabled];
     for category in CATEGORIES {
         for (lenient, strict) in [(Preset::Trusted, Preset::Standard), (Preset::Standard, Preset::Strict)] {
             for risk in Risk::ALL {
                 for sandbox in sandboxes {
-                    let asks = |preset| weigh::preset_asks(preset, sandbox, category, risk);
+                    let asks = |preset| evaluate::preset_asks(preset, sandbox, category, risk);
                     assert!(asks(strict) >= asks(lenient), "{category:?} {risk:?} {sandbox:?}");
                 }
             }
         }
         for preset in [Preset::Strict, Preset::Standard, Preset::Trusted] {
             for pair in Risk::ALL.windows(2) {
-                let asks = |risk| weigh::preset_asks(preset, Sandbox::Full, category, risk);
+                let asks = |risk| evaluate::preset_asks(preset, Sandbox::Full, category, risk);
                 assert!(asks(pair[1]) >= asks(pair[0]), "{category:?} {preset:?}");
             }
             for pair in sandboxes.windows(2) {
-                let asks = |sandbox| weigh::preset_asks(preset, sandbox, category, Risk::Medium);
+                let asks = |sandbox| evaluate::preset_asks(preset, sandbox, category, Risk::Medium);
                 assert!(asks(pair[1]) >= asks(pair[0]), "{category:?} {preset:?}");
             }
         }
@@ -57,9 +56,8 @@ fn a_stricter_preset_a_higher_risk_and_less_of_a_sandbox_never_ask_less() {
 }
 
 #[test]
-fn rules_know_every_tool() {
-    let mut known: Vec<String> =
-        Target::ALL.iter().map(|target| format!("sandbox_{}", target.word())).collect();
+fn rules_cover_every_tool() {
+    let mut known: Vec<String> = Target::ALL.iter().map(|target| format!("sandbox_{}", target.as_str())).collect();
     known.retain(|name| catalogue(Network::Allowed).iter().any(|tool| tool.name == name));
     assert_eq!(known.len(), catalogue(Network::Allowed).len());
 }

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     };
     let mut command = Command::new(&push);
     command.args(["daemon", "run"]).args(arguments);
-    match os::become_process(&mut command) {
+    match os::execute(&mut command) {
         Ok(code) => code,
         Err(error) => {
             eprintln!(

@@ -6,6 +6,6 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 /// Executes a command in place of this process; returns only if that fails.
-pub(crate) fn become_process(command: &mut Command) -> io::Result<ExitCode> {
+pub(crate) fn execute(command: &mut Command) -> io::Result<ExitCode> {
     Err(command.exec())
 }

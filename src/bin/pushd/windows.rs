@@ -4,7 +4,7 @@ use std::io;
 use std::process::{Command, ExitCode};
 
 /// Runs a command to its end and returns its exit code.
-pub(crate) fn become_process(command: &mut Command) -> io::Result<ExitCode> {
+pub(crate) fn execute(command: &mut Command) -> io::Result<ExitCode> {
     let code = command.status()?.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }

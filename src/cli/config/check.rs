@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use super::projects;
 use crate::cli::context::Context;
 use crate::cli::exit::{CliError, Exit};
-use crate::cli::plain::plain_line;
-use crate::config::file::{self, File};
+use crate::cli::sanitize::sanitize_line;
+use crate::config::file::{self, ConfigFile};
 use crate::config::settings::{NO_MODEL, ProviderKind};
 
 /// Check the configuration; exit code 1 and the line of an error
@@ -33,15 +33,15 @@ pub(super) fn run(args: &CheckArgs, context: &mut Context) -> Result<Exit, CliEr
             source,
         })?;
         file::read(path)?;
-        context.console.line(&fine(path))?;
+        context.console.line(&valid_line(path))?;
         return Ok(Exit::SUCCESS);
     }
     let path = context.paths()?.config;
     let file = file::read(&path)?;
-    let said = if path.exists() { fine(&path) } else { format!("{}: does not exist", named(&path)) };
+    let said = if path.exists() { valid_line(&path) } else { format!("{}: does not exist", display_path(&path)) };
     context.console.line(&said)?;
     for project in projects()? {
-        context.console.line(&fine(&project.path))?;
+        context.console.line(&valid_line(&project.path))?;
     }
     match std::env::var("PUSH_PROVIDER") {
         Ok(provider) if !provider.is_empty() && !is_known(&provider, &file) => {
@@ -51,16 +51,14 @@ pub(super) fn run(args: &CheckArgs, context: &mut Context) -> Result<Exit, CliEr
     }
 }
 
-fn is_known(provider: &str, file: &File) -> bool {
-    provider == NO_MODEL
-        || ProviderKind::parse(provider).is_some()
-        || file.settings.providers.contains_key(provider)
+fn is_known(provider: &str, file: &ConfigFile) -> bool {
+    provider == NO_MODEL || ProviderKind::parse(provider).is_some() || file.settings.providers.contains_key(provider)
 }
 
-fn fine(path: &std::path::Path) -> String {
-    format!("{}: ok", named(path))
+fn valid_line(path: &std::path::Path) -> String {
+    format!("{}: ok", display_path(path))
 }
 
-fn named(path: &std::path::Path) -> String {
-    plain_line(&path.display().to_string())
+fn display_path(path: &std::path::Path) -> String {
+    sanitize_line(&path.display().to_string())
 }

@@ -5,16 +5,16 @@
 
 use std::io::Read;
 
-use super::asked::Asked;
-use super::dialogue::{KeyPlace, Talk};
+use super::dialogue::{KeyStorage, Prompter};
+use super::prompter::TerminalPrompter;
 use crate::cli::context::Context;
 use crate::cli::exit::{CliError, Exit};
 use crate::cli::models::{environment, keys, models};
-use crate::cli::plain::plain_line;
+use crate::cli::sanitize::sanitize_line;
 use crate::config::file;
 use crate::config::paths::Paths;
-use crate::provider::keys::{Key, Keyring, Source};
-use crate::provider::registry::Models;
+use crate::provider::keys::{Key, KeySource, Keyring};
+use crate::provider::registry::ModelRegistry;
 
 /// Store the key of a provider; it is typed without echo, or read from a pipe
 #[derive(Debug, clap::Args)]
@@ -45,12 +45,12 @@ pub(super) async fn run(args: &KeyArgs, context: &mut Context) -> Result<Exit, C
     }
     let typed = if context.console.input_is_terminal {
         let question = format!("key of {} (not shown):", args.provider);
-        match Asked::begin(&mut context.console, &models)? {
-            Some(mut asked) => asked.ask_unseen(&question).await,
+        match TerminalPrompter::start(&mut context.console, &models)? {
+            Some(mut prompter) => prompter.ask_hidden(&question).await,
             None => None,
         }
     } else {
-        Some(piped()?)
+        Some(read_piped()?)
     };
     let Some(typed) = typed else {
         context.console.note("cancelled; no key was stored");
@@ -59,30 +59,30 @@ pub(super) async fn run(args: &KeyArgs, context: &mut Context) -> Result<Exit, C
     let Some(key) = Key::new(&typed) else {
         return Err(CliError::Usage("the key is empty; nothing was stored".to_owned()));
     };
-    let place = if args.keyring { KeyPlace::Keyring } else { KeyPlace::File };
-    let stored = store(&paths, &place, &args.provider, &key).await?;
-    context.console.line(&format!("stored the key of {} in {stored}", plain_line(&args.provider)))?;
-    if let Some(other) = overruled(&models, place, &args.provider).await {
+    let place = if args.keyring { KeyStorage::Keyring } else { KeyStorage::File };
+    let stored = store_key(&paths, &place, &args.provider, &key).await?;
+    context.console.line(&format!("stored the key of {} in {stored}", sanitize_line(&args.provider)))?;
+    if let Some(other) = precedence_warning(&models, place, &args.provider).await {
         context.console.warn(&other);
     }
     Ok(Exit::SUCCESS)
 }
 
 /// Stores a key and returns where, as text.
-pub(super) async fn store(
+pub(super) async fn store_key(
     paths: &Paths,
-    place: &KeyPlace,
+    place: &KeyStorage,
     provider: &str,
     key: &Key,
 ) -> Result<String, CliError> {
     // The user may have to unlock the keyring first, so there is no short timeout.
     let keys = keys(paths, Keyring::default());
     match place {
-        KeyPlace::File => {
+        KeyStorage::File => {
             keys.store_in_file(provider, key)?;
-            Ok(plain_line(&keys.path().display().to_string()))
+            Ok(sanitize_line(&keys.path().display().to_string()))
         }
-        KeyPlace::Keyring => {
+        KeyStorage::Keyring => {
             keys.store_in_keyring(provider, key).await?;
             Ok("the keyring".to_owned())
         }
@@ -90,32 +90,30 @@ pub(super) async fn store(
 }
 
 /// Returns a warning if runs use another key than the one that was just stored.
-async fn overruled(models: &Models, place: KeyPlace, provider: &str) -> Option<String> {
+async fn precedence_warning(models: &ModelRegistry, place: KeyStorage, provider: &str) -> Option<String> {
     match (models.key_source(provider, &environment()).await, place) {
-        (Ok(Some(Source::Variable(name))), _) => {
+        (Ok(Some(KeySource::Variable(name))), _) => {
             Some(format!("{name} is set and takes precedence over the stored key"))
         }
-        (Ok(Some(Source::File(path))), KeyPlace::Keyring) => Some(format!(
+        (Ok(Some(KeySource::File(path))), KeyStorage::Keyring) => Some(format!(
             "{} has a key for this provider, which takes precedence over the keyring",
-            plain_line(&path.display().to_string())
+            sanitize_line(&path.display().to_string())
         )),
-        (Ok(None), KeyPlace::Keyring) => {
-            Some("the keyring is not used for servers on this machine".to_owned())
-        }
-        (Ok(Some(Source::File(_))), KeyPlace::File)
-        | (Ok(Some(Source::Keyring)), _)
-        | (Ok(None), KeyPlace::File) => None,
-        (Err(error), _) => Some(plain_line(&error.message)),
+        (Ok(None), KeyStorage::Keyring) => Some("the keyring is not used for servers on this machine".to_owned()),
+        (Ok(Some(KeySource::File(_))), KeyStorage::File)
+        | (Ok(Some(KeySource::Keyring)), _)
+        | (Ok(None), KeyStorage::File) => None,
+        (Err(error), _) => Some(sanitize_line(&error.message)),
     }
 }
 
-fn piped() -> Result<String, CliError> {
+fn read_piped() -> Result<String, CliError> {
     let mut text = String::new();
-    let read = std::io::stdin().lock().take(LONGEST).read_to_string(&mut text);
+    let read = std::io::stdin().lock().take(MAX_INPUT_BYTES).read_to_string(&mut text);
     let failed = |source| CliError::File { action: "read", what: "standard input".to_owned(), source };
     read.map_err(failed)?;
     Ok(text)
 }
 
 /// The longest input that is read, in bytes.
-const LONGEST: u64 = 64 * 1024;
+const MAX_INPUT_BYTES: u64 = 64 * 1024;

@@ -2,10 +2,10 @@
 //!
 //! It needs no daemon and never prints a key.
 
-mod asked;
 mod check;
 mod dialogue;
 mod key;
+mod prompter;
 mod setup;
 mod show;
 
@@ -15,9 +15,9 @@ use clap::Subcommand;
 
 use super::context::Context;
 use super::exit::{CliError, Exit};
-use super::plain::plain_line;
+use super::sanitize::sanitize_line;
 use crate::config::paths::user_home;
-use crate::config::project::{self, Project};
+use crate::config::project::{self, ProjectConfig};
 
 /// Choose a model, or show the configuration
 #[derive(Debug, clap::Args)]
@@ -60,7 +60,7 @@ pub(crate) async fn run(args: ConfigArgs, context: &mut Context) -> Result<Exit,
         Some(ConfigVerb::Key(args)) => key::run(&args, context).await,
         Some(ConfigVerb::Path(PathArgs {})) => {
             let path = context.paths()?.config;
-            context.console.line(&plain_line(&path.display().to_string()))?;
+            context.console.line(&sanitize_line(&path.display().to_string()))?;
             Ok(Exit::SUCCESS)
         }
         Some(ConfigVerb::Check(args)) => check::run(&args, context),
@@ -68,12 +68,12 @@ pub(crate) async fn run(args: ConfigArgs, context: &mut Context) -> Result<Exit,
 }
 
 /// Returns the project configurations that apply in the current directory.
-pub(super) fn projects() -> Result<Vec<Project>, CliError> {
+pub(super) fn projects() -> Result<Vec<ProjectConfig>, CliError> {
     let here = std::env::current_dir().map_err(|source| CliError::File {
         action: "use",
         what: "the current directory".to_owned(),
         source,
     })?;
     let home: PathBuf = user_home(&|name| std::env::var_os(name))?;
-    Ok(project::around(&here, Path::new(&home))?)
+    Ok(project::load_for(&here, Path::new(&home))?)
 }

@@ -4,22 +4,22 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::asked::Asked;
-use super::dialogue::{self, Chosen, Known};
+use super::dialogue::{self, SetupChoice, SetupContext};
 use super::key;
+use super::prompter::TerminalPrompter;
+use crate::cli::atomic_file;
 use crate::cli::context::Context;
 use crate::cli::exit::{CliError, Exit};
 use crate::cli::models::{find_ollama, models};
-use crate::cli::plain::plain_line;
-use crate::cli::store;
+use crate::cli::sanitize::sanitize_line;
 use crate::config::file;
-use crate::config::file::edit::{self, Change};
+use crate::config::file::edit::{self, ConfigEdit};
 use crate::config::settings::NO_MODEL;
 
 /// Prompts for the choices, stores them, and suggests a first command.
 pub(super) async fn run(context: &mut Context) -> Result<Exit, CliError> {
     let paths = context.paths()?;
-    let shown = plain_line(&paths.config.display().to_string());
+    let shown = sanitize_line(&paths.config.display().to_string());
     if !context.console.input_is_terminal {
         let said = format!(
             "cannot prompt: standard input is not a terminal; write {shown}, or set PUSH_PROVIDER and PUSH_MODEL"
@@ -28,23 +28,23 @@ pub(super) async fn run(context: &mut Context) -> Result<Exit, CliError> {
     }
     let file = file::read(&paths.config)?;
     let models = models(&paths, &file);
-    let known = Known {
-        ollama: find_ollama(&models).await.map(|ollama| ollama.models),
+    let known = SetupContext {
+        ollama_models: find_ollama(&models).await.map(|ollama| ollama.models),
         key_file: models.keys().path().display().to_string(),
         settings: file.settings.clone(),
     };
-    let chosen = match Asked::begin(&mut context.console, &models)? {
-        Some(mut asked) => dialogue::hold(&mut asked, &known).await,
+    let chosen = match TerminalPrompter::start(&mut context.console, &models)? {
+        Some(mut prompter) => dialogue::run(&mut prompter, &known).await,
         None => None,
     };
-    let Some(Chosen { change, key }) = chosen else {
+    let Some(SetupChoice { change, key }) = chosen else {
         context.console.note("cancelled; nothing was written");
         return Ok(Exit::CANCELLED);
     };
     // The key comes first: if the keyring refuses it, the configuration does not change.
     if let Some((place, key)) = &key {
-        let stored = key::store(&paths, place, &change.provider, key).await?;
-        context.console.line(&format!("stored the key of {} in {stored}", plain_line(&change.provider)))?;
+        let stored = key::store_key(&paths, place, &change.provider, key).await?;
+        context.console.line(&format!("stored the key of {} in {stored}", sanitize_line(&change.provider)))?;
     }
     write(&paths.config, &change)?;
     context.console.line(&format!("wrote {shown}"))?;
@@ -54,7 +54,7 @@ pub(super) async fn run(context: &mut Context) -> Result<Exit, CliError> {
 }
 
 /// Applies the change to the configuration file; the new content is validated before it replaces the file.
-fn write(path: &Path, change: &Change) -> Result<(), CliError> {
+fn write(path: &Path, change: &ConfigEdit) -> Result<(), CliError> {
     let failed = |action, source| CliError::File { action, what: path.display().to_string(), source };
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
@@ -66,7 +66,7 @@ fn write(path: &Path, change: &Change) -> Result<(), CliError> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(|error| failed("create the directory of", error))?;
     }
-    store::replace(path, text.as_bytes())
+    atomic_file::replace(path, text.as_bytes())
 }
 
 #[cfg(test)]
@@ -74,11 +74,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_is_written_beside_what_is_there_and_a_wrong_one_is_not() {
+    fn a_change_is_merged_into_the_file_and_an_invalid_one_is_not_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new/config.toml");
-        let change =
-            |provider: &str| Change { provider: provider.into(), model: Some("m".into()), base_url: None };
+        let change = |provider: &str| ConfigEdit { provider: provider.into(), model: Some("m".into()), base_url: None };
         write(&path, &change("ollama")).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "provider = \"ollama\"\nmodel = \"m\"\n");
         fs::write(&path, "# mine\n[tools]\nfetch = true\n").unwrap();

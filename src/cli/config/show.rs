@@ -7,11 +7,11 @@ use crate::cli::console::{Palette, Style};
 use crate::cli::context::Context;
 use crate::cli::exit::{CliError, Exit};
 use crate::cli::models::{environment, models};
-use crate::cli::plain::plain_line;
+use crate::cli::sanitize::sanitize_line;
 use crate::config::file;
-use crate::config::origin::{Origin, Row, rows};
-use crate::provider::keys::Source;
-use crate::provider::registry::Models;
+use crate::config::origin::{ConfigRow, ValueOrigin, effective_values};
+use crate::provider::keys::KeySource;
+use crate::provider::registry::ModelRegistry;
 
 /// Show the effective configuration and the origin of each value, without keys
 #[derive(Debug, clap::Args)]
@@ -33,17 +33,17 @@ pub(super) async fn run(args: &ShowArgs, context: &mut Context) -> Result<Exit, 
     let paths = context.paths()?;
     let path = &paths.config;
     let file = file::read(path)?;
-    let rows = rows(&file, &projects()?, &|name| std::env::var_os(name));
-    let keys = keys(&models(&paths, &file)).await;
+    let rows = effective_values(&file, &projects()?, &|name| std::env::var_os(name));
+    let keys = key_locations(&models(&paths, &file)).await;
     if args.json {
-        let settings: Vec<Value> = rows.iter().map(object).collect();
+        let settings: Vec<Value> = rows.iter().map(row_object).collect();
         let keys: Vec<Value> = keys.iter().map(|(provider, place)| key_object(provider, place)).collect();
         let shown = json!({"file": path.display().to_string(), "exists": path.exists(), "settings": settings,
             "keys": keys});
         context.console.json(&shown)?;
     } else {
         let found = if path.exists() { "" } else { " (does not exist)" };
-        let head = format!("{}{found}\n", plain_line(&path.display().to_string()));
+        let head = format!("{}{found}\n", sanitize_line(&path.display().to_string()));
         let palette = context.console.palette;
         context.console.text(&(head + &table(&rows, palette) + &key_table(&keys, palette)))?;
     }
@@ -52,95 +52,95 @@ pub(super) async fn run(args: &ShowArgs, context: &mut Context) -> Result<Exit, 
 
 /// The location of a provider's key.
 #[derive(Debug, PartialEq, Eq)]
-enum KeyPlace {
-    At(Source),
-    Nowhere,
+enum KeyLocation {
+    Known(KeySource),
+    Missing,
     /// The lookup failed for this reason.
     Unknown(String),
 }
 
-async fn keys(models: &Models) -> Vec<(String, KeyPlace)> {
+async fn key_locations(models: &ModelRegistry) -> Vec<(String, KeyLocation)> {
     let environment = environment();
     let mut keys = Vec::new();
     for provider in models.names() {
         let place = match models.key_source(provider, &environment).await {
-            Ok(Some(source)) => KeyPlace::At(source),
-            Ok(None) => KeyPlace::Nowhere,
-            Err(error) => KeyPlace::Unknown(error.message),
+            Ok(Some(source)) => KeyLocation::Known(source),
+            Ok(None) => KeyLocation::Missing,
+            Err(error) => KeyLocation::Unknown(error.message),
         };
         keys.push((provider.to_owned(), place));
     }
     keys
 }
 
-fn key_object(provider: &str, place: &KeyPlace) -> Value {
+fn key_object(provider: &str, place: &KeyLocation) -> Value {
     match place {
-        KeyPlace::At(Source::Variable(name)) => {
+        KeyLocation::Known(KeySource::Variable(name)) => {
             json!({"provider": provider, "from": "variable", "variable": name})
         }
-        KeyPlace::At(Source::File(path)) => {
+        KeyLocation::Known(KeySource::File(path)) => {
             json!({"provider": provider, "from": "file", "file": path.display().to_string()})
         }
-        KeyPlace::At(Source::Keyring) => json!({"provider": provider, "from": "keyring"}),
-        KeyPlace::Nowhere => json!({"provider": provider, "from": "none"}),
-        KeyPlace::Unknown(why) => json!({"provider": provider, "from": "unknown", "problem": why}),
+        KeyLocation::Known(KeySource::Keyring) => json!({"provider": provider, "from": "keyring"}),
+        KeyLocation::Missing => json!({"provider": provider, "from": "none"}),
+        KeyLocation::Unknown(why) => json!({"provider": provider, "from": "unknown", "problem": why}),
     }
 }
 
-fn key_table(keys: &[(String, KeyPlace)], palette: Palette) -> String {
+fn key_table(keys: &[(String, KeyLocation)], palette: Palette) -> String {
     let width = keys.iter().map(|(provider, _)| provider.chars().count()).max().unwrap_or_default();
-    let line = |(provider, place): &(String, KeyPlace)| {
+    let line = |(provider, place): &(String, KeyLocation)| {
         let place = match place {
-            KeyPlace::At(source) => plain_line(&source.to_string()),
-            KeyPlace::Nowhere => palette.paint(Style::Faint, "none"),
-            KeyPlace::Unknown(why) => palette.paint(Style::Bad, &plain_line(why)),
+            KeyLocation::Known(source) => sanitize_line(&source.to_string()),
+            KeyLocation::Missing => palette.paint(Style::Faint, "none"),
+            KeyLocation::Unknown(why) => palette.paint(Style::Bad, &sanitize_line(why)),
         };
-        format!("key of {:width$}  {place}\n", plain_line(provider))
+        format!("key of {:width$}  {place}\n", sanitize_line(provider))
     };
     keys.iter().map(line).collect()
 }
 
-fn object(row: &Row) -> Value {
-    let mut object = json!({"key": row.key, "value": row.value, "origin": word(&row.origin)});
+fn row_object(row: &ConfigRow) -> Value {
+    let mut object = json!({"key": row.key, "value": row.value, "origin": origin_name(&row.origin)});
     match &row.origin {
-        Origin::File { line } => object["line"] = json!(line),
-        Origin::Project { path, line } => {
+        ValueOrigin::File { line } => object["line"] = json!(line),
+        ValueOrigin::Project { path, line } => {
             object["line"] = json!(line);
             object["file"] = json!(path.display().to_string());
         }
-        Origin::Variable(name) => object["variable"] = json!(name),
-        Origin::Default => {}
+        ValueOrigin::Variable(name) => object["variable"] = json!(name),
+        ValueOrigin::Default => {}
     }
     object
 }
 
-const fn word(origin: &Origin) -> &'static str {
+const fn origin_name(origin: &ValueOrigin) -> &'static str {
     match origin {
-        Origin::File { .. } => "file",
-        Origin::Project { .. } => "project",
-        Origin::Variable(_) => "variable",
-        Origin::Default => "default",
+        ValueOrigin::File { .. } => "file",
+        ValueOrigin::Project { .. } => "project",
+        ValueOrigin::Variable(_) => "variable",
+        ValueOrigin::Default => "default",
     }
 }
 
-fn table(rows: &[Row], palette: Palette) -> String {
+fn table(rows: &[ConfigRow], palette: Palette) -> String {
     let cells: Vec<(String, String)> =
-        rows.iter().map(|row| (plain_line(&row.key), plain_line(&shown(&row.value)))).collect();
+        rows.iter().map(|row| (sanitize_line(&row.key), sanitize_line(&format_value(&row.value)))).collect();
     let width = |of: fn(&(String, String)) -> &String| {
         cells.iter().map(|cell| of(cell).chars().count()).max().unwrap_or_default()
     };
-    let (keys, values) = (width(|cell| &cell.0), width(|cell| &cell.1).min(WIDEST));
-    let line = |(row, (key, value)): (&Row, &(String, String))| {
-        let origin = palette.paint(Style::Faint, &told(&row.origin));
+    let (keys, values) = (width(|cell| &cell.0), width(|cell| &cell.1).min(MAX_VALUE_WIDTH));
+    let line = |(row, (key, value)): (&ConfigRow, &(String, String))| {
+        let origin = palette.paint(Style::Faint, &describe_origin(&row.origin));
         format!("{key:keys$}  {value:values$}  {origin}\n")
     };
     rows.iter().zip(&cells).map(line).collect()
 }
 
 /// The maximum width of the value column; longer values exceed it.
-const WIDEST: usize = 40;
+const MAX_VALUE_WIDTH: usize = 40;
 
-fn shown(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.clone(),
@@ -152,12 +152,14 @@ fn shown(value: &Value) -> String {
     }
 }
 
-fn told(origin: &Origin) -> String {
+fn describe_origin(origin: &ValueOrigin) -> String {
     match origin {
-        Origin::File { line } => format!("file, line {line}"),
-        Origin::Project { path, line } => format!("{}, line {line}", plain_line(&path.display().to_string())),
-        Origin::Variable(name) => name.clone(),
-        Origin::Default => "default".to_owned(),
+        ValueOrigin::File { line } => format!("file, line {line}"),
+        ValueOrigin::Project { path, line } => {
+            format!("{}, line {line}", sanitize_line(&path.display().to_string()))
+        }
+        ValueOrigin::Variable(name) => name.clone(),
+        ValueOrigin::Default => "default".to_owned(),
     }
 }
 
@@ -166,12 +168,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_stand_in_columns_and_foreign_text_is_harmless() {
-        let row = |key: &str, value: Value, origin| Row { key: key.into(), value, origin };
+    fn rows_are_aligned_and_sanitized() {
+        let row = |key: &str, value: Value, origin| ConfigRow { key: key.into(), value, origin };
         let rows = [
-            row("model", json!("a\u{1b}[2Jb"), Origin::File { line: 3 }),
-            row("limits.max_turns", Value::Null, Origin::Default),
-            row("prices.m", json!({"input": 1.25}), Origin::Variable("X".into())),
+            row("model", json!("a\u{1b}[2Jb"), ValueOrigin::File { line: 3 }),
+            row("limits.max_turns", Value::Null, ValueOrigin::Default),
+            row("prices.m", json!({"input": 1.25}), ValueOrigin::Variable("X".into())),
         ];
         assert_eq!(
             table(&rows, Palette::Plain),
@@ -182,32 +184,31 @@ mod tests {
     }
 
     #[test]
-    fn of_keys_their_places_are_told() {
+    fn keys_are_shown_by_location() {
         let keys = [
-            ("a".to_owned(), KeyPlace::At(Source::Variable("A_API_KEY".into()))),
-            ("bee".to_owned(), KeyPlace::At(Source::File("/c/keys.toml".into()))),
-            ("c".to_owned(), KeyPlace::At(Source::Keyring)),
-            ("d".to_owned(), KeyPlace::Nowhere),
-            ("e".to_owned(), KeyPlace::Unknown("x\u{1b}[2J".into())),
+            ("a".to_owned(), KeyLocation::Known(KeySource::Variable("A_API_KEY".into()))),
+            ("bee".to_owned(), KeyLocation::Known(KeySource::File("/c/keys.toml".into()))),
+            ("c".to_owned(), KeyLocation::Known(KeySource::Keyring)),
+            ("d".to_owned(), KeyLocation::Missing),
+            ("e".to_owned(), KeyLocation::Unknown("x\u{1b}[2J".into())),
         ];
         assert_eq!(
             key_table(&keys, Palette::Plain),
             "key of a    A_API_KEY\nkey of bee  /c/keys.toml\nkey of c    the keyring\nkey of d    none\nkey of e    x\n"
         );
-        let words: Vec<Value> =
-            keys.iter().map(|(name, place)| key_object(name, place)["from"].clone()).collect();
+        let words: Vec<Value> = keys.iter().map(|(name, place)| key_object(name, place)["from"].clone()).collect();
         assert_eq!(words, ["variable", "file", "keyring", "none", "unknown"]);
     }
 
     #[test]
-    fn an_origin_is_a_word_with_its_particulars() {
-        let row = |origin| object(&Row { key: "k".into(), value: json!(1), origin });
+    fn an_origin_has_a_name_and_its_details() {
+        let row = |origin| row_object(&ConfigRow { key: "k".into(), value: json!(1), origin });
         assert_eq!(
-            row(Origin::Project { path: "/p".into(), line: 2 }),
+            row(ValueOrigin::Project { path: "/p".into(), line: 2 }),
             json!({"key": "k", "value": 1, "origin": "project", "file": "/p", "line": 2})
         );
         assert_eq!(
-            row(Origin::Variable("V".into())),
+            row(ValueOrigin::Variable("V".into())),
             json!({"key": "k", "value": 1, "origin": "variable", "variable": "V"})
         );
     }

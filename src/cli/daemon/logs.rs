@@ -10,13 +10,11 @@ use clap::Args;
 
 use crate::cli::context::Context;
 use crate::cli::exit::{CliError, Exit};
-use crate::cli::plain::plain;
+use crate::cli::sanitize::sanitize;
 
 /// Show the end of the daemon's log
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  push daemon logs\n  push daemon logs -n 200\n  push daemon logs --follow"
-)]
+#[command(after_help = "Examples:\n  push daemon logs\n  push daemon logs -n 200\n  push daemon logs --follow")]
 pub(crate) struct LogsArgs {
     /// Keep printing new lines
     #[arg(long, short)]
@@ -27,55 +25,55 @@ pub(crate) struct LogsArgs {
 }
 
 /// How often the log file is polled.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How much of the end of a log file is read, in bytes.
-const TAIL: u64 = 4 * 1024 * 1024;
+const MAX_TAIL_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Prints the log; needs no daemon.
 pub(super) async fn run(args: LogsArgs, context: &mut Context) -> Result<Exit, CliError> {
     let directory = context.paths()?.logs;
     let newest = newest(&directory)?.ok_or_else(|| no_log(&directory))?;
-    let mut log = Log::open(newest)?;
-    for line in log.last(args.lines)? {
-        context.console.line(&plain(&line))?;
+    let mut log = LogReader::open(newest)?;
+    for line in log.last_lines(args.lines)? {
+        context.console.line(&sanitize(&line))?;
     }
     if !args.follow {
         return Ok(Exit::SUCCESS);
     }
     loop {
-        tokio::time::sleep(LOOK).await;
-        for line in log.more()? {
-            context.console.line(&plain(&line))?;
+        tokio::time::sleep(POLL_INTERVAL).await;
+        for line in log.new_lines()? {
+            context.console.line(&sanitize(&line))?;
         }
         if let Some(newer) = self::newest(&directory)?.filter(|newer| *newer != log.path) {
-            log = Log::open(newer)?;
+            log = LogReader::open(newer)?;
         }
     }
 }
 
 /// One log file and the read position in it.
-struct Log {
+struct LogReader {
     path: PathBuf,
     reader: BufReader<File>,
     /// The start of a line that is not complete yet.
     partial: Vec<u8>,
 }
 
-impl Log {
+impl LogReader {
     fn open(path: PathBuf) -> Result<Self, CliError> {
         let file = File::open(&path).map_err(|source| unreadable(&path, source))?;
         Ok(Self { path, reader: BufReader::new(file), partial: Vec::new() })
     }
 
     /// Returns the last `count` lines.
-    fn last(&mut self, count: usize) -> Result<Vec<String>, CliError> {
+    fn last_lines(&mut self, count: usize) -> Result<Vec<String>, CliError> {
         let size = self.reader.get_ref().metadata().map_err(|source| unreadable(&self.path, source))?.len();
-        if size > TAIL {
+        if size > MAX_TAIL_BYTES {
             self.reader
-                .seek(SeekFrom::Start(size - TAIL))
+                .seek(SeekFrom::Start(size - MAX_TAIL_BYTES))
                 .map_err(|source| unreadable(&self.path, source))?;
         }
-        let mut lines = VecDeque::from(self.more()?);
+        let mut lines = VecDeque::from(self.new_lines()?);
         while lines.len() > count {
             lines.pop_front();
         }
@@ -83,7 +81,7 @@ impl Log {
     }
 
     /// Returns the complete lines that were written since the last call.
-    fn more(&mut self) -> Result<Vec<String>, CliError> {
+    fn new_lines(&mut self) -> Result<Vec<String>, CliError> {
         let mut lines = Vec::new();
         loop {
             let read = self.reader.read_until(b'\n', &mut self.partial);
@@ -126,16 +124,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_lines_come_first_and_then_what_is_added() {
+    fn the_last_lines_are_read_and_then_new_ones() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.log");
         fs::write(&path, "one\ntwo\nthree\nfo").unwrap();
-        let mut log = Log::open(path.clone()).unwrap();
-        assert_eq!(log.last(2).unwrap(), ["two", "three"]);
+        let mut log = LogReader::open(path.clone()).unwrap();
+        assert_eq!(log.last_lines(2).unwrap(), ["two", "three"]);
         let mut file = File::options().append(true).open(path).unwrap();
         file.write_all(b"ur\nfive\n").unwrap();
-        assert_eq!(log.more().unwrap(), ["four", "five"]);
-        assert_eq!(log.more().unwrap(), [""; 0]);
+        assert_eq!(log.new_lines().unwrap(), ["four", "five"]);
+        assert_eq!(log.new_lines().unwrap(), [""; 0]);
     }
 
     #[test]

@@ -10,11 +10,11 @@ use std::net::SocketAddr;
 
 use clap::{Args, Subcommand};
 
-use super::Serve;
+use super::ServeOptions;
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use crate::client::Announcement;
-use crate::config::pi::{Asked, address};
+use crate::config::pi::{ListenRequest, parse_address};
 
 /// Run, start, stop or inspect the daemon
 #[derive(Debug, Args)]
@@ -62,25 +62,25 @@ pub(crate) struct ListenArgs {
     ///
     /// ADDR is a port, or an IP address with a port; port 0 selects a free one, which `push daemon status` shows. An
     /// address that other machines can reach requires a token (`push token new`).
-    #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true, value_parser = address)]
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true, value_parser = parse_address)]
     pi: Option<Option<SocketAddr>>,
 }
 
 impl ListenArgs {
     /// Returns where to listen for the Pi protocol.
-    const fn pi(self) -> Asked {
+    const fn pi(self) -> ListenRequest {
         match self.pi {
-            None => Asked::Nothing,
-            Some(None) => Asked::Somewhere,
-            Some(Some(address)) => Asked::At(address),
+            None => ListenRequest::FromConfig,
+            Some(None) => ListenRequest::Enabled,
+            Some(Some(address)) => ListenRequest::At(address),
         }
     }
 }
 
 impl ServeArgs {
     /// Returns the options for the daemon.
-    pub(crate) fn serve(&self) -> Serve {
-        Serve { announcement: self.announce.then(Announcement::promised), pi: self.listen.pi() }
+    pub(crate) fn serve(&self) -> ServeOptions {
+        ServeOptions { announcement: self.announce.then(Announcement::on_stdout), pi: self.listen.pi() }
     }
 }
 

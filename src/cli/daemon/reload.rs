@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::cli::context::Context;
 use crate::cli::exit::{CliError, Exit};
-use crate::cli::plain::plain_line;
+use crate::cli::sanitize::sanitize_line;
 use crate::client::Request;
 
 /// Read the environment of your login shell again
@@ -21,11 +21,11 @@ pub(crate) struct ReloadArgs {}
 /// Reloads.
 pub(super) async fn run(_args: ReloadArgs, context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
-    let answer = client.ask(Request::reload()).await?;
+    let answer = client.request(Request::reload()).await?;
     let variables = answer.get("variables").and_then(Value::as_u64).unwrap_or_default();
     context.console.note(&format!("read {variables} environment variables"));
     if let Some(warning) = answer.get("warning").and_then(Value::as_str) {
-        context.console.error(&plain_line(warning));
+        context.console.error(&sanitize_line(warning));
         return Ok(Exit::FAILURE);
     }
     Ok(Exit::SUCCESS)

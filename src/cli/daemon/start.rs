@@ -15,7 +15,7 @@ pub(crate) struct StartArgs {}
 /// Starts the daemon.
 pub(super) async fn run(_args: StartArgs, context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
-    let metrics = client.ask(Request::metrics()).await?;
+    let metrics = client.request(Request::metrics()).await?;
     let pid = metrics.get("pid").and_then(Value::as_u64).unwrap_or_default();
     context.console.note(&format!("pushd is running (pid {pid})"));
     Ok(Exit::SUCCESS)

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::context::Context;
 use crate::cli::exit::{CliError, Exit};
-use crate::cli::phrase::size;
-use crate::cli::plain::plain_line;
+use crate::cli::format::size;
+use crate::cli::sanitize::sanitize_line;
 use crate::cli::sessions::age;
 use crate::client::Request;
 
@@ -33,7 +33,7 @@ pub(super) async fn run(args: StatusArgs, context: &mut Context) -> Result<Exit,
         }
         Err(error) => return Err(error),
     };
-    let metrics = client.ask(Request::metrics()).await?;
+    let metrics = client.request(Request::metrics()).await?;
     if args.json {
         context.console.json(&with_running(&metrics))?;
     } else {
@@ -67,10 +67,10 @@ fn with_running(metrics: &Value) -> Value {
 
 fn describe(metrics: &Value) -> String {
     let number = |name| metrics.get(name).and_then(Value::as_u64).unwrap_or_default();
-    let text = |name| plain_line(metrics.get(name).and_then(Value::as_str).unwrap_or_default());
+    let text = |name| sanitize_line(metrics.get(name).and_then(Value::as_str).unwrap_or_default());
     let draining = metrics.get("draining").and_then(Value::as_bool).unwrap_or_default();
     let state = if draining { "draining" } else { "running" };
-    let pi = metrics.get("pi").and_then(Value::as_str).map(|at| format!("pi           {}\n", plain_line(at)));
+    let pi = metrics.get("pi").and_then(Value::as_str).map(|at| format!("pi           {}\n", sanitize_line(at)));
     let up = age(number("uptimeSeconds").saturating_mul(1000));
     format!(
         "pushd {} {state} for {up} (pid {})\nsocket       {}\n{}sessions     {} ({} in memory)\nactive runs  {}\n\
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_status_says_that_it_runs_first() {
+    fn the_status_has_running_and_all_fields() {
         let status = with_running(&json!({"pid": 7, "version": "0.1.0"}));
         assert_eq!(status["running"], true);
         assert_eq!((&status["pid"], &status["http"]), (&json!(7), &Value::Null));

@@ -9,8 +9,8 @@ use tokio::time::{Instant, interval, sleep, timeout};
 use super::start;
 use crate::cli::context::Context;
 use crate::cli::exit::{CliError, Exit};
-use crate::cli::input::TypedLines;
-use crate::client::{Client, Request, end_process, process_is_alive};
+use crate::cli::input::InputLines;
+use crate::client::{Client, Request, kill_process, process_is_alive};
 
 /// Stop the daemon: no new runs start, and active runs may finish
 #[derive(Debug, Args)]
@@ -50,24 +50,24 @@ pub(crate) struct RestartArgs {
 }
 
 /// How long the daemon may take to stop before it is killed.
-const AT_ONCE: Duration = Duration::from_secs(5);
+const FORCE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the process may take to exit after it has closed its connections.
-const AFTERWARDS: Duration = Duration::from_secs(20);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often to check whether the process is alive.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How often progress is printed.
-const PROGRESS: Duration = Duration::from_secs(2);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 /// How long the daemon waits for an answer to the prompt before it stops running steps.
-const ANSWER: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// The grace period if the user chose to wait for the runs.
-const PATIENT: Duration = Duration::from_secs(7 * 24 * 3600);
+const LONGEST_GRACE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The prompt whether to stop active runs.
-struct Question {
+struct StopPrompt {
     /// When to prompt: after the grace period.
     after: Duration,
     /// The input for the answer.
-    typed: TypedLines,
+    input: InputLines,
 }
 
 /// Stops the daemon and waits until its process has exited.
@@ -80,7 +80,7 @@ pub(super) async fn run(args: StopArgs, context: &mut Context) -> Result<Exit, C
         }
         Err(error) => return Err(error),
     };
-    let metrics = client.ask(Request::metrics()).await?;
+    let metrics = client.request(Request::metrics()).await?;
     let number = |name| metrics.get(name).and_then(Value::as_u64);
     let active = number("activeRuns");
     let grace = if args.now || args.force { Some(Duration::ZERO) } else { args.grace };
@@ -89,23 +89,23 @@ pub(super) async fn run(args: StopArgs, context: &mut Context) -> Result<Exit, C
     // There is no prompt if no run is active, or if an older daemon does not report its grace period.
     let question = match asked_after {
         Some(after) if !args.now && !args.force && active.is_some_and(|count| count > 0) => {
-            TypedLines::start(&context.console).map(|typed| Question { after, typed })
+            InputLines::start(&context.console).map(|typed| StopPrompt { after, input: typed })
         }
         Some(_) | None => None,
     };
     // The daemon waits for the answer, but no longer than `ANSWER_TIMEOUT`.
     let until_ended = match &question {
-        Some(question) => Some(question.after.saturating_add(ANSWER)),
+        Some(question) => Some(question.after.saturating_add(ANSWER_TIMEOUT)),
         None => grace,
     };
-    client.ask(Request::drain(until_ended.map(millis))).await?;
+    client.request(Request::drain(until_ended.map(millis))).await?;
     let pid = number("pid").and_then(|pid| u32::try_from(pid).ok()).unwrap_or_default();
     if args.force {
-        at_once(&mut client, pid, context).await?;
+        force_stop(&mut client, pid, context).await?;
     } else {
-        patiently(&mut client, active, question, context).await?;
+        wait_for_close(&mut client, active, question, context).await?;
     }
-    gone(pid).await?;
+    wait_for_exit(pid).await?;
     context.console.note("pushd has stopped");
     Ok(Exit::SUCCESS)
 }
@@ -118,21 +118,21 @@ pub(super) async fn restart(args: RestartArgs, context: &mut Context) -> Result<
 
 /// Waits until the daemon closes the connection and prints progress. At a terminal it prompts after the grace period
 /// whether to wait longer.
-async fn patiently(
+async fn wait_for_close(
     client: &mut Client,
     active: Option<u64>,
-    question: Option<Question>,
+    question: Option<StopPrompt>,
     context: &mut Context,
 ) -> Result<(), CliError> {
     let began = Instant::now();
     let runs = describe_runs(active);
-    let mut progress = interval(PROGRESS);
+    let mut progress = interval(PROGRESS_INTERVAL);
     // Without an active run the daemon stops before a progress note would be useful.
     if active.is_none_or(|count| count == 0) {
         progress.tick().await;
     }
     let (grace, mut typed) = match question {
-        Some(Question { after, typed }) => (after, Some(typed)),
+        Some(StopPrompt { after, input: typed }) => (after, Some(typed)),
         None => (Duration::ZERO, None),
     };
     let (grace_over, mut asking) = (sleep(grace), false);
@@ -151,27 +151,27 @@ async fn patiently(
             line = answer => match line.as_deref().map(str::trim) {
                 // The input has ended without an answer: the daemon stops active runs after the timeout.
                 None => {
-                    let seconds = ANSWER.as_secs();
+                    let seconds = ANSWER_TIMEOUT.as_secs();
                     context.console.note(&format!("no answer: active runs are stopped {seconds} s after the prompt"));
                     (typed, asking) = (None, false);
                 }
                 Some("y" | "yes") => {
-                    client.ask(Request::drain(Some(0))).await?;
+                    client.request(Request::drain(Some(0))).await?;
                     (typed, asking) = (None, false);
                 }
                 Some("n" | "no") => {
-                    client.ask(Request::drain(Some(millis(PATIENT)))).await?;
+                    client.request(Request::drain(Some(millis(LONGEST_GRACE)))).await?;
                     (typed, asking) = (None, false);
                 }
-                Some(_) => context.console.ask(QUESTION),
+                Some(_) => context.console.prompt(STOP_PROMPT),
             },
             () = &mut grace_over, if may_ask => {
                 if let Some(typed) = &mut typed {
-                    typed.discard();
+                    typed.discard_pending();
                 }
                 asking = true;
                 context.console.note(&format!("{runs} still active after {} s", grace.as_secs()));
-                context.console.ask(QUESTION);
+                context.console.prompt(STOP_PROMPT);
             }
             _ = progress.tick(), if !asking => {
                 let seconds = began.elapsed().as_secs();
@@ -190,15 +190,15 @@ fn describe_runs(active: Option<u64>) -> String {
     }
 }
 
-const QUESTION: &str = "stop active runs now? (n waits for them) [y/n]";
+const STOP_PROMPT: &str = "stop active runs now? (n waits for them) [y/n]";
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Waits for the daemon to stop, then kills it. The pid cannot have been reused while the connection is open.
-async fn at_once(client: &mut Client, pid: u32, context: &Context) -> Result<(), CliError> {
-    if timeout(AT_ONCE, client.closed()).await.is_ok() {
+async fn force_stop(client: &mut Client, pid: u32, context: &Context) -> Result<(), CliError> {
+    if timeout(FORCE_TIMEOUT, client.closed()).await.is_ok() {
         return Ok(());
     }
     // A killed daemon with a pid file looks like a crash, and attached clients would start a new one.
@@ -206,21 +206,17 @@ async fn at_once(client: &mut Client, pid: u32, context: &Context) -> Result<(),
     if std::fs::read_to_string(&file).is_ok_and(|text| text.trim() == pid.to_string()) {
         let _ = std::fs::remove_file(&file);
     }
-    end_process(pid).map_err(|source| CliError::File {
-        action: "kill",
-        what: format!("process {pid}"),
-        source,
-    })
+    kill_process(pid).map_err(|source| CliError::File { action: "kill", what: format!("process {pid}"), source })
 }
 
 /// Waits until the process has exited: it closes its connections before it releases its lock.
-async fn gone(pid: u32) -> Result<(), CliError> {
-    let deadline = Instant::now() + AFTERWARDS;
+async fn wait_for_exit(pid: u32) -> Result<(), CliError> {
+    let deadline = Instant::now() + EXIT_TIMEOUT;
     while process_is_alive(pid) {
         if Instant::now() > deadline {
-            return Err(CliError::StillThere);
+            return Err(CliError::StillRunning);
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
     Ok(())
 }

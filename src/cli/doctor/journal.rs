@@ -7,18 +7,18 @@
 use serde_json::Value;
 
 use super::Finding;
-use crate::cli::phrase::{field, size};
+use crate::cli::format::{field, size};
 use crate::cli::sessions::age;
 
 /// How long a loss is a problem, in milliseconds.
-const FRESH: u64 = 7 * 24 * 60 * 60 * 1000;
+const RECENT_MILLIS: u64 = 7 * 24 * 60 * 60 * 1000;
 
 /// Returns the findings from a reply to `check_journal`.
-pub(super) fn judge(check: &Value, now: u64) -> Vec<Finding> {
-    let mut found = vec![overview(check)];
-    found.extend(state(check));
+pub(super) fn findings(check: &Value, now: u64) -> Vec<Finding> {
+    let mut found = vec![size_finding(check)];
+    found.extend(state_findings(check));
     let losses = list(check, "losses");
-    found.extend(losses.iter().map(|loss| lost(loss, now)));
+    found.extend(losses.iter().map(|loss| loss_finding(loss, now)));
     let listed = losses.len() as u64;
     let total = number(check, "lossesTotal");
     if total > listed {
@@ -30,15 +30,13 @@ pub(super) fn judge(check: &Value, now: u64) -> Vec<Finding> {
     let blocks = number(check, "setAsideBlocks");
     if blocks > 0 {
         let text = format!("{blocks} damaged blocks are set aside in the journal");
-        found.push(
-            Finding::note("set aside", text).with_remedy("`push delete` removes them with their sessions"),
-        );
+        found.push(Finding::note("set aside", text).with_remedy("`push delete` removes them with their sessions"));
     }
-    found.extend(check.get("proof").into_iter().flat_map(proven));
+    found.extend(check.get("proof").into_iter().flat_map(proof_findings));
     found
 }
 
-fn overview(check: &Value) -> Finding {
+fn size_finding(check: &Value) -> Finding {
     let schema = number(check, "schema");
     let text = format!(
         "{} sessions, {} in use (database {}, log {}, marks {}), schema {}.{}",
@@ -53,7 +51,7 @@ fn overview(check: &Value) -> Finding {
     Finding::ok("journal", text)
 }
 
-fn state(check: &Value) -> Vec<Finding> {
+fn state_findings(check: &Value) -> Vec<Finding> {
     const ABOUT: &str = "journal";
     let mut found = Vec::new();
     if flag(check, "diskFull") {
@@ -78,7 +76,7 @@ fn state(check: &Value) -> Vec<Finding> {
     found
 }
 
-fn lost(loss: &Value, now: u64) -> Finding {
+fn loss_finding(loss: &Value, now: u64) -> Finding {
     const ABOUT: &str = "losses";
     let (session, cause, detail) = (field(loss, "sessionId"), field(loss, "cause"), field(loss, "detail"));
     let (after, until) = (number(loss, "afterSeq"), number(loss, "untilSeq"));
@@ -95,14 +93,14 @@ fn lost(loss: &Value, now: u64) -> Finding {
     let text = format!("{what}{detail}, found {} ago", age(since));
     match cause.as_str() {
         "power" | "retention" => Finding::note(ABOUT, text),
-        _ if since >= FRESH => Finding::note(ABOUT, text),
+        _ if since >= RECENT_MILLIS => Finding::note(ABOUT, text),
         _ => Finding::problem(ABOUT, text).with_remedy(
             "check the disk and the system log; the rest of the session is readable, and this becomes a note after 7 days",
         ),
     }
 }
 
-fn proven(proof: &Value) -> Vec<Finding> {
+fn proof_findings(proof: &Value) -> Vec<Finding> {
     const ABOUT: &str = "every event";
     let (sessions, bytes) = (number(proof, "sessions"), size(number(proof, "bytes")));
     let problems = list(proof, "problems");
@@ -150,62 +148,56 @@ mod tests {
     const DAY: u64 = 24 * 60 * 60 * 1000;
 
     #[test]
-    fn a_sound_journal_is_ok() {
-        let found = judge(&sound(), 0);
+    fn a_healthy_journal_is_ok() {
+        let found = findings(&healthy(), 0);
         assert!(found.iter().all(|finding| finding.level == Level::Ok), "{found:?}");
-        assert_eq!(
-            found[0].text,
-            "2 sessions, 1.0 KiB in use (database 2.0 KiB, log 0 B, marks 192 B), schema 1.1"
-        );
+        assert_eq!(found[0].text, "2 sessions, 1.0 KiB in use (database 2.0 KiB, log 0 B, marks 192 B), schema 1.1");
     }
 
     #[test]
-    fn what_keeps_the_journal_from_working_is_a_problem_with_a_remedy() {
+    fn a_journal_that_cannot_write_is_a_problem_with_a_remedy() {
         for (name, value) in [("diskFull", true), ("syncFailed", true), ("marksKept", false)] {
-            let mut check = sound();
+            let mut check = healthy();
             check[name] = json!(value);
             let problems: Vec<_> =
-                judge(&check, 0).into_iter().filter(|finding| finding.level == Level::Problem).collect();
+                findings(&check, 0).into_iter().filter(|finding| finding.level == Level::Problem).collect();
             assert_eq!(problems.len(), 1, "{name}");
             assert!(problems[0].remedy.is_some(), "{name}");
         }
     }
 
     #[test]
-    fn a_loss_names_its_session_and_its_range_and_is_a_problem_while_it_is_fresh() {
-        let loss =
-            json!({"foundAt": DAY, "sessionId": "sess_1", "afterSeq": 9, "untilSeq": 12, "cause": "damage"});
-        let fresh = lost(&loss, 2 * DAY);
+    fn a_loss_names_its_session_and_range_and_is_a_problem_for_seven_days() {
+        let loss = json!({"foundAt": DAY, "sessionId": "sess_1", "afterSeq": 9, "untilSeq": 12, "cause": "damage"});
+        let fresh = loss_finding(&loss, 2 * DAY);
         assert_eq!((fresh.level, fresh.text.as_str()), {
             (Level::Problem, "sess_1 has lost events 10 to 12 (damage), found 1d ago")
         });
-        assert_eq!(lost(&loss, 9 * DAY).level, Level::Note);
+        assert_eq!(loss_finding(&loss, 9 * DAY).level, Level::Note);
         let mut power = loss.clone();
         power["cause"] = json!("power");
-        assert_eq!(lost(&power, 2 * DAY).level, Level::Note);
-        let whole =
-            json!({"foundAt": DAY, "afterSeq": 0, "untilSeq": 12, "cause": "database", "detail": "why"});
-        assert_eq!(lost(&whole, DAY).text, "unknown events are lost: why, found 0s ago");
+        assert_eq!(loss_finding(&power, 2 * DAY).level, Level::Note);
+        let whole = json!({"foundAt": DAY, "afterSeq": 0, "untilSeq": 12, "cause": "database", "detail": "why"});
+        assert_eq!(loss_finding(&whole, DAY).text, "unknown events are lost: why, found 0s ago");
     }
 
     #[test]
-    fn looking_at_everything_says_what_came_of_it() {
-        let mut check = sound();
-        check["proof"] =
-            json!({"sessions": 2, "bytes": 1024, "found": [], "problemsTotal": 0, "problems": []});
-        let last = judge(&check, 0).pop();
+    fn a_full_check_reports_its_result() {
+        let mut check = healthy();
+        check["proof"] = json!({"sessions": 2, "bytes": 1024, "found": [], "problemsTotal": 0, "problems": []});
+        let last = findings(&check, 0).pop();
         assert_eq!(last.map(|last| last.text).as_deref(), {
             Some("2 sessions with 1.0 KiB were checked, and nothing is missing")
         });
         check["proof"]["problems"] = json!([{"sessionId": "sess_1", "what": "cannot be read"}]);
         check["proof"]["problemsTotal"] = json!(3);
         let problems: Vec<_> =
-            judge(&check, 0).into_iter().filter(|finding| finding.level == Level::Problem).collect();
+            findings(&check, 0).into_iter().filter(|finding| finding.level == Level::Problem).collect();
         assert_eq!(problems[0].text, "sess_1: cannot be read");
         assert_eq!(problems[1].text, "2 more sessions could not be checked");
     }
 
-    fn sound() -> Value {
+    fn healthy() -> Value {
         json!({"schema": 1001, "sessions": 2, "usedBytes": 1024, "databaseBytes": 2048, "logBytes": 0,
             "marksBytes": 192, "setAsideFiles": 0, "setAsideBytes": 0, "setAsideBlocks": 0, "leftInOrder": true,
             "marksKept": true, "diskFull": false, "syncFailed": false, "lossesTotal": 0, "losses": []})

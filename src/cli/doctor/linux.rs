@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_system_of_another_machine_is_known_by_its_number() {
+    fn a_network_file_system_is_detected_by_its_magic_number() {
         assert_eq!(name(0x6969), Some("NFS"));
         assert_eq!(name(0xff53_4d42), Some("CIFS"));
         assert_eq!(name(0xef53), None, "ext4");

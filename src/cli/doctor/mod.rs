@@ -4,7 +4,7 @@
 //! damaged events from their histories and records this there.
 
 mod configuration;
-mod ground;
+mod confinement;
 mod journal;
 #[cfg(unix)]
 #[path = "unix.rs"]
@@ -12,14 +12,14 @@ mod os;
 #[cfg(windows)]
 #[path = "windows.rs"]
 mod os;
-mod walls;
+mod storage;
 
 use serde_json::{Value, json};
 
 use super::console::{Palette, Style};
 use super::context::{Context, now};
 use super::exit::{CliError, Exit};
-use super::plain::plain_line;
+use super::sanitize::sanitize_line;
 use crate::client::{Client, Request};
 use crate::config::paths::user_home;
 
@@ -54,7 +54,7 @@ enum Level {
 }
 
 impl Level {
-    const fn word(self) -> &'static str {
+    const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::Note => "note",
@@ -75,7 +75,7 @@ struct Finding {
 
 impl Finding {
     fn ok(about: &'static str, text: impl AsRef<str>) -> Self {
-        Self { level: Level::Ok, about, text: plain_line(text.as_ref()), remedy: None }
+        Self { level: Level::Ok, about, text: sanitize_line(text.as_ref()), remedy: None }
     }
 
     fn note(about: &'static str, text: impl AsRef<str>) -> Self {
@@ -91,7 +91,7 @@ impl Finding {
     }
 
     fn with_remedy(mut self, remedy: impl AsRef<str>) -> Self {
-        self.remedy = Some(plain_line(remedy.as_ref()));
+        self.remedy = Some(sanitize_line(remedy.as_ref()));
         self
     }
 }
@@ -103,15 +103,13 @@ pub(crate) async fn run(args: DoctorArgs, context: &mut Context) -> Result<Exit,
     match context.paths() {
         Err(error) => findings.push(Finding::problem("paths", error.to_string())),
         Ok(paths) => {
-            findings.extend(ground::directories(&paths));
-            findings.extend(ground::file_system(&paths));
-            let home = std::env::var_os("PUSH_HOME")
-                .is_none()
-                .then(|| user_home(&|name| std::env::var_os(name)).ok());
-            findings.extend(ground::writable(&paths, home.flatten().as_deref()));
+            findings.extend(storage::check_directories(&paths));
+            findings.extend(storage::check_file_system(&paths));
+            let home = std::env::var_os("PUSH_HOME").is_none().then(|| user_home(&|name| std::env::var_os(name)).ok());
+            findings.extend(storage::check_writable(&paths, home.flatten().as_deref()));
             findings.extend(configuration::check(&paths));
             match context.client_if_running().await {
-                Ok(mut client) => match ask(&mut client, &args, context, &mut findings).await {
+                Ok(mut client) => match check_daemon(&mut client, &args, context, &mut findings).await {
                     Ok(answer) => check = answer,
                     Err(error) => findings.push(
                         Finding::problem("daemon", error.to_string())
@@ -119,39 +117,39 @@ pub(crate) async fn run(args: DoctorArgs, context: &mut Context) -> Result<Exit,
                     ),
                 },
                 Err(error) if error.is_not_running() => {
-                    findings.extend(ground::without_daemon(&paths, args.full));
+                    findings.extend(storage::check_without_daemon(&paths, args.full));
                 }
                 Err(error) => findings.push(Finding::problem("daemon", error.to_string()).with_remedy(
                     "`push daemon logs` may have the reason; `push daemon stop --force` kills the daemon",
                 )),
             }
-            findings.extend(ground::set_aside(&paths));
-            findings.extend(ground::private_caches(&paths));
+            findings.extend(storage::check_set_aside(&paths));
+            findings.extend(storage::check_private_caches(&paths));
         }
     }
     let sound = findings.iter().all(|finding| finding.level != Level::Problem);
     if args.json {
-        let findings: Vec<_> = findings.iter().map(object).collect();
+        let findings: Vec<_> = findings.iter().map(to_json).collect();
         context.console.json(&json!({"ok": sound, "findings": findings, "journal": check}))?;
     } else {
         let palette = context.console.palette;
-        context.console.text(&findings.iter().map(|finding| lines(finding, palette)).collect::<String>())?;
+        context.console.text(&findings.iter().map(|finding| render(finding, palette)).collect::<String>())?;
     }
     Ok(if sound { Exit::SUCCESS } else { Exit::FAILURE })
 }
 
 /// Adds findings about the daemon, its sandbox and its journal, and returns the reply of the journal check.
-async fn ask(
+async fn check_daemon(
     client: &mut Client,
     args: &DoctorArgs,
     context: &mut Context,
     findings: &mut Vec<Finding>,
 ) -> Result<Value, CliError> {
     let is_reported = findings.iter().any(|finding| finding.is_problem_with(configuration::ABOUT));
-    let metrics = match client.ask(Request::metrics().with("sandbox", true)).await {
+    let metrics = match client.request(Request::metrics().with("sandbox", true)).await {
         // The daemon cannot describe the sandbox without a valid configuration, whose error is a finding already.
         Err(error) if error.code() == Some("INVALID_CONFIGURATION") && is_reported => {
-            client.ask(Request::metrics()).await?
+            client.request(Request::metrics()).await?
         }
         answer => answer?,
     };
@@ -164,14 +162,14 @@ async fn ask(
         Finding::note("daemon", format!("{runs}, but this client is version {}", env!("CARGO_PKG_VERSION")))
             .with_remedy("`push daemon restart` starts the version of this client")
     });
-    findings.extend(metrics.get("sandbox").map(walls::judge));
-    findings.extend(metrics.get("sandbox").and_then(walls::home));
+    findings.extend(metrics.get("sandbox").map(confinement::layers_finding));
+    findings.extend(metrics.get("sandbox").and_then(confinement::home_finding));
     if args.full {
         context.console.note("checking every event; this may take a while");
     }
-    match client.ask(Request::check_journal(args.full)).await {
+    match client.request(Request::check_journal(args.full)).await {
         Ok(check) => {
-            findings.extend(journal::judge(&check, now()));
+            findings.extend(journal::findings(&check, now()));
             Ok(check)
         }
         Err(error) if error.code().is_some() => {
@@ -186,22 +184,22 @@ async fn ask(
     }
 }
 
-fn object(finding: &Finding) -> Value {
+fn to_json(finding: &Finding) -> Value {
     let Finding { level, about, text, remedy } = finding;
-    let mut object = json!({"level": level.word(), "about": about, "text": text});
+    let mut object = json!({"level": level.as_str(), "about": about, "text": text});
     if let Some(remedy) = remedy {
         object["remedy"] = json!(remedy);
     }
     object
 }
 
-fn lines(finding: &Finding, palette: Palette) -> String {
+fn render(finding: &Finding, palette: Palette) -> String {
     let style = match finding.level {
         Level::Ok => Style::Good,
         Level::Note => Style::Attention,
         Level::Problem => Style::Bad,
     };
-    let word = palette.paint(style, &format!("{:<7}", finding.level.word()));
+    let word = palette.paint(style, &format!("{:<7}", finding.level.as_str()));
     let mut lines = format!("{word}  {}: {}\n", finding.about, finding.text);
     if let Some(remedy) = &finding.remedy {
         lines += &format!("         {remedy}\n");
@@ -214,13 +212,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_finding_is_a_line_and_its_remedy_another() {
+    fn a_finding_and_its_remedy_are_one_line_each() {
         let finding = Finding::problem("disk", "it is \u{1b}[2Jfull").with_remedy("make room");
-        assert_eq!(lines(&finding, Palette::Plain), "problem  disk: it is full\n         make room\n");
+        assert_eq!(render(&finding, Palette::Plain), "problem  disk: it is full\n         make room\n");
         assert_eq!(
-            object(&finding),
+            to_json(&finding),
             json!({"level": "problem", "about": "disk", "text": "it is full", "remedy": "make room"})
         );
-        assert_eq!(lines(&Finding::ok("disk", "fine"), Palette::Plain), "ok       disk: fine\n");
+        assert_eq!(render(&Finding::ok("disk", "fine"), Palette::Plain), "ok       disk: fine\n");
     }
 }

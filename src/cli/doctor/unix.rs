@@ -14,25 +14,25 @@ use std::path::Path;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::geteuid;
 
-use super::ground::{Access, FileSystem};
+use super::storage::{DirectoryAccess, FileSystemInfo};
 
 /// Returns who can access a directory.
-pub(super) fn access(there: &Metadata) -> Access {
+pub(super) fn access(there: &Metadata) -> DirectoryAccess {
     if there.uid() != geteuid().as_raw() {
-        Access::Foreign
+        DirectoryAccess::OtherOwner
     } else if there.mode() & 0o077 != 0 {
-        Access::Open(there.mode() & 0o7777)
+        DirectoryAccess::Shared(there.mode() & 0o7777)
     } else {
-        Access::Closed
+        DirectoryAccess::Private
     }
 }
 
 /// Returns the properties of the file system at a path; none if the system call fails.
-pub(super) fn file_system(path: &Path) -> Option<FileSystem> {
+pub(super) fn file_system(path: &Path) -> Option<FileSystemInfo> {
     let found = statvfs(path).ok()?;
     // The integer types differ between systems.
     #[allow(clippy::useless_conversion, clippy::unnecessary_cast, reason = "not so on every Unix")]
     let free = (found.blocks_available() as u64).saturating_mul(found.fragment_size() as u64);
     let read_only = found.flags().contains(FsFlags::ST_RDONLY);
-    Some(FileSystem { free, read_only, network: kind::network(path) })
+    Some(FileSystemInfo { free, read_only, network: kind::network(path) })
 }

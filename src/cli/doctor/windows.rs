@@ -3,14 +3,14 @@
 use std::fs::Metadata;
 use std::path::Path;
 
-use super::ground::{Access, FileSystem};
+use super::storage::{DirectoryAccess, FileSystemInfo};
 
 /// Returns who can access a directory.
-pub(super) const fn access(_: &Metadata) -> Access {
-    Access::Closed
+pub(super) const fn access(_: &Metadata) -> DirectoryAccess {
+    DirectoryAccess::Private
 }
 
 /// Returns none: file systems are not checked here.
-pub(super) const fn file_system(_: &Path) -> Option<FileSystem> {
+pub(super) const fn file_system(_: &Path) -> Option<FileSystemInfo> {
     None
 }

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_said_is_not_sent() {
+    fn limits_that_are_not_set_are_not_sent() {
         let none = BudgetArgs { max_cost: None, max_turns: None, max_tokens: None };
         assert_eq!(none.to_json(), None);
         let some = BudgetArgs { max_cost: Some(1.5), max_turns: Some(20), max_tokens: Some(100_000) };
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_must_be_one() {
+    fn an_invalid_amount_is_refused() {
         assert_eq!(dollars("0.25"), Ok(0.25));
         for text in ["", "x", "$1", "0", "-1", "NaN", "inf", "1e30"] {
             assert!(dollars(text).is_err(), "{text}");

@@ -4,23 +4,25 @@ use serde_json::Value;
 use tokio::time::{Duration, Instant, sleep};
 
 use crate::cli::answer::{AnswerView, StreamText};
-use crate::cli::approval::{Board, Pending, Policies, Policy, Verdict, is_settled_already, wants_more};
-use crate::cli::console::{Console, Volume};
+use crate::cli::approval::{
+    ApprovalPolicies, ApprovalPolicy, Decision, PendingApproval, PendingApprovals, is_already_decided, wants_full_view,
+};
+use crate::cli::console::{Console, Verbosity};
 use crate::cli::exit::{CliError, Exit};
 use crate::cli::ids;
-use crate::cli::input::{Interrupts, STOP_PATIENCE, StopRequest, TypedLines};
-use crate::cli::plain::plain_line;
+use crate::cli::input::{InputLines, Interrupts, STOP_TIMEOUT, StopRequest};
 use crate::cli::report::{Progress, Report};
-use crate::cli::view::{Echo, Thoughts, View};
-use crate::client::{AskError, Client, Event, Request};
+use crate::cli::sanitize::sanitize_line;
+use crate::cli::view::{Echo, Reasoning, View};
+use crate::client::{Client, Event, Request, RequestError};
 
 /// Within what time a second signal exits at once.
-const TWICE: Duration = Duration::from_secs(2);
+const SECOND_SIGNAL_WINDOW: Duration = Duration::from_secs(2);
 
 /// The comment of a denial if the run does not prompt.
-const NOBODY_ANSWERS: &str = "this run does not prompt for approvals; --approve ask waits for an answer";
+const NO_PROMPT_COMMENT: &str = "this run does not prompt for approvals; --approve ask waits for an answer";
 /// The comment of a denial to raise the budget of a run with `--yes`.
-const BUDGET_KEPT: &str =
+const BUDGET_COMMENT: &str =
     "--yes does not raise the budget; --max-turns, --max-tokens and --max-cost set a larger one";
 
 /// What is written to standard output.
@@ -38,38 +40,38 @@ pub(super) enum Output {
 
 /// Follows one run.
 #[derive(Debug)]
-pub(super) struct Follow {
+pub(super) struct RunFollower {
     client: Client,
     interrupts: Interrupts,
     report: Report,
-    policies: Policies,
+    policies: ApprovalPolicies,
     output: Output,
-    board: Board,
-    typed: Typed,
+    approvals: PendingApprovals,
+    input: PromptInput,
     /// When the last signal to cancel arrived.
-    stopped_at: Option<Instant>,
+    last_cancel: Option<Instant>,
     /// A signal that arrived during another request.
-    stop_wanted: Option<StopRequest>,
+    pending_stop: Option<StopRequest>,
 }
 
 /// The input for prompts.
 #[derive(Debug)]
-enum Typed {
+enum PromptInput {
     /// Not started yet.
-    Unread,
+    NotStarted,
     /// Standard input is a terminal in the foreground.
-    Lines(TypedLines),
+    Lines(InputLines),
     /// There is no terminal, or its input has ended.
-    Nobody,
+    Unavailable,
 }
 
-impl Follow {
+impl RunFollower {
     /// Follows a run that has started.
     pub(super) fn new(
         client: Client,
         interrupts: Interrupts,
         report: Report,
-        policies: Policies,
+        policies: ApprovalPolicies,
         output: Output,
     ) -> Self {
         Self {
@@ -78,47 +80,50 @@ impl Follow {
             report,
             policies,
             output,
-            board: Board::default(),
-            typed: Typed::Unread,
-            stopped_at: None,
-            stop_wanted: None,
+            approvals: PendingApprovals::default(),
+            input: PromptInput::NotStarted,
+            last_cancel: None,
+            pending_stop: None,
         }
     }
 
     /// Follows the run to its end and returns its exit code.
     ///
     /// At a terminal, the end of the input (Ctrl-D) detaches from the run.
-    pub(super) async fn until_over(&mut self, console: &mut Console) -> Result<Exit, CliError> {
+    pub(super) async fn follow_to_end(&mut self, console: &mut Console) -> Result<Exit, CliError> {
         if matches!(self.output, Output::Text(_)) {
-            self.start_reading(console);
+            self.start_input(console);
         }
         loop {
-            if let Some(request) = self.stop_wanted.take()
-                && let Some(exit) = self.interrupted(request, console).await?
+            if let Some(request) = self.pending_stop.take()
+                && let Some(exit) = self.handle_signal(request, console).await?
             {
                 return Ok(exit);
             }
             match self.report.progress() {
-                Progress::Going => {}
-                Progress::Over(exit) => return self.finish(exit, console),
-                Progress::Unknown => return Err(CliError::OutcomeGone),
+                Progress::Running => {}
+                Progress::Finished(exit) => return self.finish(exit, console),
+                Progress::Unknown => return Err(CliError::OutcomeLost),
             }
-            let asking = self.board.oldest().is_some_and(|pending| self.policies.of(pending) == Policy::Ask);
+            let asking = self
+                .approvals
+                .oldest()
+                .is_some_and(|pending| self.policies.for_approval(pending) == ApprovalPolicy::Ask);
             let watched = matches!(self.output, Output::Text(_));
             tokio::select! {
                 biased;
                 request = self.interrupts.next() => {
-                    if let Some(exit) = self.interrupted(request, console).await? {
+                    if let Some(exit) = self.handle_signal(request, console).await? {
                         return Ok(exit);
                     }
                 }
-                line = self.typed.next(), if asking || watched => match line {
+                line = self.input.next(), if asking || watched => match line {
                     None if watched => return self.detach(console),
-                    line if asking => self.answered(line, console).await?,
+                    line if asking => self.handle_answer(line, console).await?,
                     // Input without a prompt is ignored.
                     Some(_) | None => {}
                 },
-                event = self.client.next() => self.take(event?, console).await?,
+                event = self.client.next() => self.handle_event(event?, console).await?,
             }
         }
     }
@@ -128,18 +133,18 @@ impl Follow {
         if let Output::Text(view) = &mut self.output {
             console.text(&view.end_line())?;
         }
-        console.note(&detached_hint(&self.client, self.report.names().0));
+        console.note(&detached_hint(&self.client, self.report.ids().0));
         Ok(Exit::SUCCESS)
     }
 
-    fn start_reading(&mut self, console: &Console) {
-        if matches!(self.typed, Typed::Unread) {
-            self.typed = TypedLines::start(console).map_or(Typed::Nobody, Typed::Lines);
+    fn start_input(&mut self, console: &Console) {
+        if matches!(self.input, PromptInput::NotStarted) {
+            self.input = InputLines::start(console).map_or(PromptInput::Unavailable, PromptInput::Lines);
         }
     }
 
     /// Handles a signal; returns the exit code if the client exits.
-    pub(super) async fn interrupted(
+    pub(super) async fn handle_signal(
         &mut self,
         request: StopRequest,
         console: &mut Console,
@@ -147,13 +152,13 @@ impl Follow {
         match request {
             StopRequest::Cancel => self.cancel(console).await,
             // The run was just cancelled, so it does not continue.
-            StopRequest::Detach if self.was_just_stopped() => Ok(Some(Exit::CANCELLED)),
+            StopRequest::Detach if self.was_just_cancelled() => Ok(Some(Exit::CANCELLED)),
             StopRequest::Detach => {
                 // The terminal may be closed.
                 if let Output::Text(view) = &mut self.output {
                     let _ = console.text(&view.end_line());
                 }
-                console.warn(&detached_hint(&self.client, self.report.names().0));
+                console.warn(&detached_hint(&self.client, self.report.ids().0));
                 Ok(Some(Exit::SUCCESS))
             }
         }
@@ -161,12 +166,12 @@ impl Follow {
 
     /// Cancels the run; exits at once if the previous signal was recent.
     async fn cancel(&mut self, console: &mut Console) -> Result<Option<Exit>, CliError> {
-        let again = self.was_just_stopped();
-        self.stopped_at = Some(Instant::now());
+        let again = self.was_just_cancelled();
+        self.last_cancel = Some(Instant::now());
         if again {
             return Ok(Some(Exit::CANCELLED));
         }
-        let (session, run) = self.report.names();
+        let (session, run) = self.report.ids();
         if self.client.awaits_start() {
             return Err(CliError::not_cancelled(&self.client, session));
         }
@@ -175,22 +180,22 @@ impl Follow {
         let answer = tokio::select! {
             // Two signals may arrive together; the request must be sent before the second one is handled.
             biased;
-            answer = self.client.ask(request) => answer,
+            answer = self.client.request(request) => answer,
             _ = self.interrupts.next() => return Ok(Some(Exit::CANCELLED)),
-            () = sleep(STOP_PATIENCE) => {
+            () = sleep(STOP_TIMEOUT) => {
                 return Err(CliError::not_cancelled(&self.client, session));
             }
         };
         match answer {
             // The run has ended already; its events have the outcome.
-            Ok(_) | Err(AskError::Refused(_)) => Ok(None),
+            Ok(_) | Err(RequestError::Refused(_)) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
     /// Returns whether the last signal to cancel is recent.
-    fn was_just_stopped(&self) -> bool {
-        self.stopped_at.is_some_and(|before| before.elapsed() < TWICE)
+    fn was_just_cancelled(&self) -> bool {
+        self.last_cancel.is_some_and(|before| before.elapsed() < SECOND_SIGNAL_WINDOW)
     }
 
     /// Returns the report of the run.
@@ -198,8 +203,8 @@ impl Follow {
         &self.report
     }
 
-    async fn take(&mut self, event: Event, console: &mut Console) -> Result<(), CliError> {
-        if !self.report.concerns(&event) {
+    async fn handle_event(&mut self, event: Event, console: &mut Console) -> Result<(), CliError> {
+        if !self.report.includes(&event) {
             return Ok(());
         }
         // Print the event before processing it, so that its reader does not wait for that.
@@ -226,9 +231,9 @@ impl Follow {
             "context_compacted" => console.faint_note("the conversation was compacted to free context space"),
             _ => {}
         }
-        let opened = self.board.follow(&event).cloned();
+        let opened = self.approvals.follow(&event).cloned();
         match opened {
-            Some(pending) => self.opened(pending, console).await,
+            Some(pending) => self.handle_approval(pending, console).await,
             None => Ok(()),
         }
     }
@@ -238,86 +243,86 @@ impl Follow {
     /// Most approvals are decided already, because the daemon applies the policy of the run itself, or because the
     /// event is replayed; the daemon refuses a second decision. What is left are requests to raise the budget and
     /// interrupted steps.
-    async fn opened(&mut self, pending: Pending, console: &mut Console) -> Result<(), CliError> {
-        match self.policies.of(&pending) {
+    async fn handle_approval(&mut self, pending: PendingApproval, console: &mut Console) -> Result<(), CliError> {
+        match self.policies.for_approval(&pending) {
             // A form cannot be approved without an answer; the run continues without one.
-            Policy::Deny | Policy::All if pending.form.is_some() => {
-                self.settle(&pending, Verdict::Deny(None), Some(NOBODY_ANSWERS.to_owned())).await
+            ApprovalPolicy::Deny | ApprovalPolicy::All if pending.form.is_some() => {
+                self.submit(&pending, Decision::Deny(None), Some(NO_PROMPT_COMMENT.to_owned())).await
             }
-            Policy::Deny => {
+            ApprovalPolicy::Deny => {
                 let why = match self.policies.work {
-                    Policy::All => BUDGET_KEPT,
-                    Policy::Deny | Policy::Ask => NOBODY_ANSWERS,
+                    ApprovalPolicy::All => BUDGET_COMMENT,
+                    ApprovalPolicy::Deny | ApprovalPolicy::Ask => NO_PROMPT_COMMENT,
                 };
-                self.settle(&pending, Verdict::Deny(None), Some(why.to_owned())).await
+                self.submit(&pending, Decision::Deny(None), Some(why.to_owned())).await
             }
-            Policy::All => self.settle(&pending, Verdict::Approve(None), None).await,
-            Policy::Ask => {
-                self.start_reading(console);
-                match &mut self.typed {
-                    Typed::Lines(lines) => {
-                        lines.discard();
+            ApprovalPolicy::All => self.submit(&pending, Decision::Approve(None), None).await,
+            ApprovalPolicy::Ask => {
+                self.start_input(console);
+                match &mut self.input {
+                    PromptInput::Lines(lines) => {
+                        lines.discard_pending();
                         // With --json, --jsonl or --quiet the approval has not been printed yet.
                         let card = match self.output {
                             Output::Text(_) => String::new(),
-                            Output::Answer(_) if console.volume != Volume::Quiet => String::new(),
+                            Output::Answer(_) if console.verbosity != Verbosity::Quiet => String::new(),
                             Output::Answer(_) | Output::Result | Output::Events => {
-                                beside(console).question(&pending.payload)
+                                stderr_view(console).approval(&pending.payload)
                             }
                         };
-                        console.ask(&(card + &pending.prompt()));
+                        console.prompt(&(card + &pending.prompt()));
                     }
-                    Typed::Unread | Typed::Nobody => elsewhere(&pending, console),
+                    PromptInput::NotStarted | PromptInput::Unavailable => note_pending(&pending, console),
                 }
                 Ok(())
             }
         }
     }
 
-    async fn answered(&mut self, line: Option<String>, console: &mut Console) -> Result<(), CliError> {
-        let Some(pending) = self.board.oldest().cloned() else { return Ok(()) };
+    async fn handle_answer(&mut self, line: Option<String>, console: &mut Console) -> Result<(), CliError> {
+        let Some(pending) = self.approvals.oldest().cloned() else { return Ok(()) };
         let Some(line) = line else {
-            self.typed = Typed::Nobody;
-            elsewhere(&pending, console);
+            self.input = PromptInput::Unavailable;
+            note_pending(&pending, console);
             return Ok(());
         };
         let mut more = String::new();
-        if wants_more(&line) {
+        if wants_full_view(&line) {
             match &mut self.output {
-                Output::Text(view) => console.text(&view.whole_question(&pending.payload))?,
-                Output::Answer(view) => more = view.whole_question(&pending.payload),
+                Output::Text(view) => console.text(&view.full_approval(&pending.payload))?,
+                Output::Answer(view) => more = view.full_approval(&pending.payload),
                 Output::Result | Output::Events => {
-                    more = beside(console).whole_question(&pending.payload);
+                    more = stderr_view(console).full_approval(&pending.payload);
                 }
             }
         }
-        match pending.verdict(&line) {
-            Some(verdict) => self.settle(&pending, verdict, None).await,
+        match pending.parse_answer(&line) {
+            Some(verdict) => self.submit(&pending, verdict, None).await,
             None => {
-                console.ask(&(more + &pending.prompt()));
+                console.prompt(&(more + &pending.prompt()));
                 Ok(())
             }
         }
     }
 
-    async fn settle(
+    async fn submit(
         &mut self,
-        pending: &Pending,
-        verdict: Verdict,
+        pending: &PendingApproval,
+        verdict: Decision,
         comment: Option<String>,
     ) -> Result<(), CliError> {
-        let request = pending.settle(verdict, comment, self.client.environment());
+        let request = pending.decision_request(verdict, comment, self.client.environment());
         let answer = tokio::select! {
             biased;
             request = self.interrupts.next() => {
-                self.stop_wanted = Some(request);
+                self.pending_stop = Some(request);
                 return Ok(());
             }
-            answer = self.client.ask(request) => answer,
+            answer = self.client.request(request) => answer,
         };
         match answer {
             Ok(_) => Ok(()),
-            Err(error) if is_settled_already(error.code()) => Ok(()),
+            Err(error) if is_already_decided(error.code()) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
@@ -332,18 +337,18 @@ impl Follow {
     }
 }
 
-impl Typed {
+impl PromptInput {
     async fn next(&mut self) -> Option<String> {
         match self {
             Self::Lines(lines) => lines.next().await,
-            Self::Unread | Self::Nobody => std::future::pending().await,
+            Self::NotStarted | Self::Unavailable => std::future::pending().await,
         }
     }
 }
 
 /// Returns a view for prompts on standard error.
-fn beside(console: &Console) -> View {
-    View::new(console.notes_palette, Echo::Nothing, Thoughts::Hidden)
+fn stderr_view(console: &Console) -> View {
+    View::new(console.stderr_palette, Echo::Nothing, Reasoning::Hidden)
 }
 
 /// Returns what becomes of a run after its client exits, and how to attach to the run again.
@@ -351,26 +356,24 @@ pub(in crate::cli) fn detached_hint(client: &Client, session: &str) -> String {
     if client.awaits_start() {
         return CliError::not_cancelled(client, session).to_string();
     }
-    come_back(session)
+    reattach_hint(session)
 }
 
 /// Returns the hint how to attach to a run again.
-pub(in crate::cli) fn come_back(session: &str) -> String {
-    let session = plain_line(&ids::handle(session));
-    format!(
-        "the run continues: `push attach {session}` attaches to it, `push wait {session}` waits for its end"
-    )
+pub(in crate::cli) fn reattach_hint(session: &str) -> String {
+    let session = sanitize_line(&ids::handle(session));
+    format!("the run continues: `push attach {session}` attaches to it, `push wait {session}` waits for its end")
 }
 
-fn elsewhere(pending: &Pending, console: &mut Console) {
-    let id = plain_line(ids::short(&pending.id));
+fn note_pending(pending: &PendingApproval, console: &mut Console) {
+    let id = sanitize_line(ids::short(&pending.id));
     let answer = if pending.form.is_some() { " --answer …" } else { "" };
     console.note(&format!("waiting for approval: `push approve {id}{answer}` or `push deny {id}`"));
 }
 
 fn status(event: &Event) -> String {
     let detail = event.payload.get("detail").and_then(Value::as_str).unwrap_or_default();
-    plain_line(&format!("{} {detail}", event.text("phase")))
+    sanitize_line(&format!("{} {detail}", event.text("phase")))
 }
 
 #[cfg(test)]

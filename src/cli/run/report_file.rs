@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use crate::cli::console::Console;
 use crate::cli::exit::{CliError, Exit};
-use crate::cli::plain::plain_line;
 use crate::cli::report::Report;
-use crate::cli::{junit, store};
+use crate::cli::sanitize::sanitize_line;
+use crate::cli::{atomic_file, junit};
 
 /// A requested report: `junit=FILE`, the only format.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,11 +48,11 @@ impl ReportFile {
         outcome: Result<Exit, CliError>,
         console: &mut Console,
     ) -> Result<Exit, CliError> {
-        let written = store::replace(&self.path, junit::write(report).as_bytes());
+        let written = atomic_file::replace(&self.path, junit::write(report).as_bytes());
         match (outcome, written) {
             (Ok(Exit::SUCCESS), Err(error)) => Err(error),
             (outcome, Err(error)) => {
-                console.warn(&plain_line(&error.to_string()));
+                console.warn(&sanitize_line(&error.to_string()));
                 outcome
             }
             (outcome, Ok(())) => outcome,
@@ -63,7 +63,7 @@ impl ReportFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::console::testing::{Written, console};
+    use crate::cli::console::testing::{CapturedStream, console};
 
     #[test]
     fn a_report_is_a_format_and_a_file() {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_cannot_be_written_is_refused_beforehand() {
+    fn a_path_that_cannot_be_written_is_refused_before_the_run() {
         let folder = tempfile::tempdir().unwrap();
         let file = |path: PathBuf| ReportFile { path };
         assert!(file(folder.path().join("r.xml")).check().is_ok());
@@ -84,18 +84,18 @@ mod tests {
     }
 
     #[test]
-    fn a_success_without_its_report_is_none_and_a_failure_stays_what_it_was() {
+    fn a_failed_report_turns_success_into_failure_and_keeps_other_outcomes() {
         let folder = tempfile::tempdir().unwrap();
         let lost = ReportFile { path: folder.path().join("none/r.xml") };
         let report = Report::new("s", "r");
-        let (mut console, err) = console(Written::default());
+        let (mut console, err) = console(CapturedStream::default());
         assert!(lost.write(&report, Ok(Exit::SUCCESS), &mut console).is_err());
         assert_eq!(err.text(), "");
         assert_eq!(lost.write(&report, Ok(Exit::CANCELLED), &mut console).unwrap(), Exit::CANCELLED);
         assert!(err.text().starts_with("push: cannot write "), "{}", err.text());
         let kept = ReportFile { path: folder.path().join("r.xml") };
         assert_eq!(kept.write(&report, Ok(Exit::SUCCESS), &mut console).unwrap(), Exit::SUCCESS);
-        assert!(kept.write(&report, Err(CliError::OutcomeGone), &mut console).is_err());
+        assert!(kept.write(&report, Err(CliError::OutcomeLost), &mut console).is_err());
         assert!(std::fs::read_to_string(&kept.path).unwrap().contains("<error type=\"unknown\""));
     }
 }

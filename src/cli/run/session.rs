@@ -9,9 +9,9 @@ use super::{RunFlags, RunPlan};
 use crate::cli::answer::AnswerSource;
 use crate::cli::console::Console;
 use crate::cli::exit::CliError;
+use crate::cli::format::field;
 use crate::cli::ids;
-use crate::cli::phrase::field;
-use crate::cli::plain::plain_line;
+use crate::cli::sanitize::sanitize_line;
 use crate::client::{Client, Repository, Request};
 use crate::provider::playbook;
 
@@ -26,7 +26,7 @@ pub(super) struct RunSession {
     /// The directory in which steps run.
     directory: PathBuf,
     /// Another session with an active run in the same directory.
-    neighbour: Option<String>,
+    other_session: Option<String>,
 }
 
 impl RunSession {
@@ -36,14 +36,14 @@ impl RunSession {
     }
 
     /// Warns if the run works in another directory than the current one, or if another session is active there.
-    pub(super) fn announce(&self, flags: &RunFlags, console: &mut Console) {
+    pub(super) fn warn_about_directory(&self, flags: &RunFlags, console: &mut Console) {
         let here = std::env::current_dir().and_then(|path| path.canonicalize()).unwrap_or_default();
         if flags.session.is_some() && self.directory != here {
-            let directory = plain_line(&self.directory.display().to_string());
+            let directory = sanitize_line(&self.directory.display().to_string());
             console.warn(&format!("the run continues in {directory}, the directory of its session"));
         }
-        if let Some(other) = &self.neighbour {
-            let other = plain_line(&ids::handle(other));
+        if let Some(other) = &self.other_session {
+            let other = sanitize_line(&ids::handle(other));
             console.warn(&format!(
                 "session {other} has an active run in the same directory; --worktree runs in a separate one"
             ));
@@ -59,18 +59,18 @@ pub(super) async fn open(
     client: &mut Client,
 ) -> Result<RunSession, CliError> {
     let (id, neighbour) = match &flags.session {
-        Some(typed) => (ids::session(client, typed).await?, None),
+        Some(typed) => (ids::resolve_session(client, typed).await?, None),
         None => {
-            let neighbour = active_in(directory, client).await?;
+            let neighbour = find_active_session(directory, client).await?;
             let id = start(plan, flags, directory, client).await?;
             // The daemon already sends its first events, and those of a repeated run.
-            client.expect(&id, 0);
+            client.track(&id, 0);
             // With a repeated key it may be the session itself.
             let neighbour = neighbour.filter(|neighbour| *neighbour != id);
             (id, neighbour)
         }
     };
-    let snapshot = client.ask(Request::session_snapshot(&id)).await?;
+    let snapshot = client.request(Request::session_snapshot(&id)).await?;
     let meta = |name: &str| snapshot.get("meta").map(|meta| field(meta, name)).unwrap_or_default();
     let (provider, directory) = (meta("provider"), meta("cwd").into());
     if plan.is_playbook && provider != playbook::NAME {
@@ -84,14 +84,14 @@ pub(super) async fn open(
         (Some(_), Some(_)) | (None, _) => 0,
     };
     if flags.session.is_some() {
-        client.expect(&id, seen);
+        client.track(&id, seen);
     }
-    Ok(RunSession { id, seen, provider, directory, neighbour })
+    Ok(RunSession { id, seen, provider, directory, other_session: neighbour })
 }
 
 /// Returns one of the latest sessions with an active run in this directory.
-async fn active_in(directory: Option<&str>, client: &mut Client) -> Result<Option<String>, CliError> {
-    let answer = client.ask(Request::list_sessions(LATEST)).await?;
+async fn find_active_session(directory: Option<&str>, client: &mut Client) -> Result<Option<String>, CliError> {
+    let answer = client.request(Request::list_sessions(LATEST)).await?;
     let is_active = |item: &&Value| matches!(field(item, "state").as_str(), "running" | "awaiting_approval");
     let is_here = |item: &&Value| directory.is_some_and(|directory| field(item, "cwd") == directory);
     let sessions = answer["sessions"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -119,12 +119,12 @@ async fn start(
         .with_some("repo", repository.map(|repository| repository.to_json()))
         .with("metadata", json!({"source": "cli"}))
         .with_environment(client.environment());
-    let answer = client.ask(request).await?;
+    let answer = client.request(request).await?;
     Ok(field(&answer, "sessionId"))
 }
 
 /// Returns the absolute path of the directory in which steps run.
-pub(super) fn directory(said: Option<&Path>) -> Result<String, CliError> {
+pub(super) fn resolve_directory(said: Option<&Path>) -> Result<String, CliError> {
     let (path, what) = match said {
         Some(path) => (path.canonicalize(), path.display().to_string()),
         None => (std::env::current_dir(), "the current directory".to_owned()),
@@ -147,8 +147,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("f");
         std::fs::write(&file, "").unwrap();
-        assert!(directory(Some(dir.path())).unwrap().starts_with('/') || cfg!(windows));
-        assert_eq!(directory(Some(&file)).unwrap_err().exit(), Exit::USAGE);
-        assert_eq!(directory(Some(&dir.path().join("no"))).unwrap_err().exit(), Exit::USAGE);
+        assert!(resolve_directory(Some(dir.path())).unwrap().starts_with('/') || cfg!(windows));
+        assert_eq!(resolve_directory(Some(&file)).unwrap_err().exit(), Exit::USAGE);
+        assert_eq!(resolve_directory(Some(&dir.path().join("no"))).unwrap_err().exit(), Exit::USAGE);
     }
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use ulid::Ulid;
 
 use crate::cli::exit::CliError;
-use crate::cli::plain::plain_line;
+use crate::cli::sanitize::sanitize_line;
 use crate::client::Repository;
 use crate::sandbox::program::SearchPath;
 
@@ -22,27 +22,24 @@ pub(super) struct Worktree {
 
 impl Worktree {
     /// Returns the note for the user.
-    pub(super) fn announcement(&self) -> String {
-        let root = plain_line(&self.root.display().to_string());
-        let branch = plain_line(&self.branch);
-        format!(
-            "the run works in the new worktree {root}, on branch {branch}; `git worktree remove` removes it"
-        )
+    pub(super) fn note(&self) -> String {
+        let root = sanitize_line(&self.root.display().to_string());
+        let branch = sanitize_line(&self.branch);
+        format!("the run works in the new worktree {root}, on branch {branch}; `git worktree remove` removes it")
     }
 }
 
 /// Adds a worktree of the repository of `directory`, on `branch`, which is created if it does not exist.
 pub(super) fn add(directory: &str, branch: Option<&str>) -> Result<Worktree, CliError> {
-    let repository = Repository::find(Path::new(directory)).ok_or_else(|| {
-        CliError::Usage(format!("--worktree requires a git repository; {directory} is not in one"))
-    })?;
-    let branch = branch.map_or_else(fresh_branch, str::to_owned);
+    let repository = Repository::find(Path::new(directory))
+        .ok_or_else(|| CliError::Usage(format!("--worktree requires a git repository; {directory} is not in one")))?;
+    let branch = branch.map_or_else(new_branch_name, str::to_owned);
     let name = repository.root.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let root = repository.root.with_file_name(format!("{name}-{}", branch.replace(['/', '\\'], "-")));
     let reference = format!("refs/heads/{branch}");
     let git = Git::find(&repository.root)?;
     let exists = git.run(&["show-ref", "--verify", "--quiet", &reference]).is_ok();
-    let path = text(&root)?;
+    let path = utf8_path(&root)?;
     let words: &[&str] = if exists {
         &["worktree", "add", "--quiet", &path, &branch]
     } else {
@@ -51,20 +48,18 @@ pub(super) fn add(directory: &str, branch: Option<&str>) -> Result<Worktree, Cli
     git.run(words).map_err(|why| match git.worktree_of(&reference) {
         Some(existing) => CliError::Usage(format!(
             "branch {} already has a worktree: --cwd {} runs in it, `git worktree remove` removes it",
-            plain_line(&branch),
-            plain_line(&existing)
+            sanitize_line(&branch),
+            sanitize_line(&existing)
         )),
-        None => {
-            CliError::Usage(format!("cannot add a worktree: {why}; --worktree=BRANCH uses another branch"))
-        }
+        None => CliError::Usage(format!("cannot add a worktree: {why}; --worktree=BRANCH uses another branch")),
     })?;
     let below = Path::new(directory).strip_prefix(&repository.root).unwrap_or(Path::new(""));
     let inside = Some(root.join(below)).filter(|inside| !below.as_os_str().is_empty() && inside.is_dir());
-    let directory = text(inside.as_deref().unwrap_or(&root))?;
+    let directory = utf8_path(inside.as_deref().unwrap_or(&root))?;
     Ok(Worktree { directory, root, branch })
 }
 
-fn fresh_branch() -> String {
+fn new_branch_name() -> String {
     let id = Ulid::generate().to_string().to_ascii_lowercase();
     format!("push/{}", id.get(id.len() - 6..).unwrap_or(&id))
 }
@@ -107,13 +102,13 @@ impl<'a> Git<'a> {
         command.arg("-C").arg(self.root).args(words).env("PATH", &self.path).stdin(Stdio::null());
         match command.output() {
             Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-            Ok(output) => Err(plain_line(&String::from_utf8_lossy(&output.stderr))),
+            Ok(output) => Err(sanitize_line(&String::from_utf8_lossy(&output.stderr))),
             Err(error) => Err(format!("cannot run {}: {error}", self.program.display())),
         }
     }
 }
 
-fn text(path: &Path) -> Result<String, CliError> {
+fn utf8_path(path: &Path) -> Result<String, CliError> {
     let text = path.to_str().map(str::to_owned);
     text.ok_or_else(|| CliError::Usage(format!("the path {} is not UTF-8", path.display())))
 }

@@ -4,7 +4,7 @@ use toml_edit::{DocumentMut, Item, Table, TomlError, value};
 
 /// The values to set; `None` keeps the current value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct ConfigEdit {
     /// The default provider.
     pub provider: String,
     /// The default model.
@@ -14,7 +14,7 @@ pub struct Change {
 }
 
 /// Returns the text with the edit applied.
-pub fn apply(text: &str, change: &Change) -> Result<String, TomlError> {
+pub fn apply(text: &str, change: &ConfigEdit) -> Result<String, TomlError> {
     let mut document: DocumentMut = text.parse()?;
     set(document.as_table_mut(), "provider", &change.provider);
     if let Some(model) = &change.model {
@@ -59,9 +59,9 @@ mod tests {
     use crate::config::file::parse;
 
     #[test]
-    fn what_is_not_changed_stays_as_it_was() {
+    fn untouched_parts_of_the_file_stay_unchanged() {
         let text = "# mine\nprovider = 'openai' # for now\n\n[limits]\nmax_turns = 3 # few\n";
-        let change = Change { provider: "ollama".into(), model: Some("qwen".into()), base_url: None };
+        let change = ConfigEdit { provider: "ollama".into(), model: Some("qwen".into()), base_url: None };
         assert_eq!(
             apply(text, &change).unwrap(),
             "# mine\nprovider = \"ollama\" # for now\nmodel = \"qwen\"\n\n[limits]\nmax_turns = 3 # few\n"
@@ -69,18 +69,15 @@ mod tests {
     }
 
     #[test]
-    fn a_file_begins_with_nothing() {
-        let change = Change { provider: "playbook".into(), model: None, base_url: None };
+    fn a_new_file_is_created_from_empty_text() {
+        let change = ConfigEdit { provider: "playbook".into(), model: None, base_url: None };
         assert_eq!(apply("", &change).unwrap(), "provider = \"playbook\"\n");
     }
 
     #[test]
-    fn an_address_gets_a_section_of_its_own_or_joins_the_one_there_is() {
-        let change = Change {
-            provider: "openai".into(),
-            model: Some("m".into()),
-            base_url: Some("http://h/v1".into()),
-        };
+    fn a_base_url_creates_a_provider_section_or_extends_the_existing_one() {
+        let change =
+            ConfigEdit { provider: "openai".into(), model: Some("m".into()), base_url: Some("http://h/v1".into()) };
         for text in [
             "",
             "[providers.openai]\nmodel = 'x'\n",
@@ -89,8 +86,7 @@ mod tests {
             "[limits]\nmax_turns = 1\n",
         ] {
             let new = apply(text, &change).unwrap();
-            let settings =
-                parse(&new, Path::new("c")).unwrap_or_else(|error| panic!("{error}: {new}")).settings;
+            let settings = parse(&new, Path::new("c")).unwrap_or_else(|error| panic!("{error}: {new}")).settings;
             assert_eq!(settings.provider.as_deref(), Some("openai"), "{new}");
             assert_eq!(settings.providers["openai"].base_url.as_deref(), Some("http://h/v1"), "{new}");
             let old = parse(text, Path::new("c")).unwrap().settings;
@@ -102,8 +98,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_toml_is_not_touched() {
-        let change = Change { provider: "ollama".into(), model: None, base_url: None };
+    fn invalid_toml_is_refused() {
+        let change = ConfigEdit { provider: "ollama".into(), model: None, base_url: None };
         assert!(apply("provider = ", &change).is_err());
     }
 }

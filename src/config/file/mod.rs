@@ -5,10 +5,10 @@
 
 pub mod edit;
 mod pi;
+mod raw;
 mod sandbox;
 mod secret;
-mod spots;
-mod written;
+mod values;
 
 #[cfg(test)]
 mod tests;
@@ -20,14 +20,14 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::de::DeTable;
 
-use self::written::Written;
+use self::raw::RawConfig;
 use super::settings::Settings;
 use super::settings::rule::RuleError;
 use crate::bounded_io::{self, FileError};
 
 /// A parsed file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct File {
+pub struct ConfigFile {
     /// Its settings, with defaults for the keys it does not set.
     pub settings: Settings,
     /// The keys it sets, in dotted form, with their lines.
@@ -63,7 +63,7 @@ pub enum ConfigError {
     },
     /// The content is invalid.
     #[error("{}, line {line}: {mistake}", .path.display())]
-    Wrong {
+    Invalid {
         /// The file.
         path: PathBuf,
         /// The line, counted from 1.
@@ -100,9 +100,7 @@ pub enum Mistake {
     #[error("{0}")]
     Rule(RuleError),
     /// A project file contains an `allow` rule.
-    #[error(
-        "`{rule}` is an `allow` rule, and a project can only ask and deny: move it to your own configuration"
-    )]
+    #[error("`{rule}` is an `allow` rule, and a project can only ask and deny: move it to your own configuration")]
     AllowsInProject {
         /// The rule.
         rule: String,
@@ -128,14 +126,14 @@ pub enum Mistake {
 }
 
 /// The maximum size of the file.
-const LONGEST: u64 = 1024 * 1024;
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Reads a file; a missing one gives the defaults.
-pub fn read(path: &Path) -> Result<File, ConfigError> {
-    let wrong = |line, mistake| ConfigError::Wrong { path: path.to_owned(), line, mistake };
-    let bytes = match bounded_io::read(path, LONGEST) {
+pub fn read(path: &Path) -> Result<ConfigFile, ConfigError> {
+    let wrong = |line, mistake| ConfigError::Invalid { path: path.to_owned(), line, mistake };
+    let bytes = match bounded_io::read(path, FILE_BYTES_MAX) {
         Ok(bytes) => bytes,
-        Err(FileError::NotFound { .. }) => return Ok(File::default()),
+        Err(FileError::NotFound { .. }) => return Ok(ConfigFile::default()),
         Err(FileError::TooLarge { limit, .. }) => return Err(wrong(1, Mistake::TooLarge { limit })),
         Err(error @ FileError::NotRegular { .. }) => {
             return Err(ConfigError::NotAFile { path: path.to_owned(), what: error.to_string() });
@@ -157,8 +155,8 @@ pub(super) fn is_absent(error: &io::Error) -> bool {
 }
 
 /// Parses the text of a file; `path` is used in errors.
-pub fn parse(text: &str, path: &Path) -> Result<File, ConfigError> {
-    understand(text).map_err(|(at, mistake)| ConfigError::Wrong {
+pub fn parse(text: &str, path: &Path) -> Result<ConfigFile, ConfigError> {
+    parse_file(text).map_err(|(at, mistake)| ConfigError::Invalid {
         path: path.to_owned(),
         line: line_of(text, at),
         mistake,
@@ -166,20 +164,20 @@ pub fn parse(text: &str, path: &Path) -> Result<File, ConfigError> {
 }
 
 /// A mistake with its byte offset.
-type Misplaced = (usize, Mistake);
+type LocatedMistake = (usize, Mistake);
 
-fn understand(text: &str) -> Result<File, Misplaced> {
-    let table = DeTable::parse(text).map_err(|error| shape(&error))?;
-    let spots = spots::of(table.get_ref());
-    if let Some(found) = secret::find(&spots) {
+fn parse_file(text: &str) -> Result<ConfigFile, LocatedMistake> {
+    let table = DeTable::parse(text).map_err(|error| shape_mistake(&error))?;
+    let values = values::collect(table.get_ref());
+    if let Some(found) = secret::find_credential(&values) {
         return Err(found);
     }
-    let lines = spots.iter().map(|spot| (spot.key.clone(), line_of(text, spot.at))).collect();
-    let written = Written::deserialize(toml::Deserializer::from(table)).map_err(|error| shape(&error))?;
-    Ok(File { settings: written.into_settings()?, lines })
+    let lines = values.iter().map(|value| (value.key.clone(), line_of(text, value.offset))).collect();
+    let raw = RawConfig::deserialize(toml::Deserializer::from(table)).map_err(|error| shape_mistake(&error))?;
+    Ok(ConfigFile { settings: raw.into_settings()?, lines })
 }
 
-fn shape(error: &toml::de::Error) -> Misplaced {
+fn shape_mistake(error: &toml::de::Error) -> LocatedMistake {
     let words: Vec<&str> = error.message().lines().map(str::trim).collect();
     (error.span().map_or(0, |span| span.start), Mistake::Shape(words.join(", ")))
 }

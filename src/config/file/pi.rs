@@ -3,14 +3,14 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::Misplaced;
-use super::written::value;
-use crate::config::pi::{PiSettings, address};
+use super::LocatedMistake;
+use super::raw::invalid_value;
+use crate::config::pi::{PiSettings, parse_address};
 use crate::config::settings::Switch;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WrittenPi {
+pub(super) struct RawPi {
     #[serde(default)]
     enabled: bool,
     listen: Option<Spanned<String>>,
@@ -22,34 +22,34 @@ pub(super) struct WrittenPi {
     require_token: bool,
 }
 
-impl WrittenPi {
-    pub(super) fn into_settings(self) -> Result<PiSettings, Misplaced> {
+impl RawPi {
+    pub(super) fn into_settings(self) -> Result<PiSettings, LocatedMistake> {
         let switch = |on: bool| if on { Switch::On } else { Switch::Off };
         let listen = match self.listen {
             None => PiSettings::default().listen,
             Some(text) => {
-                address(text.get_ref()).map_err(|error| value(&text, "pi.listen", &error.to_string()))?
+                parse_address(text.get_ref()).map_err(|error| invalid_value(&text, "pi.listen", &error.to_string()))?
             }
         };
         let origins = "the origin of a web page, as in https://app.example or http://localhost:8080";
         Ok(PiSettings {
             enabled: switch(self.enabled),
             listen,
-            origins: all("pi.origins", self.origins, is_origin, origins)?,
-            hosts: all("pi.hosts", self.hosts, is_host, "a name or an IP address, without a port")?,
+            origins: check_all("pi.origins", self.origins, is_origin, origins)?,
+            hosts: check_all("pi.hosts", self.hosts, is_host, "a name or an IP address, without a port")?,
             require_token: switch(self.require_token),
         })
     }
 }
 
-fn all(
+fn check_all(
     key: &str,
     written: Vec<Spanned<String>>,
     fits: fn(&str) -> bool,
     expected: &str,
-) -> Result<Vec<String>, Misplaced> {
+) -> Result<Vec<String>, LocatedMistake> {
     let text = |text: Spanned<String>| {
-        if fits(text.get_ref()) { Ok(text.into_inner()) } else { Err(value(&text, key, expected)) }
+        if fits(text.get_ref()) { Ok(text.into_inner()) } else { Err(invalid_value(&text, key, expected)) }
     };
     written.into_iter().map(text).collect()
 }
@@ -57,8 +57,7 @@ fn all(
 /// Origins are compared byte by byte, so they must be written as browsers send them.
 fn is_origin(text: &str) -> bool {
     let Some((scheme, host)) = text.split_once("://") else { return false };
-    let plain =
-        |letter: char| letter.is_ascii_graphic() && !matches!(letter, '/' | '*' | '?' | '#' | '@' | ',');
+    let plain = |letter: char| letter.is_ascii_graphic() && !matches!(letter, '/' | '*' | '?' | '#' | '@' | ',');
     !scheme.is_empty() && !host.is_empty() && host.chars().all(plain) && text == text.to_ascii_lowercase()
 }
 
@@ -66,6 +65,5 @@ fn is_host(text: &str) -> bool {
     if let Some(six) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         return six.parse::<std::net::Ipv6Addr>().is_ok();
     }
-    !text.is_empty()
-        && text.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_'))
+    !text.is_empty() && text.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_'))
 }

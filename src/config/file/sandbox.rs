@@ -3,14 +3,14 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::Misplaced;
-use super::written::{one_of, positive, value};
-use crate::config::sandbox::{SandboxChoice, SandboxSettings};
+use super::LocatedMistake;
+use super::raw::{invalid_value, one_of, positive};
+use crate::config::sandbox::{SandboxKind, SandboxSettings};
 use crate::config::settings::Switch;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WrittenSandbox {
+pub(super) struct RawSandbox {
     provider: Option<Spanned<String>>,
     #[serde(default)]
     network: bool,
@@ -28,11 +28,11 @@ pub(super) struct WrittenSandbox {
 
 const MEGABYTE: u64 = 1024 * 1024;
 
-impl WrittenSandbox {
-    pub(super) fn into_settings(self) -> Result<SandboxSettings, Misplaced> {
-        let provider = self.provider.map_or(Ok(SandboxChoice::default()), |said| {
-            let expected = || value(&said, "sandbox.provider", &one_of(SandboxChoice::ALL));
-            SandboxChoice::parse(said.get_ref()).ok_or_else(expected)
+impl RawSandbox {
+    pub(super) fn into_settings(self) -> Result<SandboxSettings, LocatedMistake> {
+        let provider = self.provider.map_or(Ok(SandboxKind::default()), |written| {
+            let expected = || invalid_value(&written, "sandbox.provider", &one_of(SandboxKind::ALL));
+            SandboxKind::parse(written.get_ref()).ok_or_else(expected)
         });
         let switch = |on: bool| if on { Switch::On } else { Switch::Off };
         let memory = self.memory_mb.map(|memory| positive("sandbox.memory_mb", memory)).transpose()?;
@@ -40,9 +40,9 @@ impl WrittenSandbox {
             provider: provider?,
             network: switch(self.network),
             unix_sockets: switch(self.unix_sockets),
-            hide: places("sandbox.hide", self.hide)?,
-            writable: places("sandbox.writable", self.writable)?,
-            readable: places("sandbox.readable", self.readable)?,
+            hide: check_paths("sandbox.hide", self.hide)?,
+            writable: check_paths("sandbox.writable", self.writable)?,
+            readable: check_paths("sandbox.readable", self.readable)?,
             memory: memory.map(|memory| memory.saturating_mul(MEGABYTE)),
             processes: self.processes.map(|number| positive("sandbox.processes", number)).transpose()?,
         })
@@ -50,15 +50,15 @@ impl WrittenSandbox {
 }
 
 /// Checks that paths are absolute or relative to the home, so that they do not depend on the working directory.
-fn places(key: &str, written: Vec<Spanned<String>>) -> Result<Vec<String>, Misplaced> {
-    let place = |path: Spanned<String>| {
+fn check_paths(key: &str, written: Vec<Spanned<String>>) -> Result<Vec<String>, LocatedMistake> {
+    let check_path = |path: Spanned<String>| {
         let text = path.get_ref();
         let fixed = text.starts_with('/') || text.starts_with("~/");
         let plain = !text.contains(char::is_control) && text.split('/').all(|part| part != "..");
         if fixed && plain && text.trim_end_matches('/').len() > 1 {
             return Ok(path.into_inner());
         }
-        Err(value(&path, key, "an absolute path or one that begins with ~/, without .."))
+        Err(invalid_value(&path, key, "an absolute path or one that begins with ~/, without .."))
     };
-    written.into_iter().map(place).collect()
+    written.into_iter().map(check_path).collect()
 }

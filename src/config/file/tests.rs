@@ -50,7 +50,7 @@ fetch = true
 "#;
 
 #[test]
-fn everything_can_be_said() {
+fn every_setting_is_parsed() {
     let file = parse(EVERYTHING, Path::new("c.toml")).unwrap();
     let settings = file.settings;
     assert_eq!(settings.provider.as_deref(), Some("openrouter"));
@@ -78,7 +78,7 @@ fn everything_can_be_said() {
         ]
     );
     assert_eq!(settings.approvals, Preset::Strict);
-    let rules: Vec<String> = settings.rules.own.iter().map(ToString::to_string).collect();
+    let rules: Vec<String> = settings.rules.user.iter().map(ToString::to_string).collect();
     assert_eq!(rules, ["allow: exec(cargo test*)", "deny: write(.env*)"]);
     assert_eq!(file.lines.get("approvals.rules.2"), Some(&32));
     let limits = RunLimits {
@@ -95,25 +95,19 @@ fn everything_can_be_said() {
 }
 
 #[test]
-fn nothing_need_be_said() {
-    assert_eq!(parse("", Path::new("c")).unwrap(), File::default());
-    assert_eq!(parse("# only words\n[limits]\n", Path::new("c")).unwrap(), File::default());
+fn an_empty_file_gives_the_defaults() {
+    assert_eq!(parse("", Path::new("c")).unwrap(), ConfigFile::default());
+    assert_eq!(parse("# only words\n[limits]\n", Path::new("c")).unwrap(), ConfigFile::default());
 }
 
 #[test]
 fn a_mistake_is_named_with_its_line_and_what_was_expected() {
     for (text, told) in [
-        (
-            "provider = 'ollama'\nmodle = 'x'\n",
-            "line 2: unknown field `modle`, expected one of `provider`, `model`",
-        ),
+        ("provider = 'ollama'\nmodle = 'x'\n", "line 2: unknown field `modle`, expected one of `provider`, `model`"),
         ("\n\nmodel = 3\n", "line 3: invalid type: integer `3`, expected a string"),
         ("model = 'x\n", "line 1: invalid literal string"),
         ("model = 'x'\nmodel = 'y'\n", "line 2: duplicate key"),
-        (
-            "provider = 'opnai'\n",
-            "line 1: `provider` must be playbook, ollama, openai, anthropic, or a name with",
-        ),
+        ("provider = 'opnai'\n", "line 1: `provider` must be playbook, ollama, openai, anthropic, or a name with"),
         (
             "[providers.mine]\nbase_url = 'http://x'\n",
             "line 1: `providers.mine.kind` must be one of \"ollama\", \"openai\"",
@@ -130,10 +124,7 @@ fn a_mistake_is_named_with_its_line_and_what_was_expected() {
             "[providers.openai]\nbase_url = 'https://a/v1?x=1'\n",
             "line 2: `providers.openai.base_url` must be an address",
         ),
-        (
-            "[providers.openai]\ncontext_window = 0\n",
-            "line 2: `providers.openai.context_window` must be at least 1",
-        ),
+        ("[providers.openai]\ncontext_window = 0\n", "line 2: `providers.openai.context_window` must be at least 1"),
         (
             "[providers.openai]\nthinking = 'hard'\n",
             "line 2: `providers.openai.thinking` must be one of \"usual\", \"off\", \"low\", \"medium\", \"high\"",
@@ -142,14 +133,8 @@ fn a_mistake_is_named_with_its_line_and_what_was_expected() {
             "[providers.openai.headers]\n'X Y' = 'z'\n",
             "line 2: `providers.openai.headers.X Y` must be named as a header",
         ),
-        (
-            "[providers.openai.headers]\nX = \"a\\nb\"\n",
-            "line 2: `providers.openai.headers.X` must be one line",
-        ),
-        (
-            "[[prices]]\nmodel = 'm'\ninput = -1\noutput = 1\n",
-            "line 3: `prices.input` must be an amount of US dollars",
-        ),
+        ("[providers.openai.headers]\nX = \"a\\nb\"\n", "line 2: `providers.openai.headers.X` must be one line"),
+        ("[[prices]]\nmodel = 'm'\ninput = -1\noutput = 1\n", "line 3: `prices.input` must be an amount of US dollars"),
         ("[[prices]]\nmodel = 'm'\ninput = 1\n", "line 1: missing field `output`"),
         (
             "[[prices]]\nmodel='m'\ninput=1\noutput=1\n[[prices]]\nmodel='m'\ninput=1\noutput=1\n",
@@ -163,10 +148,7 @@ fn a_mistake_is_named_with_its_line_and_what_was_expected() {
             "[approvals]\nrules = [\n  'allow: exec(ls)',\n  'deny: exce(rm)',\n]\n",
             "line 4: `deny: exce(rm)` is not a rule: at character 7, a category (read, write, exec, git, network)",
         ),
-        (
-            "[approvals]\nrules = ['rm']\n",
-            "line 2: `rm` is not a rule: at character 1, `allow:`, `ask:` or `deny:`",
-        ),
+        ("[approvals]\nrules = ['rm']\n", "line 2: `rm` is not a rule: at character 1, `allow:`, `ask:` or `deny:`"),
         ("[approvals]\nrules = 'deny: exec'\n", "line 2: invalid type: string"),
         ("[limits]\nmax_turns = 0\n", "line 2: `limits.max_turns` must be at least 1"),
         ("[limits]\nmax_turns = -2\n", "line 2: invalid value: integer `-2`, expected u32"),
@@ -183,7 +165,7 @@ fn a_mistake_is_named_with_its_line_and_what_was_expected() {
 }
 
 #[test]
-fn a_credential_is_refused_by_name_or_by_look_and_not_repeated() {
+fn a_credential_is_refused_by_name_or_shape_and_not_repeated() {
     for text in [
         "[providers.openai]\napi_key = 'hunter2'\n",
         "\napiKey = 'hunter2'\n",
@@ -205,19 +187,18 @@ fn a_credential_is_refused_by_name_or_by_look_and_not_repeated() {
 }
 
 #[test]
-fn what_only_sounds_like_a_credential_is_taken() {
-    let text =
-        "model = 'sk-1'\n[providers.openai]\nbase_url = 'http://host/@scope'\n[limits]\nmax_tokens = 5\n";
+fn values_that_only_resemble_credentials_are_accepted() {
+    let text = "model = 'sk-1'\n[providers.openai]\nbase_url = 'http://host/@scope'\n[limits]\nmax_tokens = 5\n";
     assert!(parse(text, Path::new("c")).is_ok());
 }
 
 #[test]
-fn a_file_that_is_not_there_says_nothing_and_one_that_cannot_be_read_is_told() {
+fn a_missing_file_gives_the_defaults_and_an_unreadable_one_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(read(&folder.path().join("none.toml")).unwrap(), File::default());
+    assert_eq!(read(&folder.path().join("none.toml")).unwrap(), ConfigFile::default());
     assert!(matches!(read(folder.path()), Err(ConfigError::NotAFile { .. })));
     let path = folder.path().join("c.toml");
-    assert_eq!(read(&path.join("below")).unwrap(), File::default());
+    assert_eq!(read(&path.join("below")).unwrap(), ConfigFile::default());
     fs::write(&path, b"model = 'a'\n# \xff\n").unwrap();
     assert!(read(&path).unwrap_err().to_string().ends_with("c.toml, line 2: the file is not UTF-8"));
     fs::write(&path, vec![b'\n'; 1024 * 1024]).unwrap();
@@ -227,18 +208,12 @@ fn a_file_that_is_not_there_says_nothing_and_one_that_cannot_be_read_is_told() {
 }
 
 #[test]
-fn the_walls_around_commands_are_configured() {
+fn the_sandbox_section_is_parsed() {
     let text = "[sandbox]\nprovider = 'none'\nnetwork = true\nunix_sockets = true\nhide = ['~/.kube', '/srv/x']\n\
                 writable = ['~/.cargo']\nreadable = ['~/notes']\nmemory_mb = 512\nprocesses = 64\n";
     let sandbox = parse(text, Path::new("c.toml")).unwrap().settings.sandbox;
-    assert_eq!(
-        (sandbox.provider.word(), sandbox.network, sandbox.unix_sockets),
-        ("none", Switch::On, Switch::On)
-    );
-    assert_eq!(
-        (sandbox.hide, sandbox.writable),
-        (vec!["~/.kube".into(), "/srv/x".into()], vec!["~/.cargo".into()])
-    );
+    assert_eq!((sandbox.provider.as_str(), sandbox.network, sandbox.unix_sockets), ("none", Switch::On, Switch::On));
+    assert_eq!((sandbox.hide, sandbox.writable), (vec!["~/.kube".into(), "/srv/x".into()], vec!["~/.cargo".into()]));
     assert_eq!((sandbox.memory, sandbox.processes), (Some(512 << 20), Some(64)));
     for (line, word) in [
         ("provider = 'docker'", "one of \"local\", \"none\""),
@@ -256,14 +231,11 @@ fn the_walls_around_commands_are_configured() {
 }
 
 #[test]
-fn the_section_of_pi_is_read_and_its_mistakes_are_named() {
+fn the_pi_section_is_parsed_and_its_mistakes_are_located() {
     let text = "[pi]\nenabled = true\nlisten = '[::1]:0'\norigins = ['https://app.example', 'http://localhost:8080']\n\
                 hosts = ['box.lan', '[fe80::1]', '10.0.0.1']\nrequire_token = true\n";
     let pi = parse(text, Path::new("c")).unwrap().settings.pi;
-    assert_eq!(
-        (pi.enabled, pi.require_token, pi.listen.to_string().as_str()),
-        (Switch::On, Switch::On, "[::1]:0")
-    );
+    assert_eq!((pi.enabled, pi.require_token, pi.listen.to_string().as_str()), (Switch::On, Switch::On, "[::1]:0"));
     assert_eq!((pi.origins.len(), pi.hosts.len()), (2, 3));
     for (line, key) in [
         ("listen = 'box.lan:80'", "pi.listen"),

@@ -71,7 +71,7 @@ pub enum Tool {
 
 /// What a pattern is matched against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum PatternKind {
     /// The words of a command, separated by single spaces.
     Words,
     /// A path.
@@ -79,7 +79,7 @@ pub enum Kind {
     /// A host name.
     Host,
     /// Nothing: the target takes no pattern.
-    Nothing,
+    NoPattern,
 }
 
 /// A validated glob with `*` and `?`, as it was written.
@@ -88,17 +88,17 @@ pub struct Pattern(String);
 
 /// A token of a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Token {
+pub enum PatternToken {
     /// This character.
-    Letter(char),
+    Literal(char),
     /// A space inside a word, written `\ `.
-    Inner,
+    EscapedSpace,
     /// Any character: `?`.
-    One,
+    AnyChar,
     /// Any text: `*`.
-    Many,
+    AnyText,
     /// Any text across directories: `**`.
-    Deep,
+    AnyPath,
 }
 
 /// Why a text is not a rule.
@@ -115,7 +115,7 @@ pub struct RuleError {
 
 impl Rule {
     /// The maximum length of a rule, in bytes.
-    pub const LONGEST: usize = 4096;
+    pub const BYTES_MAX: usize = 4096;
 
     /// Returns a rule for every call of a target.
     pub const fn all(effect: Effect, target: Target) -> Self {
@@ -132,7 +132,7 @@ impl FromStr for Rule {
             let text = text.chars().take(80).collect();
             Err(RuleError { text, at, expected })
         };
-        if text.len() > Self::LONGEST {
+        if text.len() > Self::BYTES_MAX {
             return wrong(0, "a rule of at most 4096 bytes is expected");
         }
         let Some((effect, rest)) = text.split_once(':') else {
@@ -151,14 +151,11 @@ impl FromStr for Rule {
             },
         };
         let Some(target) = Target::parse(name) else {
-            return wrong(
-                from,
-                "a category (read, write, exec, git, network) or the name of a tool is expected",
-            );
+            return wrong(from, "a category (read, write, exec, git, network) or the name of a tool is expected");
         };
         let pattern = match pattern {
             None => None,
-            Some((at, _)) if target.kind() == Kind::Nothing => {
+            Some((at, _)) if target.kind() == PatternKind::NoPattern => {
                 return wrong(at, "no pattern is expected: this tool takes none");
             }
             Some((at, pattern)) => match Pattern::new(pattern) {
@@ -172,7 +169,7 @@ impl FromStr for Rule {
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.effect.word(), self.target.word())?;
+        write!(f, "{}: {}", self.effect.as_str(), self.target.as_str())?;
         match &self.pattern {
             Some(pattern) => write!(f, "({})", pattern.as_str()),
             None => Ok(()),
@@ -184,7 +181,7 @@ impl Effect {
     const ALL: [Self; 3] = [Self::Allow, Self::Ask, Self::Deny];
 
     /// Returns the keyword.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",
             Self::Ask => "ask",
@@ -193,7 +190,7 @@ impl Effect {
     }
 
     fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|effect| effect.word() == word)
+        Self::ALL.into_iter().find(|effect| effect.as_str() == word)
     }
 }
 
@@ -217,7 +214,7 @@ impl Target {
     ];
 
     /// Returns the keyword: a category, or a tool name without `sandbox_`.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
             Self::Write => "write",
@@ -237,16 +234,16 @@ impl Target {
     }
 
     /// Returns what its patterns are matched against.
-    pub const fn kind(self) -> Kind {
+    pub const fn kind(self) -> PatternKind {
         match self {
-            Self::Exec | Self::Git => Kind::Words,
-            Self::Read | Self::Write => Kind::Path,
+            Self::Exec | Self::Git => PatternKind::Words,
+            Self::Read | Self::Write => PatternKind::Path,
             Self::Tool(Tool::ReadFile | Tool::ListDir | Tool::Search | Tool::WriteFile | Tool::EditFile) => {
-                Kind::Path
+                PatternKind::Path
             }
-            Self::Network | Self::Tool(Tool::Fetch) => Kind::Host,
-            Self::Tool(Tool::GitDiff) => Kind::Path,
-            Self::Tool(Tool::GitStatus | Tool::GitCommit) => Kind::Nothing,
+            Self::Network | Self::Tool(Tool::Fetch) => PatternKind::Host,
+            Self::Tool(Tool::GitDiff) => PatternKind::Path,
+            Self::Tool(Tool::GitStatus | Tool::GitCommit) => PatternKind::NoPattern,
         }
     }
 
@@ -254,8 +251,8 @@ impl Target {
         let bare = word.strip_prefix("sandbox_");
         let is = |target: &Self| match target {
             Self::Exec => word == "exec" || bare == Some("exec"),
-            Self::Read | Self::Write | Self::Git | Self::Network => target.word() == word,
-            Self::Tool(_) => target.word() == bare.unwrap_or(word),
+            Self::Read | Self::Write | Self::Git | Self::Network => target.as_str() == word,
+            Self::Tool(_) => target.as_str() == bare.unwrap_or(word),
         };
         Self::ALL.into_iter().find(is)
     }
@@ -271,7 +268,7 @@ impl Pattern {
             match letter {
                 '[' => return Err((at, "`\\[` is expected: character classes are not supported")),
                 letter if letter.is_control() => return Err((at, "no control character is expected")),
-                '\\' if letters.next().and_then(|(_, letter)| unescaped(letter)).is_none() => {
+                '\\' if letters.next().and_then(|(_, letter)| unescape(letter)).is_none() => {
                     return Err((at, "one of \\* \\? \\[ \\\\ \\n \\t or `\\ ` is expected"));
                 }
                 _ => {}
@@ -282,17 +279,17 @@ impl Pattern {
 
     /// Returns a pattern that matches exactly these words.
     pub fn exact_words(words: &[String]) -> Option<Self> {
-        let words: Vec<String> = words.iter().map(|word| escaped(word).replace(' ', "\\ ")).collect();
-        Self::new(&words.join(" ")).ok().filter(Self::is_short)
+        let words: Vec<String> = words.iter().map(|word| escape(word).replace(' ', "\\ ")).collect();
+        Self::new(&words.join(" ")).ok().filter(Self::fits_rule_limit)
     }
 
     /// Returns a pattern that matches exactly this text.
     pub fn exact(text: &str) -> Option<Self> {
-        Self::new(&escaped(text)).ok().filter(Self::is_short)
+        Self::new(&escape(text)).ok().filter(Self::fits_rule_limit)
     }
 
-    fn is_short(&self) -> bool {
-        self.0.len() + "allow: network()".len() <= Rule::LONGEST
+    fn fits_rule_limit(&self) -> bool {
+        self.0.len() + "allow: network()".len() <= Rule::BYTES_MAX
     }
 
     /// Returns the text as it was written.
@@ -301,16 +298,16 @@ impl Pattern {
     }
 
     /// Returns its tokens.
-    pub fn tokens(&self) -> Vec<Token> {
+    pub fn tokens(&self) -> Vec<PatternToken> {
         let mut tokens = Vec::new();
         let mut letters = self.0.chars().peekable();
         while let Some(letter) = letters.next() {
             tokens.push(match letter {
-                '*' if letters.next_if_eq(&'*').is_some() => Token::Deep,
-                '*' => Token::Many,
-                '?' => Token::One,
-                '\\' => letters.next().and_then(unescaped).unwrap_or(Token::Letter('\\')),
-                letter => Token::Letter(letter),
+                '*' if letters.next_if_eq(&'*').is_some() => PatternToken::AnyPath,
+                '*' => PatternToken::AnyText,
+                '?' => PatternToken::AnyChar,
+                '\\' => letters.next().and_then(unescape).unwrap_or(PatternToken::Literal('\\')),
+                letter => PatternToken::Literal(letter),
             });
         }
         tokens
@@ -318,21 +315,21 @@ impl Pattern {
 
     /// Returns whether it matches only one text.
     pub fn is_exact(&self) -> bool {
-        self.tokens().iter().all(|token| matches!(token, Token::Letter(_) | Token::Inner))
+        self.tokens().iter().all(|token| matches!(token, PatternToken::Literal(_) | PatternToken::EscapedSpace))
     }
 }
 
-fn unescaped(letter: char) -> Option<Token> {
+fn unescape(letter: char) -> Option<PatternToken> {
     match letter {
-        '*' | '?' | '[' | '\\' => Some(Token::Letter(letter)),
-        'n' => Some(Token::Letter('\n')),
-        't' => Some(Token::Letter('\t')),
-        ' ' => Some(Token::Inner),
+        '*' | '?' | '[' | '\\' => Some(PatternToken::Literal(letter)),
+        'n' => Some(PatternToken::Literal('\n')),
+        't' => Some(PatternToken::Literal('\t')),
+        ' ' => Some(PatternToken::EscapedSpace),
         _ => None,
     }
 }
 
-fn escaped(text: &str) -> String {
+fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for letter in text.chars() {
         match letter {
@@ -350,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_is_written_as_it_was_read() {
+    fn rules_round_trip() {
         for text in [
             "allow: exec(cargo test*)",
             "deny: write(.env*)",
@@ -379,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_told_with_its_place() {
+    fn an_invalid_rule_is_refused_with_its_position() {
         for (text, at, word) in [
             ("", 1, "`allow:`"),
             ("exec(x)", 1, "`allow:`"),
@@ -406,14 +403,24 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_pattern_means_the_words_and_nothing_else() {
+    fn an_exact_pattern_matches_only_its_words() {
         let words = ["git".to_owned(), "commit".to_owned(), "a b*\n\\".to_owned()];
         let pattern = Pattern::exact_words(&words).unwrap();
         assert_eq!(pattern.as_str(), "git commit a\\ b\\*\\n\\\\");
         assert!(pattern.is_exact());
         assert!(!Pattern::new("a*").unwrap().is_exact());
         let tokens = Pattern::new("*.r?/**").unwrap().tokens();
-        let letter = Token::Letter;
-        assert_eq!(tokens, [Token::Many, letter('.'), letter('r'), Token::One, letter('/'), Token::Deep]);
+        let letter = PatternToken::Literal;
+        assert_eq!(
+            tokens,
+            [
+                PatternToken::AnyText,
+                letter('.'),
+                letter('r'),
+                PatternToken::AnyChar,
+                letter('/'),
+                PatternToken::AnyPath
+            ]
+        );
     }
 }

@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::rows::Head;
+use super::rows::FoundBlock;
 
 /// Selects among `heads`, which are sorted, and returns the indexes of the selected blocks in order.
 ///
@@ -14,7 +14,7 @@ use super::rows::Head;
 /// furthest wins, then the one that covers the most numbers, then the one with the fewest events and blocks. A
 /// splice is preferred to the events that it replaces, because it was written later: removed events do not return.
 /// Where nothing continues the chain there is a hole, and the history continues with the block that begins first.
-pub(super) fn history(genesis: u32, heads: &[Head]) -> Vec<usize> {
+pub(super) fn history(genesis: u32, heads: &[FoundBlock]) -> Vec<usize> {
     let links = Links::new(heads);
     let mut chosen = Vec::new();
     let (mut reached, mut passed) = (None, 0);
@@ -25,7 +25,7 @@ pub(super) fn history(genesis: u32, heads: &[Head]) -> Vec<usize> {
                 .get(passed..)
                 .unwrap_or_default()
                 .partition_point(|head| reached.is_some_and(|reached| head.first <= reached));
-            next = links.best_beginning_like(heads, passed);
+            next = links.best_with_same_first(heads, passed);
         }
         let Some(at) = next else { return chosen };
         let Some(head) = heads.get(at) else { return chosen };
@@ -37,8 +37,8 @@ pub(super) fn history(genesis: u32, heads: &[Head]) -> Vec<usize> {
 
 /// Returns whether a number lies between two selected blocks of which one continues the other, so that it was
 /// never stored.
-pub(super) fn is_passed_over<'a>(chosen: impl Iterator<Item = &'a Head>, number: u64) -> bool {
-    let mut before: Option<&Head> = None;
+pub(super) fn is_skipped<'a>(chosen: impl Iterator<Item = &'a FoundBlock>, number: u64) -> bool {
+    let mut before: Option<&FoundBlock> = None;
     for head in chosen {
         if head.first > number {
             return before.is_some_and(|before| before.last < number && before.checksum == head.prev);
@@ -50,7 +50,7 @@ pub(super) fn is_passed_over<'a>(chosen: impl Iterator<Item = &'a Head>, number:
 
 /// The possible successors of each block, and how far they lead.
 struct Links {
-    worth: Vec<Worth>,
+    scores: Vec<ChainScore>,
     next: Vec<Option<usize>>,
     /// For each checksum the blocks that continue it, in descending order of their first event; each with the best
     /// one so far.
@@ -59,7 +59,7 @@ struct Links {
 
 /// The score of the chain that starts at a block; greater is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Worth {
+struct ChainScore {
     reaches: u64,
     covers: u64,
     events: Reverse<u64>,
@@ -67,23 +67,23 @@ struct Worth {
 }
 
 impl Links {
-    fn new(heads: &[Head]) -> Self {
-        let nothing = Worth { reaches: 0, covers: 0, events: Reverse(0), blocks: Reverse(0) };
+    fn new(heads: &[FoundBlock]) -> Self {
+        let nothing = ChainScore { reaches: 0, covers: 0, events: Reverse(0), blocks: Reverse(0) };
         let mut links =
-            Self { worth: vec![nothing; heads.len()], next: vec![None; heads.len()], after: BTreeMap::new() };
+            Self { scores: vec![nothing; heads.len()], next: vec![None; heads.len()], after: BTreeMap::new() };
         for (at, head) in heads.iter().enumerate().rev() {
             let next = links.best(head.checksum, Some(head.last));
-            let then = next.and_then(|next| links.worth.get(next)).copied();
-            let then = then.unwrap_or(Worth { reaches: head.last, ..nothing });
-            let worth = Worth {
+            let then = next.and_then(|next| links.scores.get(next)).copied();
+            let then = then.unwrap_or(ChainScore { reaches: head.last, ..nothing });
+            let score = ChainScore {
                 reaches: then.reaches,
                 covers: then.covers.saturating_add(head.last - head.first).saturating_add(1),
                 events: Reverse(then.events.0.saturating_add(head.count.into())),
                 blocks: Reverse(then.blocks.0.saturating_add(1)),
             };
-            links.set(at, worth, next);
+            links.set(at, score, next);
             let best = match links.after.get(&head.prev).and_then(|after| after.last()) {
-                Some((_, best)) if links.worth.get(*best).is_some_and(|known| *known >= worth) => *best,
+                Some((_, best)) if links.scores.get(*best).is_some_and(|known| *known >= score) => *best,
                 Some(_) | None => at,
             };
             links.after.entry(head.prev).or_default().push((head.first, best));
@@ -91,9 +91,9 @@ impl Links {
         links
     }
 
-    fn set(&mut self, at: usize, worth: Worth, next: Option<usize>) {
-        if let (Some(known), Some(link)) = (self.worth.get_mut(at), self.next.get_mut(at)) {
-            (*known, *link) = (worth, next);
+    fn set(&mut self, at: usize, score: ChainScore, next: Option<usize>) {
+        if let (Some(known), Some(link)) = (self.scores.get_mut(at), self.next.get_mut(at)) {
+            (*known, *link) = (score, next);
         }
     }
 
@@ -105,9 +105,9 @@ impl Links {
     }
 
     /// Finds the best of the blocks that begin with the same event as the one at `at`.
-    fn best_beginning_like(&self, heads: &[Head], at: usize) -> Option<usize> {
+    fn best_with_same_first(&self, heads: &[FoundBlock], at: usize) -> Option<usize> {
         let first = heads.get(at)?.first;
         let alike = heads.get(at..)?.iter().take_while(|head| head.first == first).count();
-        (at..at + alike).max_by_key(|at| self.worth.get(*at).copied())
+        (at..at + alike).max_by_key(|at| self.scores.get(*at).copied())
     }
 }

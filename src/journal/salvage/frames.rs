@@ -15,60 +15,60 @@ pub(super) struct Frame {
     /// The salts, which change when the log restarts.
     pub(super) salts: u64,
     /// Whether its checksum continues that of the previous frame.
-    pub(super) sound: bool,
+    pub(super) checksum_ok: bool,
     /// Whether it belongs to the log since its last restart.
     pub(super) current: bool,
     /// The commit frame of its transaction, if it was committed.
     pub(super) committed: Option<u32>,
     /// Whether it is a commit frame.
-    ends: bool,
+    is_commit: bool,
 }
 
 impl Frame {
     /// Returns whether SQLite would accept the frame if everything before it were intact.
-    pub(super) const fn trusted(&self) -> bool {
-        self.sound && self.current && self.committed.is_some()
+    pub(super) const fn is_trusted(&self) -> bool {
+        self.checksum_ok && self.current && self.committed.is_some()
     }
 }
 
 /// Returns the offset of a frame.
-pub(super) fn start(frame: u32, page_size: usize) -> u64 {
-    LOG_HEAD as u64 + u64::from(frame) * (HEAD + page_size) as u64
+pub(super) fn frame_offset(frame: u32, page_size: usize) -> u64 {
+    LOG_HEADER as u64 + u64::from(frame) * (FRAME_HEADER + page_size) as u64
 }
 
 /// Reads the frames of a log of `length` bytes; the last may be truncated.
 pub(super) fn read(log: &dyn RawFile, length: u64, page_size: usize) -> Vec<Frame> {
-    let mut head = [0; LOG_HEAD];
-    if !log.read_at(0, &mut head).is_ok_and(|read| read == LOG_HEAD) {
+    let mut head = [0; LOG_HEADER];
+    if !log.read_at(0, &mut head).is_ok_and(|read| read == LOG_HEADER) {
         return Vec::new();
     }
-    let mut before = pair(&head, 24);
+    let mut before = read_u64(&head, 24);
     let mut frames = Vec::new();
-    let mut buffer = vec![0; HEAD + page_size];
+    let mut buffer = vec![0; FRAME_HEADER + page_size];
     for number in 0..u32::MAX {
-        let at = start(number, page_size);
-        if at.saturating_add(HEAD as u64) > length {
+        let at = frame_offset(number, page_size);
+        if at.saturating_add(FRAME_HEADER as u64) > length {
             break;
         }
         // An unreadable frame is read as zeros, so that later frames keep their numbers.
         let read = log.read_at(at, &mut buffer).unwrap_or(0);
         buffer.get_mut(read..).unwrap_or_default().fill(0);
-        let stored = pair(&buffer, 16);
-        let (page, salts) = ((pair(&buffer, 0) >> 32) as u32, pair(&buffer, 8));
+        let stored = read_u64(&buffer, 16);
+        let (page, salts) = ((read_u64(&buffer, 0) >> 32) as u32, read_u64(&buffer, 8));
         // A frame of zeros has a valid checksum too; no page has the number zero.
-        let sound = page != 0
+        let checksum_ok = page != 0
             && read == buffer.len()
-            && ORDERS.into_iter().any(|order| checksum(before, &buffer, order) == stored);
-        let ends = pair(&buffer, 0) & 0xffff_ffff != 0;
-        frames.push(Frame { page, salts, sound, current: false, committed: None, ends });
+            && BYTE_ORDERS.into_iter().any(|order| frame_checksum(before, &buffer, order) == stored);
+        let ends = read_u64(&buffer, 0) & 0xffff_ffff != 0;
+        frames.push(Frame { page, salts, checksum_ok, current: false, committed: None, is_commit: ends });
         before = stored;
     }
-    judge(&mut frames, pair(&head, 16), ORDERS.into_iter().any(|order| is_head(&head, order)));
+    classify(&mut frames, read_u64(&head, 16), BYTE_ORDERS.into_iter().any(|order| is_valid_header(&head, order)));
     frames
 }
 
 /// Determines which frames are committed, and which belong to the log since its last restart.
-fn judge(frames: &mut [Frame], said: u64, head_is_sound: bool) {
+fn classify(frames: &mut [Frame], said: u64, head_is_sound: bool) {
     let first = frames.first().map_or(said, |frame| frame.salts);
     let current = if head_is_sound { said } else { first };
     let mut uses: BTreeMap<u64, u32> = BTreeMap::from([(current, 2)]);
@@ -80,31 +80,31 @@ fn judge(frames: &mut [Frame], said: u64, head_is_sound: bool) {
     let mut end: Option<(u32, u64)> = None;
     let count = u32::try_from(frames.len()).unwrap_or(u32::MAX);
     for (number, frame) in (0..count).rev().zip(frames.iter_mut().rev()) {
-        if frame.ends {
+        if frame.is_commit {
             end = Some((number, frame.salts));
         }
         let same = |end: u64| end == frame.salts || !known(end) || !known(frame.salts);
         frame.committed = end.filter(|(_, salts)| same(*salts)).map(|(number, _)| number);
         frame.current = frame.salts == current;
     }
-    let last = frames.iter().rposition(|frame| frame.current && frame.sound).unwrap_or(0);
+    let last = frames.iter().rposition(|frame| frame.current && frame.checksum_ok).unwrap_or(0);
     for frame in frames.iter_mut().take(last) {
         frame.current = true;
     }
 }
 
 /// Continues the checksum `before` over the header of a frame, without its salts and checksum, and over its page.
-fn checksum(before: u64, frame: &[u8], order: fn([u8; 4]) -> u32) -> u64 {
-    let (head, page) = (frame.get(..8).unwrap_or_default(), frame.get(HEAD..).unwrap_or_default());
-    sum(sum(before, head, order), page, order)
+fn frame_checksum(before: u64, frame: &[u8], order: fn([u8; 4]) -> u32) -> u64 {
+    let (head, page) = (frame.get(..8).unwrap_or_default(), frame.get(FRAME_HEADER..).unwrap_or_default());
+    log_checksum(log_checksum(before, head, order), page, order)
 }
 
-fn is_head(head: &[u8; LOG_HEAD], order: fn([u8; 4]) -> u32) -> bool {
-    sum(0, head.get(..24).unwrap_or_default(), order) == pair(head, 24)
+fn is_valid_header(head: &[u8; LOG_HEADER], order: fn([u8; 4]) -> u32) -> bool {
+    log_checksum(0, head.get(..24).unwrap_or_default(), order) == read_u64(head, 24)
 }
 
 /// The checksum algorithm of the SQLite log: two 32-bit sums, packed into one number.
-fn sum(before: u64, bytes: &[u8], order: fn([u8; 4]) -> u32) -> u64 {
+fn log_checksum(before: u64, bytes: &[u8], order: fn([u8; 4]) -> u32) -> u64 {
     let (mut one, mut two) = ((before >> 32) as u32, before as u32);
     for words in bytes.chunks_exact(8) {
         if let [a, b, c, d, e, f, g, h] = *words {
@@ -116,14 +116,14 @@ fn sum(before: u64, bytes: &[u8], order: fn([u8; 4]) -> u32) -> u64 {
 }
 
 /// Reads eight bytes; missing ones are zero.
-fn pair(bytes: &[u8], at: usize) -> u64 {
+fn read_u64(bytes: &[u8], at: usize) -> u64 {
     let eight = bytes.get(at..at + 8).and_then(|eight| <[u8; 8]>::try_from(eight).ok());
     u64::from_be_bytes(eight.unwrap_or_default())
 }
 
 /// The size of a frame header.
-pub(super) const HEAD: usize = 24;
+pub(super) const FRAME_HEADER: usize = 24;
 /// The size of the log header.
-const LOG_HEAD: usize = 32;
+const LOG_HEADER: usize = 32;
 /// Both byte orders; the log header says which one applies, if it can be read.
-const ORDERS: [fn([u8; 4]) -> u32; 2] = [u32::from_le_bytes, u32::from_be_bytes];
+const BYTE_ORDERS: [fn([u8; 4]) -> u32; 2] = [u32::from_le_bytes, u32::from_be_bytes];

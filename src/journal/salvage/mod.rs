@@ -20,7 +20,7 @@ mod frames;
 mod images;
 mod record;
 mod rows;
-mod survey;
+mod scan;
 #[cfg(test)]
 mod tests;
 
@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 
 use super::error::{CommitError, OpenError};
-use super::files::{Ground, RawFile};
+use super::files::{RawFile, StorageEnv};
 use super::os;
 use super::record::Options;
 use super::schema;
@@ -40,20 +40,20 @@ use crate::kernel::id::SessionId;
 use images::Images;
 
 /// What is known about sessions from outside the database.
-pub(super) struct Outside<'a> {
+pub(super) struct SalvageContext<'a> {
     /// Returns the name of the session with a key; it takes precedence over the database.
-    pub(super) names: &'a dyn Fn(i64) -> Option<SessionId>,
+    pub(super) name_of: &'a dyn Fn(i64) -> Option<SessionId>,
     /// Returns whether the session with a key was deleted and must not be recovered.
-    pub(super) deleted: &'a dyn Fn(i64) -> bool,
+    pub(super) is_deleted: &'a dyn Fn(i64) -> bool,
     /// Encodes the list entry of a session whose row is lost.
-    pub(super) summary: &'a dyn Fn(&SessionId) -> String,
+    pub(super) lost_summary: &'a dyn Fn(&SessionId) -> String,
     /// Records what was not recovered, before the fresh database becomes the current one.
-    pub(super) last: &'a dyn Fn(&Connection, &Report) -> Result<(), CommitError>,
+    pub(super) before_swap: &'a dyn Fn(&Connection, &SalvageReport) -> Result<(), CommitError>,
 }
 
 /// The result of a salvage.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Report {
+pub(super) struct SalvageReport {
     /// The path of the damaged database; its log has the same name with the suffix `-wal`.
     pub(super) set_aside: PathBuf,
     /// How many sessions were recovered.
@@ -75,36 +75,36 @@ pub(super) struct Report {
 /// The journal must not be open. If a crash interrupted an earlier salvage, it is resumed and `seconds` is
 /// ignored.
 pub(super) fn rebuild(
-    ground: &Ground,
+    env: &StorageEnv,
     options: &Options,
-    outside: &Outside<'_>,
+    context: &SalvageContext<'_>,
     seconds: u64,
-) -> Result<Report, OpenError> {
-    if let Some(report) = resume(ground, options, outside)? {
+) -> Result<SalvageReport, OpenError> {
+    if let Some(report) = resume(env, options, context)? {
         return Ok(report);
     }
-    let names = Names::free(ground, seconds)?;
-    os::prepare(&names.fresh).map_err(OpenError::io("prepare", &names.fresh))?;
-    sync_names(ground)?;
-    finish(ground, options, outside, &names)
+    let paths = SalvagePaths::free(env, seconds)?;
+    os::prepare(&paths.fresh).map_err(OpenError::io("prepare", &paths.fresh))?;
+    sync_directory(env)?;
+    finish(env, options, context, &paths)
 }
 
 /// Resumes an interrupted salvage; `None` if there is none.
 ///
 /// Call it before anything else accesses the database.
 pub(super) fn resume(
-    ground: &Ground,
+    env: &StorageEnv,
     options: &Options,
-    outside: &Outside<'_>,
-) -> Result<Option<Report>, OpenError> {
-    match unfinished(&ground.dir).map_err(OpenError::io("list", &ground.dir))? {
-        Some(number) => finish(ground, options, outside, &Names::new(ground, number)).map(Some),
+    context: &SalvageContext<'_>,
+) -> Result<Option<SalvageReport>, OpenError> {
+    match find_unfinished(&env.dir).map_err(OpenError::io("list", &env.dir))? {
+        Some(number) => finish(env, options, context, &SalvagePaths::new(env, number)).map(Some),
         None => Ok(None),
     }
 }
 
 /// The paths of one salvage.
-struct Names {
+struct SalvagePaths {
     number: u64,
     /// The database under construction, whose existence marks an unfinished salvage.
     fresh: PathBuf,
@@ -112,30 +112,30 @@ struct Names {
     damaged_log: PathBuf,
 }
 
-impl Names {
-    fn new(ground: &Ground, number: u64) -> Self {
+impl SalvagePaths {
+    fn new(env: &StorageEnv, number: u64) -> Self {
         let damaged = format!("{DATABASE}{DAMAGED}{number}");
         Self {
             number,
-            fresh: ground.path(&format!("{DATABASE}{MARK}{number}")),
-            damaged_log: ground.path(&format!("{damaged}-wal")),
-            damaged: ground.path(&damaged),
+            fresh: env.path(&format!("{DATABASE}{SALVAGE}{number}")),
+            damaged_log: env.path(&format!("{damaged}-wal")),
+            damaged: env.path(&damaged),
         }
     }
 
     /// Returns the first paths from `number` on that are all free.
-    fn free(ground: &Ground, mut number: u64) -> Result<Self, OpenError> {
+    fn free(env: &StorageEnv, mut number: u64) -> Result<Self, OpenError> {
         loop {
-            let names = Self::new(ground, number);
-            if !exists(&names.fresh)? && !exists(&names.damaged)? && !exists(&names.damaged_log)? {
-                return Ok(names);
+            let paths = Self::new(env, number);
+            if !exists(&paths.fresh)? && !exists(&paths.damaged)? && !exists(&paths.damaged_log)? {
+                return Ok(paths);
             }
             number = number.saturating_add(1);
         }
     }
 
     /// Returns the path of a file that SQLite keeps beside the fresh database.
-    fn beside_fresh(&self, suffix: &str) -> PathBuf {
+    fn fresh_sibling(&self, suffix: &str) -> PathBuf {
         let mut path = self.fresh.clone().into_os_string();
         path.push(suffix);
         path.into()
@@ -144,19 +144,19 @@ impl Names {
 
 /// Runs every step of the salvage; steps that were done before a crash have no effect.
 fn finish(
-    ground: &Ground,
+    env: &StorageEnv,
     options: &Options,
-    outside: &Outside<'_>,
-    names: &Names,
-) -> Result<Report, OpenError> {
-    tracing::warn!(set_aside = %names.damaged.display(), "salvaging a database that cannot be read");
-    set_aside(ground, names)?;
-    let report = build(ground, options, outside, names)?;
+    context: &SalvageContext<'_>,
+    paths: &SalvagePaths,
+) -> Result<SalvageReport, OpenError> {
+    tracing::warn!(set_aside = %paths.damaged.display(), "salvaging a database that cannot be read");
+    set_aside(env, paths)?;
+    let report = build(env, options, context, paths)?;
     // One rename removes the marker and installs the database.
-    rename(&names.fresh, &ground.path(DATABASE))?;
-    sync_names(ground)?;
+    rename(&paths.fresh, &env.path(DATABASE))?;
+    sync_directory(env)?;
     tracing::warn!(
-        set_aside = %names.damaged.display(),
+        set_aside = %paths.damaged.display(),
         sessions = report.sessions,
         sessions_without_row = report.sessions_without_row,
         blocks = report.blocks,
@@ -169,13 +169,13 @@ fn finish(
 }
 
 /// Renames the damaged files, unless that was done before.
-fn set_aside(ground: &Ground, names: &Names) -> Result<(), OpenError> {
-    let (database, log) = (ground.path(DATABASE), ground.path(LOG));
-    let mut to = (&names.damaged, &names.damaged_log);
+fn set_aside(env: &StorageEnv, paths: &SalvagePaths) -> Result<(), OpenError> {
+    let (database, log) = (env.path(DATABASE), env.path(LOG));
+    let mut to = (&paths.damaged, &paths.damaged_log);
     let other;
-    if exists(&database)? && exists(&names.damaged)? {
+    if exists(&database)? && exists(&paths.damaged)? {
         // A program that ignores the marker has created another database: it is set aside too, under other names.
-        other = Names::free(ground, names.number)?;
+        other = SalvagePaths::free(env, paths.number)?;
         tracing::warn!(set_aside = %other.damaged.display(), "another program created a database during a salvage; setting it aside");
         to = (&other.damaged, &other.damaged_log);
     }
@@ -184,68 +184,68 @@ fn set_aside(ground: &Ground, names: &Names) -> Result<(), OpenError> {
             rename(from, to)?;
         }
     }
-    remove(&ground.path(SHARED))?;
-    sync_names(ground)
+    remove(&env.path(SHARED_MEMORY))?;
+    sync_directory(env)
 }
 
 /// Builds the fresh database from the files set aside; discards an earlier attempt.
 fn build(
-    ground: &Ground,
+    env: &StorageEnv,
     options: &Options,
-    outside: &Outside<'_>,
-    names: &Names,
-) -> Result<Report, OpenError> {
-    let failed = OpenError::sqlite(&names.fresh);
-    let (fresh_log, fresh_shared) = (names.beside_fresh("-wal"), names.beside_fresh("-shm"));
+    context: &SalvageContext<'_>,
+    paths: &SalvagePaths,
+) -> Result<SalvageReport, OpenError> {
+    let failed = OpenError::sqlite(&paths.fresh);
+    let (fresh_log, fresh_shared) = (paths.fresh_sibling("-wal"), paths.fresh_sibling("-shm"));
     remove(&fresh_log)?;
     remove(&fresh_shared)?;
-    let cleared = (ground.open)(&names.fresh).and_then(|file| file.set_len(0));
-    cleared.map_err(OpenError::io("empty", &names.fresh))?;
-    let images = Images::open(source(ground, &names.damaged)?, source(ground, &names.damaged_log)?)
-        .map_err(OpenError::io("look at", &names.damaged))?;
-    let found = survey::survey(&images, outside);
-    let mut report = Report {
-        set_aside: names.damaged.clone(),
+    let cleared = (env.open_file)(&paths.fresh).and_then(|file| file.set_len(0));
+    cleared.map_err(OpenError::io("empty", &paths.fresh))?;
+    let images = Images::open(open_if_present(env, &paths.damaged)?, open_if_present(env, &paths.damaged_log)?)
+        .map_err(OpenError::io("look at", &paths.damaged))?;
+    let found = scan::scan(&images, context);
+    let mut report = SalvageReport {
+        set_aside: paths.damaged.clone(),
         sessions: 0,
         sessions_without_row: 0,
         blocks: 0,
         checkpoints: 0,
         pages: found.pages,
-        unreadable_pages: found.unreadable,
+        unreadable_pages: found.unreadable_pages,
     };
-    let connection = schema::open(&names.fresh, ground.layer.as_deref(), options)?;
+    let connection = schema::open(&paths.fresh, env.vfs.as_deref(), options)?;
     // A crash restarts the build, so one sync at the end is enough.
     connection.pragma_update(None, "synchronous", "OFF").map_err(&failed)?;
-    fill::fill(&connection, &images, found, outside.summary, &mut report).map_err(&failed)?;
-    (outside.last)(&connection, &report)
-        .map_err(|error| OpenError::Begin { path: names.fresh.clone(), error })?;
+    fill::fill(&connection, &images, found, context.lost_summary, &mut report).map_err(&failed)?;
+    (context.before_swap)(&connection, &report)
+        .map_err(|error| OpenError::RecordLosses { path: paths.fresh.clone(), error })?;
     connection.flush_prepared_statement_cache();
     connection.close().map_err(|(_, error)| failed(error))?;
     if fs::metadata(&fresh_log).is_ok_and(|log| log.len() > 0) {
         let left = io::Error::other("its log is not empty");
-        return Err(OpenError::io("finish", &names.fresh)(left));
+        return Err(OpenError::io("finish", &paths.fresh)(left));
     }
     remove(&fresh_log)?;
     remove(&fresh_shared)?;
-    let synced = (ground.open)(&names.fresh).and_then(|file| file.sync());
-    synced.map_err(OpenError::io("sync", &names.fresh))?;
+    let synced = (env.open_file)(&paths.fresh).and_then(|file| file.sync());
+    synced.map_err(OpenError::io("sync", &paths.fresh))?;
     Ok(report)
 }
 
 /// Opens a file set aside, if it exists.
-fn source(ground: &Ground, path: &Path) -> Result<Option<Box<dyn RawFile>>, OpenError> {
+fn open_if_present(env: &StorageEnv, path: &Path) -> Result<Option<Box<dyn RawFile>>, OpenError> {
     if !exists(path)? {
         return Ok(None);
     }
-    (ground.open)(path).map(Some).map_err(OpenError::io("open", path))
+    (env.open_file)(path).map(Some).map_err(OpenError::io("open", path))
 }
 
 /// Finds the number of an unfinished salvage.
-fn unfinished(dir: &Path) -> io::Result<Option<u64>> {
+fn find_unfinished(dir: &Path) -> io::Result<Option<u64>> {
     let mut lowest = None;
     for entry in fs::read_dir(dir)? {
         let name = entry?.file_name();
-        let mark = name.to_str().and_then(|name| name.strip_prefix(DATABASE)?.strip_prefix(MARK));
+        let mark = name.to_str().and_then(|name| name.strip_prefix(DATABASE)?.strip_prefix(SALVAGE));
         let Some(number) = mark.and_then(|number| number.parse::<u64>().ok()) else { continue };
         lowest = Some(lowest.map_or(number, |lowest: u64| lowest.min(number)));
     }
@@ -271,13 +271,13 @@ fn remove(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-fn sync_names(ground: &Ground) -> Result<(), OpenError> {
-    os::sync_directory(&ground.dir).map_err(OpenError::io("sync", &ground.dir))
+fn sync_directory(env: &StorageEnv) -> Result<(), OpenError> {
+    os::sync_directory(&env.dir).map_err(OpenError::io("sync", &env.dir))
 }
 
 /// Between the name of the database and the number, in the name of the fresh database.
-const MARK: &str = ".salvage-";
+const SALVAGE: &str = ".salvage-";
 /// Between the name of the database and the number, in the name of the damaged database.
 const DAMAGED: &str = ".damaged-";
 /// The shared memory of the write-ahead log.
-const SHARED: &str = "pushd.db-shm";
+const SHARED_MEMORY: &str = "pushd.db-shm";

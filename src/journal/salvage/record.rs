@@ -4,11 +4,11 @@
 //! columns, and its content is verified elsewhere. All reads are bounds-checked; anything that does not fit is not
 //! a record.
 
-use super::images::spill;
+use super::images::local_payload;
 
 /// The table or index that a record belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum RowKind {
     /// A row of `block`.
     Block,
     /// A row of `session`; its key is the rowid.
@@ -25,7 +25,7 @@ pub(super) enum Shape {
     Unsure,
 }
 
-impl Shape {
+impl RowKind {
     /// Returns whether such records are in an index, where they have no rowid.
     pub(super) const fn in_index(self) -> bool {
         match self {
@@ -35,7 +35,7 @@ impl Shape {
     }
 
     /// Recognises a record by its column types; a newer schema may have appended columns to a table.
-    fn told(types: &[u64]) -> Option<Self> {
+    fn from_types(types: &[u64]) -> Option<Self> {
         let integers = |kinds: &[u64]| kinds.iter().all(|kind| is_integer(*kind));
         let texts = |kinds: &[u64]| kinds.iter().all(|kind| is_text(*kind));
         match *types {
@@ -51,9 +51,7 @@ impl Shape {
             {
                 Some(Self::Block)
             }
-            [0, seq, checksum, bytes, ..] if integers(&[seq, checksum]) && is_blob(bytes) => {
-                Some(Self::Checkpoint)
-            }
+            [0, seq, checksum, bytes, ..] if integers(&[seq, checksum]) && is_blob(bytes) => Some(Self::Checkpoint),
             [name, key] if is_text(name) && is_integer(key) => Some(Self::Name),
             [time, name, key] if is_text(name) && integers(&[time, key]) => Some(Self::NameByTime),
             [text, FINGERPRINT, key] if is_text(text) && is_integer(key) => Some(Self::StartKey),
@@ -66,18 +64,18 @@ impl Shape {
 /// A record found in a page.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Record {
-    pub(super) shape: Shape,
+    pub(super) row_kind: RowKind,
     /// The offset of its header in the page.
     pub(super) at: usize,
     /// Its length, including the header.
     pub(super) total: u64,
     header: usize,
-    types: [u64; COLUMNS],
+    types: [u64; MAX_COLUMNS],
 }
 
 /// What the page says about a record.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Cell {
+pub(super) struct CellInfo {
     /// The rowid; zero in an index.
     pub(super) row: i64,
     /// Whether the page has a pointer to the cell. A removed or moved row may still be there without one.
@@ -86,29 +84,29 @@ pub(super) struct Cell {
 
 impl Record {
     /// Parses the header at `at`, if one of our records could begin there.
-    pub(super) fn at(page: &[u8], at: usize) -> Option<Self> {
-        let header = usize::from(*page.get(at).filter(|length| (3..=HIGHEST_HEADER).contains(*length))?);
+    pub(super) fn parse_at(page: &[u8], at: usize) -> Option<Self> {
+        let header = usize::from(*page.get(at).filter(|length| (3..=MAX_HEADER).contains(*length))?);
         let mut rest = page.get(at.checked_add(1)?..at.checked_add(header)?)?;
-        let (mut types, mut columns, mut total) = ([0; COLUMNS], 0_usize, header as u64);
+        let (mut types, mut columns, mut total) = ([0; MAX_COLUMNS], 0_usize, header as u64);
         while !rest.is_empty() {
             let (kind, used) = varint(rest)?;
             *types.get_mut(columns)? = kind;
             columns += 1;
-            total = total.checked_add(size(kind)?)?;
+            total = total.checked_add(column_size(kind)?)?;
             rest = rest.get(used..)?;
         }
-        let shape = Shape::told(types.get(..columns)?)?;
-        Some(Self { shape, at, total, header, types })
+        let row_kind = RowKind::from_types(types.get(..columns)?)?;
+        Some(Self { row_kind, at, total, header, types })
     }
 
     /// Returns how many bytes of the record are stored in its page.
     pub(super) fn local(&self, page_size: usize) -> usize {
-        spill(page_size, self.total, self.shape.in_index())
+        local_payload(page_size, self.total, self.row_kind.in_index())
     }
 
     /// Reads what precedes the record: its length, which must match the header, and the rowid.
-    pub(super) fn cell(&self, page: &[u8]) -> Option<Cell> {
-        let (row, end) = if self.shape.in_index() {
+    pub(super) fn cell(&self, page: &[u8]) -> Option<CellInfo> {
+        let (row, end) = if self.row_kind.in_index() {
             (0, self.at)
         } else {
             let start = varint_before(page, self.at)?;
@@ -119,13 +117,13 @@ impl Record {
         if varint(page.get(start..end)?)? != (self.total, end - start) {
             return None;
         }
-        let start = match (page.first(), self.shape.in_index()) {
+        let start = match (page.first(), self.row_kind.in_index()) {
             (Some(&TABLE_LEAF), false) | (Some(&INDEX_LEAF), true) => Some(start),
             // An interior page of an index holds entries too, each after a child page number.
             (Some(&INDEX_NODE), true) => start.checked_sub(4),
             (Some(_) | None, _) => None,
         };
-        Some(Cell { row, listed: start.is_some_and(|start| lists(page, start)) })
+        Some(CellInfo { row, listed: start.is_some_and(|start| has_pointer(page, start)) })
     }
 
     /// Reads an integer column from the bytes of the record.
@@ -151,9 +149,9 @@ impl Record {
     pub(super) fn bytes<'a>(&self, record: &'a [u8], column: usize) -> Option<&'a [u8]> {
         let mut start = self.header;
         for kind in self.types.get(..column)? {
-            start = start.checked_add(usize::try_from(size(*kind)?).ok()?)?;
+            start = start.checked_add(usize::try_from(column_size(*kind)?).ok()?)?;
         }
-        let length = usize::try_from(size(*self.types.get(column)?)?).ok()?;
+        let length = usize::try_from(column_size(*self.types.get(column)?)?).ok()?;
         record.get(start..start.checked_add(length)?)
     }
 }
@@ -162,7 +160,7 @@ impl Record {
 pub(super) fn is_leaf(page: &[u8]) -> bool {
     matches!(page.first(), Some(&(TABLE_LEAF | INDEX_LEAF)))
         && cells(page).is_some_and(|cells| {
-            let lowest = cells.len().saturating_add(LEAF_HEAD);
+            let lowest = cells.len().saturating_add(LEAF_HEADER);
             !cells.is_empty() && pointers(cells).all(|at| (lowest..page.len()).contains(&at))
         })
 }
@@ -172,15 +170,13 @@ pub(super) fn is_plausible(page: &[u8], pages: u32) -> bool {
     match page {
         [TABLE_LEAF | INDEX_LEAF, ..] => is_leaf(page) || page.get(3..5) == Some(&[0, 0]),
         [TABLE_NODE | INDEX_NODE, ..] => cells(page).is_some(),
-        [a, b, c, d, ..] => {
-            u32::from_be_bytes([*a, *b, *c, *d]) <= pages && page.iter().any(|byte| *byte != 0)
-        }
+        [a, b, c, d, ..] => u32::from_be_bytes([*a, *b, *c, *d]) <= pages && page.iter().any(|byte| *byte != 0),
         [..] => false,
     }
 }
 
 /// Returns whether `page` can be a pointer map: entries of a type and a page number.
-pub(super) fn is_map(page: &[u8]) -> bool {
+pub(super) fn is_pointer_map(page: &[u8]) -> bool {
     page.first().is_some_and(|kind| *kind != 0) && page.chunks_exact(5).all(|entry| entry.first() <= Some(&5))
 }
 
@@ -215,13 +211,13 @@ fn varint_length(value: u64) -> usize {
     bits.div_ceil(7).clamp(1, 9)
 }
 
-fn lists(page: &[u8], start: usize) -> bool {
+fn has_pointer(page: &[u8], start: usize) -> bool {
     cells(page).is_some_and(|cells| pointers(cells).any(|at| at == start))
 }
 
 /// Returns the cell pointers of a page, two bytes each.
 fn cells(page: &[u8]) -> Option<&[u8]> {
-    let head = if matches!(page.first(), Some(&(TABLE_NODE | INDEX_NODE))) { NODE_HEAD } else { LEAF_HEAD };
+    let head = if matches!(page.first(), Some(&(TABLE_NODE | INDEX_NODE))) { NODE_HEADER } else { LEAF_HEADER };
     let count = usize::from(u16::from_be_bytes([*page.get(3)?, *page.get(4)?]));
     page.get(head..head + count * 2)
 }
@@ -234,7 +230,7 @@ fn pointers(cells: &[u8]) -> impl Iterator<Item = usize> {
 }
 
 /// Returns how many bytes a column of a serial type takes; `None` for types that are never written.
-const fn size(kind: u64) -> Option<u64> {
+const fn column_size(kind: u64) -> Option<u64> {
     match kind {
         0 | 8 | 9 => Some(0),
         1..=4 => Some(kind),
@@ -258,9 +254,9 @@ const fn is_blob(kind: u64) -> bool {
 }
 
 /// How many columns are parsed: those of the widest row, and some that a newer schema may have added.
-const COLUMNS: usize = 16;
+const MAX_COLUMNS: usize = 16;
 /// The maximum length of our record headers; no byte of printable text is as low.
-pub(super) const HIGHEST_HEADER: u8 = 24;
+pub(super) const MAX_HEADER: u8 = 24;
 /// The serial type of a digest of 32 bytes.
 const TOKEN: u64 = 12 + 2 * 32;
 /// The serial type of a fingerprint of 16 bytes.
@@ -274,6 +270,6 @@ const TABLE_NODE: u8 = 0x05;
 /// The type byte of an interior index page.
 const INDEX_NODE: u8 = 0x02;
 /// The header size of a leaf page.
-const LEAF_HEAD: usize = 8;
+const LEAF_HEADER: usize = 8;
 /// The header size of an interior page.
-const NODE_HEAD: usize = 12;
+const NODE_HEADER: usize = 12;

@@ -1,12 +1,12 @@
 //! The columns of the journal's rows, read from a record, and plausibility checks for rows without a checksum.
 
-use super::record::{Record, Shape};
-use crate::journal::check::Numbers;
+use super::record::{Record, RowKind};
+use crate::journal::checksum::BlockHeader;
 use crate::kernel::id::SessionId;
 
 /// The header of a recovered block, ordered by position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Head {
+pub(super) struct FoundBlock {
     pub(super) first: u64,
     pub(super) last: u64,
     pub(super) count: u32,
@@ -14,17 +14,17 @@ pub(super) struct Head {
     pub(super) checksum: u32,
 }
 
-impl Head {
+impl FoundBlock {
     /// Returns the header in the form that verifies it.
-    pub(super) const fn numbers(&self) -> Numbers {
+    pub(super) const fn header(&self) -> BlockHeader {
         let Self { first, last, count, prev, checksum } = *self;
-        Numbers { first, last, count, prev, checksum }
+        BlockHeader { first, last, count, prev, checksum }
     }
 
     /// Returns whether the block may belong to `session`, as far as its header tells.
-    pub(super) fn may_stand(&self, session: &SessionId, seal: u32) -> bool {
-        let numbers = self.numbers();
-        numbers.is_splice() || numbers.seal(session, &[]) == seal
+    pub(super) fn may_belong_to(&self, session: &SessionId, seal: u32) -> bool {
+        let header = self.header();
+        header.is_splice() || header.seal(session, &[]) == seal
     }
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Session {
     pub(super) summary: String,
     pub(super) reserved: u64,
     /// The epoch in which numbers were last reserved; zero for a row of an older schema.
-    pub(super) life: u64,
+    pub(super) epoch: u64,
 }
 
 impl Session {
@@ -48,7 +48,7 @@ impl Session {
         let number = |column| record.integer(payload, column).and_then(|number| u64::try_from(number).ok());
         let text = |column| record.text(payload, column).filter(|text| !text.contains(char::is_control));
         Some(Self {
-            id: text(1).and_then(id)?,
+            id: text(1).and_then(parse_id)?,
             token_hash: record.bytes(payload, 2)?.try_into().ok()?,
             opened_at: number(3)?,
             updated_at: number(4)?,
@@ -59,7 +59,7 @@ impl Session {
             },
             summary: text(7)?.to_owned(),
             reserved: number(8)?,
-            life: number(9).unwrap_or(0),
+            epoch: number(9).unwrap_or(0),
         })
     }
 }
@@ -80,13 +80,13 @@ impl<'a> Checkpoint<'a> {
 }
 
 /// A row of `start_key`.
-pub(super) struct Start {
+pub(super) struct StartKey {
     pub(super) key: String,
     pub(super) fingerprint: [u8; 16],
     pub(super) session: i64,
 }
 
-impl Start {
+impl StartKey {
     pub(super) fn read(record: &Record, payload: &[u8]) -> Option<Self> {
         let key = record.text(payload, 0)?.to_owned();
         let fingerprint = record.bytes(payload, 1)?.try_into().ok()?;
@@ -96,29 +96,28 @@ impl Start {
 
 /// Reads an entry of an index over the names.
 pub(super) fn name(record: &Record, payload: &[u8]) -> Option<(i64, SessionId)> {
-    let (name, key) = if record.shape == Shape::NameByTime { (1, 2) } else { (0, 1) };
-    Some((record.integer(payload, key)?, record.text(payload, name).and_then(id)?))
+    let (name, key) = if record.row_kind == RowKind::NameByTime { (1, 2) } else { (0, 1) };
+    Some((record.integer(payload, key)?, record.text(payload, name).and_then(parse_id)?))
 }
 
 /// Reads a range of epochs in which something may have been lost.
-pub(super) fn unsure(record: &Record, payload: &[u8]) -> Option<(u64, u64)> {
+pub(super) fn uncertain_epochs(record: &Record, payload: &[u8]) -> Option<(u64, u64)> {
     let number = |column| record.integer(payload, column).and_then(|number| u64::try_from(number).ok());
     Some((number(0)?, number(1)?)).filter(|(since, until)| since <= until)
 }
 
 /// Reads the session key, the header and the seal of a block, which precede its bytes.
-pub(super) fn block(record: &Record, payload: &[u8]) -> Option<(i64, Head, u32)> {
+pub(super) fn block(record: &Record, payload: &[u8]) -> Option<(i64, FoundBlock, u32)> {
     let long = |column| record.integer(payload, column).and_then(|number| u64::try_from(number).ok());
     let short = |column| record.integer(payload, column).and_then(|number| u32::try_from(number).ok());
-    let head =
-        Head { first: long(1)?, last: long(2)?, count: short(3)?, prev: short(4)?, checksum: short(5)? };
+    let head = FoundBlock { first: long(1)?, last: long(2)?, count: short(3)?, prev: short(4)?, checksum: short(5)? };
     // The splice of a retention begins before the first event.
-    let runs = head.first <= head.last && (head.first > 0 || head.numbers().is_splice());
+    let runs = head.first <= head.last && (head.first > 0 || head.header().is_splice());
     Some((record.integer(payload, 0)?, head, short(6)?)).filter(|_| runs)
 }
 
 /// Converts a text to a session id if it can be one.
-fn id(text: &str) -> Option<SessionId> {
+fn parse_id(text: &str) -> Option<SessionId> {
     let fits = !text.is_empty() && text.chars().all(|letter| letter.is_ascii_graphic());
     fits.then(|| SessionId::from(text))
 }

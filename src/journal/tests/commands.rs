@@ -2,48 +2,50 @@
 
 use std::sync::atomic::AtomicUsize;
 
-use super::disk::ledger::{Driver, Story, wait};
-use super::disk::{Disk, Failure, Fault, Kind, Lasting};
+use super::disk::ledger::{Driver, RequestLog, block_on};
+use super::disk::{Disk, Failure, FaultDuration, FaultSpec, Kind};
 use super::*;
-use crate::kernel::book::record::{Body, Outcome, Record, Row, Settlement, Stored as Kept};
+use crate::kernel::command_log::record::{
+    CommandOutcome, CommandRecord, OutcomeRecord, ReplyBody, RowId, StoredCommand as Kept,
+};
 use crate::kernel::id::Fingerprint;
 
 /// A delay that never passes.
 const NEVER: Duration = Duration::from_secs(3_600);
 
 #[tokio::test]
-async fn admissions_and_outcomes_outlive_a_kill() {
-    let place = Place::with(Options { write_behind: NEVER, ..Options::default() });
-    keep(&place, vec![admitted(1, "s"), admitted(2, "s")], Durability::Synced).await;
-    keep(&place, vec![settled(2, "s", "done"), settled(3, "s", "never admitted")], Durability::Written).await;
-    keep(&place, vec![admitted(3, "s")], Durability::Written).await;
-    let place = place.killed(Options::default());
-    let found = place.journal.load_commands().await.expect("readable");
-    assert_eq!(found, [open_row(1, "s"), over(2, "s", "done"), over(3, "s", "never admitted")]);
-    assert_eq!(place.journal.stats().syncs, 0, "loading needs none");
+async fn admissions_and_outcomes_survive_a_kill() {
+    let test = TestJournal::with(Options { deferred_delay: NEVER, ..Options::default() });
+    write(&test, vec![admitted(1, "s"), admitted(2, "s")], Durability::Synced).await;
+    write(&test, vec![settled(2, "s", "done"), settled(3, "s", "never admitted")], Durability::Written).await;
+    write(&test, vec![admitted(3, "s")], Durability::Written).await;
+    let test = test.kill_and_reopen(Options::default());
+    let found = test.journal.load_commands().await.expect("readable");
+    assert_eq!(found, [open_row(1, "s"), settled_row(2, "s", "done"), settled_row(3, "s", "never admitted")]);
+    assert_eq!(test.journal.stats().syncs, 0, "loading needs none");
 }
 
 #[tokio::test]
 async fn every_part_of_a_command_comes_back() {
-    let place = Place::new();
-    let bare = Record { id: None, key: None, session: None, ..record(1, "s") };
-    let failed = Outcome { timed_out: true, version: Some(7), ..Outcome::failed("late \u{0} \u{1f600}") };
+    let test = TestJournal::new();
+    let bare = CommandRecord { id: None, key: None, session: None, ..record(1, "s") };
+    let failed = CommandOutcome { timed_out: true, version: Some(7), ..CommandOutcome::failed("late \u{0} \u{1f600}") };
     let outcomes = [
-        Outcome { version: Some(0), ..failed.clone() },
+        CommandOutcome { version: Some(0), ..failed.clone() },
         failed,
-        Outcome { body: Body::Gone, ..Outcome::done("", None) },
-        Outcome { body: Body::TooLarge(1 << 40), ..Outcome::done("", None) },
-        Outcome::done("", None),
+        CommandOutcome { body: ReplyBody::Removed, ..CommandOutcome::succeeded("", None) },
+        CommandOutcome { body: ReplyBody::TooLarge(1 << 40), ..CommandOutcome::succeeded("", None) },
+        CommandOutcome::succeeded("", None),
     ];
     let mut wanted = Vec::new();
     for (row, outcome) in (1..).zip(outcomes) {
-        let record = Arc::new(Record { row: Row(row), ..bare.clone() });
-        let it = Settlement { record, outcome, at: Now(row) };
+        let record = Arc::new(CommandRecord { row: RowId(row), ..bare.clone() });
+        let it = OutcomeRecord { record, outcome, at: Now(row) };
         wanted.push(Kept { record: (*it.record).clone(), settled: Some((it.outcome.clone(), it.at)) });
-        keep(&place, vec![CommandWrite::Settled(it)], Durability::Written).await;
+        write(&test, vec![CommandWrite::Settled(it)], Durability::Written).await;
     }
-    let place = place.reopened().await;
-    assert_eq!(place.journal.load_commands().await.expect("readable"), wanted);
+    let test = test.reopen().await;
+    assert_eq!(test.journal.load_commands().await.expect("readable"), wanted);
 }
 
 #[tokio::test]
@@ -51,88 +53,87 @@ async fn an_admission_is_answered_after_its_sync_and_an_outcome_before() {
     let syncs = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&syncs);
     let options = Options { sync_within: NEVER, ..Options::default() };
-    let place = Place::with_sync(options, move || {
+    let test = TestJournal::with_sync(options, move || {
         count.fetch_add(1, Ordering::SeqCst);
         Ok(())
     });
     let before = syncs.load(Ordering::SeqCst);
-    keep(&place, vec![settled(1, "s", "r")], Durability::Written).await;
+    write(&test, vec![settled(1, "s", "r")], Durability::Written).await;
     assert_eq!(syncs.load(Ordering::SeqCst), before);
-    keep(&place, vec![admitted(2, "s")], Durability::Synced).await;
+    write(&test, vec![admitted(2, "s")], Durability::Synced).await;
     assert_eq!(syncs.load(Ordering::SeqCst), before + 1);
 }
 
 #[tokio::test]
-async fn after_a_failed_sync_no_command_is_taken() {
+async fn after_a_failed_sync_commands_are_refused() {
     let options = Options { sync_within: NEVER, ..Options::default() };
-    let place = Place::with_sync(options, || Err(io::Error::other("broken")));
-    let failed =
-        place.journal.keep_commands(vec![admitted(1, "s")], Durability::Synced).await.expect("an answer");
+    let test = TestJournal::with_sync(options, || Err(io::Error::other("broken")));
+    let failed = test.journal.write_commands(vec![admitted(1, "s")], Durability::Synced).await.expect("an answer");
     assert!(matches!(failed, Err(CommitError::SyncFailed { .. })), "{failed:?}");
-    place.journal.keep_commands_later([settlement(2, "s", "r")], [Row(1)]);
-    let refused = place.journal.keep_commands(vec![settled(1, "s", "r")], Durability::Written).await;
+    test.journal.defer_commands([settlement(2, "s", "r")], [RowId(1)]);
+    let refused = test.journal.write_commands(vec![settled(1, "s", "r")], Durability::Written).await;
     assert!(matches!(refused.expect("an answer"), Err(CommitError::StorageFailed)));
 }
 
 #[tokio::test]
-async fn what_nobody_waits_for_is_written_later_and_in_few_commits() {
-    let place = Place::with(Options { write_behind: Duration::from_millis(5), ..Options::default() });
-    let commits = place.journal.stats().commits;
+async fn deferred_outcomes_are_written_later_in_few_commits() {
+    let test = TestJournal::with(Options { deferred_delay: Duration::from_millis(5), ..Options::default() });
+    let commits = test.journal.stats().commits;
     for row in 1..=500 {
-        place.journal.keep_commands_later([settlement(row, "s", "r")], []);
+        test.journal.defer_commands([settlement(row, "s", "r")], []);
     }
-    eventually("the last row", || rows(&place) == 500).await;
-    assert!(place.journal.stats().commits - commits < 100, "{} commits", place.journal.stats().commits);
-    place.journal.keep_commands_later([], (1..=499).map(Row));
-    eventually("the last removal", || rows(&place) == 1).await;
+    eventually("the last row", || rows(&test) == 500).await;
+    assert!(test.journal.stats().commits - commits < 100, "{} commits", test.journal.stats().commits);
+    test.journal.defer_commands([], (1..=499).map(RowId));
+    eventually("the last removal", || rows(&test) == 1).await;
 }
 
 #[tokio::test]
-async fn what_is_forgotten_before_it_is_written_is_never_written() {
-    let place = Place::with(Options { write_behind: NEVER, ..Options::default() });
-    place.journal.keep_commands_later([settlement(1, "s", "r"), settlement(2, "s", "r")], [Row(1)]);
-    place.journal.keep_commands_later([settlement(3, "s", "r")], [Row(3)]);
-    let place = place.reopened().await;
-    assert_eq!(place.journal.load_commands().await.expect("readable"), [over(2, "s", "r")]);
+async fn an_outcome_removed_before_it_is_written_is_never_written() {
+    let test = TestJournal::with(Options { deferred_delay: NEVER, ..Options::default() });
+    test.journal.defer_commands([settlement(1, "s", "r"), settlement(2, "s", "r")], [RowId(1)]);
+    test.journal.defer_commands([settlement(3, "s", "r")], [RowId(3)]);
+    let test = test.reopen().await;
+    assert_eq!(test.journal.load_commands().await.expect("readable"), [settled_row(2, "s", "r")]);
 }
 
 #[tokio::test]
-async fn an_interrupted_command_that_is_settled_and_forgotten_leaves_the_disk() {
-    let place = Place::new();
-    keep(&place, vec![admitted(1, "s"), admitted(2, "s")], Durability::Synced).await;
-    let place = place.killed(Options { write_behind: NEVER, ..Options::default() });
-    assert_eq!(place.journal.load_commands().await.expect("readable").len(), 2);
-    place.journal.keep_commands_later([settlement(1, "s", "interrupted")], [Row(1)]);
-    let place = place.reopened().await;
-    assert_eq!(place.journal.load_commands().await.expect("readable"), [open_row(2, "s")]);
+async fn an_interrupted_command_that_is_settled_and_removed_leaves_the_disk() {
+    let test = TestJournal::new();
+    write(&test, vec![admitted(1, "s"), admitted(2, "s")], Durability::Synced).await;
+    let test = test.kill_and_reopen(Options { deferred_delay: NEVER, ..Options::default() });
+    assert_eq!(test.journal.load_commands().await.expect("readable").len(), 2);
+    test.journal.defer_commands([settlement(1, "s", "interrupted")], [RowId(1)]);
+    let test = test.reopen().await;
+    assert_eq!(test.journal.load_commands().await.expect("readable"), [open_row(2, "s")]);
 }
 
 #[tokio::test]
-async fn an_answer_that_is_too_large_is_told_by_its_size() {
-    let place = Place::with(Options { answer_bytes: 8, ..Options::default() });
-    keep(&place, vec![settled(1, "s", "12345678"), settled(2, "s", "123456789")], Durability::Written).await;
-    let found = place.journal.load_commands().await.expect("readable");
-    assert_eq!(found[0], over(1, "s", "12345678"));
-    assert_eq!(found[1].settled.as_ref().map(|(outcome, _)| &outcome.body), Some(&Body::TooLarge(9)));
+async fn an_answer_that_is_too_large_is_stored_as_its_size() {
+    let test = TestJournal::with(Options { answer_bytes: 8, ..Options::default() });
+    write(&test, vec![settled(1, "s", "12345678"), settled(2, "s", "123456789")], Durability::Written).await;
+    let found = test.journal.load_commands().await.expect("readable");
+    assert_eq!(found[0], settled_row(1, "s", "12345678"));
+    assert_eq!(found[1].settled.as_ref().map(|(outcome, _)| &outcome.body), Some(&ReplyBody::TooLarge(9)));
 }
 
 #[tokio::test]
-async fn of_large_answers_that_nobody_waits_for_the_newest_are_written() {
-    let options = Options { write_behind: NEVER, behind_bytes: 25_000, ..Options::default() };
-    let place = Place::with(options);
+async fn of_large_deferred_answers_the_newest_are_written() {
+    let options = Options { deferred_delay: NEVER, deferred_bytes: 25_000, ..Options::default() };
+    let test = TestJournal::with(options);
     let large = "x".repeat(10_000);
     let all = [(1, "small"), (2, &large), (3, &large), (4, &large)];
-    place.journal.keep_commands_later(all.map(|(row, body)| settlement(row, "s", body)), []);
-    let place = place.reopened().await;
-    let found = place.journal.load_commands().await.expect("readable");
+    test.journal.defer_commands(all.map(|(row, body)| settlement(row, "s", body)), []);
+    let test = test.reopen().await;
+    let found = test.journal.load_commands().await.expect("readable");
     assert_eq!(found.iter().map(|stored| stored.record.row.0).collect::<Vec<_>>(), [1, 3, 4]);
 }
 
 #[tokio::test]
 async fn a_deleted_session_takes_its_commands_with_it() {
-    let place = Place::with(Options { write_behind: NEVER, ..Options::default() });
-    place.history("gone", &[(1, 3)]).await;
-    place.history("stays", &[(1, 3)]).await;
+    let test = TestJournal::with(Options { deferred_delay: NEVER, ..Options::default() });
+    test.write_history("gone", &[(1, 3)]).await;
+    test.write_history("stays", &[(1, 3)]).await;
     let secret = "a-word-that-is-to-be-forgotten".repeat(200);
     let naming = format!("{{\"sessions\":[\"gone\"],\"text\":\"{secret}\"}}");
     let writes = vec![
@@ -141,33 +142,33 @@ async fn a_deleted_session_takes_its_commands_with_it() {
         settled(3, "stays", "gone is a word"),
         admitted(4, "gone"),
     ];
-    keep(&place, writes, Durability::Synced).await;
-    place.journal.keep_commands_later([settlement(5, "gone", &secret), settlement(6, "stays", &naming)], []);
-    place.journal.delete("gone".into()).await.expect("an answer").expect("deleted");
-    eventually("what nobody waits for", || rows(&place) == 3).await;
-    for entry in std::fs::read_dir(place.dir.path()).expect("the directory").flatten() {
+    write(&test, writes, Durability::Synced).await;
+    test.journal.defer_commands([settlement(5, "gone", &secret), settlement(6, "stays", &naming)], []);
+    test.journal.delete("gone".into()).await.expect("an answer").expect("deleted");
+    eventually("what nobody waits for", || rows(&test) == 3).await;
+    for entry in std::fs::read_dir(test.dir.path()).expect("the directory").flatten() {
         let bytes = std::fs::read(entry.path()).expect("a file");
         let found = bytes.windows(20).any(|window| window == &secret.as_bytes()[..20]);
         assert!(!found, "{:?} still holds it", entry.file_name());
     }
-    let found = place.journal.load_commands().await.expect("readable");
+    let found = test.journal.load_commands().await.expect("readable");
     let bodies: Vec<_> = found.iter().map(|stored| stored.settled.clone().expect("over").0.body).collect();
-    assert_eq!(bodies, [Body::Gone, Body::Text("gone is a word".into()), Body::Gone]);
+    assert_eq!(bodies, [ReplyBody::Removed, ReplyBody::Text("gone is a word".into()), ReplyBody::Removed]);
 }
 
 #[tokio::test]
-async fn a_program_of_an_older_schema_deletes_them_too() {
-    let place = Place::new();
-    place.history("gone", &[(1, 3)]).await;
-    keep(&place, vec![settled(1, "gone", "x"), settled(2, "stays", "[\"gone\"]")], Durability::Synced).await;
-    place.beside().execute("DELETE FROM session WHERE id = 'gone'", []).expect("deleted");
-    let found = place.journal.load_commands().await.expect("readable");
+async fn a_program_with_an_older_schema_deletes_the_commands_too() {
+    let test = TestJournal::new();
+    test.write_history("gone", &[(1, 3)]).await;
+    write(&test, vec![settled(1, "gone", "x"), settled(2, "stays", "[\"gone\"]")], Durability::Synced).await;
+    test.second_connection().execute("DELETE FROM session WHERE id = 'gone'", []).expect("deleted");
+    let found = test.journal.load_commands().await.expect("readable");
     assert_eq!(found.len(), 1);
-    assert_eq!(found[0].settled.as_ref().map(|(outcome, _)| &outcome.body), Some(&Body::Gone));
+    assert_eq!(found[0].settled.as_ref().map(|(outcome, _)| &outcome.body), Some(&ReplyBody::Removed));
 }
 
 #[tokio::test]
-async fn a_row_that_was_changed_is_not_believed_and_a_changed_answer_is_left_out() {
+async fn a_changed_row_is_dropped_and_a_changed_answer_is_dropped_alone() {
     for (column, value) in [
         ("id", "'other'"),
         ("id", "NULL"),
@@ -186,109 +187,107 @@ async fn a_row_that_was_changed_is_not_believed_and_a_changed_answer_is_left_out
         ("row", "7"),
         ("seal", "seal + 1"),
     ] {
-        let place = Place::with(Options { write_behind: Duration::from_millis(1), ..Options::default() });
-        keep(&place, vec![settled(1, "s", "r"), settled(2, "s", "r")], Durability::Synced).await;
+        let test = TestJournal::with(Options { deferred_delay: Duration::from_millis(1), ..Options::default() });
+        write(&test, vec![settled(1, "s", "r"), settled(2, "s", "r")], Durability::Synced).await;
         let change = format!("UPDATE command SET {column} = {value} WHERE row = 1");
-        place.beside().execute(&change, []).expect("changed");
-        assert_eq!(place.journal.load_commands().await.expect("readable"), [over(2, "s", "r")], "{change}");
-        eventually("the removal of the row", || rows(&place) == 1).await;
+        test.second_connection().execute(&change, []).expect("changed");
+        assert_eq!(test.journal.load_commands().await.expect("readable"), [settled_row(2, "s", "r")], "{change}");
+        eventually("the removal of the row", || rows(&test) == 1).await;
     }
-    let place = Place::new();
-    keep(&place, vec![settled(1, "s", "right"), settled(2, "s", "left!")], Durability::Synced).await;
-    place.beside().execute("UPDATE command SET body = 'wrong' WHERE row = 1", []).expect("changed");
-    place
-        .beside()
+    let test = TestJournal::new();
+    write(&test, vec![settled(1, "s", "right"), settled(2, "s", "left!")], Durability::Synced).await;
+    test.second_connection().execute("UPDATE command SET body = 'wrong' WHERE row = 1", []).expect("changed");
+    test.second_connection()
         .execute("UPDATE command SET (body, body_seal) = ('right', body_seal) WHERE row = 2", [])
         .expect("changed");
-    for stored in place.journal.load_commands().await.expect("readable") {
+    for stored in test.journal.load_commands().await.expect("readable") {
         let (outcome, _) = stored.settled.expect("what happened is known");
         assert!(outcome.success);
-        assert_eq!(outcome.body, Body::Gone);
+        assert_eq!(outcome.body, ReplyBody::Removed);
     }
 }
 
 #[tokio::test]
-async fn a_broken_table_of_commands_keeps_nobody_from_the_sessions() {
+async fn a_corrupt_command_table_does_not_block_the_sessions() {
     for at_opening in [true, false] {
-        let place = Place::new();
-        place.history("s1", &[(1, 300)]).await;
+        let test = TestJournal::new();
+        test.write_history("s1", &[(1, 300)]).await;
         let rows: Vec<_> = (1..400).map(|row| settled(row, "s1", &"x".repeat(300))).collect();
-        keep(&place, rows, Durability::Synced).await;
-        let Place { dir, journal } = place.reopened().await;
+        write(&test, rows, Durability::Synced).await;
+        let TestJournal { dir, journal } = test.reopen().await;
         let root: u32 = Connection::open(dir.path().join(DATABASE))
             .expect("a connection")
             .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'command'", [], |row| row.get(0))
             .expect("a page");
         journal.close().await.expect("closes");
         if at_opening {
-            spoil(&dir.path().join(DATABASE), root);
+            overwrite_page(&dir.path().join(DATABASE), root);
         }
         let journal = Journal::open(dir.path(), Options::default()).expect("it opens");
         if !at_opening {
-            spoil(&dir.path().join(DATABASE), root);
+            overwrite_page(&dir.path().join(DATABASE), root);
         }
-        let place = Place { dir, journal };
-        let found = place.journal.load_commands().await.expect("an answer");
+        let test = TestJournal { dir, journal };
+        let found = test.journal.load_commands().await.expect("an answer");
         assert!(found.is_empty() || !at_opening, "a page in memory may still be served");
-        assert_eq!(place.text("s1", 1 << 20).await, lines(1, 300).into_bytes());
-        keep(&place, vec![settled(1_000, "s1", "after")], Durability::Synced).await;
-        let place = place.reopened().await;
-        assert_eq!(place.journal.load_commands().await.expect("readable"), [over(1_000, "s1", "after")]);
+        assert_eq!(test.text("s1", 1 << 20).await, lines(1, 300).into_bytes());
+        write(&test, vec![settled(1_000, "s1", "after")], Durability::Synced).await;
+        let test = test.reopen().await;
+        assert_eq!(test.journal.load_commands().await.expect("readable"), [settled_row(1_000, "s1", "after")]);
     }
 }
 
 #[tokio::test]
-async fn a_journal_from_before_commands_were_kept_gets_their_table() {
+async fn a_journal_with_an_older_schema_gets_the_command_table() {
     let dir = tempfile::tempdir().expect("a directory");
     let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/journal-1000.db");
     std::fs::copy(fixture, dir.path().join(DATABASE)).expect("the fixture");
     let journal = Journal::open(dir.path(), Options::default()).expect("opens");
-    let place = Place { dir, journal };
-    assert_eq!(place.journal.load_commands().await.expect("readable"), []);
-    keep(&place, vec![settled(1, "s", "r")], Durability::Synced).await;
-    let place = place.reopened().await;
-    assert_eq!(place.journal.load_commands().await.expect("readable"), [over(1, "s", "r")]);
-    assert_eq!(place.journal.survey().await.expect("a survey").schema, 1002);
-    place.journal.close().await.expect("closes");
-    let database = Connection::open(place.dir.path().join(DATABASE)).expect("a connection");
+    let test = TestJournal { dir, journal };
+    assert_eq!(test.journal.load_commands().await.expect("readable"), []);
+    write(&test, vec![settled(1, "s", "r")], Durability::Synced).await;
+    let test = test.reopen().await;
+    assert_eq!(test.journal.load_commands().await.expect("readable"), [settled_row(1, "s", "r")]);
+    assert_eq!(test.journal.survey().await.expect("a survey").schema, 1002);
+    test.journal.close().await.expect("closes");
+    let database = Connection::open(test.dir.path().join(DATABASE)).expect("a connection");
     database
         .execute_batch("DROP TRIGGER command_of_session; DROP TABLE command; PRAGMA user_version = 1001")
         .expect("the schema before");
     drop(database);
-    let journal = Journal::open(place.dir.path(), Options::default()).expect("opens");
+    let journal = Journal::open(test.dir.path(), Options::default()).expect("opens");
     assert_eq!(journal.load_commands().await.expect("readable"), []);
 }
 
 #[test]
-fn on_a_full_disk_an_outcome_is_kept_and_an_admission_is_not() {
-    let driver = Driver::open(Disk::new(), Options::default(), Story::default())
+fn on_a_full_disk_an_outcome_is_stored_and_an_admission_is_refused() {
+    let driver = Driver::open(Disk::new(), Options::default(), RequestLog::default())
         .map_err(|refused| refused.1)
         .expect("opens");
-    let spare = driver.disk.path().join(SPARE);
-    while std::fs::metadata(&spare).map_or(0, |found| found.len()) == 0 {
+    let reserve = driver.disk.path().join(RESERVE);
+    while std::fs::metadata(&reserve).map_or(0, |found| found.len()) == 0 {
         // The reserve is filled when the writer is idle.
-        wait(driver.journal.keep_commands(Vec::new(), Durability::Synced)).expect("an answer").expect("kept");
+        block_on(driver.journal.write_commands(Vec::new(), Durability::Synced)).expect("an answer").expect("kept");
     }
-    let fault = Fault { kind: Kind::Write, nth: 1, failure: Failure::Full, lasting: Lasting::Once };
-    let keep =
-        |write| wait(driver.journal.keep_commands(vec![write], Durability::Written)).expect("an answer");
+    let fault = FaultSpec { kind: Kind::Write, nth: 1, failure: Failure::Full, duration: FaultDuration::Once };
+    let keep = |write| block_on(driver.journal.write_commands(vec![write], Durability::Written)).expect("an answer");
     driver.disk.fail(fault);
     let refused = keep(admitted(1, "s"));
-    assert!(driver.disk.struck() && matches!(refused, Err(CommitError::Full)), "{refused:?}");
+    assert!(driver.disk.triggered() && matches!(refused, Err(CommitError::Full)), "{refused:?}");
     driver.disk.fail(fault);
     keep(settled(2, "s", "r")).expect("an outcome may use the reserve");
-    assert!(driver.disk.struck());
-    driver.journal.keep_commands_later([settlement(3, "s", "later")], []);
+    assert!(driver.disk.triggered());
+    driver.journal.defer_commands([settlement(3, "s", "later")], []);
     driver.disk.fail(fault);
     let (disk, _, _) = driver.close();
-    disk.heal();
-    let journal = Journal::open_on(disk.ground(), Options::default()).expect("opens again");
-    let found = wait(journal.load_commands()).expect("readable");
-    assert!(found.contains(&over(2, "s", "r")) && !found.contains(&open_row(1, "s")), "{found:?}");
+    disk.clear_fault();
+    let journal = Journal::open_with_env(disk.env(), Options::default()).expect("opens again");
+    let found = block_on(journal.load_commands()).expect("readable");
+    assert!(found.contains(&settled_row(2, "s", "r")) && !found.contains(&open_row(1, "s")), "{found:?}");
 }
 
 /// Overwrites a page of the database.
-fn spoil(path: &Path, page: u32) {
+fn overwrite_page(path: &Path, page: u32) {
     use std::io::{Seek, SeekFrom, Write};
     let mut file = std::fs::OpenOptions::new().write(true).open(path).expect("the database");
     file.seek(SeekFrom::Start(u64::from(page - 1) * 4096)).expect("a page");
@@ -296,12 +295,12 @@ fn spoil(path: &Path, page: u32) {
     file.sync_all().expect("synced");
 }
 
-fn rows(place: &Place) -> i64 {
-    place.beside().query_row("SELECT count(*) FROM command", [], |row| row.get(0)).expect("a count")
+fn rows(test: &TestJournal) -> i64 {
+    test.second_connection().query_row("SELECT count(*) FROM command", [], |row| row.get(0)).expect("a count")
 }
 
-async fn keep(place: &Place, writes: Vec<CommandWrite>, durability: Durability) {
-    place.journal.keep_commands(writes, durability).await.expect("an answer").expect("kept");
+async fn write(test: &TestJournal, writes: Vec<CommandWrite>, durability: Durability) {
+    test.journal.write_commands(writes, durability).await.expect("an answer").expect("kept");
 }
 
 fn admitted(row: u64, session: &str) -> CommandWrite {
@@ -312,20 +311,20 @@ fn settled(row: u64, session: &str, body: &str) -> CommandWrite {
     CommandWrite::Settled(settlement(row, session, body))
 }
 
-pub(super) fn settlement(row: u64, session: &str, body: &str) -> Settlement {
+pub(super) fn settlement(row: u64, session: &str, body: &str) -> OutcomeRecord {
     let record = Arc::new(record(row, session));
-    Settlement { record, outcome: Outcome::done(body, Some(1)), at: Now(2_000 + row) }
+    OutcomeRecord { record, outcome: CommandOutcome::succeeded(body, Some(1)), at: Now(2_000 + row) }
 }
 
-fn record(row: u64, session: &str) -> Record {
-    Record {
-        row: Row(row),
+fn record(row: u64, session: &str) -> CommandRecord {
+    CommandRecord {
+        row: RowId(row),
         id: Some(format!("id {row}").into()),
         key: Some("key".into()),
         kind: "work".into(),
         session: Some(session.into()),
         fingerprint: Fingerprint(u128::MAX - u128::from(row)),
-        admitted: Now(1_000 + row),
+        admitted_at: Now(1_000 + row),
     }
 }
 
@@ -333,7 +332,7 @@ fn open_row(row: u64, session: &str) -> Kept {
     Kept { record: record(row, session), settled: None }
 }
 
-fn over(row: u64, session: &str, body: &str) -> Kept {
-    let Settlement { record, outcome, at } = settlement(row, session, body);
+fn settled_row(row: u64, session: &str, body: &str) -> Kept {
+    let OutcomeRecord { record, outcome, at } = settlement(row, session, body);
     Kept { record: (*record).clone(), settled: Some((outcome, at)) }
 }

@@ -6,45 +6,45 @@
 
 use std::env;
 
-use super::disk::ledger::{Driver, Story, wait};
-use super::disk::model::{Model, Seen};
+use super::disk::ledger::{Driver, RequestLog, block_on};
+use super::disk::model::{JournalContents, Model};
 use super::disk::workload::{BOOT, Workload};
-use super::disk::{Disk, Failure, Fault, Kind, Lasting, Op};
+use super::disk::{Disk, Failure, FaultDuration, FaultSpec, Kind, Op};
 use super::*;
 
 #[test]
-fn a_write_that_fails_is_an_answer() {
+fn a_failed_write_is_reported() {
     each_call(Kind::Write, Failure::Broken);
 }
 
 #[test]
-fn a_full_disk_is_an_answer_and_no_more_than_that() {
+fn a_full_disk_is_reported_and_nothing_is_lost() {
     each_call(Kind::Write, Failure::Full);
     each_call(Kind::Write, Failure::HalfFull);
 }
 
 #[test]
-fn a_read_that_fails_is_an_answer() {
+fn a_failed_read_is_reported() {
     each_call(Kind::Read, Failure::Broken);
     each_call(Kind::Size, Failure::Broken);
 }
 
 #[test]
-fn a_file_that_cannot_be_opened_or_cut_is_an_answer() {
+fn a_failed_open_or_truncate_is_reported() {
     for kind in [Kind::Open, Kind::Access, Kind::Delete, Kind::Length] {
         each_call(kind, Failure::Broken);
     }
 }
 
 #[test]
-fn a_sync_that_fails_is_the_last() {
+fn a_failed_sync_is_never_retried() {
     each_call(Kind::Sync, Failure::Broken);
     each_call(Kind::OwnSync, Failure::Broken);
     each_call(Kind::OwnSync, Failure::Full);
 }
 
 #[test]
-fn the_journals_own_files_may_fail() {
+fn failures_of_the_journals_own_files_are_handled() {
     for kind in [Kind::OwnOpen, Kind::OwnRead, Kind::OwnSize, Kind::OwnLength] {
         each_call(kind, Failure::Broken);
     }
@@ -55,16 +55,16 @@ fn the_journals_own_files_may_fail() {
 
 /// The state in which a journal is opened.
 #[derive(Debug, Clone, Copy)]
-enum Start {
+enum StartState {
     /// In an empty directory.
     Fresh,
     /// After another one was killed.
-    Left,
+    AfterKill,
 }
 
 /// The caller of a sync: the thread of the test opens a journal, and the writer thread uses it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum By {
+enum SyncCaller {
     Opening,
     Writer,
 }
@@ -72,13 +72,13 @@ enum By {
 /// Makes one call after another fail until none is left.
 fn each_call(kind: Kind, failure: Failure) {
     let long = env::var("PUSH_LONG").is_ok_and(|value| value == "1");
-    for start in [Start::Fresh, Start::Left] {
-        for lasting in [Lasting::Once, Lasting::ForEver] {
-            let fault = Fault { kind, nth: 1, failure, lasting };
+    for start in [StartState::Fresh, StartState::AfterKill] {
+        for lasting in [FaultDuration::Once, FaultDuration::Permanent] {
+            let fault = FaultSpec { kind, nth: 1, failure, duration: lasting };
             // There are few syncs, and each has its own purpose.
-            let every = long || (fault.kind == Kind::Sync && fault.lasting == Lasting::Once);
+            let every = long || (fault.kind == Kind::Sync && fault.duration == FaultDuration::Once);
             let mut nth = 1;
-            while Trial::new(start, Fault { nth, ..fault }).run() {
+            while FaultTrial::new(start, FaultSpec { nth, ..fault }).run() {
                 nth += if every { 1 } else { 1 + nth * 2 / 3 };
             }
         }
@@ -86,27 +86,27 @@ fn each_call(kind: Kind, failure: Failure) {
 }
 
 /// One fault and its consequences for a journal.
-struct Trial {
+struct FaultTrial {
     name: String,
-    start: Start,
-    fault: Fault,
+    start: StartState,
+    fault: FaultSpec,
     workload: Workload,
     commands: u64,
 }
 
-impl Trial {
-    fn new(start: Start, fault: Fault) -> Self {
+impl FaultTrial {
+    fn new(start: StartState, fault: FaultSpec) -> Self {
         Self { name: format!("{start:?} {fault:?}"), start, fault, workload: Workload::new(5), commands: 0 }
     }
 
     /// Runs the trial; returns whether the failing call was reached.
     fn run(mut self) -> bool {
-        let (disk, story) = self.begin();
+        let (disk, requests) = self.prepare();
         disk.fail(self.fault);
-        let (driver, opened) = self.open(disk, story);
+        let (driver, opened) = self.open(disk, requests);
         let mut struck = !opened;
         if opened {
-            let hidden = self.sync_failed(&driver.disk, By::Opening);
+            let hidden = self.sync_failed(&driver.disk, SyncCaller::Opening);
             assert_eq!(hidden, None, "{}: opening hides a failed sync", self.name);
         }
         for _ in 0..STEPS {
@@ -114,18 +114,18 @@ impl Trial {
         }
         // Its reply shows that all work after the previous reply is done.
         let _ = driver.commit(Batch::new("s0".into()));
-        if driver.disk.struck() {
+        if driver.disk.triggered() {
             struck = true;
-            driver.disk.heal();
-            match self.sync_failed(&driver.disk, By::Writer) {
-                Some(_) => self.takes_nothing(&driver),
-                None => self.takes_more(&driver),
+            driver.disk.clear_fault();
+            match self.sync_failed(&driver.disk, SyncCaller::Writer) {
+                Some(_) => self.refuses_batches(&driver),
+                None => self.accepts_batches(&driver),
             }
         }
         // A fault that has not triggered yet may trigger while the journal closes.
-        let (disk, story, outcome) = driver.close();
-        struck |= disk.heal();
-        let failed = self.sync_failed(&disk, By::Writer).is_some();
+        let (disk, requests, outcome) = driver.close();
+        struck |= disk.clear_fault();
+        let failed = self.sync_failed(&disk, SyncCaller::Writer).is_some();
         match outcome {
             Ok(()) => assert!(!failed, "{}: closing hides a failed sync", self.name),
             Err(CommitError::StorageFailed | CommitError::SyncFailed { .. }) => {
@@ -134,29 +134,28 @@ impl Trial {
             Err(error) => assert!(struck, "{}: closing says {error:?}", self.name),
         }
         self.never_synced_again(&disk);
-        self.judge(&disk, &story);
+        self.verify(&disk, &requests);
         struck
     }
 
-    fn begin(&mut self) -> (Disk, Story) {
+    fn prepare(&mut self) -> (Disk, RequestLog) {
         let disk = Disk::new();
         match self.start {
-            Start::Fresh => (disk, Story::default()),
-            Start::Left => {
-                let driver = Driver::open(disk, options(), Story::default())
-                    .map_err(|refused| refused.1)
-                    .expect("opens");
+            StartState::Fresh => (disk, RequestLog::default()),
+            StartState::AfterKill => {
+                let driver =
+                    Driver::open(disk, options(), RequestLog::default()).map_err(|refused| refused.1).expect("opens");
                 for _ in 0..8 {
                     driver.commit(self.workload.batch()).expect("kept");
                 }
-                driver.die()
+                driver.kill()
             }
         }
     }
 
     /// Opens the journal, with a second attempt if the first fails; returns whether the first succeeded.
-    fn open(&self, disk: Disk, story: Story) -> (Driver, bool) {
-        let (disk, error) = match Driver::open(disk, options(), story.clone()) {
+    fn open(&self, disk: Disk, requests: RequestLog) -> (Driver, bool) {
+        let (disk, error) = match Driver::open(disk, options(), requests.clone()) {
             Ok(driver) => return (driver, true),
             Err(refused) => *refused,
         };
@@ -165,8 +164,8 @@ impl Trial {
             matches!(error, OpenError::Io { .. } | OpenError::Sqlite { .. }),
             "{name}: a failing disk is called something else: {error:?}"
         );
-        assert!(disk.heal(), "{name}: nothing failed and it does not open: {error:?}");
-        match Driver::open(disk, options(), story) {
+        assert!(disk.clear_fault(), "{name}: nothing failed and it does not open: {error:?}");
+        match Driver::open(disk, options(), requests) {
             Ok(driver) => (driver, false),
             Err(refused) => panic!("{name}: the fault is over: {:?}", refused.1),
         }
@@ -179,10 +178,10 @@ impl Trial {
             Ok(()) | Err(CommitError::SyncFailed { .. } | CommitError::StorageFailed) => {}
             Err(CommitError::Conflict(Conflict::NoSuchSession)) => {}
             Err(error) => {
-                assert!(driver.disk.struck(), "{}: nothing failed: {error:?}", self.name);
+                assert!(driver.disk.triggered(), "{}: nothing failed: {error:?}", self.name);
                 let full = matches!(self.fault.failure, Failure::Full | Failure::HalfFull);
                 assert_eq!(matches!(error, CommitError::Full), full, "{}: {error:?}", self.name);
-                if self.fault.lasting == Lasting::Once {
+                if self.fault.duration == FaultDuration::Once {
                     let again = driver.commit(batch);
                     assert!(again.is_ok(), "{}: the fault is over: {again:?}", self.name);
                 }
@@ -193,34 +192,34 @@ impl Trial {
             let it = super::commands::settlement(self.commands, "s0", "answer");
             let admitted = CommandWrite::Admitted(Arc::clone(&it.record));
             let (row, journal) = (it.record.row, &driver.journal);
-            let _ = wait(journal.keep_commands(vec![admitted], Durability::Synced)).expect("an answer");
+            let _ = block_on(journal.write_commands(vec![admitted], Durability::Synced)).expect("an answer");
             let settled = CommandWrite::Settled(it.clone());
-            let _ = wait(journal.keep_commands(vec![settled], Durability::Written)).expect("an answer");
-            journal.keep_commands_later([it], [row]);
+            let _ = block_on(journal.write_commands(vec![settled], Durability::Written)).expect("an answer");
+            journal.defer_commands([it], [row]);
         }
         if self.workload.random.one_in(4) {
             let session: SessionId = "s0".into();
             // Only completion matters, not the result.
-            let _ = wait(driver.journal.merge(session, Seq::new(u64::MAX))).expect("an answer");
-            let _ = Seen::of(&driver.journal, 4_000);
+            let _ = block_on(driver.journal.merge(session, Seq::new(u64::MAX))).expect("an answer");
+            let _ = JournalContents::read(&driver.journal, 4_000);
         }
     }
 
     /// Finds the position in the recording at which a sync of the database or its log failed.
-    fn sync_failed(&self, disk: &Disk, by: By) -> Option<usize> {
+    fn sync_failed(&self, disk: &Disk, by: SyncCaller) -> Option<usize> {
         let store = disk.files_of(|name| name.starts_with(DATABASE));
         let here = std::thread::current().id();
         let failed = |op: &Op| match op {
             Op::SyncFailed { file, thread, .. } => {
-                store.contains(file) && (*thread == here) == (by == By::Opening)
+                store.contains(file) && (*thread == here) == (by == SyncCaller::Opening)
             }
-            Op::Made { .. } | Op::Gone { .. } | Op::NamesSynced => false,
+            Op::Created { .. } | Op::Removed { .. } | Op::NamesSynced => false,
             Op::Write { .. } | Op::Length { .. } | Op::Synced { .. } => false,
         };
         disk.with_ops(|ops| ops.iter().position(failed))
     }
 
-    fn takes_more(&mut self, driver: &Driver) {
+    fn accepts_batches(&mut self, driver: &Driver) {
         let batch = Batch { durability: Durability::Synced, ..self.workload.batch() };
         match driver.commit(batch) {
             // A session that a refused batch would have created is missing.
@@ -229,55 +228,55 @@ impl Trial {
         }
     }
 
-    fn takes_nothing(&mut self, driver: &Driver) {
+    fn refuses_batches(&mut self, driver: &Driver) {
         for durability in [Durability::Written, Durability::Synced] {
             let refused = driver.commit(Batch { durability, ..self.workload.batch() });
             assert!(matches!(refused, Err(CommitError::StorageFailed)), "{}: {refused:?}", self.name);
         }
         assert!(driver.journal.stats().failed, "{}", self.name);
-        Seen::of(&driver.journal, 4_000)
+        JournalContents::read(&driver.journal, 4_000)
             .unwrap_or_else(|error| panic!("{}: reads go on: {error:?}", self.name));
     }
 
     fn never_synced_again(&self, disk: &Disk) {
-        let Some(at) = self.sync_failed(disk, By::Writer) else { return };
+        let Some(at) = self.sync_failed(disk, SyncCaller::Writer) else { return };
         let store = disk.files_of(|name| name.starts_with(DATABASE));
-        let synced = |op: &&Op| matches!(op, Op::Synced { file, .. } | Op::SyncFailed { file, .. } if store.contains(file));
+        let synced =
+            |op: &&Op| matches!(op, Op::Synced { file, .. } | Op::SyncFailed { file, .. } if store.contains(file));
         let again = disk.with_ops(|ops| ops.iter().skip(at + 1).find(synced).cloned());
         assert!(again.is_none(), "{}: a sync after a failed one: {again:?}", self.name);
     }
 
     /// Opens what is left without faults and compares it with the replies.
-    fn judge(&self, disk: &Disk, story: &Story) {
+    fn verify(&self, disk: &Disk, requests: &RequestLog) {
         let name = &self.name;
-        let journal =
-            Journal::open(disk.path(), options()).unwrap_or_else(|error| panic!("{name}: {error:?}"));
-        let seen = Seen::of(&journal, usize::MAX).unwrap_or_else(|error| panic!("{name}: {error:?}"));
-        let models = [SyncFailed::Kept, SyncFailed::Lost].map(|unsynced| {
-            let there = story.entries.iter().filter(|entry| match &entry.answer {
+        let journal = Journal::open(disk.path(), options()).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        let seen = JournalContents::read(&journal, usize::MAX).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        let models = [UnsyncedBatch::Present, UnsyncedBatch::Missing].map(|unsynced| {
+            let there = requests.entries.iter().filter(|entry| match &entry.answer {
                 Some((_, Ok(()))) => true,
-                Some((_, Err(CommitError::SyncFailed { .. }))) => unsynced == SyncFailed::Kept,
+                Some((_, Err(CommitError::SyncFailed { .. }))) => unsynced == UnsyncedBatch::Present,
                 Some((_, Err(_))) => false,
                 None => panic!("{name}: no answer"),
             });
             Model::of(there.map(|entry| &entry.batch))
         });
-        let whole = story.entries.len();
+        let whole = requests.entries.len();
         assert!(
             models.iter().any(|model| model.find(&seen, whole, whole).is_some()),
             "{name}:\n{}{:#?}",
-            models[0].differences(&seen, whole),
-            story.entries.iter().map(|entry| &entry.answer).collect::<Vec<_>>()
+            models[0].describe_differences(&seen, whole),
+            requests.entries.iter().map(|entry| &entry.answer).collect::<Vec<_>>()
         );
-        wait(journal.close()).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        block_on(journal.close()).unwrap_or_else(|error| panic!("{name}: {error:?}"));
     }
 }
 
 /// What became of a batch that could not be synced.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum SyncFailed {
-    Kept,
-    Lost,
+enum UnsyncedBatch {
+    Present,
+    Missing,
 }
 
 /// How many batches each journal gets.
@@ -291,7 +290,7 @@ fn options() -> Options {
         readers: 1,
         small_block: 2_048,
         merged_block: 12_000,
-        spare_bytes: 8_192,
+        reserve_bytes: 8_192,
         boot: BOOT,
         ..Options::default()
     }

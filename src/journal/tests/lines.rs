@@ -3,19 +3,19 @@
 use super::*;
 
 #[tokio::test]
-async fn lines_are_the_history_from_every_position_however_large_the_pages() {
+async fn lines_match_the_history_from_every_position_and_page_size() {
     // Some blocks can be merged, some have gaps between them.
     let ranges: Vec<_> = (1..=30).chain((20..=60).map(|half| 2 * half)).map(|seq| (seq, seq)).collect();
     for (page_bytes, small) in [(1, 1), (40, 40), (200, 40), (1 << 20, 1 << 20)] {
-        let place = Place::with(Options { page_bytes, large_pages: 2, ..Options::default() });
-        place.history("s1", &ranges).await;
-        let whole = place.text("s1", usize::MAX).await;
-        let merged = place.journal.merge("s1".into(), Seq::new(25)).await.expect("an answer");
+        let test = TestJournal::with(Options { page_bytes, large_pages: 2, ..Options::default() });
+        test.write_history("s1", &ranges).await;
+        let whole = test.text("s1", usize::MAX).await;
+        let merged = test.journal.merge("s1".into(), Seq::new(25)).await.expect("an answer");
         merged.expect("merged");
         for seen in 0..=121 {
             let missed: usize =
                 ranges.iter().filter(|(seq, _)| *seq > seen).map(|(seq, _)| lines(*seq, *seq).len()).sum();
-            let read = read_on(&place, seen, small).await;
+            let read = read_all_after(&test, seen, small).await;
             assert!(read.ends_with(&whole[whole.len() - missed..]), "after {seen} in pages of {page_bytes}");
             assert!(whole.ends_with(&read), "after {seen} in pages of {page_bytes}");
         }
@@ -24,9 +24,9 @@ async fn lines_are_the_history_from_every_position_however_large_the_pages() {
 
 #[tokio::test]
 async fn few_pages_are_large_at_once() {
-    let place = Place::with(Options { page_bytes: 1 << 20, large_pages: 2, ..Options::default() });
-    place.history("s1", &[(1, 1), (2, 2), (3, 3)]).await;
-    let page = async |spent| place.journal.lines("s1".into(), Seq::ZERO, 1, spent).await.expect("a page");
+    let test = TestJournal::with(Options { page_bytes: 1 << 20, large_pages: 2, ..Options::default() });
+    test.write_history("s1", &[(1, 1), (2, 2), (3, 3)]).await;
+    let page = async |spent| test.journal.lines("s1".into(), Seq::ZERO, 1, spent).await.expect("a page");
     let (one, other, third) = (page(None).await, page(None).await, page(None).await);
     assert_eq!((one.is_large(), other.is_large(), third.is_large()), (true, true, false));
     assert_eq!((one.last, third.last), (Seq::new(3), Seq::new(1)));
@@ -39,13 +39,13 @@ async fn few_pages_are_large_at_once() {
 }
 
 #[tokio::test]
-async fn what_precedes_damage_is_served_and_what_follows_is_mended() {
-    let place = Place::new();
-    place.history("s1", &[(1, 1), (2, 2), (3, 3), (4, 4)]).await;
-    place.beside().execute("UPDATE block SET bytes = x'00' WHERE first = 3", []).expect("damage");
-    let page = place.journal.lines("s1".into(), Seq::ZERO, 1 << 20, None).await.expect("a page");
+async fn events_before_damage_are_returned_and_the_rest_is_repaired() {
+    let test = TestJournal::new();
+    test.write_history("s1", &[(1, 1), (2, 2), (3, 3), (4, 4)]).await;
+    test.second_connection().execute("UPDATE block SET bytes = x'00' WHERE first = 3", []).expect("damage");
+    let page = test.journal.lines("s1".into(), Seq::ZERO, 1 << 20, None).await.expect("a page");
     assert_eq!((page.bytes, page.last, page.more), (lines(1, 2).into_bytes(), Seq::new(2), true));
-    let page = place.journal.lines("s1".into(), Seq::new(2), 1 << 20, None).await.expect("repaired");
+    let page = test.journal.lines("s1".into(), Seq::new(2), 1 << 20, None).await.expect("repaired");
     assert_eq!((page.first, page.last), (Seq::new(3), Seq::new(4)));
     assert!(
         page.bytes.ends_with(lines(4, 4).as_bytes()) && page.bytes.len() > lines(4, 4).len(),
@@ -54,10 +54,10 @@ async fn what_precedes_damage_is_served_and_what_follows_is_mended() {
 }
 
 /// Reads everything after `seen`, reusing the memory of each page for the next.
-async fn read_on(place: &Place, seen: u64, small: usize) -> Vec<u8> {
+async fn read_all_after(test: &TestJournal, seen: u64, small: usize) -> Vec<u8> {
     let (mut text, mut after, mut spent) = (Vec::new(), Seq::new(seen), None);
     loop {
-        let page = place.journal.lines("s1".into(), after, small, spent.take()).await.expect("a page");
+        let page = test.journal.lines("s1".into(), after, small, spent.take()).await.expect("a page");
         assert!(page.bytes.is_empty() || page.last > after, "a page leads on");
         text.extend_from_slice(&page.bytes);
         if !page.more {

@@ -1,12 +1,11 @@
 //! Tests of the journal on real files: acknowledged data is there, and damaged data is not returned.
 
-#[cfg(target_os = "linux")]
-mod ahead;
-mod anywhere;
 mod commands;
 mod commit;
 mod damage;
 mod disk;
+#[cfg(target_os = "linux")]
+mod early_write;
 mod faults;
 mod inspect;
 mod lines;
@@ -15,6 +14,7 @@ mod open;
 mod power;
 #[path = "../../../tests/support/random.rs"]
 mod random;
+mod random_damage;
 mod read;
 mod removal;
 mod salvage;
@@ -30,12 +30,12 @@ use super::*;
 use crate::kernel::time::Now;
 
 /// A journal in its own directory.
-struct Place {
+struct TestJournal {
     dir: TempDir,
     journal: Journal,
 }
 
-impl Place {
+impl TestJournal {
     fn new() -> Self {
         Self::with(Options::default())
     }
@@ -58,16 +58,16 @@ impl Place {
         sync: impl FnMut() -> io::Result<()> + Send + 'static,
     ) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let ground = Ground::real(dir.path());
-        let connection = schema::open(&ground.path(DATABASE), None, &options).expect("a database");
+        let env = StorageEnv::native(dir.path());
+        let connection = schema::open(&env.path(DATABASE), None, &options).expect("a database");
         prepare(&connection);
-        let begun = Begun::on(&ground, &connection, &options).expect("an open state");
-        let journal = Journal::start(ground, connection, options, begun, Box::new(sync)).expect("a journal");
+        let opened = OpenState::recover(&env, &connection, &options).expect("an open state");
+        let journal = Journal::start(env, connection, options, opened, Box::new(sync)).expect("a journal");
         Self { dir, journal }
     }
 
     /// Closes the journal and opens it again.
-    async fn reopened(self) -> Self {
+    async fn reopen(self) -> Self {
         let Self { dir, journal } = self;
         journal.close().await.expect("closes");
         let journal = Journal::open(dir.path(), Options::default()).expect("opens again");
@@ -75,7 +75,7 @@ impl Place {
     }
 
     /// Leaves the journal as a killed process would, and opens a copy with `options`.
-    fn killed(self, options: Options) -> Self {
+    fn kill_and_reopen(self, options: Options) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         copy(self.dir.path(), dir.path());
         let journal = Journal::open(dir.path(), options).expect("opens again");
@@ -83,18 +83,15 @@ impl Place {
     }
 
     /// Returns the ranges of all blocks; the range of a splice is negative.
-    async fn shape(&self, name: &str) -> Vec<(i64, i64)> {
+    async fn block_ranges(&self, name: &str) -> Vec<(i64, i64)> {
         let page = self.journal.page(name.into(), Seq::ZERO, usize::MAX).await.expect("a page");
         let number = |seq: Seq| i64::try_from(seq.number()).expect("small");
         let sign = |block: &Block| if block.count == 0 { -1 } else { 1 };
-        page.blocks
-            .iter()
-            .map(|block| (sign(block) * number(block.first), sign(block) * number(block.last)))
-            .collect()
+        page.blocks.iter().map(|block| (sign(block) * number(block.first), sign(block) * number(block.last))).collect()
     }
 
     /// Opens a second connection to the database.
-    fn beside(&self) -> Connection {
+    fn second_connection(&self) -> Connection {
         Connection::open(self.dir.path().join(DATABASE)).expect("a connection")
     }
 
@@ -103,7 +100,7 @@ impl Place {
     }
 
     /// Creates session `name` and appends one block for each range.
-    async fn history(&self, name: &str, ranges: &[(u64, u64)]) {
+    async fn write_history(&self, name: &str, ranges: &[(u64, u64)]) {
         self.commit(created(name)).await.expect("created");
         for (first, last) in ranges {
             self.commit(appending(name, *first, *last)).await.expect("appended");

@@ -4,60 +4,60 @@ use super::*;
 
 #[tokio::test]
 async fn a_restart_sees_everything_committed() {
-    let place = Place::new();
-    place.history("s1", &[(1, 3), (4, 4)]).await;
-    place.history("s2", &[(1, 1)]).await;
-    let place = place.reopened().await;
-    assert_eq!(place.journal.stats().sessions, 2);
-    assert_eq!(place.journal.stats().events, 0, "the figure is that of this journal");
-    assert_eq!(place.text("s1", 1).await, lines(1, 4).into_bytes());
-    assert_eq!(place.text("s2", 1).await, lines(1, 1).into_bytes());
-    place.commit(synced(appending("s1", 5, 5))).await.expect("the history goes on");
+    let test = TestJournal::new();
+    test.write_history("s1", &[(1, 3), (4, 4)]).await;
+    test.write_history("s2", &[(1, 1)]).await;
+    let test = test.reopen().await;
+    assert_eq!(test.journal.stats().sessions, 2);
+    assert_eq!(test.journal.stats().events, 0, "the figure is that of this journal");
+    assert_eq!(test.text("s1", 1).await, lines(1, 4).into_bytes());
+    assert_eq!(test.text("s2", 1).await, lines(1, 1).into_bytes());
+    test.commit(synced(appending("s1", 5, 5))).await.expect("the history goes on");
 }
 
 #[tokio::test]
-async fn a_copy_of_the_files_of_an_open_journal_holds_what_was_answered() {
-    let place = Place::with(Options { checkpoint_pages: 20, ..Options::default() });
-    place.history("s1", &[]).await;
+async fn a_copy_of_the_files_of_an_open_journal_holds_acknowledged_events() {
+    let test = TestJournal::with(Options { checkpoint_pages: 20, ..Options::default() });
+    test.write_history("s1", &[]).await;
     for seq in 1..=100 {
-        place.commit(appending("s1", seq, seq)).await.expect("written");
+        test.commit(appending("s1", seq, seq)).await.expect("written");
         if seq % 10 == 7 {
             // Nothing is in flight, as after a kill: acknowledged data is in the files.
             let other = tempfile::tempdir().expect("a directory");
-            copy(place.dir.path(), other.path());
+            copy(test.dir.path(), other.path());
             let journal = Journal::open(other.path(), Options::default()).expect("opens");
-            let copied = Place { dir: other, journal };
+            let copied = TestJournal { dir: other, journal };
             assert_eq!(copied.text("s1", 100).await, lines(1, seq).into_bytes(), "after {seq}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_merge_cut_short_leaves_the_same_bytes() {
-    let place = Place::with(Options { merged_block: 500, ..Options::default() });
+async fn an_interrupted_merge_leaves_the_same_bytes() {
+    let test = TestJournal::with(Options { merged_block: 500, ..Options::default() });
     let ranges: Vec<_> = (1..=500).map(|seq| (seq, seq)).collect();
-    place.history("s1", &ranges).await;
-    let mut merging = place.journal.merge("s1".into(), Seq::new(500));
+    test.write_history("s1", &ranges).await;
+    let mut merging = test.journal.merge("s1".into(), Seq::new(500));
     // The lock stops the merge between two slices.
-    let lock = place.beside();
+    let lock = test.second_connection();
     lock.busy_timeout(Duration::from_secs(20)).expect("patience");
     lock.execute_batch("BEGIN IMMEDIATE").expect("the lock");
     let other = tempfile::tempdir().expect("a directory");
-    copy(place.dir.path(), other.path());
+    copy(test.dir.path(), other.path());
     lock.execute_batch("COMMIT").expect("the lock is released");
     let journal = Journal::open(other.path(), Options::default()).expect("opens");
-    let copied = Place { dir: other, journal };
+    let copied = TestJournal { dir: other, journal };
     assert_eq!(copied.text("s1", 1 << 20).await, lines(1, 500).into_bytes());
     let merged = match merging.try_recv() {
         Ok(merged) => merged,
         Err(_) => merging.await.expect("an answer"),
     };
-    assert!(merged.expect("merged").made > 1);
+    assert!(merged.expect("merged").result_blocks > 1);
 }
 
 #[tokio::test]
 async fn a_newer_schema_is_refused_and_left_untouched() {
-    let Place { dir, journal } = Place::new();
+    let TestJournal { dir, journal } = TestJournal::new();
     journal.close().await.expect("closes");
     let path = dir.path().join(DATABASE);
     let writer = Connection::open(&path).expect("a connection");
@@ -80,7 +80,7 @@ async fn a_newer_schema_is_refused_and_left_untouched() {
 }
 
 #[test]
-fn what_is_not_a_journal_is_refused_and_left_untouched() {
+fn a_file_that_is_not_a_journal_is_left_unchanged() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join(DATABASE);
     std::fs::write(&path, "this is a letter, not a database, and long enough to be told from one".repeat(9))
@@ -116,17 +116,15 @@ fn an_empty_file_becomes_a_journal() {
 #[tokio::test]
 async fn the_files_belong_to_their_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
-    let place = Place::new();
-    place.history("s1", &[(1, 1)]).await;
-    let mode = |name: &str| {
-        std::fs::metadata(place.dir.path().join(name)).expect("a file").permissions().mode() & 0o777
-    };
+    let test = TestJournal::new();
+    test.write_history("s1", &[(1, 1)]).await;
+    let mode = |name: &str| std::fs::metadata(test.dir.path().join(name)).expect("a file").permissions().mode() & 0o777;
     for name in [DATABASE, LOG, "pushd.db-shm"] {
         assert_eq!(mode(name), 0o600, "{name}");
     }
-    let path = place.dir.path().join(DATABASE);
+    let path = test.dir.path().join(DATABASE);
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("opened to others");
-    let Place { dir, journal } = place;
+    let TestJournal { dir, journal } = test;
     journal.close().await.expect("closes");
     let _journal = Journal::open(dir.path(), Options::default()).expect("opens");
     let mode = std::fs::metadata(&path).expect("a file").permissions().mode() & 0o777;
@@ -134,34 +132,34 @@ async fn the_files_belong_to_their_owner_alone() {
 }
 
 #[tokio::test]
-async fn a_session_that_was_killed_on_its_way_to_its_first_answer_has_lost_nothing() {
+async fn a_session_killed_before_its_first_reply_has_lost_nothing() {
     let options = Options { boot: 7, ..Options::default() };
-    let place = Place::with(options);
-    place.history("s1", &[(1, 3)]).await;
-    let before = std::fs::read(place.dir.path().join(MARKS)).expect("the marks");
+    let test = TestJournal::with(options);
+    test.write_history("s1", &[(1, 3)]).await;
+    let before = std::fs::read(test.dir.path().join(MARKS)).expect("the marks");
     let create = Batch { reserve: Some(Seq::new(4_096)), block: Some(block(1, 1)), ..created("s2") };
-    place.commit(synced(create)).await.expect("kept");
+    test.commit(synced(create)).await.expect("kept");
     // As when the process was killed: the commit is on disk, and its mark has not advanced.
-    std::fs::write(place.dir.path().join(MARKS), before).expect("the marks of a moment ago");
-    let place = place.killed(options);
-    assert_eq!(place.shape("s2").await, [(1, 1)]);
-    assert!(place.journal.load("s2".into()).await.expect("a session").expect("it is there").holes.is_empty());
+    std::fs::write(test.dir.path().join(MARKS), before).expect("the marks of a moment ago");
+    let test = test.kill_and_reopen(options);
+    assert_eq!(test.block_ranges("s2").await, [(1, 1)]);
+    assert!(test.journal.load("s2".into()).await.expect("a session").expect("it is there").holes.is_empty());
     // The same holds in later epochs.
-    let place = place.killed(options);
-    assert_eq!(place.shape("s2").await, [(1, 1)]);
-    assert!(place.journal.load("s2".into()).await.expect("a session").expect("it is there").holes.is_empty());
+    let test = test.kill_and_reopen(options);
+    assert_eq!(test.block_ranges("s2").await, [(1, 1)]);
+    assert!(test.journal.load("s2".into()).await.expect("a session").expect("it is there").holes.is_empty());
 }
 
 #[tokio::test]
-async fn a_session_whose_mark_is_cut_off_counts_as_shortened() {
+async fn a_session_whose_mark_is_cut_off_counts_as_truncated() {
     let options = Options { boot: 7, ..Options::default() };
-    let place = Place::with(options);
-    place.history("s1", &[(1, 3)]).await;
+    let test = TestJournal::with(options);
+    test.write_history("s1", &[(1, 3)]).await;
     let create = Batch { reserve: Some(Seq::new(4_096)), block: Some(block(1, 1)), ..created("s2") };
-    place.commit(synced(create)).await.expect("kept");
-    let marks = std::fs::read(place.dir.path().join(MARKS)).expect("the marks");
-    std::fs::write(place.dir.path().join(MARKS), &marks[..marks.len() - 64]).expect("one mark less");
-    let place = place.killed(options);
-    let stored = place.journal.load("s2".into()).await.expect("a session").expect("it is there");
+    test.commit(synced(create)).await.expect("kept");
+    let marks = std::fs::read(test.dir.path().join(MARKS)).expect("the marks");
+    std::fs::write(test.dir.path().join(MARKS), &marks[..marks.len() - 64]).expect("one mark less");
+    let test = test.kill_and_reopen(options);
+    let stored = test.journal.load("s2".into()).await.expect("a session").expect("it is there");
     assert_eq!(stored.holes, [(Seq::new(1), Seq::new(4_097))]);
 }

@@ -10,18 +10,18 @@ use std::thread;
 
 use tempfile::TempDir;
 
-use super::disk::crash::Player;
-use super::disk::ledger::{Driver, Story, wait};
-use super::disk::model::{Model, Seen};
+use super::disk::crash::CrashSimulator;
+use super::disk::ledger::{Driver, RequestLog, block_on};
+use super::disk::model::{JournalContents, Model};
 use super::disk::workload::Workload;
-use super::disk::{Disk, Failure, Fault, Kind, Lasting, Recording, directory};
+use super::disk::{Disk, Failure, FaultDuration, FaultSpec, Kind, Recording, directory};
 use super::random::Random;
 use super::*;
 
 #[test]
-fn what_was_answered_survives_the_loss_of_power() {
+fn acknowledged_batches_survive_a_power_loss() {
     if let Some(seed) = number("PUSH_POWER_SEED") {
-        return play(seed / STATES, Some(seed));
+        return run_tape(seed / STATES, Some(seed));
     }
     let long = env::var("PUSH_LONG").is_ok_and(|value| value == "1");
     let states = number("PUSH_POWER_SEEDS").unwrap_or(if long { 100_000 } else { 300 });
@@ -30,9 +30,8 @@ fn what_was_answered_survives_the_loss_of_power() {
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, |count| count.get()) {
             scope.spawn(|| {
-                while let Some(tape) = Some(next.fetch_add(1, Order::Relaxed)).filter(|n| n * STATES < states)
-                {
-                    play(tape, None);
+                while let Some(tape) = Some(next.fetch_add(1, Order::Relaxed)).filter(|n| n * STATES < states) {
+                    run_tape(tape, None);
                 }
             });
         }
@@ -40,17 +39,17 @@ fn what_was_answered_survives_the_loss_of_power() {
 }
 
 #[test]
-fn a_failed_sync_and_then_the_loss_of_power_take_nothing_that_was_answered() {
+fn a_failed_sync_and_a_power_loss_keep_acknowledged_batches() {
     for number in 0..FAILING {
-        try_states(&Tape::with_failed_sync(number, Afterwards::Nothing), "with a failed sync", number, None);
+        try_states(&Tape::with_failed_sync(number, AfterFailure::Nothing), "with a failed sync", number, None);
     }
 }
 
 #[test]
-fn what_is_answered_after_a_failed_sync_and_a_restart_survives_the_loss_of_power() {
+fn batches_acknowledged_after_a_failed_sync_and_a_restart_survive_a_power_loss() {
     for number in 0..FAILING {
         try_states(
-            &Tape::with_failed_sync(number, Afterwards::Restart),
+            &Tape::with_failed_sync(number, AfterFailure::Restart),
             "with a failed sync and a restart",
             number,
             None,
@@ -59,11 +58,11 @@ fn what_is_answered_after_a_failed_sync_and_a_restart_survives_the_loss_of_power
 }
 
 #[test]
-fn the_record_is_what_the_files_are() {
+fn the_recording_matches_the_files() {
     for seed in 0..2 {
         let mut workload = Workload::new(seed);
         let options = workload.options();
-        let opened = Driver::open(Disk::new(), options, Story::default());
+        let opened = Driver::open(Disk::new(), options, RequestLog::default());
         let mut driver = opened.map_err(|refused| refused.1).expect("opens");
         for _ in 0..30 {
             driver = workload.step(driver);
@@ -75,10 +74,9 @@ fn the_record_is_what_the_files_are() {
             .expect("a directory")
             .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
             .collect();
-        let files: Vec<_> =
-            names.iter().map(|name| std::fs::read(disk.path().join(name)).expect("a file")).collect();
+        let files: Vec<_> = names.iter().map(|name| std::fs::read(disk.path().join(name)).expect("a file")).collect();
         let recording = disk.into_recording();
-        let mut player = Player::new(&recording);
+        let mut player = CrashSimulator::new(&recording);
         player.advance(recording.ops.len());
         assert!(names.iter().any(|name| name == DATABASE) && player.read(LOG).is_none(), "{names:?}");
         for (name, bytes) in names.iter().zip(files) {
@@ -89,7 +87,7 @@ fn the_record_is_what_the_files_are() {
 
 /// What follows a failed sync.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Afterwards {
+enum AfterFailure {
     Nothing,
     Restart,
 }
@@ -97,7 +95,7 @@ enum Afterwards {
 /// The recording of what a journal did for one seed.
 struct Tape {
     recording: Recording,
-    story: Story,
+    requests: RequestLog,
     model: Model,
 }
 
@@ -106,7 +104,7 @@ impl Tape {
         let mut workload = Workload::new(seed);
         let options = workload.options();
         let mut driver =
-            Driver::open(Disk::new(), options, Story::default()).map_err(|refused| refused.1).expect("opens");
+            Driver::open(Disk::new(), options, RequestLog::default()).map_err(|refused| refused.1).expect("opens");
         for _ in 0..20 + workload.random.below(80) {
             driver = workload.step(driver);
         }
@@ -114,58 +112,58 @@ impl Tape {
     }
 
     /// Makes a sync fail, and optionally opens the journal again before the power loss.
-    fn with_failed_sync(seed: u64, afterwards: Afterwards) -> Self {
+    fn with_failed_sync(seed: u64, afterwards: AfterFailure) -> Self {
         let mut workload = Workload::new(seed);
         let options = workload.options();
         let driver =
-            Driver::open(Disk::new(), options, Story::default()).map_err(|refused| refused.1).expect("opens");
+            Driver::open(Disk::new(), options, RequestLog::default()).map_err(|refused| refused.1).expect("opens");
         for _ in 0..workload.random.below(20) {
             driver.commit(workload.batch()).expect("kept");
         }
         let kind = *workload.random.pick(&[Kind::OwnSync, Kind::Sync]).expect("a kind");
         let nth = 1 + workload.random.below(4);
-        driver.disk.fail(Fault { kind, nth, failure: Failure::Broken, lasting: Lasting::Once });
+        driver.disk.fail(FaultSpec { kind, nth, failure: Failure::Broken, duration: FaultDuration::Once });
         for _ in 0..40 {
             let _ = driver.commit(workload.batch());
         }
-        driver.disk.heal();
-        let (disk, mut story, _) = driver.close();
+        driver.disk.clear_fault();
+        let (disk, mut requests, _) = driver.close();
         // Refused batches are not there; unsynced ones may be.
-        story
+        requests
             .entries
             .retain(|entry| matches!(entry.answer, Some((_, Ok(()) | Err(CommitError::SyncFailed { .. })))));
-        let mut model = Model::of(story.entries.iter().map(|entry| &entry.batch));
+        let mut model = Model::of(requests.entries.iter().map(|entry| &entry.batch));
         let mut disk = disk;
-        if afterwards == Afterwards::Restart {
+        if afterwards == AfterFailure::Restart {
             let driver =
-                Driver::open(disk, options, story.clone()).map_err(|refused| refused.1).expect("opens again");
-            let seen = Seen::of(&driver.journal, usize::MAX).expect("readable");
-            let count = model.find(&seen, 0, story.entries.len()).expect("a state that was written");
-            driver.found(count);
-            let mut workload = Workload::after(seed, &seen);
+                Driver::open(disk, options, requests.clone()).map_err(|refused| refused.1).expect("opens again");
+            let seen = JournalContents::read(&driver.journal, usize::MAX).expect("readable");
+            let count = model.find(&seen, 0, requests.entries.len()).expect("a state that was written");
+            driver.set_found(count);
+            let mut workload = Workload::resume(seed, &seen);
             for _ in 0..10 {
                 driver.commit(workload.batch()).expect("kept");
             }
-            let (next, told, outcome) = driver.close();
+            let (next, next_requests, outcome) = driver.close();
             outcome.expect("closes");
-            model = Model::of(told.entries.iter().map(|entry| &entry.batch));
-            (disk, story) = (next, told);
+            model = Model::of(next_requests.entries.iter().map(|entry| &entry.batch));
+            (disk, requests) = (next, next_requests);
         }
-        Self { recording: disk.into_recording(), story, model }
+        Self { recording: disk.into_recording(), requests, model }
     }
 
     fn of(driver: Driver) -> Self {
-        let (disk, story, outcome) = driver.close();
+        let (disk, requests, outcome) = driver.close();
         outcome.expect("closes");
-        let model = Model::of(story.entries.iter().map(|entry| &entry.batch));
-        Self { recording: disk.into_recording(), story, model }
+        let model = Model::of(requests.entries.iter().map(|entry| &entry.batch));
+        Self { recording: disk.into_recording(), requests, model }
     }
 
     /// Chooses the moment of the power loss, often right after a reply or after opening.
-    fn cut(&self, random: &mut Random) -> usize {
-        let entries = self.story.entries.iter();
+    fn crash_position(&self, random: &mut Random) -> usize {
+        let entries = self.requests.entries.iter();
         let answers: Vec<usize> = entries.filter_map(|entry| Some(entry.answer.as_ref()?.0)).collect();
-        let opened: Vec<usize> = self.story.floors.iter().map(|(at, _)| *at).collect();
+        let opened: Vec<usize> = self.requests.floors.iter().map(|(at, _)| *at).collect();
         let length = self.recording.ops.len();
         let moments = match random.below(6) {
             0 => &opened[..],
@@ -180,7 +178,7 @@ impl Tape {
 }
 
 /// Records a tape and tries its states.
-fn play(number: u64, only: Option<u64>) {
+fn run_tape(number: u64, only: Option<u64>) {
     try_states(&Tape::record(number), "whole", number, only);
 }
 
@@ -188,28 +186,25 @@ fn play(number: u64, only: Option<u64>) {
 fn try_states(tape: &Tape, kind: &str, number: u64, only: Option<u64>) {
     let mut states: Vec<(usize, u64)> = (number * STATES..(number + 1) * STATES)
         .filter(|seed| only.is_none_or(|only| only == *seed))
-        .map(|seed| (tape.cut(&mut Random::new(seed)), seed))
+        .map(|seed| (tape.crash_position(&mut Random::new(seed)), seed))
         .collect();
     states.sort_unstable();
-    let mut player = Player::new(&tape.recording);
+    let mut player = CrashSimulator::new(&tape.recording);
     for (cut, seed) in states {
         player.advance(cut);
         let mut random = Random::new(!seed);
-        let dir = fallen(&player, &mut random);
-        let name = format!(
-            "PUSH_POWER_SEED={seed}, tape {number} ({kind}), cut {cut} of {}",
-            tape.recording.ops.len()
-        );
+        let dir = crash_directory(&player, &mut random);
+        let name = format!("PUSH_POWER_SEED={seed}, tape {number} ({kind}), cut {cut} of {}", tape.recording.ops.len());
         if random.one_in(6) {
-            fall_again(tape, cut, dir, &mut random, &name);
+            crash_again(tape, cut, dir, &mut random, &name);
         } else {
-            judge(tape, cut, dir, &mut random, &name);
+            verify(tape, cut, dir, &mut random, &name);
         }
     }
 }
 
 /// Creates the directory as found after the power loss.
-fn fallen(player: &Player<'_>, random: &mut Random) -> TempDir {
+fn crash_directory(player: &CrashSimulator<'_>, random: &mut Random) -> TempDir {
     let dir = directory();
     player.lose_power(random, dir.path());
     if random.one_in(3) {
@@ -221,82 +216,80 @@ fn fallen(player: &Player<'_>, random: &mut Random) -> TempDir {
 }
 
 /// Opens a crash state and compares it with the replies.
-fn judge(tape: &Tape, cut: usize, dir: TempDir, random: &mut Random, name: &str) {
-    let options = Options { readers: 1, spare_bytes: 0, boot: 99, ..Options::default() };
+fn verify(tape: &Tape, cut: usize, dir: TempDir, random: &mut Random, name: &str) {
+    let options = Options { readers: 1, reserve_bytes: 0, boot: 99, ..Options::default() };
     let journal = Journal::open(dir.path(), options).unwrap_or_else(|error| panic!("{name}: {error:?}"));
-    let (found, count) = look(tape, cut, &journal, name);
-    let mut workload = Workload::after(random.next(), &found);
-    let batches: Vec<Batch> =
-        (0..3).map(|_| Batch { durability: Durability::Synced, ..workload.batch() }).collect();
+    let (found, count) = read_back(tape, cut, &journal, name);
+    let mut workload = Workload::resume(random.next(), &found);
+    let batches: Vec<Batch> = (0..3).map(|_| Batch { durability: Durability::Synced, ..workload.batch() }).collect();
     for batch in &batches {
-        let answer = wait(journal.commit(batch.clone())).expect("an answer");
+        let answer = block_on(journal.commit(batch.clone())).expect("an answer");
         answer.unwrap_or_else(|error| panic!("{name}: what follows is refused: {error:?}"));
     }
-    wait(journal.close()).unwrap_or_else(|error| panic!("{name}: {error:?}"));
-    let journal =
-        Journal::open(dir.path(), options).unwrap_or_else(|error| panic!("{name}: again: {error:?}"));
-    let seen = Seen::of(&journal, usize::MAX).unwrap_or_else(|error| panic!("{name}: again: {error:?}"));
-    let kept = tape.story.entries.iter().take(count).map(|entry| &entry.batch);
+    block_on(journal.close()).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+    let journal = Journal::open(dir.path(), options).unwrap_or_else(|error| panic!("{name}: again: {error:?}"));
+    let seen = JournalContents::read(&journal, usize::MAX).unwrap_or_else(|error| panic!("{name}: again: {error:?}"));
+    let kept = tape.requests.entries.iter().take(count).map(|entry| &entry.batch);
     let model = Model::of(kept.chain(&batches));
     let whole = count + batches.len();
     assert_eq!(
         model.find(&seen, whole, whole),
         Some(whole),
         "{name}: opened again:\n{}",
-        model.differences(&seen, whole)
+        model.describe_differences(&seen, whole)
     );
     for (session, before) in &found.sessions {
         assert_eq!(seen.sessions[session].holes, before.holes, "{name}: the holes of {session}");
     }
-    wait(journal.close()).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+    block_on(journal.close()).unwrap_or_else(|error| panic!("{name}: {error:?}"));
 }
 
 /// Reads everything and determines how many of the batches are there.
-fn look(tape: &Tape, cut: usize, journal: &Journal, name: &str) -> (Seen, usize) {
-    let seen = Seen::of(journal, 20_000).unwrap_or_else(|error| panic!("{name}: {error:?}"));
-    let (least, most) = tape.story.bounds(cut);
+fn read_back(tape: &Tape, cut: usize, journal: &Journal, name: &str) -> (JournalContents, usize) {
+    let seen = JournalContents::read(journal, 20_000).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+    let (least, most) = tape.requests.bounds(cut);
     let Some(count) = tape.model.find(&seen, least, most) else {
         let short = tape.model.find(&seen, 0, least);
         panic!(
             "{name}: {least} to {most} batches should be there, there are {short:?}; least:\n{}most:\n{}",
-            tape.model.differences(&seen, least),
-            tape.model.differences(&seen, most)
+            tape.model.describe_differences(&seen, least),
+            tape.model.describe_differences(&seen, most)
         );
     };
     let shown = tape
-        .story
+        .requests
         .entries
         .iter()
         .filter(|entry| entry.answer.as_ref().is_some_and(|(at, result)| *at <= cut && result.is_ok()));
     let unexplained = Model::unexplained(&seen, shown.map(|entry| &entry.batch));
     assert_eq!(unexplained, [""; 0], "{name}: events are lost without a report; there is {seen:#?}");
-    let losses = wait(journal.losses(1_000)).unwrap_or_else(|error| panic!("{name}: {error:?}"));
-    let strange: Vec<_> = losses.iter().filter(|loss| loss.cause != Cause::Power.as_str()).collect();
+    let losses = block_on(journal.losses(1_000)).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+    let strange: Vec<_> = losses.iter().filter(|loss| loss.cause != LossReason::Power.as_str()).collect();
     assert!(strange.is_empty(), "{name}: nothing was damaged: {strange:?}");
     (seen, count)
 }
 
 /// Loses power again while the crash state is opened or soon after.
-fn fall_again(tape: &Tape, cut: usize, dir: TempDir, random: &mut Random, name: &str) {
+fn crash_again(tape: &Tape, cut: usize, dir: TempDir, random: &mut Random, name: &str) {
     let name = format!("{name}, and again");
     let mut workload = Workload::new(random.next());
     let options = Options { boot: 2, ..workload.options() };
-    let story = Story { before: 0, floors: Vec::new(), entries: tape.story.entries.clone() };
-    let mut driver = Driver::open(Disk::on(dir), options, story)
-        .unwrap_or_else(|refused| panic!("{name}: {:?}", refused.1));
-    let (seen, count) = look(tape, cut, &driver.journal, &name);
-    driver.found(count);
-    let mut workload = Workload::after(random.next(), &seen);
+    let requests = RequestLog { before: 0, floors: Vec::new(), entries: tape.requests.entries.clone() };
+    let mut driver =
+        Driver::open(Disk::on(dir), options, requests).unwrap_or_else(|refused| panic!("{name}: {:?}", refused.1));
+    let (seen, count) = read_back(tape, cut, &driver.journal, &name);
+    driver.set_found(count);
+    let mut workload = Workload::resume(random.next(), &seen);
     for _ in 0..random.below(6) {
         driver = workload.step(driver);
     }
     let mut tape = Tape::of(driver);
     // A disk returns the same content on every read: the first batches count as there from the start.
-    tape.story.before = count;
+    tape.requests.before = count;
     let cut = random.below(tape.recording.ops.len() as u64 + 1) as usize;
-    let mut player = Player::new(&tape.recording);
+    let mut player = CrashSimulator::new(&tape.recording);
     player.advance(cut);
-    judge(&tape, cut, fallen(&player, random), random, &name);
+    verify(&tape, cut, crash_directory(&player, random), random, &name);
 }
 
 fn number(name: &str) -> Option<u64> {

@@ -4,108 +4,105 @@ use super::*;
 
 #[tokio::test]
 async fn a_deleted_session_leaves_no_byte_behind() {
-    let place = Place::with(Options { small_block: 100, ..Options::default() });
+    let test = TestJournal::with(Options { small_block: 100, ..Options::default() });
     let secret = "a-word-that-is-to-be-forgotten".repeat(30);
-    place.history("s1", &[]).await;
-    place.history("s2", &[(1, 300)]).await;
+    test.write_history("s1", &[]).await;
+    test.write_history("s2", &[(1, 300)]).await;
     for seq in 1..400 {
         let bytes = Bytes::from(format!("{{\"seq\":{seq},\"text\":\"{secret}\"}}\n"));
         let block = Block { first: Seq::new(seq), last: Seq::new(seq), count: 1, bytes };
-        place.commit(Batch { block: Some(block), ..Batch::new("s1".into()) }).await.expect("kept");
+        test.commit(Batch { block: Some(block), ..Batch::new("s1".into()) }).await.expect("kept");
     }
-    place.journal.merge("s1".into(), Seq::new(500)).await.expect("an answer").expect("merged");
-    let size = place.journal.stats().bytes;
-    place.journal.delete("s1".into()).await.expect("an answer").expect("deleted");
-    assert!(place.journal.load("s1".into()).await.expect("readable").is_none());
-    for entry in std::fs::read_dir(place.dir.path()).expect("the directory").flatten() {
+    test.journal.merge("s1".into(), Seq::new(500)).await.expect("an answer").expect("merged");
+    let size = test.journal.stats().bytes;
+    test.journal.delete("s1".into()).await.expect("an answer").expect("deleted");
+    assert!(test.journal.load("s1".into()).await.expect("readable").is_none());
+    for entry in std::fs::read_dir(test.dir.path()).expect("the directory").flatten() {
         let bytes = std::fs::read(entry.path()).expect("a file");
         let found = bytes.windows(20).any(|window| window == &secret.as_bytes()[..20]);
         assert!(!found, "{:?} still holds it", entry.file_name());
     }
-    assert!(place.journal.stats().bytes < size, "free pages were returned");
-    assert_eq!(place.journal.stats().sessions, 1);
-    assert_eq!(place.text("s2", 1 << 20).await, lines(1, 300).into_bytes());
-    place.history("s1", &[(1, 1)]).await;
-    let place = place.reopened().await;
-    assert_eq!(place.journal.losses(9).await.expect("a list"), [], "a deletion is not a loss");
-    let refused = place.journal.delete("s3".into()).await.expect("an answer");
-    assert!(
-        matches!(refused, Err(MergeError::Commit(CommitError::Conflict(Conflict::NoSuchSession)))),
-        "{refused:?}"
-    );
+    assert!(test.journal.stats().bytes < size, "free pages were returned");
+    assert_eq!(test.journal.stats().sessions, 1);
+    assert_eq!(test.text("s2", 1 << 20).await, lines(1, 300).into_bytes());
+    test.write_history("s1", &[(1, 1)]).await;
+    let test = test.reopen().await;
+    assert_eq!(test.journal.losses(9).await.expect("a list"), [], "a deletion is not a loss");
+    let refused = test.journal.delete("s3".into()).await.expect("an answer");
+    assert!(matches!(refused, Err(MergeError::Commit(CommitError::Conflict(Conflict::NoSuchSession)))), "{refused:?}");
 }
 
 #[tokio::test]
-async fn a_deletion_cut_short_goes_on_after_a_restart() {
-    let place = Place::new();
-    place.history("s1", &(1..300).map(|n| (n, n)).collect::<Vec<_>>()).await;
-    let deleting = place.journal.delete("s1".into());
-    let rows = |place: &Place| -> i64 {
-        place.beside().query_row("SELECT count(*) FROM block", [], |row| row.get(0)).expect("a count")
+async fn an_interrupted_deletion_continues_after_a_restart() {
+    let test = TestJournal::new();
+    test.write_history("s1", &(1..300).map(|n| (n, n)).collect::<Vec<_>>()).await;
+    let deleting = test.journal.delete("s1".into());
+    let rows = |test: &TestJournal| -> i64 {
+        test.second_connection().query_row("SELECT count(*) FROM block", [], |row| row.get(0)).expect("a count")
     };
-    eventually("the first slice", || rows(&place) < 299).await;
+    eventually("the first slice", || rows(&test) < 299).await;
     // Files that change while they are copied do not represent a crash.
-    let held = place.beside();
+    let held = test.second_connection();
     held.busy_timeout(Duration::from_secs(20)).expect("patience");
     held.execute_batch("BEGIN IMMEDIATE").expect("the writer waits");
-    let place = place.killed(Options::default());
+    let test = test.kill_and_reopen(Options::default());
     drop((held, deleting));
-    eventually("the last slice", || rows(&place) == 0).await;
-    assert!(place.journal.load("s1".into()).await.expect("readable").is_none());
+    eventually("the last slice", || rows(&test) == 0).await;
+    assert!(test.journal.load("s1".into()).await.expect("readable").is_none());
 }
 
 #[tokio::test]
-async fn a_cut_history_says_so_and_goes_on() {
-    let place = Place::new();
-    place.history("s1", &(0..200).map(|n| (n * 2 + 1, n * 2 + 2)).collect::<Vec<_>>()).await;
-    assert_eq!(cut(&place, 100).await, Seq::ZERO, "without a checkpoint everything is needed");
+async fn retention_leaves_a_splice_and_the_history_continues() {
+    let test = TestJournal::new();
+    test.write_history("s1", &(0..200).map(|n| (n * 2 + 1, n * 2 + 2)).collect::<Vec<_>>()).await;
+    assert_eq!(retain_after(&test, 100).await, Seq::ZERO, "without a checkpoint everything is needed");
     let checkpoint = Checkpoint { seq: Seq::new(301), bytes: Bytes::from_static(b"state") };
     let batch = Batch { checkpoint: Some(checkpoint), ..Batch::new("s1".into()) };
-    place.commit(batch).await.expect("kept");
-    assert_eq!(cut(&place, 9).await, Seq::new(8));
-    assert_eq!(place.shape("s1").await[..2], [(0, -8), (9, 10)]);
-    assert_eq!(cut(&place, 400).await, Seq::new(300), "what the checkpoint does not contain stays");
-    assert_eq!(cut(&place, 300).await, Seq::ZERO, "there is nothing more to cut");
-    let place = place.reopened().await;
-    let stored = place.journal.load("s1".into()).await.expect("readable").expect("there");
+    test.commit(batch).await.expect("kept");
+    assert_eq!(retain_after(&test, 9).await, Seq::new(8));
+    assert_eq!(test.block_ranges("s1").await[..2], [(0, -8), (9, 10)]);
+    assert_eq!(retain_after(&test, 400).await, Seq::new(300), "what the checkpoint does not contain stays");
+    assert_eq!(retain_after(&test, 300).await, Seq::ZERO, "there is nothing more to cut");
+    let test = test.reopen().await;
+    let stored = test.journal.load("s1".into()).await.expect("readable").expect("there");
     assert_eq!((stored.floor, stored.holes.len()), (Seq::new(300), 0));
     assert_eq!(stored.tail.first().map(|block| block.first), Some(Seq::new(301)));
-    assert_eq!(place.shape("s1").await.len(), 51);
-    place.commit(synced(appending("s1", 401, 401))).await.expect("it goes on");
-    let page = place.journal.page("s1".into(), Seq::new(350), 1).await.expect("a page");
+    assert_eq!(test.block_ranges("s1").await.len(), 51);
+    test.commit(synced(appending("s1", 401, 401))).await.expect("it goes on");
+    let page = test.journal.page("s1".into(), Seq::new(350), 1).await.expect("a page");
     assert_eq!(page.blocks, [block(351, 352)]);
-    assert_eq!(place.journal.losses(9).await.expect("a list"), [], "retention is not a loss");
-    let refused = place.journal.cut("s2".into(), Seq::new(9), Now(1)).await.expect("an answer");
+    assert_eq!(test.journal.losses(9).await.expect("a list"), [], "retention is not a loss");
+    let refused = test.journal.retain_after("s2".into(), Seq::new(9), Now(1)).await.expect("an answer");
     assert!(refused.is_err());
 }
 
-async fn cut(place: &Place, up_to: u64) -> Seq {
-    place.journal.cut("s1".into(), Seq::new(up_to), Now(1)).await.expect("an answer").expect("cut")
+async fn retain_after(test: &TestJournal, up_to: u64) -> Seq {
+    test.journal.retain_after("s1".into(), Seq::new(up_to), Now(1)).await.expect("an answer").expect("cut")
 }
 
 #[tokio::test]
-async fn what_was_merged_renamed_or_replaced_before_a_deletion_is_gone_as_well() {
-    let place = Place::with(Options { small_block: 100_000, ..Options::default() });
+async fn data_merged_or_replaced_before_a_deletion_is_erased_too() {
+    let test = TestJournal::with(Options { small_block: 100_000, ..Options::default() });
     let secret = "a-word-that-was-written-over".repeat(100);
-    place.history("s2", &[(1, 300)]).await;
-    place.history("s1", &[]).await;
+    test.write_history("s2", &[(1, 300)]).await;
+    test.write_history("s1", &[]).await;
     for seq in 1..60 {
         let bytes = Bytes::from(format!("{{\"seq\":{seq},\"text\":\"{secret}\"}}\n"));
         let block = Block { first: Seq::new(seq), last: Seq::new(seq), count: 1, bytes };
         let checkpoint = Checkpoint { seq: Seq::new(seq), bytes: Bytes::from(secret.clone().repeat(9)) };
         let mut batch = Batch { block: Some(block), checkpoint: Some(checkpoint), ..Batch::new("s1".into()) };
         batch.meta = Some(Meta { summary: format!("{seq}{secret}"), ..meta("s1", seq) });
-        place.commit(batch).await.expect("kept");
+        test.commit(batch).await.expect("kept");
     }
-    place.journal.merge("s1".into(), Seq::new(60)).await.expect("an answer").expect("merged");
+    test.journal.merge("s1".into(), Seq::new(60)).await.expect("an answer").expect("merged");
     let last = Checkpoint { seq: Seq::new(59), bytes: Bytes::from_static(b"small") };
-    place.commit(Batch { checkpoint: Some(last), ..Batch::new("s1".into()) }).await.expect("kept");
-    place.commit(Batch { meta: Some(meta("s1", 60)), ..Batch::new("s1".into()) }).await.expect("kept");
-    place.journal.delete("s1".into()).await.expect("an answer").expect("deleted");
-    for entry in std::fs::read_dir(place.dir.path()).expect("the directory").flatten() {
+    test.commit(Batch { checkpoint: Some(last), ..Batch::new("s1".into()) }).await.expect("kept");
+    test.commit(Batch { meta: Some(meta("s1", 60)), ..Batch::new("s1".into()) }).await.expect("kept");
+    test.journal.delete("s1".into()).await.expect("an answer").expect("deleted");
+    for entry in std::fs::read_dir(test.dir.path()).expect("the directory").flatten() {
         let bytes = std::fs::read(entry.path()).expect("a file");
         let count = bytes.windows(20).filter(|window| *window == &secret.as_bytes()[..20]).count();
         assert_eq!(count, 0, "{:?} still holds it", entry.file_name());
     }
-    assert_eq!(place.text("s2", 1 << 20).await, lines(1, 300).into_bytes());
+    assert_eq!(test.text("s2", 1 << 20).await, lines(1, 300).into_bytes());
 }

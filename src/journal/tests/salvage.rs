@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::super::salvage::{Outside, Report, rebuild, resume};
+use super::super::salvage::{SalvageContext, SalvageReport, rebuild, resume};
 use super::*;
 
 #[tokio::test]
-async fn everything_comes_back_byte_for_byte() {
+async fn everything_is_recovered_byte_for_byte() {
     let (dir, before) = filled(40).await;
     let report = salvage(dir.path()).expect("salvaged");
     assert_eq!((report.sessions, report.sessions_without_row, report.unreadable_pages), (40, 0, 0));
@@ -15,19 +15,19 @@ async fn everything_comes_back_byte_for_byte() {
     assert_eq!(names(dir.path()), ["pushd.db", "pushd.db.damaged-1000", "pushd.db.damaged-1000-wal"]);
     assert_eq!(report.set_aside, dir.path().join("pushd.db.damaged-1000"));
     let journal = Journal::open(dir.path(), Options::default()).expect("opens");
-    let place = Place { dir, journal };
-    assert_eq!(place.journal.stats().sessions, 40);
-    let stored = place.journal.load("s7".into()).await.expect("readable").expect("there");
+    let test = TestJournal { dir, journal };
+    assert_eq!(test.journal.stats().sessions, 40);
+    let stored = test.journal.load("s7".into()).await.expect("readable").expect("there");
     assert_eq!(stored.token_hash, [7; 32]);
     assert!(stored.reserved >= Seq::new(4_096));
-    place.commit(synced(appending("s7", 5_000, 5_000))).await.expect("the history goes on");
-    assert!(place.journal.started_by_key("start 5").await.expect("readable").is_some());
-    let created = place.commit(created("s99")).await;
+    test.commit(synced(appending("s7", 5_000, 5_000))).await.expect("the history goes on");
+    assert!(test.journal.started_by_key("start 5").await.expect("readable").is_some());
+    let created = test.commit(created("s99")).await;
     created.expect("a key is free for another session");
 }
 
 #[tokio::test]
-async fn a_thousand_sessions_and_large_blocks_come_back_without_their_first_page() {
+async fn a_thousand_sessions_and_large_blocks_are_recovered_without_the_first_page() {
     let (dir, before) = filled(1_000).await;
     let path = dir.path().join(DATABASE);
     let mut file = std::fs::read(&path).expect("a file");
@@ -40,10 +40,10 @@ async fn a_thousand_sessions_and_large_blocks_come_back_without_their_first_page
 }
 
 #[tokio::test]
-async fn a_lost_row_is_made_anew_by_the_name_known_outside() {
-    let place = Place::new();
-    place.history("s1", &[(1, 3), (4, 9)]).await;
-    let dir = crashed(place).await;
+async fn a_lost_row_is_recreated_from_the_name_in_its_mark() {
+    let test = TestJournal::new();
+    test.write_history("s1", &[(1, 3), (4, 9)]).await;
+    let dir = crashed(test).await;
     let path = dir.path().join(DATABASE);
     let file = std::fs::read(&path).expect("a file");
     let tables = Connection::open(&path).expect("a connection");
@@ -61,23 +61,23 @@ async fn a_lost_row_is_made_anew_by_the_name_known_outside() {
     }
     std::fs::write(&path, damaged).expect("damaged");
     let names = |key: i64| (key == 1).then(|| "s1".into());
-    let outside = Outside { names: &names, ..nothing_known() };
-    let report = rebuild(&Ground::real(dir.path()), &Options::default(), &outside, 7).expect("salvaged");
+    let context = SalvageContext { name_of: &names, ..empty_context() };
+    let report = rebuild(&StorageEnv::native(dir.path()), &Options::default(), &context, 7).expect("salvaged");
     assert_eq!((report.sessions, report.sessions_without_row, report.blocks), (1, 1, 2));
     let journal = Journal::open(dir.path(), Options::default()).expect("opens");
-    let place = Place { dir, journal };
-    assert_eq!(place.text("s1", 1).await, lines(1, 9).into_bytes());
-    let stored = place.journal.load("s1".into()).await.expect("readable").expect("there");
+    let test = TestJournal { dir, journal };
+    assert_eq!(test.text("s1", 1).await, lines(1, 9).into_bytes());
+    let stored = test.journal.load("s1".into()).await.expect("readable").expect("there");
     assert_eq!((stored.reserved, stored.token_hash), (Seq::new(9), [0; 32]));
     assert_eq!((stored.meta.state.as_str(), stored.meta.summary.as_str()), ("idle", "{\"lost\":\"s1\"}"));
 }
 
 #[tokio::test]
-async fn a_row_with_a_changed_name_is_not_taken() {
-    let place = Place::new();
-    place.commit(created("sess_lonely")).await.expect("kept");
-    place.commit(created("sess_other")).await.expect("kept");
-    let dir = crashed(place).await;
+async fn a_row_with_a_changed_name_is_not_recovered() {
+    let test = TestJournal::new();
+    test.commit(created("sess_lonely")).await.expect("kept");
+    test.commit(created("sess_other")).await.expect("kept");
+    let dir = crashed(test).await;
     let path = dir.path().join(DATABASE);
     let mut file = std::fs::read(&path).expect("a file");
     // In its row the name precedes the digest of the token; the indexes hold the name too.
@@ -91,18 +91,16 @@ async fn a_row_with_a_changed_name_is_not_taken() {
 }
 
 #[tokio::test]
-async fn nothing_of_a_deleted_session_comes_back() {
+async fn nothing_of_a_deleted_session_is_recovered() {
     let (dir, before) = filled(20).await;
     let deleted = |key: i64| key % 2 == 0;
-    let outside = Outside { deleted: &deleted, ..nothing_known() };
-    rebuild(&Ground::real(dir.path()), &Options::default(), &outside, 7).expect("salvaged");
+    let context = SalvageContext { is_deleted: &deleted, ..empty_context() };
+    rebuild(&StorageEnv::native(dir.path()), &Options::default(), &context, 7).expect("salvaged");
     let path = dir.path().join(DATABASE);
     let after = rows(&path);
     assert!(!after.is_empty());
     assert!(after.iter().all(|(name, value)| name == "tally" || before.get(name) == Some(value)));
-    assert!(
-        before.keys().any(|name| name.starts_with("block 2 ")) && before.contains_key("start_key start 4")
-    );
+    assert!(before.keys().any(|name| name.starts_with("block 2 ")) && before.contains_key("start_key start 4"));
     for (name, _) in after.iter().filter(|(name, _)| !name.starts_with("unsure")) {
         let key = name.split(' ').nth(1).and_then(|key| key.parse::<i64>().ok());
         assert!(key.is_none_or(|key| key % 2 == 1), "{name}");
@@ -112,33 +110,33 @@ async fn nothing_of_a_deleted_session_comes_back() {
 }
 
 #[tokio::test]
-async fn what_was_cut_or_is_known_to_be_lost_does_not_return() {
-    let place = Place::new();
+async fn removed_and_lost_events_are_not_recovered() {
+    let test = TestJournal::new();
     let ranges: Vec<_> = (1..=60).map(|seq| (seq, seq)).collect();
-    place.history("s1", &ranges).await;
-    place.history("s2", &ranges[..9]).await;
+    test.write_history("s1", &ranges).await;
+    test.write_history("s2", &ranges[..9]).await;
     let checkpoint = Some(Checkpoint { seq: Seq::new(40), bytes: Bytes::from_static(b"state") });
-    place.commit(Batch { checkpoint, ..Batch::new("s1".into()) }).await.expect("kept");
+    test.commit(Batch { checkpoint, ..Batch::new("s1".into()) }).await.expect("kept");
     // A copy of the removed blocks stays in the log, as after a crash.
     let before = tempfile::tempdir().expect("a directory");
-    copy(place.dir.path(), before.path());
-    let floor = place.journal.cut("s1".into(), Seq::new(30), Now(9)).await.expect("an answer").expect("cut");
+    copy(test.dir.path(), before.path());
+    let floor = test.journal.retain_after("s1".into(), Seq::new(30), Now(9)).await.expect("an answer").expect("cut");
     assert_eq!(floor, Seq::new(30));
-    place.beside().execute_batch("DELETE FROM block WHERE session = 2 AND first = 5").expect("damaged");
-    let shapes = (place.shape("s1").await, place.shape("s2").await);
+    test.second_connection().execute_batch("DELETE FROM block WHERE session = 2 AND first = 5").expect("damaged");
+    let shapes = (test.block_ranges("s1").await, test.block_ranges("s2").await);
     assert_eq!(shapes.0[0], (0, -30));
     assert_eq!(shapes.1[4], (-5, -5), "{:?}", shapes.1);
-    let dir = crashed(place).await;
+    let dir = crashed(test).await;
     std::fs::copy(before.path().join(LOG), dir.path().join(LOG)).expect("the old log");
     let report = salvage(dir.path()).expect("salvaged");
     assert_eq!((report.sessions, report.checkpoints), (2, 1));
     let journal = Journal::open(dir.path(), Options::default()).expect("opens");
-    let place = Place { dir, journal };
-    assert_eq!((place.shape("s1").await, place.shape("s2").await), shapes);
+    let test = TestJournal { dir, journal };
+    assert_eq!((test.block_ranges("s1").await, test.block_ranges("s2").await), shapes);
 }
 
 #[tokio::test]
-async fn whatever_is_there_a_journal_comes_of_it() {
+async fn any_files_are_replaced_by_a_working_journal() {
     let kinds: [(&[u8], &[u8]); 5] = [
         (b"", b""),
         (b"x", b"y"),
@@ -155,25 +153,22 @@ async fn whatever_is_there_a_journal_comes_of_it() {
         assert_eq!(std::fs::read(dir.path().join("pushd.db.damaged-1000")).expect("kept"), database);
         assert_eq!(std::fs::read(dir.path().join("pushd.db.damaged-1000-wal")).expect("kept"), log);
         let journal = Journal::open(dir.path(), Options::default()).expect("opens");
-        let place = Place { dir, journal };
-        place.history("s1", &[(1, 1)]).await;
+        let test = TestJournal { dir, journal };
+        test.write_history("s1", &[(1, 1)]).await;
     }
     let nothing = tempfile::tempdir().expect("a directory");
     assert_eq!(salvage(nothing.path()).expect("salvaged").pages, 0);
 }
 
 #[tokio::test]
-async fn a_name_that_is_taken_is_left_alone() {
+async fn existing_files_are_not_overwritten() {
     let (dir, before) = filled(3).await;
     for name in ["pushd.db.damaged-1000", "pushd.db.damaged-1001-wal"] {
         std::fs::write(dir.path().join(name), name).expect("written");
     }
     let report = salvage(dir.path()).expect("salvaged");
     assert_eq!(report.set_aside, dir.path().join("pushd.db.damaged-1002"));
-    assert_eq!(
-        std::fs::read(dir.path().join("pushd.db.damaged-1000")).expect("kept"),
-        b"pushd.db.damaged-1000"
-    );
+    assert_eq!(std::fs::read(dir.path().join("pushd.db.damaged-1000")).expect("kept"), b"pushd.db.damaged-1000");
     assert_eq!(rows(&dir.path().join(DATABASE)), before);
     let again = salvage(dir.path()).expect("salvaged");
     assert_eq!((again.set_aside, again.sessions), (dir.path().join("pushd.db.damaged-1003"), 3));
@@ -181,7 +176,7 @@ async fn a_name_that_is_taken_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_salvage_cut_short_anywhere_is_taken_up() {
+async fn an_interrupted_salvage_is_resumed() {
     let (whole, before) = filled(10).await;
     let (path, log) = (whole.path().join(DATABASE), whole.path().join(LOG));
     let (database, log) = (std::fs::read(&path).expect("a file"), std::fs::read(&log).expect("a file"));
@@ -201,34 +196,31 @@ async fn a_salvage_cut_short_anywhere_is_taken_up() {
         for (name, bytes) in state {
             std::fs::write(dir.path().join(name), bytes).expect("written");
         }
-        let ground = Ground::real(dir.path());
-        let report = resume(&ground, &Options::default(), &nothing_known()).expect("salvaged");
+        let env = StorageEnv::native(dir.path());
+        let report = resume(&env, &Options::default(), &empty_context()).expect("salvaged");
         assert_eq!(report.map(|report| report.sessions), Some(10), "state {number}");
         assert_eq!(rows(&dir.path().join(DATABASE)), before, "state {number}");
         assert_eq!(names(dir.path()), [DATABASE, damaged, damaged_log], "state {number}");
         assert_eq!(std::fs::read(dir.path().join(damaged)).expect("kept"), database);
         assert_eq!(std::fs::read(dir.path().join(damaged_log)).expect("kept"), log);
-        let again = resume(&ground, &Options::default(), &nothing_known()).expect("nothing to do");
+        let again = resume(&env, &Options::default(), &empty_context()).expect("nothing to do");
         assert_eq!(again, None);
     }
 }
 
 #[tokio::test]
-async fn a_salvage_that_fails_half_way_is_taken_up_and_loses_nothing() {
+async fn a_failed_salvage_is_resumed_and_loses_nothing() {
     let (dir, before) = filled(10).await;
     for step in 0.. {
-        let real = Ground::real(dir.path());
+        let real = StorageEnv::native(dir.path());
         let left = Arc::new(Mutex::new(step));
         let open = move |path: &Path| {
             let mut left = left.lock().expect("not poisoned");
-            *left = i32::checked_sub(*left, 1)
-                .filter(|left| *left >= 0)
-                .ok_or_else(|| io::Error::other("broken"))?;
-            (real.open)(path)
+            *left = i32::checked_sub(*left, 1).filter(|left| *left >= 0).ok_or_else(|| io::Error::other("broken"))?;
+            (real.open_file)(path)
         };
-        let ground =
-            Ground { dir: dir.path().to_path_buf(), layer: None, open: Box::new(open), memory: None };
-        let outcome = rebuild(&ground, &Options::default(), &nothing_known(), 1_000);
+        let env = StorageEnv { dir: dir.path().to_path_buf(), vfs: None, open_file: Box::new(open), memory_dir: None };
+        let outcome = rebuild(&env, &Options::default(), &empty_context(), 1_000);
         if outcome.is_ok() {
             assert!(step > 2, "opening failed {step} times");
             break;
@@ -241,21 +233,21 @@ async fn a_salvage_that_fails_half_way_is_taken_up_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_database_made_during_a_salvage_is_kept() {
+async fn a_database_created_during_a_salvage_is_set_aside() {
     let (dir, before) = filled(3).await;
     std::fs::rename(dir.path().join(DATABASE), dir.path().join("pushd.db.damaged-5")).expect("renamed");
     std::fs::rename(dir.path().join(LOG), dir.path().join("pushd.db.damaged-5-wal")).expect("renamed");
     std::fs::write(dir.path().join("pushd.db.salvage-5"), b"").expect("written");
     std::fs::write(dir.path().join(DATABASE), b"another").expect("written");
-    let ground = Ground::real(dir.path());
-    resume(&ground, &Options::default(), &nothing_known()).expect("salvaged").expect("it was unfinished");
+    let env = StorageEnv::native(dir.path());
+    resume(&env, &Options::default(), &empty_context()).expect("salvaged").expect("it was unfinished");
     assert_eq!(rows(&dir.path().join(DATABASE)), before);
     assert_eq!(std::fs::read(dir.path().join("pushd.db.damaged-6")).expect("kept"), b"another");
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn what_is_salvaged_belongs_to_its_owner_alone() {
+async fn salvaged_files_are_private_to_their_owner() {
     use std::os::unix::fs::PermissionsExt;
     let (dir, _) = filled(3).await;
     salvage(dir.path()).expect("salvaged");
@@ -265,59 +257,54 @@ async fn what_is_salvaged_belongs_to_its_owner_alone() {
     }
 }
 
-fn salvage(dir: &Path) -> Result<Report, OpenError> {
-    rebuild(&Ground::real(dir), &Options::default(), &nothing_known(), 1_000)
+fn salvage(dir: &Path) -> Result<SalvageReport, OpenError> {
+    rebuild(&StorageEnv::native(dir), &Options::default(), &empty_context(), 1_000)
 }
 
-fn nothing_known() -> Outside<'static> {
-    Outside {
-        names: &|_| None,
-        deleted: &|_| false,
-        summary: &|session| format!("{{\"lost\":\"{session}\"}}"),
-        last: &|_, _| Ok(()),
+fn empty_context() -> SalvageContext<'static> {
+    SalvageContext {
+        name_of: &|_| None,
+        is_deleted: &|_| false,
+        lost_summary: &|session| format!("{{\"lost\":\"{session}\"}}"),
+        before_swap: &|_, _| Ok(()),
     }
 }
 
 /// Returns the files of a journal with that many sessions, as a kill leaves them, and their rows.
 async fn filled(sessions: u64) -> (TempDir, BTreeMap<String, String>) {
-    let place = Place::with(Options { checkpoint_pages: 50, ..Options::default() });
+    let test = TestJournal::with(Options { checkpoint_pages: 50, ..Options::default() });
     let mut answers = Vec::new();
     for number in 1..=sessions {
         let name = format!("s{number}");
         let start_key = (number % 3 != 0).then(|| (format!("start {number}"), Fingerprint(number.into())));
         let create = Create { token_hash: [number as u8; 32], start_key, opened_at: Now(number) };
         let reserve = Some(Seq::new(4_096));
-        let batch = Batch {
-            create: Some(create),
-            meta: Some(meta(&name, number)),
-            reserve,
-            ..appending(&name, 1, 2)
-        };
-        answers.push(place.journal.commit(batch));
-        answers.push(place.journal.commit(appending(&name, 4, 4)));
+        let batch = Batch { create: Some(create), meta: Some(meta(&name, number)), reserve, ..appending(&name, 1, 2) };
+        answers.push(test.journal.commit(batch));
+        answers.push(test.journal.commit(appending(&name, 4, 4)));
         if number % 5 == 0 {
             let bytes = Bytes::from(vec![number as u8; 9_000]);
             let checkpoint = Some(Checkpoint { seq: Seq::new(4), bytes });
-            answers.push(place.journal.commit(Batch { checkpoint, ..appending(&name, 5, 600) }));
+            answers.push(test.journal.commit(Batch { checkpoint, ..appending(&name, 5, 600) }));
         }
     }
     for answer in answers {
         answer.await.expect("an answer").expect("kept");
     }
-    let merged = place.journal.merge("s1".into(), Seq::new(9)).await;
+    let merged = test.journal.merge("s1".into(), Seq::new(9)).await;
     merged.expect("an answer").expect("merged");
     let lives = "INSERT INTO unsure VALUES (0, 5), (7, 1785000000)";
-    place.beside().execute_batch(lives).expect("inserted");
+    test.second_connection().execute_batch(lives).expect("inserted");
     let dir = tempfile::tempdir().expect("a directory");
-    copy(place.dir.path(), dir.path());
-    let before = rows(&place.dir.path().join(DATABASE));
-    place.journal.close().await.expect("closes");
+    copy(test.dir.path(), dir.path());
+    let before = rows(&test.dir.path().join(DATABASE));
+    test.journal.close().await.expect("closes");
     (dir, before)
 }
 
 /// Returns the files of a closed journal, whose log was checkpointed.
-async fn crashed(place: Place) -> TempDir {
-    let Place { dir, journal } = place;
+async fn crashed(test: TestJournal) -> TempDir {
+    let TestJournal { dir, journal } = test;
     journal.close().await.expect("closes");
     dir
 }
@@ -325,16 +312,21 @@ async fn crashed(place: Place) -> TempDir {
 /// Returns every row of every table, by its key.
 fn rows(path: &Path) -> BTreeMap<String, String> {
     let connection = Connection::open(path).expect("a connection");
-    let sound: String =
-        connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("an answer");
+    let sound: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("an answer");
     assert_eq!(sound, "ok");
     let mut rows = BTreeMap::new();
     let queries = [
-        ("session", "SELECT key || '', quote(id) || quote(token_hash) || opened_at || ' ' || updated_at || quote(state) ||
-            quote(active_run) || quote(summary) || reserved || ' ' || life FROM session"),
+        (
+            "session",
+            "SELECT key || '', quote(id) || quote(token_hash) || opened_at || ' ' || updated_at || quote(state) ||
+            quote(active_run) || quote(summary) || reserved || ' ' || life FROM session",
+        ),
         ("start_key", "SELECT start_key, quote(fingerprint) || session FROM start_key"),
-        ("block", "SELECT session || ' ' || first, last || ' ' || count || ' ' || prev || ' ' || checksum || ' ' || seal ||
-            quote(bytes) FROM block"),
+        (
+            "block",
+            "SELECT session || ' ' || first, last || ' ' || count || ' ' || prev || ' ' || checksum || ' ' || seal ||
+            quote(bytes) FROM block",
+        ),
         ("checkpoint", "SELECT session || '', seq || ' ' || checksum || quote(bytes) FROM checkpoint"),
         ("unsure", "SELECT since || '', until || '' FROM unsure"),
         ("tally", "SELECT '', sessions || '' FROM tally"),

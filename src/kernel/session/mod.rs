@@ -5,26 +5,26 @@
 //! retries, `settings` records other changes, `imports` imports conversations. Only `record` changes the state, by
 //! folding an event.
 
-mod aside;
-mod asked;
-mod attaching;
-mod changing;
-mod compacting;
-mod deciding;
+mod attachment;
+mod commands;
+mod compaction;
 mod effects;
-mod importing;
-mod running;
+mod gates;
+mod imports;
+mod runs;
+mod settings;
+mod user_commands;
 
-use super::command::{Caller, Command, Private, Rights, Snapshot};
-use super::effect::{AsideReport, CompactionReport, Effect, Finish, Report, Ticket, Turn};
+use super::command::{Caller, Command, PrivateEvent, Rights, Snapshot};
+use super::effect::{CompactionReport, Effect, FinishReport, Report, Ticket, TurnRequest, UserCommandReport};
 use super::event::{Event, EventKind, WorkspaceIdentity};
 use super::id::{CallId, GateId, ParticipantId, RunId, Seq};
 use super::limits::Limits;
 use super::roster::Roster;
-use super::state::{Stage, State};
+use super::state::{CallStage, State};
 use super::time::Now;
 use effects::Effects;
-use running::next_turn;
+use runs::next_turn;
 
 /// Every input that a session can receive.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,16 +48,16 @@ pub enum Input {
         report: Report,
     },
     /// A user command reports.
-    AsideReport {
+    UserCommandReport {
         /// The call.
         call: CallId,
         /// The report.
-        report: AsideReport,
+        report: UserCommandReport,
     },
     /// A compaction that a client asked for reports.
     CompactionReport {
         /// The sequence number of its first event, which identifies it.
-        began: Seq,
+        start_seq: Seq,
         /// The report.
         report: CompactionReport,
     },
@@ -71,16 +71,16 @@ pub enum Input {
     /// The working directory was identified for the first time, or has other file system numbers now.
     WorkspaceIdentified(Box<WorkspaceIdentity>),
     /// A connection was closed.
-    Gone(ParticipantId),
+    Disconnected(ParticipantId),
     /// The daemon shuts down and has ended every running tool.
-    Halted {
+    ShutDown {
         /// The processes that could not be ended, as text.
-        left: Option<String>,
+        survivors: Option<String>,
     },
     /// The provider finishes the active run because the daemon shuts down and has ended its tools.
-    FinishedAtStop(Finish),
+    FinishedAtShutdown(FinishReport),
     /// The journal can no longer store events.
-    Unkept {
+    StorageFailed {
         /// A machine-readable code.
         code: String,
         /// A message for people.
@@ -97,22 +97,22 @@ pub struct Session {
     issued: Seq,
     /// The last sequence number that may be issued without another reservation.
     reserved: Seq,
-    missing: Missing,
+    gaps: HistoryGaps,
     roster: Roster,
     /// How the provider finished; after a restart it is asked again.
-    finish: Option<Finish>,
+    finish: Option<FinishReport>,
     /// While the provider has its turn: the number of steering messages that it was given.
     turn: Option<usize>,
     since_checkpoint: u64,
     /// Whether queued messages may start their runs before the next restart.
-    queue: Queue,
+    queue: QueueState,
     /// The version that the first event of the current command carries.
     next_version: Option<u64>,
 }
 
 /// The lost parts of a session's history.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Missing {
+pub struct HistoryGaps {
     /// The last position that retention removed, with everything before it.
     pub floor: Seq,
     /// Ranges of lost events: the last position before each range, and the last one in it.
@@ -121,9 +121,9 @@ pub struct Missing {
 
 /// Whether queued messages start their runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Queue {
-    Moving,
-    Held,
+enum QueueState {
+    Running,
+    Paused,
 }
 
 impl Session {
@@ -134,12 +134,12 @@ impl Session {
             state: State::default(),
             issued: Seq::ZERO,
             reserved: Seq::ZERO,
-            missing: Missing::default(),
+            gaps: HistoryGaps::default(),
             roster: Roster::default(),
             finish: None,
             turn: None,
             since_checkpoint: 0,
-            queue: Queue::Moving,
+            queue: QueueState::Running,
             next_version: None,
         }
     }
@@ -148,8 +148,8 @@ impl Session {
     ///
     /// `reserved` is the end of the last reservation on disk. New sequence numbers continue above it, because any
     /// number up to it may have been sent.
-    pub fn restore(limits: Limits, from: State, tail: &[Event], reserved: Seq, missing: Missing) -> Self {
-        let mut session = Self { state: from, missing, ..Self::new(limits) };
+    pub fn restore(limits: Limits, from: State, tail: &[Event], reserved: Seq, missing: HistoryGaps) -> Self {
+        let mut session = Self { state: from, gaps: missing, ..Self::new(limits) };
         for event in tail {
             session.state.fold(event, &limits);
         }
@@ -169,21 +169,21 @@ impl Session {
         self.expire(now, &mut fx);
         match input {
             Input::Command { ticket, caller, command, if_version } => {
-                let reply = self.command(&caller, command, if_version, now, &mut fx);
+                let reply = self.handle_command(&caller, command, if_version, now, &mut fx);
                 fx.reply(ticket, reply, self.state.version);
             }
-            Input::Report { run, report } => self.report(&run, report, now, &mut fx),
-            Input::AsideReport { call, report } => self.aside_reports(&call, report, now, &mut fx),
-            Input::CompactionReport { began, report } => {
-                self.compaction_reports(began, report, now, &mut fx);
+            Input::Report { run, report } => self.handle_report(&run, report, now, &mut fx),
+            Input::UserCommandReport { call, report } => self.handle_user_command_report(&call, report, now, &mut fx),
+            Input::CompactionReport { start_seq, report } => {
+                self.handle_compaction_report(start_seq, report, now, &mut fx);
             }
             Input::Deadline => {}
             Input::Recovered { gates } => self.recover(gates, now, &mut fx),
-            Input::WorkspaceIdentified(found) => self.identified(*found, now, &mut fx),
-            Input::Gone(who) => self.roster.leave(who),
-            Input::Halted { left } => self.halt(left.as_deref(), now, &mut fx),
-            Input::FinishedAtStop(finish) => self.finish_at_stop(finish, now, &mut fx),
-            Input::Unkept { code, message } => self.unkept(code, message, now, &mut fx),
+            Input::WorkspaceIdentified(found) => self.record_workspace(*found, now, &mut fx),
+            Input::Disconnected(who) => self.roster.leave(who),
+            Input::ShutDown { survivors } => self.handle_shutdown(survivors.as_deref(), now, &mut fx),
+            Input::FinishedAtShutdown(finish) => self.finish_at_shutdown(finish, now, &mut fx),
+            Input::StorageFailed { code, message } => self.handle_storage_failure(code, message, now, &mut fx),
         }
         if self.since_checkpoint >= self.limits.checkpoint_every {
             self.since_checkpoint = 0;
@@ -193,31 +193,31 @@ impl Session {
     }
 
     /// Leaves queued messages for after the next restart.
-    pub const fn hold(&mut self) {
-        self.queue = Queue::Held;
+    pub const fn pause_queue(&mut self) {
+        self.queue = QueueState::Paused;
     }
 
     /// Releases the reserved numbers that were not issued, and returns the last issued one.
     ///
     /// Used when a session is unloaded in an orderly way, so that numbering continues without a gap.
-    pub const fn release(&mut self) -> Seq {
+    pub const fn release_reservation(&mut self) -> Seq {
         self.reserved = self.issued;
         self.issued
     }
 
     /// Records that retention removed the events up to `floor`: a subscriber that has not seen them gets a gap.
-    pub fn forget(&mut self, floor: Seq) {
-        self.missing.floor = self.missing.floor.max(floor);
-        self.missing.holes.retain(|(_, until)| *until > floor);
+    pub fn raise_floor(&mut self, floor: Seq) {
+        self.gaps.floor = self.gaps.floor.max(floor);
+        self.gaps.holes.retain(|(_, until)| *until > floor);
     }
 
     /// Returns the notice that all subscribers get when `by` deletes the session. It carries the session's last
     /// sequence number.
     ///
     /// That number is not reserved: nothing is left on disk that could issue it again.
-    pub fn depart(&mut self, by: &str, now: Now) -> Private {
+    pub fn deletion_notice(&mut self, by: &str, now: Now) -> PrivateEvent {
         self.issued = self.issued.next();
-        Private::Deleted { seq: self.issued, at: now, by: by.to_owned() }
+        PrivateEvent::Deleted { seq: self.issued, at: now, by: by.to_owned() }
     }
 
     /// Returns when the session next needs [`Input::Deadline`], if ever.
@@ -242,7 +242,7 @@ impl Session {
 
     /// Returns the next turn of the provider; `None` while a call is active, a gate is open or the run is being
     /// stopped.
-    pub fn next_turn(&self) -> Option<Turn> {
+    pub fn next_turn(&self) -> Option<TurnRequest> {
         let run = self.state.run.as_ref()?;
         let at_rest = run.stopping.is_none() && run.calls.is_empty() && self.state.gates.is_empty();
         at_rest.then(|| next_turn(run, &self.state))
@@ -250,13 +250,13 @@ impl Session {
 
     /// Returns the rights of an attached participant.
     pub fn rights_of(&self, who: ParticipantId) -> Option<Rights> {
-        self.roster.of(who)
+        self.roster.attached_rights(who)
     }
 
     /// Returns the number of calls that have started and have no result.
     pub fn unknown_calls(&self) -> usize {
         let calls = self.state.run.iter().flat_map(|run| run.calls.values());
-        calls.filter(|call| call.stage == Stage::Started).count()
+        calls.filter(|call| call.stage == CallStage::Started).count()
     }
 
     /// Returns whether the session can be unloaded: nothing runs or is queued, and no participant is attached.
@@ -264,7 +264,7 @@ impl Session {
         let state = &self.state;
         state.run.is_none()
             && state.queue.is_empty()
-            && state.asides.is_empty()
+            && state.user_commands.is_empty()
             && state.compaction.is_none()
             && self.roster.is_empty()
     }
@@ -304,18 +304,11 @@ impl Session {
     }
 
     /// Records an event that may be imported and have an earlier time.
-    fn record_from(
-        &mut self,
-        run: Option<RunId>,
-        kind: EventKind,
-        at: Now,
-        origin: Option<String>,
-        fx: &mut Effects,
-    ) {
+    fn record_from(&mut self, run: Option<RunId>, kind: EventKind, at: Now, origin: Option<String>, fx: &mut Effects) {
         let event = Event { seq: self.issue(fx), at, run, version: self.next_version.take(), origin, kind };
         self.state.fold(&event, &self.limits);
         self.since_checkpoint += 1;
-        fx.keep_and_show(event);
+        fx.persist_and_emit(event);
     }
 
     /// Issues the next sequence number, and reserves the next block while a quarter of the last one is left.

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::kernel::effect::Voice;
+use crate::kernel::effect::ModelChoice;
 use crate::kernel::event::{
-    Budget, CheckResult, Criterion, Ending, Intention, Message, Outcome, Purpose, Settlement, Steering, Used,
+    Budget, CallResult, CheckResult, Criterion, Intention, Message, Purpose, RunOutcome, Steering, TokenUsage,
+    ToolOutcome,
 };
-use crate::kernel::gate::Limited;
+use crate::kernel::gate::BudgetResource;
 use crate::kernel::id::{CallId, MessageId, RunId};
 use crate::kernel::time::Now;
 
@@ -28,37 +29,37 @@ pub struct Run {
     /// Policy rules for its tool calls.
     pub rules: Vec<String>,
     /// Its usage so far.
-    pub spent: Spent,
+    pub spent: RunUsage,
     /// Whether the provider comes from the sender's environment.
     pub needs_environment: bool,
     /// Steering messages, each with the number of steps that had started before it.
     pub steers: Vec<(u32, Steering)>,
     /// The number of started steps: texts and calls of the provider.
-    pub begun: u32,
+    pub steps_started: u32,
     /// The number of finished steps.
-    pub done: u32,
+    pub steps_done: u32,
     /// Whether a text has started and is not complete.
-    pub speaking: bool,
+    pub text_open: bool,
     /// Calls that are not settled.
-    pub calls: BTreeMap<CallId, Call>,
+    pub calls: BTreeMap<CallId, ActiveCall>,
     /// The rules granted for this run, oldest first.
     pub granted: VecDeque<String>,
     /// The result of the provider's last call.
-    pub last: Option<Settlement>,
+    pub last_call: Option<CallResult>,
     /// The results of the acceptance checks so far.
     pub checks: Vec<CheckResult>,
     /// The stop request, once the run is being stopped.
-    pub stopping: Option<Stopping>,
+    pub stopping: Option<PendingStop>,
     /// Whether journaled events of the run may be lost, so that its past actions are unknown.
-    pub torn: bool,
+    pub history_damaged: bool,
     /// The provider, the model and its settings.
-    pub voice: Voice,
+    pub model_choice: ModelChoice,
     /// The number of the retry that the run waits for.
-    pub retrying: Option<u32>,
+    pub retry_attempt: Option<u32>,
 }
 
 impl Run {
-    pub(super) fn new(id: RunId, message: &Message, at: Now, voice: Voice) -> Self {
+    pub(super) fn new(id: RunId, message: &Message, at: Now, model_choice: ModelChoice) -> Self {
         Self {
             id,
             message: message.message.clone(),
@@ -67,27 +68,27 @@ impl Run {
             deadline: message.time_limit.map(|millis| at.after(millis)),
             budget: message.budget,
             rules: message.rules.clone(),
-            spent: Spent::default(),
+            spent: RunUsage::default(),
             needs_environment: message.needs_environment,
             steers: Vec::new(),
-            begun: 0,
-            done: 0,
-            speaking: false,
+            steps_started: 0,
+            steps_done: 0,
+            text_open: false,
             calls: BTreeMap::new(),
             granted: VecDeque::new(),
-            last: None,
+            last_call: None,
             checks: Vec::new(),
             stopping: None,
-            torn: false,
-            voice,
-            retrying: None,
+            history_damaged: false,
+            model_choice,
+            retry_attempt: None,
         }
     }
 }
 
 /// The usage of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Spent {
+pub struct RunUsage {
     /// Cost in millionths of a US dollar, as far as it is known.
     pub cost: u64,
     /// Turns of the provider.
@@ -95,45 +96,45 @@ pub struct Spent {
     /// Tokens, input and output.
     pub tokens: u64,
     /// The usage at which each budget was last raised; the budget counts from there.
-    pub raised: Budget,
+    pub baseline: Budget,
 }
 
-impl Spent {
-    pub(super) fn add(&mut self, used: &Used) {
+impl RunUsage {
+    pub(super) fn add(&mut self, usage: &TokenUsage) {
         self.turns += 1;
-        self.cost = self.cost.saturating_add(used.cost.unwrap_or(0));
-        self.tokens = self.tokens.saturating_add(used.input).saturating_add(used.output);
+        self.cost = self.cost.saturating_add(usage.cost.unwrap_or(0));
+        self.tokens = self.tokens.saturating_add(usage.input).saturating_add(usage.output);
     }
 
-    pub(super) fn raise(&mut self, limited: Limited) {
-        match limited {
-            Limited::Cost => self.raised.cost = Some(self.cost),
-            Limited::Turns => self.raised.turns = Some(self.turns),
-            Limited::Tokens => self.raised.tokens = Some(self.tokens),
+    pub(super) fn raise(&mut self, resource: BudgetResource) {
+        match resource {
+            BudgetResource::Cost => self.baseline.cost = Some(self.cost),
+            BudgetResource::Turns => self.baseline.turns = Some(self.turns),
+            BudgetResource::Tokens => self.baseline.tokens = Some(self.tokens),
         }
     }
 }
 
 /// A tool call that is not settled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
+pub struct ActiveCall {
     /// The intent of the call.
     pub intention: Intention,
     /// Whether the call has started and may have changed the outside world.
-    pub stage: Stage,
+    pub stage: CallStage,
     /// Digest of the operation that a gate asked about.
-    pub bound: Option<String>,
+    pub approved_digest: Option<String>,
 }
 
-impl Call {
+impl ActiveCall {
     pub(super) fn intended(intention: &Intention) -> Self {
-        Self { intention: intention.clone(), stage: Stage::Intended, bound: None }
+        Self { intention: intention.clone(), stage: CallStage::Intended, approved_digest: None }
     }
 }
 
 /// The stage of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum CallStage {
     /// The intent is recorded; nothing has happened.
     Intended,
     /// The call has started.
@@ -142,9 +143,9 @@ pub enum Stage {
 
 /// The request to stop a run, which determines its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stopping {
+pub struct PendingStop {
     /// The outcome that the run will have.
-    pub outcome: Outcome,
+    pub outcome: RunOutcome,
     /// A machine-readable reason.
     pub reason: String,
     /// Who stopped it.
@@ -153,62 +154,62 @@ pub struct Stopping {
 
 impl Run {
     /// Starts a text, or continues the open one; returns whether a new text starts.
-    pub(super) fn begin_speaking(&mut self) -> bool {
-        let begins = !self.speaking;
+    pub(super) fn open_text(&mut self) -> bool {
+        let begins = !self.text_open;
         if begins {
-            self.speaking = true;
-            self.begun += 1;
+            self.text_open = true;
+            self.steps_started += 1;
         }
         begins
     }
 
-    pub(super) fn end_speaking(&mut self) {
-        if !self.speaking {
-            self.begun += 1;
+    pub(super) fn close_text(&mut self) {
+        if !self.text_open {
+            self.steps_started += 1;
         }
-        self.speaking = false;
-        self.done += 1;
+        self.text_open = false;
+        self.steps_done += 1;
     }
 
     /// Discards an incomplete text: it counts as not started, because the provider generates it again.
-    pub(super) fn unsay(&mut self) {
-        if self.speaking {
-            self.speaking = false;
-            self.begun -= 1;
+    pub(super) fn discard_open_text(&mut self) {
+        if self.text_open {
+            self.text_open = false;
+            self.steps_started -= 1;
         }
     }
 
-    pub(super) fn intend(&mut self, intention: &Intention) {
+    pub(super) fn add_call(&mut self, intention: &Intention) {
         if intention.purpose == Purpose::Work {
-            self.begun += 1;
+            self.steps_started += 1;
         }
-        self.calls.insert(intention.call.clone(), Call::intended(intention));
+        self.calls.insert(intention.call.clone(), ActiveCall::intended(intention));
     }
 
-    pub(super) fn settle(&mut self, settlement: &Settlement) {
-        self.calls.remove(&settlement.call);
-        match settlement.purpose {
+    pub(super) fn settle_call(&mut self, result: &CallResult) {
+        self.calls.remove(&result.call);
+        match result.purpose {
             Purpose::Work => {
-                self.done += 1;
-                self.last = Some(settlement.clone());
+                self.steps_done += 1;
+                self.last_call = Some(result.clone());
             }
             Purpose::Check(index) => {
                 if let Some(criterion) = self.criteria.get(index as usize) {
-                    self.checks.push(check_result(criterion, settlement));
+                    self.checks.push(check_result(criterion, result));
                 }
             }
             // A user command is no part of the run.
-            Purpose::Aside { .. } => {}
+            Purpose::UserCommand { .. } => {}
         }
     }
 }
 
-fn check_result(criterion: &Criterion, settlement: &Settlement) -> CheckResult {
-    let ended = matches!(settlement.ending, Ending::Done | Ending::Failed);
+fn check_result(criterion: &Criterion, result: &CallResult) -> CheckResult {
+    let ended = matches!(result.outcome, ToolOutcome::Succeeded | ToolOutcome::Failed);
     CheckResult {
         id: criterion.id.clone(),
-        passed: ended && settlement.exit_code == Some(criterion.exit_code),
-        exit_code: settlement.exit_code,
-        output: settlement.text.clone(),
+        passed: ended && result.exit_code == Some(criterion.exit_code),
+        exit_code: result.exit_code,
+        output: result.text.clone(),
     }
 }

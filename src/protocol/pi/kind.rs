@@ -1,6 +1,6 @@
 //! The command types of the protocol, with the properties that depend on the type alone.
 
-use super::nature::{Counting, Keeping, Nature, Order, Versioning};
+use super::command_policy::{CommandPolicy, Persistence, RateClass, Scheduling, VersionEffect};
 
 macro_rules! kinds {
     ($($kind:ident = $name:literal,)+) => {
@@ -77,23 +77,23 @@ kinds! {
 
 /// Whether a command type requires a session id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Naming {
+pub enum SessionRequirement {
     /// It may name a session, and then waits in the lane of that session.
-    Free,
+    Optional,
     /// It must name a session.
-    Session,
+    Required,
 }
 
 impl Kind {
     /// Returns whether the command requires a session id.
-    pub const fn naming(self) -> Naming {
+    pub const fn session_requirement(self) -> SessionRequirement {
         match self {
             Self::ListSessions
             | Self::GetMetrics
             | Self::HealthCheck
             | Self::ListStoredSessions
             | Self::CreateSession
-            | Self::LoadSession => Naming::Free,
+            | Self::LoadSession => SessionRequirement::Optional,
             Self::DeleteSession
             | Self::SwitchSession
             | Self::GetAvailableModels
@@ -127,12 +127,12 @@ impl Kind {
             | Self::GetForkMessages
             | Self::GetLastAssistantText
             | Self::GetContextUsage
-            | Self::ExtensionUiResponse => Naming::Session,
+            | Self::ExtensionUiResponse => SessionRequirement::Required,
         }
     }
 
     /// Returns the execution policy of the command.
-    pub const fn nature(self) -> Nature {
+    pub const fn policy(self) -> CommandPolicy {
         match self {
             Self::ListSessions
             | Self::SwitchSession
@@ -149,41 +149,43 @@ impl Kind {
             | Self::GetSessionStats
             | Self::GetForkMessages
             | Self::GetLastAssistantText
-            | Self::GetContextUsage => Nature {
-                order: Order::Reads,
-                time_limit: Some(SHORT),
-                keeping: Keeping::Light,
-                versioning: Versioning::Keeps,
-                counting: Counting::Counted,
+            | Self::GetContextUsage => CommandPolicy {
+                scheduling: Scheduling::Read,
+                time_limit: Some(SHORT_TIMEOUT_MILLIS),
+                persistence: Persistence::Relaxed,
+                version_effect: VersionEffect::Unchanged,
+                rate_class: RateClass::Ordinary,
             },
-            Self::CreateSession | Self::LoadSession => Nature::work(None, Versioning::Begins),
+            Self::CreateSession | Self::LoadSession => CommandPolicy::write(None, VersionEffect::Created),
             Self::DeleteSession => {
-                Nature { counting: Counting::Control, ..Nature::work(None, Versioning::Ends) }
+                CommandPolicy { rate_class: RateClass::Control, ..CommandPolicy::write(None, VersionEffect::Removed) }
             }
-            Self::SetSessionName | Self::ExportHtml => Nature::work(None, Versioning::Bumps),
-            Self::Abort
-            | Self::AbortCompaction
-            | Self::AbortRetry
-            | Self::AbortBash
-            | Self::ExtensionUiResponse => Nature::control(SHORT),
-            Self::Steer => Nature { order: Order::Overtakes, ..Nature::work(Some(LONG), Versioning::Bumps) },
-            Self::Compact | Self::Bash => {
-                Nature { order: Order::Long, ..Nature::work(Some(LONG), Versioning::Bumps) }
+            Self::SetSessionName | Self::ExportHtml => CommandPolicy::write(None, VersionEffect::Incremented),
+            Self::Abort | Self::AbortCompaction | Self::AbortRetry | Self::AbortBash | Self::ExtensionUiResponse => {
+                CommandPolicy::control(SHORT_TIMEOUT_MILLIS)
             }
+            Self::Steer => CommandPolicy {
+                scheduling: Scheduling::Bypass,
+                ..CommandPolicy::write(Some(LONG_TIMEOUT_MILLIS), VersionEffect::Incremented)
+            },
+            Self::Compact | Self::Bash => CommandPolicy {
+                scheduling: Scheduling::LongWrite,
+                ..CommandPolicy::write(Some(LONG_TIMEOUT_MILLIS), VersionEffect::Incremented)
+            },
             Self::Prompt | Self::FollowUp | Self::NewSession | Self::SwitchSessionFile | Self::Fork => {
-                Nature::work(Some(LONG), Versioning::Bumps)
+                CommandPolicy::write(Some(LONG_TIMEOUT_MILLIS), VersionEffect::Incremented)
             }
             Self::SetModel
             | Self::CycleModel
             | Self::SetThinkingLevel
             | Self::CycleThinkingLevel
             | Self::SetAutoCompaction
-            | Self::SetAutoRetry => Nature::work(Some(SHORT), Versioning::Bumps),
+            | Self::SetAutoRetry => CommandPolicy::write(Some(SHORT_TIMEOUT_MILLIS), VersionEffect::Incremented),
         }
     }
 }
 
 /// Time limit of reads, settings and aborts: 30 seconds.
-const SHORT: u64 = 30_000;
+const SHORT_TIMEOUT_MILLIS: u64 = 30_000;
 /// Time limit of commands that may do long work: 5 minutes.
-const LONG: u64 = 300_000;
+const LONG_TIMEOUT_MILLIS: u64 = 300_000;

@@ -4,14 +4,14 @@
 //! [`encode`] writes responses and events; a [`Projection`](projection::Projection) is the Pi view of a session, folded
 //! from the session's events. The protocol is documented in `docs/protocols/pi.md`, its schemas are in `schemas/pi/`.
 
-pub mod ask;
+pub mod command_policy;
 pub mod decode;
 pub mod encode;
+pub mod error_text;
 pub mod kind;
-pub mod nature;
+pub mod projection;
+pub mod request;
 pub mod session_file;
-pub mod story;
-pub mod text;
 
 /// The version of the protocol.
 pub const PROTOCOL: &str = "1.0.0";

@@ -33,13 +33,13 @@ pub struct Response {
     /// The request's type.
     pub kind: String,
     /// The payload, or the error.
-    pub outcome: Result<Value, Fault>,
+    pub outcome: Result<Value, ResponseError>,
 }
 
 /// The error of a refused request.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, thiserror::Error)]
 #[error("{message}{} ({code})", .detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default())]
-pub struct Fault {
+pub struct ResponseError {
     /// The error code, for programs.
     pub code: String,
     /// The error message, for people.
@@ -79,7 +79,7 @@ impl Event {
     }
 
     /// Returns whether it belongs to an acceptance check; older daemons recorded that in `source`.
-    pub fn is_of_check(&self) -> bool {
+    pub fn is_acceptance_check(&self) -> bool {
         [self.text("purpose"), self.text("source")].contains(&"acceptance")
     }
 }
@@ -87,11 +87,11 @@ impl Event {
 /// A line that cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 #[error("the daemon sent a line that is not a message of this protocol")]
-pub struct Unreadable(#[source] serde_json::Error);
+pub struct DecodeError(#[source] serde_json::Error);
 
 /// Decodes one line of the daemon.
-pub fn read(line: String) -> Result<Incoming, Unreadable> {
-    let envelope: Envelope = serde_json::from_str(&line).map_err(Unreadable)?;
+pub fn decode_line(line: String) -> Result<Incoming, DecodeError> {
+    let envelope: Envelope = serde_json::from_str(&line).map_err(DecodeError)?;
     Ok(match envelope.kind.as_str() {
         "response" => Incoming::Response(envelope.into_response()),
         "event" => Incoming::Event(Box::new(envelope.into_event(line))),
@@ -120,12 +120,12 @@ struct Envelope {
     #[serde(default)]
     payload: Value,
     #[serde(default)]
-    error: Option<Fault>,
+    error: Option<ResponseError>,
 }
 
 impl Envelope {
     fn into_response(self) -> Response {
-        let outcome = if self.ok { Ok(self.payload) } else { Err(self.error.unwrap_or_else(unexplained)) };
+        let outcome = if self.ok { Ok(self.payload) } else { Err(self.error.unwrap_or_else(missing_error)) };
         Response { request_id: self.request_id, kind: self.r#type, outcome }
     }
 
@@ -142,8 +142,8 @@ impl Envelope {
     }
 }
 
-fn unexplained() -> Fault {
-    Fault {
+fn missing_error() -> ResponseError {
+    ResponseError {
         code: "INTERNAL_ERROR".into(),
         message: "the daemon refused the request without giving a reason".into(),
         retryable: false,
@@ -153,11 +153,11 @@ fn unexplained() -> Fault {
 
 /// Whether a request may be sent again when its response was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repeat {
+pub enum RetrySafety {
     /// The request is idempotent.
     Safe,
     /// The request is not idempotent.
-    Never,
+    Unsafe,
 }
 
 /// The user's environment variables, as requests carry them.
@@ -169,7 +169,7 @@ pub struct Request {
     kind: &'static str,
     session: Option<String>,
     payload: Map<String, Value>,
-    repeat: Repeat,
+    retry_safety: RetrySafety,
 }
 
 impl fmt::Debug for Request {
@@ -180,11 +180,11 @@ impl fmt::Debug for Request {
 }
 
 impl Request {
-    fn new(kind: &'static str, repeat: Repeat) -> Self {
-        Self { kind, session: None, payload: Map::new(), repeat }
+    fn new(kind: &'static str, retry_safety: RetrySafety) -> Self {
+        Self { kind, session: None, payload: Map::new(), retry_safety }
     }
 
-    fn of(kind: &'static str, session: &str, repeat: Repeat) -> Self {
+    fn of(kind: &'static str, session: &str, repeat: RetrySafety) -> Self {
         let mut request = Self::new(kind, repeat).with("sessionId", session);
         request.session = Some(session.to_owned());
         request
@@ -218,13 +218,13 @@ impl Request {
     }
 
     /// Returns whether the request may be sent again.
-    pub const fn repeat(&self) -> Repeat {
-        self.repeat
+    pub const fn retry_safety(&self) -> RetrySafety {
+        self.retry_safety
     }
 
     /// Returns the request as a line without the newline.
     pub fn line(&self, request_id: &str) -> String {
-        let envelope = Outgoing {
+        let envelope = RequestLine {
             v: PROTOCOL,
             kind: "request",
             request_id,
@@ -238,7 +238,7 @@ impl Request {
 
     /// Introduces the client.
     pub fn hello(version: &str) -> Self {
-        Self::new("hello", Repeat::Safe)
+        Self::new("hello", RetrySafety::Safe)
             .with("clientName", "push")
             .with("clientVersion", version)
             .with("capabilities", json!(["stream_tokens", "approvals", "replay_attach"]))
@@ -246,85 +246,79 @@ impl Request {
 
     /// Starts a session; the idempotency key makes a retry return the same session.
     pub fn start_session(idempotency_key: &str) -> Self {
-        Self::new("start_session", Repeat::Safe).with("idempotencyKey", idempotency_key)
+        Self::new("start_session", RetrySafety::Safe).with("idempotencyKey", idempotency_key)
     }
 
     /// Subscribes to a session from a position on.
     pub fn attach_session(session: &str, seen: u64) -> Self {
-        Self::of("attach_session", session, Repeat::Safe).with("lastSeenSeq", seen)
+        Self::of("attach_session", session, RetrySafety::Safe).with("lastSeenSeq", seen)
     }
 
     /// Starts a run; the message id is the idempotency key.
     pub fn send_user_message(session: &str, message_id: &str, text: &str) -> Self {
-        Self::of("send_user_message", session, Repeat::Safe)
-            .with("clientMessageId", message_id)
-            .with("text", text)
+        Self::of("send_user_message", session, RetrySafety::Safe).with("clientMessageId", message_id).with("text", text)
     }
 
     /// Sends a message into the active run.
     pub fn steer(session: &str, message_id: &str, text: &str) -> Self {
-        Self::of("steer", session, Repeat::Safe).with("clientMessageId", message_id).with("text", text)
+        Self::of("steer", session, RetrySafety::Safe).with("clientMessageId", message_id).with("text", text)
     }
 
     /// Queues a message behind the active run.
     pub fn queue_message(session: &str, message_id: &str, text: &str) -> Self {
-        Self::of("queue_message", session, Repeat::Safe)
-            .with("clientMessageId", message_id)
-            .with("text", text)
+        Self::of("queue_message", session, RetrySafety::Safe).with("clientMessageId", message_id).with("text", text)
     }
 
     /// Lists the queued messages.
     pub fn list_queue(session: &str) -> Self {
-        Self::of("list_queue", session, Repeat::Safe)
+        Self::of("list_queue", session, RetrySafety::Safe)
     }
 
     /// Removes a queued message.
     pub fn remove_queued(session: &str, message_id: &str) -> Self {
-        Self::of("remove_queued", session, Repeat::Never).with("messageId", message_id)
+        Self::of("remove_queued", session, RetrySafety::Unsafe).with("messageId", message_id)
     }
 
     /// Votes on an approval.
     ///
     /// A retry after a lost response may be refused as settled: by the first attempt or by another client.
     pub fn submit_approval(session: &str, approval: &str, decision: &str) -> Self {
-        Self::of("submit_approval", session, Repeat::Safe)
-            .with("approvalId", approval)
-            .with("decision", decision)
+        Self::of("submit_approval", session, RetrySafety::Safe).with("approvalId", approval).with("decision", decision)
     }
 
     /// Stops a run, by default the active one.
     pub fn cancel_run(session: &str, run: Option<&str>) -> Self {
-        Self::of("cancel_run", session, Repeat::Safe).with_some("runId", run).with("reason", "user_cancelled")
+        Self::of("cancel_run", session, RetrySafety::Safe).with_some("runId", run).with("reason", "user_cancelled")
     }
 
     /// Requests the snapshot of a session.
     pub fn session_snapshot(session: &str) -> Self {
-        Self::of("get_session_snapshot", session, Repeat::Safe)
+        Self::of("get_session_snapshot", session, RetrySafety::Safe)
     }
 
     /// Renames a session.
     pub fn rename_session(session: &str, name: &str) -> Self {
-        Self::of("rename_session", session, Repeat::Safe).with("name", name)
+        Self::of("rename_session", session, RetrySafety::Safe).with("name", name)
     }
 
     /// Ends a session: it accepts no more messages.
     pub fn end_session(session: &str) -> Self {
-        Self::of("end_session", session, Repeat::Never)
+        Self::of("end_session", session, RetrySafety::Unsafe)
     }
 
     /// Compacts the older part of a conversation into a summary.
     pub fn compact_session(session: &str, instructions: Option<&str>) -> Self {
-        Self::of("compact_session", session, Repeat::Never).with_some("instructions", instructions)
+        Self::of("compact_session", session, RetrySafety::Unsafe).with_some("instructions", instructions)
     }
 
     /// Captures the environment of the login shell again.
     pub fn reload() -> Self {
-        Self::new("reload", Repeat::Safe)
+        Self::new("reload", RetrySafety::Safe)
     }
 
     /// Reports the size of a session and whether it can be deleted, without deleting it.
-    pub fn weigh_session(session: &str) -> Self {
-        Self::of("delete_session", session, Repeat::Safe).with("dryRun", true)
+    pub fn delete_session_dry_run(session: &str) -> Self {
+        Self::of("delete_session", session, RetrySafety::Safe).with("dryRun", true)
     }
 
     /// Deletes a session with all of its data.
@@ -332,56 +326,56 @@ impl Request {
     /// A retry after a lost response may be refused as unknown: the first attempt or another client deleted the
     /// session.
     pub fn delete_session(session: &str, with_pi_files: bool) -> Self {
-        Self::of("delete_session", session, Repeat::Safe).with("withPiFiles", with_pi_files)
+        Self::of("delete_session", session, RetrySafety::Safe).with("withPiFiles", with_pi_files)
     }
 
     /// Checks the journal; with `full`, every event is verified.
     pub fn check_journal(full: bool) -> Self {
-        Self::new("check_journal", Repeat::Safe).with("full", full)
+        Self::new("check_journal", RetrySafety::Safe).with("full", full)
     }
 
     /// Lists sessions, newest first.
     pub fn list_sessions(limit: u64) -> Self {
-        Self::new("list_sessions", Repeat::Safe).with("limit", limit).with("includeEnded", true)
+        Self::new("list_sessions", RetrySafety::Safe).with("limit", limit).with("includeEnded", true)
     }
 
     /// Lists open approvals, of one session or of all.
     pub fn list_approvals(session: Option<&str>) -> Self {
         match session {
-            Some(session) => Self::of("list_approvals", session, Repeat::Safe),
-            None => Self::new("list_approvals", Repeat::Safe),
+            Some(session) => Self::of("list_approvals", session, RetrySafety::Safe),
+            None => Self::new("list_approvals", RetrySafety::Safe),
         }
     }
 
     /// Lists the grants of all repositories.
     pub fn list_grants() -> Self {
-        Self::new("list_grants", Repeat::Safe)
+        Self::new("list_grants", RetrySafety::Safe)
     }
 
     /// Revokes a grant.
     pub fn revoke_grant(id: &str) -> Self {
-        Self::new("revoke_grant", Repeat::Never).with("grantId", id)
+        Self::new("revoke_grant", RetrySafety::Unsafe).with("grantId", id)
     }
 
     /// Requests the daemon's metrics.
     pub fn metrics() -> Self {
-        Self::new("get_metrics", Repeat::Safe)
+        Self::new("get_metrics", RetrySafety::Safe)
     }
 
     /// Switches the connection to another protocol.
-    pub fn speak(protocol: &str, cwd: Option<&str>) -> Self {
-        Self::new("speak", Repeat::Never).with("protocol", protocol).with_some("cwd", cwd)
+    pub fn switch_protocol(protocol: &str, cwd: Option<&str>) -> Self {
+        Self::new("speak", RetrySafety::Unsafe).with("protocol", protocol).with_some("cwd", cwd)
     }
 
     /// Drains the daemon: it finishes its runs and exits.
     pub fn drain(grace_millis: Option<u64>) -> Self {
-        Self::new("drain", Repeat::Never).with_some("graceMs", grace_millis)
+        Self::new("drain", RetrySafety::Unsafe).with_some("graceMs", grace_millis)
     }
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Outgoing<'a> {
+struct RequestLine<'a> {
     v: &'static str,
     kind: &'static str,
     request_id: &'a str,
@@ -415,14 +409,14 @@ mod tests {
     }
 
     #[test]
-    fn a_response_is_its_payload_or_its_fault() {
+    fn a_response_is_its_payload_or_its_error() {
         let ok = r#"{"v":"push.runtime.v1","kind":"response","requestId":"r","type":"ping","ok":true,"payload":{"pong":true},"error":null}"#;
-        let Ok(Incoming::Response(response)) = read(ok.to_owned()) else { panic!("not a response") };
+        let Ok(Incoming::Response(response)) = decode_line(ok.to_owned()) else { panic!("not a response") };
         assert_eq!((response.request_id.as_str(), response.kind.as_str()), ("r", "ping"));
         assert_eq!(response.outcome, Ok(json!({"pong": true})));
 
         let refused = r#"{"kind":"response","requestId":"r","type":"ping","ok":false,"payload":{},"error":{"code":"NO_ACTIVE_RUN","message":"no run","retryable":false,"more":1}}"#;
-        let Ok(Incoming::Response(response)) = read(refused.to_owned()) else { panic!("not a response") };
+        let Ok(Incoming::Response(response)) = decode_line(refused.to_owned()) else { panic!("not a response") };
         let fault = response.outcome.unwrap_err();
         assert_eq!(fault.to_string(), "no run (NO_ACTIVE_RUN)");
     }
@@ -430,14 +424,14 @@ mod tests {
     #[test]
     fn an_event_keeps_its_line_and_needs_no_run() {
         let line = r#"{"v":"push.runtime.v1","kind":"event","sessionId":"s","seq":7,"ts":9,"type":"of_tomorrow","payload":{"text":"x"}}"#;
-        let Ok(Incoming::Event(event)) = read(line.to_owned()) else { panic!("not an event") };
+        let Ok(Incoming::Event(event)) = decode_line(line.to_owned()) else { panic!("not an event") };
         assert_eq!((event.seq, event.at, event.run.as_deref(), event.text("text")), (7, 9, None, "x"));
         assert_eq!(event.line, line);
     }
 
     #[test]
-    fn an_unknown_kind_is_passed_over_and_garbage_is_an_error() {
-        assert!(matches!(read(r#"{"kind":"tomorrow"}"#.to_owned()), Ok(Incoming::Unknown)));
-        assert!(read("garbage".to_owned()).is_err());
+    fn an_unknown_kind_is_skipped_and_garbage_is_an_error() {
+        assert!(matches!(decode_line(r#"{"kind":"tomorrow"}"#.to_owned()), Ok(Incoming::Unknown)));
+        assert!(decode_line("garbage".to_owned()).is_err());
     }
 }

@@ -107,12 +107,12 @@ pub struct ErrorBody {
 
 impl ErrorBody {
     /// Makes an error that a retry does not resolve.
-    pub fn lasting(code: Code, message: impl Into<String>) -> Self {
+    pub fn permanent(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), retryable: false, detail: None }
     }
 
     /// Makes an error that a later retry may resolve.
-    pub fn passing(code: Code, message: impl Into<String>) -> Self {
+    pub fn transient(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), retryable: true, detail: None }
     }
 
@@ -125,31 +125,31 @@ impl ErrorBody {
 }
 
 /// Converts a refusal of the kernel.
-pub fn refusal(refusal: Refusal) -> ErrorBody {
+pub fn from_refusal(refusal: Refusal) -> ErrorBody {
     let message = refusal.to_string();
     match refusal {
-        Refusal::RunActive => ErrorBody::passing(Code::RunInProgress, message),
-        Refusal::NoActiveRun => ErrorBody::lasting(Code::NoActiveRun, message),
-        Refusal::UnknownGate => ErrorBody::lasting(Code::ApprovalNotFound, message),
-        Refusal::GateClosed => ErrorBody::lasting(Code::ApprovalExpired, message),
-        Refusal::UnknownChoice | Refusal::UnknownScope => ErrorBody::lasting(Code::InvalidRequest, message),
-        Refusal::KeyConflict => ErrorBody::lasting(Code::InvalidRequest, message),
-        Refusal::NotQueued => ErrorBody::lasting(Code::InvalidRequest, message),
-        Refusal::QueueFull => ErrorBody::passing(Code::InvalidRequest, message),
-        Refusal::TooManySteers => ErrorBody::lasting(Code::InvalidRequest, message),
-        Refusal::TooManyParticipants => ErrorBody::passing(Code::InvalidRequest, message),
-        Refusal::NotEntitled => ErrorBody::lasting(Code::AttachForbidden, message),
-        Refusal::SessionEnded => ErrorBody::lasting(Code::InvalidRequest, message),
-        Refusal::AlreadyOpen => ErrorBody::lasting(Code::InvalidRequest, message),
-        Refusal::Compacting => ErrorBody::passing(Code::RunInProgress, message),
-        Refusal::NoCompaction | Refusal::NoAside | Refusal::NoRetry => {
-            ErrorBody::lasting(Code::NoActiveRun, message)
+        Refusal::RunActive => ErrorBody::transient(Code::RunInProgress, message),
+        Refusal::NoActiveRun => ErrorBody::permanent(Code::NoActiveRun, message),
+        Refusal::UnknownGate => ErrorBody::permanent(Code::ApprovalNotFound, message),
+        Refusal::GateClosed => ErrorBody::permanent(Code::ApprovalExpired, message),
+        Refusal::UnknownChoice | Refusal::UnknownScope => ErrorBody::permanent(Code::InvalidRequest, message),
+        Refusal::KeyConflict => ErrorBody::permanent(Code::InvalidRequest, message),
+        Refusal::NotQueued => ErrorBody::permanent(Code::InvalidRequest, message),
+        Refusal::QueueFull => ErrorBody::transient(Code::InvalidRequest, message),
+        Refusal::TooManySteers => ErrorBody::permanent(Code::InvalidRequest, message),
+        Refusal::TooManyParticipants => ErrorBody::transient(Code::InvalidRequest, message),
+        Refusal::NotPermitted => ErrorBody::permanent(Code::AttachForbidden, message),
+        Refusal::SessionEnded => ErrorBody::permanent(Code::InvalidRequest, message),
+        Refusal::AlreadyOpen => ErrorBody::permanent(Code::InvalidRequest, message),
+        Refusal::Compacting => ErrorBody::transient(Code::RunInProgress, message),
+        Refusal::NoCompaction | Refusal::NoUserCommand | Refusal::NoRetry => {
+            ErrorBody::permanent(Code::NoActiveRun, message)
         }
-        Refusal::TooManyAsides => ErrorBody::passing(Code::RunInProgress, message),
-        Refusal::Stale { .. } | Refusal::UnknownPosition | Refusal::TooMuch => {
-            ErrorBody::lasting(Code::InvalidRequest, message)
+        Refusal::TooManyUserCommands => ErrorBody::transient(Code::RunInProgress, message),
+        Refusal::Stale { .. } | Refusal::UnknownPosition | Refusal::ImportTooLarge => {
+            ErrorBody::permanent(Code::InvalidRequest, message)
         }
-        Refusal::AnswerNeeded | Refusal::UnknownAnswer => ErrorBody::lasting(Code::InvalidRequest, message),
+        Refusal::AnswerNeeded | Refusal::UnknownAnswer => ErrorBody::permanent(Code::InvalidRequest, message),
     }
 }
 
@@ -172,11 +172,11 @@ mod tests {
             (Refusal::NoActiveRun, Code::NoActiveRun, false),
             (Refusal::UnknownGate, Code::ApprovalNotFound, false),
             (Refusal::GateClosed, Code::ApprovalExpired, false),
-            (Refusal::NotEntitled, Code::AttachForbidden, false),
+            (Refusal::NotPermitted, Code::AttachForbidden, false),
             (Refusal::QueueFull, Code::InvalidRequest, true),
             (Refusal::KeyConflict, Code::InvalidRequest, false),
         ] {
-            let body = refusal(asked);
+            let body = from_refusal(asked);
             assert_eq!((body.code, body.retryable), (code, retryable), "{asked:?}");
             assert_eq!(body.message, asked.to_string());
         }

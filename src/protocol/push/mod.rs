@@ -9,7 +9,7 @@ pub mod decode;
 pub mod encode;
 pub mod error;
 pub mod record;
-mod tool_words;
+mod tool_compat;
 mod wire;
 
 /// The version that every message carries.

@@ -13,20 +13,20 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::tool_words::without_run_of_user_command;
+use super::tool_compat::strip_synthetic_run_id;
 use super::wire::event::{
-    ApprovalRequired, ApprovalVote, AssistantDone, CompactionEnded, CompactionStarted, EventEnvelope,
-    EventsLost, Failure, MessageUnqueued, RetryEnded, RunRecovered, SessionEnded, SessionRenamed,
-    SessionTouched, Status, Token, ToolOutput, UserMessage, Warning,
+    ApprovalRequired, ApprovalVote, AssistantDone, CompactionEnded, CompactionStarted, EventEnvelope, EventsLost,
+    Failure, MessageUnqueued, RetryEnded, RunRecovered, SessionEnded, SessionRenamed, SessionTouched, Status, Token,
+    ToolOutput, UserMessage, Warning,
 };
 use super::wire::word::DeliveryWord;
 use super::wire::{Text, json};
-use crate::kernel::event::{Budget, Denial, Event, EventKind, Message, Question, QueuedMessage, Steering};
+use crate::kernel::event::{Budget, DenialEffect, Event, EventKind, GateQuestion, Message, QueuedMessage, Steering};
 use crate::kernel::id::{Fingerprint, Json, RunId, Seq};
 use crate::kernel::time::Now;
 pub use listed::ListedSession;
 use parts::{
-    adjusted, branched, compaction, criterion, images, name, opening, owned, report, retry, taken, verdict,
+    adjusted, branched, compaction, criterion, gate_decision, id, images, opening, owned, report, retry, turn_usage,
 };
 pub use transcript::Transcript;
 
@@ -72,8 +72,8 @@ pub enum RecordError {
 /// Refuses anything that `event_line` does not write, except for unknown fields.
 pub fn decode_event(line: &[u8]) -> Result<Event, RecordError> {
     let envelope: EventEnvelope<'_> = serde_json::from_slice(line).map_err(RecordError::Envelope)?;
-    let kind = Line { envelope: &envelope }.kind()?;
-    Ok(without_run_of_user_command(Event {
+    let kind = EventDecoder { envelope: &envelope }.kind()?;
+    Ok(strip_synthetic_run_id(Event {
         seq: Seq::new(envelope.seq),
         at: Now(envelope.ts),
         run: envelope.run_id.map(RunId::from),
@@ -90,52 +90,47 @@ pub fn seq_of(line: &[u8]) -> Option<Seq> {
     let mark = b"\"seq\":";
     let at = memchr::memmem::find(line, mark)? + mark.len();
     let digits = line[at..].iter().take_while(|byte| byte.is_ascii_digit());
-    let number =
-        digits.fold(0_u64, |number, digit| number.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')));
+    let number = digits.fold(0_u64, |number, digit| number.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')));
     Some(Seq::new(number))
 }
 
-struct Line<'e, 'a> {
+struct EventDecoder<'e, 'a> {
     envelope: &'e EventEnvelope<'a>,
 }
 
-impl<'a> Line<'_, 'a> {
+impl<'a> EventDecoder<'_, 'a> {
     fn kind(&self) -> Result<EventKind, RecordError> {
         Ok(match self.envelope.r#type.as_ref() {
-            "assistant_token" => EventKind::Said { text: self.payload::<Token<'_>>()?.text.into_owned() },
-            "thinking_token" => EventKind::Thought { text: self.payload::<Token<'_>>()?.text.into_owned() },
+            "assistant_token" => EventKind::TextDelta { text: self.payload::<Token<'_>>()?.text.into_owned() },
+            "thinking_token" => EventKind::ThinkingDelta { text: self.payload::<Token<'_>>()?.text.into_owned() },
             "tool_output" => {
                 let output: ToolOutput<'_> = self.payload()?;
-                let (call, stream) = (name(output.call_id), output.stream.into());
+                let (call, stream) = (id(output.call_id), output.stream.into());
                 EventKind::CallOutput { call, stream, text: output.text.into_owned() }
             }
             "session_started" => EventKind::SessionOpened(Box::new(opening(self.payload()?))),
             "session_renamed" => {
                 EventKind::SessionRenamed { name: self.payload::<SessionRenamed<'_>>()?.name.into_owned() }
             }
-            "session_ended" => {
-                EventKind::SessionEnded { by: self.payload::<SessionEnded<'_>>()?.by.into_owned() }
-            }
+            "session_ended" => EventKind::SessionEnded { by: self.payload::<SessionEnded<'_>>()?.by.into_owned() },
             "user_message" => self.user_message()?,
             "message_queued" => self.message_queued()?,
             "message_unqueued" => {
                 let gone: MessageUnqueued<'_> = self.payload()?;
-                EventKind::MessageUnqueued { message: name(gone.message_id), by: gone.by.into_owned() }
+                EventKind::MessageUnqueued { message: id(gone.message_id), by: gone.by.into_owned() }
             }
             "status" => self.status()?,
-            "assistant_done" => {
-                EventKind::SayingDone { message: name(self.payload::<AssistantDone<'_>>()?.message_id) }
-            }
-            "usage" => EventKind::TurnTaken(Box::new(taken(self.payload()?))),
+            "assistant_done" => EventKind::TextDone { message: id(self.payload::<AssistantDone<'_>>()?.message_id) },
+            "usage" => EventKind::TurnUsage(Box::new(turn_usage(self.payload()?))),
             "tool_call" => EventKind::CallIntended(Box::new(self.intention()?)),
-            "tool_result" => EventKind::CallSettled(Box::new(self.settlement()?)),
+            "tool_result" => EventKind::CallSettled(Box::new(self.call_result()?)),
             "approval_required" => EventKind::GateOpened(Box::new(self.question()?)),
             "approval_vote" => {
                 let vote: ApprovalVote<'_> = self.payload()?;
-                let (gate, decision) = (name(vote.approval_id), vote.decision.into());
+                let (gate, decision) = (id(vote.approval_id), vote.decision.into());
                 EventKind::GateVoted { gate, decision, by: vote.by.into_owned() }
             }
-            "approval_received" => EventKind::GateSettled(Box::new(verdict(self.payload()?))),
+            "approval_received" => EventKind::GateSettled(Box::new(gate_decision(self.payload()?))),
             "warning" => {
                 let Warning { code, message, detail } = self.payload()?;
                 let (code, message) = (code.into_owned(), message.into_owned());
@@ -146,49 +141,47 @@ impl<'a> Line<'_, 'a> {
                 let (code, message) = (code.into_owned(), message.into_owned());
                 EventKind::Failed { code, message, retryable, detail: owned(detail) }
             }
-            "run_recovered" => {
-                EventKind::RunRecovered { found: self.payload::<RunRecovered>()?.found.into() }
-            }
-            "events_lost" => self.lost()?,
+            "run_recovered" => EventKind::RunRecovered { phase: self.payload::<RunRecovered>()?.found.into() },
+            "events_lost" => self.decode_loss()?,
             "run_complete" => EventKind::RunEnded(Box::new(report(self.payload()?))),
-            other => return self.change(other),
+            other => return self.decode_session_change(other),
         })
     }
 
     /// Decodes the events of settings, branches, compactions and retries.
-    fn change(&self, type_name: &str) -> Result<EventKind, RecordError> {
+    fn decode_session_change(&self, type_name: &str) -> Result<EventKind, RecordError> {
         Ok(match type_name {
             "session_touched" => {
                 let SessionTouched { what, by } = self.payload()?;
-                EventKind::Touched { what: what.into_owned(), by: by.into_owned() }
+                EventKind::VersionBumped { change: what.into_owned(), by: by.into_owned() }
             }
             "session_loaded" => EventKind::Loaded { by: self.payload::<SessionEnded<'_>>()?.by.into_owned() },
             "session_adjusted" => adjusted(self.payload()?),
             "session_branched" => branched(self.payload()?),
             "compaction_started" => {
                 let CompactionStarted { reason, by } = self.payload()?;
-                EventKind::CompactionBegan { reason: reason.into(), by: owned(by) }
+                EventKind::CompactionStarted { reason: reason.into(), by: owned(by) }
             }
             "context_compacted" => EventKind::Compacted(Box::new(compaction(self.payload()?))),
             "compaction_ended" => {
                 let CompactionEnded { ending, message, again } = self.payload()?;
-                EventKind::CompactionOver { ending: ending.into(), message: owned(message), again }
+                EventKind::CompactionFailed { failure: ending.into(), message: owned(message), will_retry: again }
             }
-            "retry_started" => EventKind::RetryBegan(Box::new(retry(self.payload()?))),
+            "retry_started" => EventKind::RetryStarted(Box::new(retry(self.payload()?))),
             "retry_ended" => {
                 let RetryEnded { succeeded, attempt, message } = self.payload()?;
-                EventKind::RetryOver { succeeded, attempt, message: owned(message) }
+                EventKind::RetryEnded { succeeded, attempt, message: owned(message) }
             }
             other => return Err(RecordError::UnknownType { type_name: other.to_owned() }),
         })
     }
 
-    fn lost(&self) -> Result<EventKind, RecordError> {
+    fn decode_loss(&self) -> Result<EventKind, RecordError> {
         let lost: EventsLost = self.payload()?;
         if lost.until_seq != self.envelope.seq {
-            return Err(self.fault("untilSeq"));
+            return Err(self.field_error("untilSeq"));
         }
-        Ok(EventKind::Lost { after: Seq::new(lost.after_seq), cause: lost.cause.into() })
+        Ok(EventKind::EventsLost { after: Seq::new(lost.after_seq), cause: lost.cause.into() })
     }
 
     fn user_message(&self) -> Result<EventKind, RecordError> {
@@ -197,7 +190,7 @@ impl<'a> Line<'_, 'a> {
             None => EventKind::RunStarted(Box::new(self.message(message)?)),
             Some(DeliveryWord::Steer) => EventKind::Steered(Box::new(Steering {
                 fingerprint: self.fingerprint(&message.fingerprint)?,
-                message: name(message.message_id),
+                message: id(message.message_id),
                 text: message.text.into_owned(),
                 images: images(message.images),
                 by: message.by.into_owned(),
@@ -207,15 +200,15 @@ impl<'a> Line<'_, 'a> {
 
     fn message_queued(&self) -> Result<EventKind, RecordError> {
         let mut message: UserMessage<'_> = self.payload()?;
-        let run = message.queued_run_id.take().ok_or_else(|| self.fault("queuedRunId"))?;
-        let queued = QueuedMessage { run: name(run), message: self.message(message)? };
+        let run = message.queued_run_id.take().ok_or_else(|| self.field_error("queuedRunId"))?;
+        let queued = QueuedMessage { run: id(run), message: self.message(message)? };
         Ok(EventKind::MessageQueued(Box::new(queued)))
     }
 
     fn message(&self, message: UserMessage<'_>) -> Result<Message, RecordError> {
         Ok(Message {
             fingerprint: self.fingerprint(&message.fingerprint)?,
-            message: name(message.message_id),
+            message: id(message.message_id),
             text: message.text.into_owned(),
             images: images(message.images),
             criteria: message.acceptance_criteria.into_iter().map(criterion).collect(),
@@ -232,7 +225,7 @@ impl<'a> Line<'_, 'a> {
     }
 
     fn fingerprint(&self, digits: &str) -> Result<Fingerprint, RecordError> {
-        let number = u128::from_str_radix(digits, 16).map_err(|_| self.fault("fingerprint"))?;
+        let number = u128::from_str_radix(digits, 16).map_err(|_| self.field_error("fingerprint"))?;
         Ok(Fingerprint(number))
     }
 
@@ -240,43 +233,41 @@ impl<'a> Line<'_, 'a> {
         let status: Status<'_> = self.payload()?;
         let detail = owned(status.detail);
         Ok(match (status.call_id, status.stopping) {
-            (None, None) => EventKind::Status {
-                source: status.source.into_owned(),
-                phase: status.phase.into_owned(),
-                detail,
-            },
-            (Some(call), _) => {
-                EventKind::CallStarted { call: name(call), tool: detail.ok_or_else(|| self.fault("detail"))? }
+            (None, None) => {
+                EventKind::Status { source: status.source.into_owned(), phase: status.phase.into_owned(), detail }
             }
-            (None, Some(stopping)) => EventKind::Stopping {
+            (Some(call), _) => {
+                EventKind::CallStarted { call: id(call), tool: detail.ok_or_else(|| self.field_error("detail"))? }
+            }
+            (None, Some(stopping)) => EventKind::RunStopping {
                 outcome: stopping.outcome.into(),
-                reason: detail.ok_or_else(|| self.fault("detail"))?,
+                reason: detail.ok_or_else(|| self.field_error("detail"))?,
                 by: stopping.by.into_owned(),
             },
         })
     }
 
-    fn question(&self) -> Result<Question, RecordError> {
+    fn question(&self) -> Result<GateQuestion, RecordError> {
         let approval: ApprovalRequired<'_> = self.payload()?;
-        let (details, choices) = split(&approval.details, "choices");
+        let (details, choices) = split_last_list(&approval.details, "choices");
         let details = if approval.remember.is_some() && choices.is_empty() {
-            split(&approval.details, "scopes").0
+            split_last_list(&approval.details, "scopes").0
         } else {
             details
         };
-        Ok(Question {
-            gate: name(approval.approval_id),
-            call: name(approval.call_id),
+        Ok(GateQuestion {
+            gate: id(approval.approval_id),
+            call: id(approval.call_id),
             kind: approval.kind.into_owned(),
             title: approval.title.into_owned(),
             summary: approval.summary.into_owned(),
             details,
             choices,
-            needed: approval.needed,
+            quorum: approval.needed,
             expires: Now(approval.expires_at),
-            remember: owned(approval.remember),
+            grant_rule: owned(approval.remember),
             digest: owned(approval.sha256),
-            denial: approval.on_denial.map_or(Denial::Ends, Into::into),
+            on_denial: approval.on_denial.map_or(DenialEffect::EndRun, Into::into),
             form: approval.form.as_deref().map(json),
         })
     }
@@ -289,7 +280,7 @@ impl<'a> Line<'_, 'a> {
         })
     }
 
-    fn fault(&self, field: &'static str) -> RecordError {
+    fn field_error(&self, field: &'static str) -> RecordError {
         let type_name = self.envelope.r#type.clone().into_owned();
         RecordError::Field { type_name, seq: Seq::new(self.envelope.seq), field }
     }
@@ -298,7 +289,7 @@ impl<'a> Line<'_, 'a> {
 /// Removes the trailing list `name` from the details of a gate and returns both.
 ///
 /// Details without such a field stay unchanged: no content of a provider may make a record unreadable.
-fn split(details: &RawValue, name: &str) -> (Json, Vec<String>) {
+fn split_last_list(details: &RawValue, name: &str) -> (Json, Vec<String>) {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(details.get()).unwrap_or_default();
     let parts = fields.get(name).and_then(|list| {
         let choices: Vec<String> = serde_json::from_str(list.get()).ok()?;

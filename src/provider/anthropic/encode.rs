@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::kernel::event::Image;
-use crate::provider::dialect::{arguments, tool_name};
-use crate::provider::model::{Entry, Outcome, Request, Thinking, ToolSpec, Wanted};
+use crate::provider::dialect::{parse_arguments, sanitize_tool_name};
+use crate::provider::model::{CallOutcome, Entry, Request, Thinking, ToolCall, ToolSpec};
 
 /// Encodes the body of a request.
 ///
@@ -12,44 +12,44 @@ use crate::provider::model::{Entry, Outcome, Request, Thinking, ToolSpec, Wanted
 /// two user messages, so that the next turn finds the cache entry of this one.
 pub(in crate::provider) fn body(request: &Request) -> Value {
     let mut messages = messages(&request.entries);
-    let mut marks = MARKS;
+    let mut marks = CONVERSATION_CACHE_MARKS;
     for message in messages.iter_mut().rev().filter(|message| message["role"] == "user") {
         if marks > 0
             && let Some(block) = message["content"].as_array_mut().and_then(|blocks| blocks.last_mut())
         {
-            mark(block);
+            mark_cacheable(block);
             marks -= 1;
         }
     }
-    let mut tools: Vec<Value> = request.tools.iter().map(tool).collect();
+    let mut tools: Vec<Value> = request.tools.iter().map(tool_block).collect();
     if let Some(last) = tools.last_mut() {
-        mark(last);
+        mark_cacheable(last);
     }
     let mut body = json!({ "model": request.model, "messages": messages, "stream": true });
     if !request.system.is_empty() {
         let mut system = json!({ "type": "text", "text": request.system });
-        mark(&mut system);
+        mark_cacheable(&mut system);
         body["system"] = json!([system]);
     }
     if !tools.is_empty() {
         body["tools"] = tools.into();
     }
-    limit(&mut body, request);
+    set_token_limits(&mut body, request);
     body
 }
 
 /// Sets the token limit and the thinking budget, in the terms of the model.
-fn limit(body: &mut Value, request: &Request) {
-    let tokens = request.max_tokens.unwrap_or(DEFAULT_TOKENS);
+fn set_token_limits(body: &mut Value, request: &Request) {
+    let tokens = request.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS);
     body["max_tokens"] = tokens.into();
     let (effort, budget) = match request.thinking {
-        Thinking::Usual => return,
+        Thinking::ServerDefault => return,
         Thinking::Off => return,
         Thinking::Low => ("low", 2_048),
         Thinking::Medium => ("medium", 8_192),
         Thinking::High => ("high", 24_576),
     };
-    if thinking_was_lost(&request.entries) {
+    if is_thinking_missing(&request.entries) {
         return;
     }
     if !takes_budget(&request.model) {
@@ -58,7 +58,7 @@ fn limit(body: &mut Value, request: &Request) {
     } else if request.max_tokens.is_none() {
         body["thinking"] = json!({ "type": "enabled", "budget_tokens": budget });
         body["max_tokens"] = (tokens + budget).into();
-    } else if tokens > 2 * LEAST_BUDGET {
+    } else if tokens > 2 * MIN_THINKING_BUDGET {
         // The budget is part of the limit, and the answer needs a share of it.
         body["thinking"] = json!({ "type": "enabled", "budget_tokens": budget.min(tokens / 2) });
     }
@@ -73,11 +73,11 @@ fn takes_budget(model: &str) -> bool {
 /// Returns whether the calls of the current turn lack the thinking that led to them.
 ///
 /// The server refuses to continue thinking within a turn whose earlier thinking it does not receive.
-fn thinking_was_lost(entries: &[Entry]) -> bool {
+fn is_thinking_missing(entries: &[Entry]) -> bool {
     let asked = entries.iter().rposition(|entry| matches!(entry, Entry::User { .. })).map_or(0, |at| at + 1);
     entries.get(asked..).unwrap_or_default().iter().any(|entry| match entry {
-        Entry::Assistant { carry, said: _, calls } => {
-            !calls.is_empty() && carry.as_deref().and_then(super::read::blocks_of).is_none()
+        Entry::Assistant { provider_state: carry, text: _, calls } => {
+            !calls.is_empty() && carry.as_deref().and_then(super::decode::blocks_from_state).is_none()
         }
         Entry::User { .. } => false,
         Entry::Result { .. } => false,
@@ -88,11 +88,11 @@ fn messages(entries: &[Entry]) -> Vec<Value> {
     let mut messages: Vec<Value> = Vec::new();
     for entry in entries {
         let (role, blocks) = match entry {
-            Entry::User { text, images } => ("user", user(text, images)),
-            Entry::Assistant { carry, said, calls } => {
-                ("assistant", assistant(carry.as_deref(), said, calls))
+            Entry::User { text, images } => ("user", user_blocks(text, images)),
+            Entry::Assistant { provider_state: carry, text: said, calls } => {
+                ("assistant", assistant_blocks(carry.as_deref(), said, calls))
             }
-            Entry::Result { id, tool: _, text, outcome } => ("user", vec![result(id, text, *outcome)]),
+            Entry::Result { id, tool: _, text, outcome } => ("user", vec![result_block(id, text, *outcome)]),
         };
         match messages.last_mut().filter(|last| last["role"] == role) {
             // The results of one turn must be in one message, and the user's text may be in it too.
@@ -109,18 +109,18 @@ fn messages(entries: &[Entry]) -> Vec<Value> {
 }
 
 /// Encodes a user message with its images before the text, as the server recommends.
-fn user(text: &str, images: &[Image]) -> Vec<Value> {
+fn user_blocks(text: &str, images: &[Image]) -> Vec<Value> {
     let shown = images.iter().map(|Image { mime, data }| {
         json!({ "type": "image", "source": { "type": "base64", "media_type": mime, "data": data } })
     });
     shown.chain(text_block(text)).collect()
 }
 
-fn assistant(carry: Option<&str>, said: &str, calls: &[Wanted]) -> Vec<Value> {
-    let mut blocks = carry.and_then(super::read::blocks_of).unwrap_or_default();
+fn assistant_blocks(carry: Option<&str>, said: &str, calls: &[ToolCall]) -> Vec<Value> {
+    let mut blocks = carry.and_then(super::decode::blocks_from_state).unwrap_or_default();
     blocks.extend(text_block(said));
     blocks.extend(calls.iter().map(|call| {
-        json!({ "type": "tool_use", "id": safe_id(&call.id), "name": tool_name(&call.tool), "input": arguments(&call.args) })
+        json!({ "type": "tool_use", "id": sanitize_id(&call.id), "name": sanitize_tool_name(&call.tool), "input": parse_arguments(&call.args) })
     }));
     blocks
 }
@@ -130,36 +130,36 @@ fn text_block(text: &str) -> Vec<Value> {
     if text.trim().is_empty() { Vec::new() } else { vec![json!({ "type": "text", "text": text })] }
 }
 
-fn result(id: &str, text: &str, outcome: Outcome) -> Value {
-    let mut block = json!({ "type": "tool_result", "tool_use_id": safe_id(id), "content": text });
+fn result_block(id: &str, text: &str, outcome: CallOutcome) -> Value {
+    let mut block = json!({ "type": "tool_result", "tool_use_id": sanitize_id(id), "content": text });
     match outcome {
-        Outcome::Fine => {}
-        Outcome::Failed => block["is_error"] = true.into(),
+        CallOutcome::Succeeded => {}
+        CallOutcome::Failed => block["is_error"] = true.into(),
     }
     block
 }
 
 /// Returns a call id that this server accepts; the id may come from another server.
-fn safe_id(id: &str) -> String {
+fn sanitize_id(id: &str) -> String {
     let safe = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
     id.chars().map(safe).collect()
 }
 
-fn tool(tool: &ToolSpec) -> Value {
+fn tool_block(tool: &ToolSpec) -> Value {
     json!({ "name": tool.name, "description": tool.description, "input_schema": tool.schema })
 }
 
-fn mark(block: &mut Value) {
+fn mark_cacheable(block: &mut Value) {
     block["cache_control"] = json!({ "type": "ephemeral" });
 }
 
 /// The number of cache marks in the conversation; the server accepts four, and the tools and the system prompt take
 /// one each.
-const MARKS: usize = 2;
+const CONVERSATION_CACHE_MARKS: usize = 2;
 /// The default token limit; the server requires one.
-const DEFAULT_TOKENS: u32 = 16_384;
+const DEFAULT_MAX_TOKENS: u32 = 16_384;
 /// The smallest thinking budget that the server accepts.
-const LEAST_BUDGET: u32 = 1_024;
+const MIN_THINKING_BUDGET: u32 = 1_024;
 
 #[cfg(test)]
 mod tests {
@@ -167,7 +167,7 @@ mod tests {
     use crate::provider::samples;
 
     #[test]
-    fn a_conversation_is_written_as_messages_with_marks_for_the_cache() {
+    fn a_conversation_is_encoded_as_messages_with_cache_marks() {
         let thinking = json!({ "type": "thinking", "thinking": "hm", "signature": "s" });
         let carry = json!({ "anthropic": [thinking] }).to_string();
         let cached = json!({ "type": "ephemeral" });
@@ -198,21 +198,22 @@ mod tests {
     }
 
     #[test]
-    fn pictures_are_blocks_before_the_text() {
-        let picture = json!({ "type": "image", "source": { "type": "base64", "media_type": "image/png", "data": "aGk=" } });
+    fn images_are_blocks_before_the_text() {
+        let picture =
+            json!({ "type": "image", "source": { "type": "base64", "media_type": "image/png", "data": "aGk=" } });
         let text = json!({ "type": "text", "text": "what is it?", "cache_control": { "type": "ephemeral" } });
         assert_eq!(
-            body(&samples::picture("what is it?"))["messages"],
+            body(&samples::image_request("what is it?"))["messages"],
             json!([{ "role": "user", "content": [picture, text] }])
         );
-        assert_eq!(body(&samples::picture(""))["messages"][0]["content"][0]["type"], "image");
+        assert_eq!(body(&samples::image_request(""))["messages"][0]["content"][0]["type"], "image");
     }
 
     #[test]
-    fn empty_texts_and_strange_names_are_made_acceptable() {
-        let mut request = samples::question(" ");
-        let calls = vec![Wanted { id: "functions.look:0".into(), tool: "look".into(), args: "{}".into() }];
-        request.entries.push(Entry::Assistant { carry: None, said: "\n".into(), calls });
+    fn empty_texts_are_omitted_and_unusual_names_are_sanitized() {
+        let mut request = samples::text_request(" ");
+        let calls = vec![ToolCall { id: "functions.look:0".into(), tool: "look".into(), args: "{}".into() }];
+        request.entries.push(Entry::Assistant { provider_state: None, text: "\n".into(), calls });
         assert_eq!(
             body(&request)["messages"],
             json!([{ "role": "assistant", "content": [
@@ -222,30 +223,20 @@ mod tests {
     }
 
     #[test]
-    fn how_much_to_think_is_said_in_the_model_s_own_terms() {
+    fn the_thinking_level_is_encoded_for_each_model_family() {
         let limits = |model: &str, thinking, max_tokens| {
-            let request = Request { model: model.into(), thinking, max_tokens, ..samples::question("hi") };
+            let request = Request { model: model.into(), thinking, max_tokens, ..samples::text_request("hi") };
             let body = body(&request);
             (body["max_tokens"].clone(), body["thinking"].clone(), body["output_config"].clone())
         };
         let budget = |tokens: u32| json!({ "type": "enabled", "budget_tokens": tokens });
         let adaptive = json!({ "type": "adaptive", "display": "summarized" });
         for (model, thinking, tokens, expected) in [
-            ("claude-opus-4-7", Thinking::Usual, None, (json!(16_384), Value::Null, Value::Null)),
+            ("claude-opus-4-7", Thinking::ServerDefault, None, (json!(16_384), Value::Null, Value::Null)),
             ("claude-opus-4-7", Thinking::Off, Some(9), (json!(9), Value::Null, Value::Null)),
-            (
-                "claude-opus-4-7",
-                Thinking::High,
-                Some(9),
-                (json!(9), adaptive.clone(), json!({ "effort": "high" })),
-            ),
+            ("claude-opus-4-7", Thinking::High, Some(9), (json!(9), adaptive.clone(), json!({ "effort": "high" }))),
             ("claude-sonnet-4-5", Thinking::Low, None, (json!(18_432), budget(2_048), Value::Null)),
-            (
-                "claude-sonnet-4-20250514",
-                Thinking::High,
-                Some(8_000),
-                (json!(8_000), budget(4_000), Value::Null),
-            ),
+            ("claude-sonnet-4-20250514", Thinking::High, Some(8_000), (json!(8_000), budget(4_000), Value::Null)),
             ("claude-opus-4", Thinking::High, Some(1_000), (json!(1_000), Value::Null, Value::Null)),
             ("claude-sonnet-5", Thinking::Low, None, (json!(16_384), adaptive, json!({ "effort": "low" }))),
         ] {
@@ -254,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_whose_thinking_was_lost_goes_on_without_any() {
+    fn a_turn_with_missing_thinking_continues_without_it() {
         let carry = json!({ "anthropic": [{ "type": "redacted_thinking", "data": "x" }] }).to_string();
         let thinks = |carry: Option<String>, user_spoke: Option<()>| {
             let mut request = Request { thinking: Thinking::High, ..samples::conversation(carry) };

@@ -1,4 +1,4 @@
 //! Anthropic's messages API over server-sent events.
 
+pub(super) mod decode;
 pub(super) mod encode;
-pub(super) mod read;

@@ -1,12 +1,12 @@
 //! A stream with every kind of event, decoded at every split, and invalid streams.
 
-use super::blocks_of;
+use super::blocks_from_state;
 use crate::provider::dialect::Dialect::Anthropic;
-use crate::provider::dialect::Reader;
-use crate::provider::error::Kind;
+use crate::provider::dialect::ResponseDecoder;
+use crate::provider::error::ModelErrorKind;
 use crate::provider::limits::TurnLimits;
-use crate::provider::model::{Stop, Usage};
-use crate::provider::samples::{call, read_in_every_cut, read_whole, said, thought};
+use crate::provider::model::{StopReason, Usage};
+use crate::provider::samples::{call_delta, decode_all, decode_at_every_split, text_delta, thinking_delta};
 
 const STREAM: &str = concat!(
     "event: message_start\n",
@@ -45,92 +45,91 @@ const STREAM: &str = concat!(
 );
 
 #[test]
-fn an_answer_is_the_same_however_it_is_cut() {
-    let (pieces, end) = read_in_every_cut(Anthropic, STREAM.as_bytes()).unwrap();
+fn a_response_decodes_identically_at_every_split() {
+    let (pieces, end) = decode_at_every_split(Anthropic, STREAM.as_bytes()).unwrap();
     assert_eq!(
         pieces,
         [
-            thought("hm né €"),
-            said("Let 😀"),
-            call("toolu_1", "look", r#"{"é":1}"#),
-            call("toolu_2", "list", "{}")
+            thinking_delta("hm né €"),
+            text_delta("Let 😀"),
+            call_delta("toolu_1", "look", r#"{"é":1}"#),
+            call_delta("toolu_2", "list", "{}")
         ]
     );
-    assert_eq!(end.stop, Stop::Calls);
+    assert_eq!(end.stop, StopReason::ToolCalls);
     let usage = Usage { input: 115, output: 42, cache_read: 100, cache_write: 5, cost_microusd: None };
     assert_eq!(end.usage, usage);
     let blocks = serde_json::json!([
         { "type": "thinking", "thinking": "hm né €", "signature": "sig==" },
         { "type": "redacted_thinking", "data": "zzz" },
     ]);
-    assert_eq!(blocks_of(&end.carry.unwrap()).map(Into::into), Some(blocks));
-    assert_eq!(blocks_of(r#"{"ollama":{"thinking":"x"}}"#), None);
+    assert_eq!(blocks_from_state(&end.provider_state.unwrap()).map(Into::into), Some(blocks));
+    assert_eq!(blocks_from_state(r#"{"ollama":{"thinking":"x"}}"#), None);
 }
 
 #[test]
-fn stops_are_understood() {
+fn stop_reasons_are_mapped() {
     for (reason, stop) in [
-        ("end_turn", Stop::Done),
-        ("stop_sequence", Stop::Done),
-        ("tool_use", Stop::Done),
-        ("max_tokens", Stop::Length),
-        ("model_context_window_exceeded", Stop::Length),
-        ("refusal", Stop::Refused),
-        ("pause_turn", Stop::Other("pause_turn".to_owned())),
+        ("end_turn", StopReason::Done),
+        ("stop_sequence", StopReason::Done),
+        ("tool_use", StopReason::Done),
+        ("max_tokens", StopReason::Length),
+        ("model_context_window_exceeded", StopReason::Length),
+        ("refusal", StopReason::Refused),
+        ("pause_turn", StopReason::Other("pause_turn".to_owned())),
     ] {
-        let text =
-            format!("data: {{\"type\":\"message_delta\",\"delta\":{{\"stop_reason\":\"{reason}\"}}}}\n\n");
-        assert_eq!(read_whole(Anthropic, text.as_bytes()).unwrap().1.stop, stop, "{reason}");
+        let text = format!("data: {{\"type\":\"message_delta\",\"delta\":{{\"stop_reason\":\"{reason}\"}}}}\n\n");
+        assert_eq!(decode_all(Anthropic, text.as_bytes()).unwrap().1.stop, stop, "{reason}");
     }
 }
 
 #[test]
-fn a_call_that_was_cut_by_the_length_is_left_out() {
+fn a_call_truncated_by_the_length_limit_is_omitted() {
     let text = STREAM
         .replace(r#":1}"}}"#, r#":"}}"#)
         .replace("\"stop_reason\":\"tool_use\"", "\"stop_reason\":\"max_tokens\"");
-    let (pieces, end) = read_in_every_cut(Anthropic, text.as_bytes()).unwrap();
-    assert_eq!(pieces, [thought("hm né €"), said("Let 😀"), call("toolu_2", "list", "{}")]);
-    assert_eq!(end.stop, Stop::Length);
+    let (pieces, end) = decode_at_every_split(Anthropic, text.as_bytes()).unwrap();
+    assert_eq!(pieces, [thinking_delta("hm né €"), text_delta("Let 😀"), call_delta("toolu_2", "list", "{}")]);
+    assert_eq!(end.stop, StopReason::Length);
 }
 
 #[test]
-fn thinking_without_its_signature_does_not_go_back() {
+fn thinking_without_a_signature_is_not_sent_back() {
     let text = STREAM.replace("sig==", "").replace("redacted_thinking", "novelty");
-    assert_eq!(read_whole(Anthropic, text.as_bytes()).unwrap().1.carry, None);
+    assert_eq!(decode_all(Anthropic, text.as_bytes()).unwrap().1.provider_state, None);
 }
 
 #[test]
-fn what_is_no_answer_is_an_error() {
+fn an_invalid_response_is_an_error() {
     let middle = STREAM.find("event: message_stop").unwrap();
     let early = STREAM.find(r#"data: {"type":"message_delta""#).unwrap();
-    assert!(read_whole(Anthropic, &STREAM.as_bytes()[..middle]).is_ok(), "the reason to stop is known");
+    assert!(decode_all(Anthropic, &STREAM.as_bytes()[..middle]).is_ok(), "the reason to stop is known");
     for (text, kind) in [
-        ("", Kind::Cut),
-        ("dat", Kind::Cut),
-        (&STREAM[..early], Kind::Cut),
-        ("data: {\"type\":\"content_bl", Kind::Cut),
+        ("", ModelErrorKind::Interrupted),
+        ("dat", ModelErrorKind::Interrupted),
+        (&STREAM[..early], ModelErrorKind::Interrupted),
+        ("data: {\"type\":\"content_bl", ModelErrorKind::Interrupted),
         (
             "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n",
-            Kind::Overloaded,
+            ModelErrorKind::Overloaded,
         ),
         (
             "data: {\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"oops\"}}\n\n",
-            Kind::Failed,
+            ModelErrorKind::Failed,
         ),
         (
             "{\"type\":\"error\",\"error\":{\"type\":\"authentication_error\",\"message\":\"no\"}}",
-            Kind::Unauthorized,
+            ModelErrorKind::Unauthorized,
         ),
-        ("data: []\n\n", Kind::Garbage),
-        ("<html>\n", Kind::Garbage),
+        ("data: []\n\n", ModelErrorKind::InvalidResponse),
+        ("<html>\n", ModelErrorKind::InvalidResponse),
     ] {
-        assert_eq!(read_in_every_cut(Anthropic, text.as_bytes()).unwrap_err().kind, kind, "{text}");
+        assert_eq!(decode_at_every_split(Anthropic, text.as_bytes()).unwrap_err().kind, kind, "{text}");
     }
 }
 
 #[test]
-fn whatever_is_to_be_given_back_is_bounded() {
+fn provider_state_is_bounded() {
     let start = r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking"}}"#;
     for more in [
         start,
@@ -138,11 +137,11 @@ fn whatever_is_to_be_given_back_is_bounded() {
         r#"{"type":"content_block_start","index":1,"content_block":{"type":"redacted_thinking","data":"dddddddddddd"}}"#,
     ] {
         let limits = TurnLimits { text_bytes: 4_096, ..TurnLimits::default() };
-        let mut reader = Reader::new(Anthropic, limits, "t");
+        let mut reader = ResponseDecoder::new(Anthropic, limits, "t");
         let mut out = Vec::new();
         reader.feed(format!("data: {start}\n\n").as_bytes(), &mut out).unwrap();
         let event = format!("data: {more}\n\n");
         let refused = (0..1_000).find_map(|_| reader.feed(event.as_bytes(), &mut out).err());
-        assert_eq!(refused.map(|error| error.kind), Some(Kind::Garbage), "{more}");
+        assert_eq!(refused.map(|error| error.kind), Some(ModelErrorKind::InvalidResponse), "{more}");
     }
 }

@@ -3,7 +3,7 @@
 //! It follows no redirect, because that would send a key to another server, and it uses no proxy. A connection in
 //! use has no task of its own ([`connection`]); an idle one waits in the [`pool`].
 
-mod link;
+mod connection;
 mod pool;
 
 use std::error::Error;
@@ -21,24 +21,24 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::service::TowerToHyperService;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::error::{Kind, ModelError};
-pub(super) use link::{Arrival, Stream};
-use link::{Link, Question};
-use pool::{Origin, Pool};
+use super::error::{ModelError, ModelErrorKind};
+pub(super) use connection::{BodyFrame, ResponseBody};
+use connection::{HttpConnection, WireRequest};
+use pool::{ConnectionPool, Origin};
 
 type Connector = TowerToHyperService<HttpsConnector<HttpConnector>>;
 
 /// The HTTP client of all sessions.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct HttpClient {
     connector: OnceLock<Connector>,
-    connect: Duration,
-    pool: Arc<Pool>,
+    connect_timeout: Duration,
+    pool: Arc<ConnectionPool>,
 }
 
 /// A request to send.
 #[derive(Debug, Clone)]
-pub(super) struct Call {
+pub(super) struct OutgoingRequest {
     /// The URL.
     pub(super) url: String,
     /// The headers; keys among them are marked as sensitive.
@@ -47,65 +47,71 @@ pub(super) struct Call {
     pub(super) body: Option<Bytes>,
 }
 
-impl Client {
+impl HttpClient {
     /// Creates a client without connections; `connect` is the timeout of a connection attempt.
-    pub(super) fn new(connect: Duration) -> Self {
-        Self { connector: OnceLock::new(), connect, pool: Arc::default() }
+    pub(super) fn new(connect_timeout: Duration) -> Self {
+        Self { connector: OnceLock::new(), connect_timeout, pool: Arc::default() }
     }
 
     /// Sends a request and waits for the head of the response.
-    pub(super) async fn send(&self, call: Call, within: Duration) -> Result<Response<Stream>, ModelError> {
-        let (origin, question) = question(call)?;
-        timeout(within, self.ask(origin, question)).await.unwrap_or_else(|_| Err(silent(within)))
+    pub(super) async fn send(
+        &self,
+        call: OutgoingRequest,
+        within: Duration,
+    ) -> Result<Response<ResponseBody>, ModelError> {
+        let (origin, question) = build_request(call)?;
+        timeout(within, self.dispatch(origin, question)).await.unwrap_or_else(|_| Err(timeout_error(within)))
     }
 
-    async fn ask(&self, origin: Origin, mut question: Question) -> Result<Response<Stream>, ModelError> {
+    async fn dispatch(&self, origin: Origin, mut question: WireRequest) -> Result<Response<ResponseBody>, ModelError> {
         loop {
             let (mut link, used) = match self.pool.take(&origin) {
-                Some(link) => (link, Used::Before),
-                None => (self.connect(&origin).await?, Used::Never),
+                Some(link) => (link, ConnectionReuse::Reused),
+                None => (self.connect(&origin).await?, ConnectionReuse::Fresh),
             };
-            let mut error = match link.ask(question).await {
+            let mut error = match link.send(question).await {
                 Ok(answer) => {
-                    return Ok(answer.map(|body| Stream::new(link, body, Arc::clone(&self.pool), origin)));
+                    return Ok(answer.map(|body| ResponseBody::new(link, body, Arc::clone(&self.pool), origin)));
                 }
                 Err(error) => error,
             };
             // The server closed an idle connection before the request was sent: retry on another one.
             question = match (used, error.take_message()) {
-                (Used::Before, Some(question)) => question,
-                (Used::Before, None) | (Used::Never, _) => return Err(unanswered(&error.into_error())),
+                (ConnectionReuse::Reused, Some(question)) => question,
+                (ConnectionReuse::Reused, None) | (ConnectionReuse::Fresh, _) => {
+                    return Err(exchange_error(&error.into_error()));
+                }
             };
         }
     }
 
-    async fn connect(&self, origin: &Origin) -> Result<Link, ModelError> {
-        let uri = origin.uri().map_err(|_| no_url(origin.name()))?;
-        let wire = self.connector()?.call(uri).await.map_err(|error| unreachable(origin, &*error))?;
-        Link::over(wire).await.map_err(|error| unanswered(&error))
+    async fn connect(&self, origin: &Origin) -> Result<HttpConnection, ModelError> {
+        let uri = origin.uri().map_err(|_| invalid_url(origin.authority()))?;
+        let wire = self.connector()?.call(uri).await.map_err(|error| connect_error(origin, &*error))?;
+        HttpConnection::handshake(wire).await.map_err(|error| exchange_error(&error))
     }
 
     fn connector(&self) -> Result<&Connector, ModelError> {
         if let Some(connector) = self.connector.get() {
             return Ok(connector);
         }
-        let made = make(self.connect)
-            .map_err(|error| ModelError::new(Kind::Failed, format!("cannot set up TLS: {error}")))?;
+        let made = build_connector(self.connect_timeout)
+            .map_err(|error| ModelError::new(ModelErrorKind::Failed, format!("cannot set up TLS: {error}")))?;
         Ok(self.connector.get_or_init(|| made))
     }
 }
 
 /// Whether a connection was used before.
-enum Used {
-    Before,
-    Never,
+enum ConnectionReuse {
+    Reused,
+    Fresh,
 }
 
 /// Builds the HTTP request and returns it with the origin of its server.
-fn question(call: Call) -> Result<(Origin, Question), ModelError> {
-    let uri: Uri = call.url.parse().map_err(|_| no_url(&call.url))?;
-    let origin = Origin::of(&uri).ok_or_else(|| no_url(&call.url))?;
-    let host = HeaderValue::try_from(origin.host()).map_err(|_| no_url(&call.url))?;
+fn build_request(call: OutgoingRequest) -> Result<(Origin, WireRequest), ModelError> {
+    let uri: Uri = call.url.parse().map_err(|_| invalid_url(&call.url))?;
+    let origin = Origin::from_uri(&uri).ok_or_else(|| invalid_url(&call.url))?;
+    let host = HeaderValue::try_from(origin.host()).map_err(|_| invalid_url(&call.url))?;
     let method = if call.body.is_some() { Method::POST } else { Method::GET };
     let mut question = Request::new(Full::new(call.body.unwrap_or_default()));
     *question.method_mut() = method;
@@ -119,7 +125,7 @@ fn question(call: Call) -> Result<(Origin, Question), ModelError> {
 
 /// Reads a body to its end, or up to `limit` bytes.
 pub(super) async fn read_body(
-    response: Response<Stream>,
+    response: Response<ResponseBody>,
     limit: usize,
     within: Duration,
 ) -> Result<Vec<u8>, ModelError> {
@@ -129,12 +135,12 @@ pub(super) async fn read_body(
     while read.len() < limit {
         match timeout_at(deadline, stream.frame()).await {
             Ok(Some(Ok(frame))) => read.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data)),
-            Ok(Some(Err(error))) => return Err(broken(&error)),
+            Ok(Some(Err(error))) => return Err(body_error(&error)),
             Ok(None) => {
-                stream.give_back();
+                stream.release();
                 break;
             }
-            Err(_) => return Err(silent(within)),
+            Err(_) => return Err(timeout_error(within)),
         }
     }
     read.truncate(limit);
@@ -142,18 +148,18 @@ pub(super) async fn read_body(
 }
 
 /// Creates the error of a response body that ends early.
-pub(super) fn broken(error: &hyper::Error) -> ModelError {
-    ModelError::new(Kind::Cut, "the server closed the connection before its response was complete")
-        .with_detail(&chain(error))
+pub(super) fn body_error(error: &hyper::Error) -> ModelError {
+    ModelError::new(ModelErrorKind::Interrupted, "the server closed the connection before its response was complete")
+        .with_detail(&error_chain(error))
 }
 
 /// Creates the error of a response that timed out.
-pub(super) fn silent(waited: Duration) -> ModelError {
+pub(super) fn timeout_error(waited: Duration) -> ModelError {
     let message = format!("the server has sent nothing for {} s", waited.as_secs_f64());
-    ModelError::new(Kind::Silent, message)
+    ModelError::new(ModelErrorKind::TimedOut, message)
 }
 
-fn make(connect: Duration) -> io::Result<Connector> {
+fn build_connector(connect: Duration) -> io::Result<Connector> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_connect_timeout(Some(connect));
@@ -167,26 +173,26 @@ fn make(connect: Duration) -> io::Result<Connector> {
     Ok(TowerToHyperService::new(connector))
 }
 
-fn no_url(url: &str) -> ModelError {
-    ModelError::new(Kind::NotConfigured, format!("{url} is not a valid URL"))
+fn invalid_url(url: &str) -> ModelError {
+    ModelError::new(ModelErrorKind::NotConfigured, format!("{url} is not a valid URL"))
 }
 
-fn unreachable(origin: &Origin, error: &(dyn Error + 'static)) -> ModelError {
-    let message = format!("cannot reach {}: {}", origin.name(), cause(error));
-    ModelError::new(Kind::Unreachable, message)
+fn connect_error(origin: &Origin, error: &(dyn Error + 'static)) -> ModelError {
+    let message = format!("cannot reach {}: {}", origin.authority(), root_cause(error));
+    ModelError::new(ModelErrorKind::Unreachable, message)
 }
 
-fn unanswered(error: &hyper::Error) -> ModelError {
+fn exchange_error(error: &hyper::Error) -> ModelError {
     let (kind, message) = if error.is_parse() {
-        (Kind::Garbage, "the server's response is not valid HTTP")
+        (ModelErrorKind::InvalidResponse, "the server's response is not valid HTTP")
     } else {
-        (Kind::Cut, "the server closed the connection without a response")
+        (ModelErrorKind::Interrupted, "the server closed the connection without a response")
     };
-    ModelError::new(kind, message).with_detail(&chain(error))
+    ModelError::new(kind, message).with_detail(&error_chain(error))
 }
 
 /// Returns the innermost error of a chain.
-fn cause(error: &dyn Error) -> String {
+fn root_cause(error: &dyn Error) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
         last = source;
@@ -194,7 +200,7 @@ fn cause(error: &dyn Error) -> String {
     last.to_string()
 }
 
-fn chain(error: &dyn Error) -> String {
+fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

@@ -13,7 +13,7 @@ use hyper::Uri;
 use hyper::http::uri::{Authority, PathAndQuery, Scheme};
 use tokio::task::AbortHandle;
 
-use super::link::Link;
+use super::connection::HttpConnection;
 
 #[cfg(test)]
 mod tests;
@@ -27,7 +27,7 @@ pub(super) struct Origin {
 
 impl Origin {
     /// Returns the origin of a URL, if the URL is absolute.
-    pub(super) fn of(uri: &Uri) -> Option<Self> {
+    pub(super) fn from_uri(uri: &Uri) -> Option<Self> {
         Some(Self { scheme: uri.scheme()?.clone(), authority: uri.authority()?.clone() })
     }
 
@@ -41,7 +41,7 @@ impl Origin {
     }
 
     /// Returns the authority, for messages.
-    pub(super) fn name(&self) -> &str {
+    pub(super) fn authority(&self) -> &str {
         self.authority.as_str()
     }
 
@@ -57,28 +57,28 @@ impl Origin {
 
 /// The idle connections to all servers.
 #[derive(Debug, Default)]
-pub(super) struct Pool {
+pub(super) struct ConnectionPool {
     /// The newest connection of an origin is the last.
-    idle: Mutex<HashMap<Origin, Vec<Idle>>>,
+    idle: Mutex<HashMap<Origin, Vec<IdleConnection>>>,
 }
 
 /// Holds a connection until it is taken or closed.
-type Slot = Mutex<Option<Link>>;
+type Slot = Mutex<Option<HttpConnection>>;
 
 #[derive(Debug)]
-struct Idle {
+struct IdleConnection {
     slot: Arc<Slot>,
     since: Instant,
     watcher: AbortHandle,
 }
 
-impl Pool {
+impl ConnectionPool {
     /// Takes the newest idle connection to a server.
-    pub(super) fn take(&self, origin: &Origin) -> Option<Link> {
+    pub(super) fn take(&self, origin: &Origin) -> Option<HttpConnection> {
         loop {
-            let idle = self.newest(origin)?;
+            let idle = self.pop_newest(origin)?;
             // An old connection may be dead without notice, for example behind a NAT.
-            if idle.since.elapsed() < OLD
+            if idle.since.elapsed() < MAX_IDLE_AGE
                 && let Some(link) = lock(&idle.slot).take()
             {
                 return Some(link);
@@ -87,20 +87,20 @@ impl Pool {
     }
 
     /// Adds a reusable connection. If there are too many, the oldest is closed.
-    pub(super) fn keep(self: &Arc<Self>, origin: Origin, link: Link) {
+    pub(super) fn insert(self: &Arc<Self>, origin: Origin, link: HttpConnection) {
         let slot = Arc::new(Mutex::new(Some(link)));
         let watching = watch(Arc::downgrade(self), origin.clone(), Arc::clone(&slot));
         // The watcher needs this lock to remove an entry, so the entry is present by then.
         let mut all = lock(&self.idle);
         let idle = all.entry(origin).or_default();
         let watcher = tokio::spawn(watching).abort_handle();
-        idle.push(Idle { slot, since: Instant::now(), watcher });
-        if idle.len() > IDLE {
+        idle.push(IdleConnection { slot, since: Instant::now(), watcher });
+        if idle.len() > MAX_IDLE_PER_ORIGIN {
             idle.remove(0);
         }
     }
 
-    fn newest(&self, origin: &Origin) -> Option<Idle> {
+    fn pop_newest(&self, origin: &Origin) -> Option<IdleConnection> {
         let mut all = lock(&self.idle);
         let idle = all.get_mut(origin)?;
         let newest = idle.pop();
@@ -120,14 +120,14 @@ impl Pool {
     }
 }
 
-impl Drop for Idle {
+impl Drop for IdleConnection {
     fn drop(&mut self) {
         self.watcher.abort();
     }
 }
 
 /// Waits until an idle connection is closed, and removes it.
-async fn watch(pool: Weak<Pool>, origin: Origin, slot: Arc<Slot>) {
+async fn watch(pool: Weak<ConnectionPool>, origin: Origin, slot: Arc<Slot>) {
     poll_fn(|context| match &mut *lock(&slot) {
         Some(link) => link.drive(context),
         None => Poll::Ready(()),
@@ -143,6 +143,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// How many idle connections to one server are held.
-const IDLE: usize = 8;
+const MAX_IDLE_PER_ORIGIN: usize = 8;
 /// The maximum idle time of a connection that is reused.
-const OLD: Duration = Duration::from_secs(90);
+const MAX_IDLE_AGE: Duration = Duration::from_secs(90);

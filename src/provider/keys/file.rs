@@ -35,7 +35,7 @@ pub(super) fn store(path: &Path, provider: &str, key: &Key) -> Result<(), KeyErr
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(io("create the directory of"))?;
     let draft = path.with_extension(format!("{}.new", std::process::id()));
-    let written = os::private(&draft).and_then(|mut file| {
+    let written = os::create_private(&draft).and_then(|mut file| {
         file.write_all(text.as_bytes())?;
         file.sync_all()
     });

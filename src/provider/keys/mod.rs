@@ -39,22 +39,18 @@ impl Key {
     ///
     /// A key of fewer than 6 characters, such as the `x` that some local servers require, is not redacted: it would
     /// match ordinary words.
-    pub(super) fn hide_in(&self, text: &str) -> String {
-        if self.0.chars().count() < SHORTEST_SECRET {
-            text.to_owned()
-        } else {
-            text.replace(&self.0, "[key]")
-        }
+    pub(super) fn redact_in(&self, text: &str) -> String {
+        if self.0.chars().count() < MIN_REDACTED_CHARS { text.to_owned() } else { text.replace(&self.0, "[key]") }
     }
 
     /// Returns whether the key can be sent and stored: visible ASCII characters without quotes or backslashes.
-    pub fn is_plain(&self) -> bool {
+    pub fn has_valid_chars(&self) -> bool {
         self.0.chars().all(|letter| letter.is_ascii_graphic() && !matches!(letter, '"' | '\'' | '\\'))
     }
 }
 
 /// The minimum length of a value that is redacted.
-const SHORTEST_SECRET: usize = 6;
+const MIN_REDACTED_CHARS: usize = 6;
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -64,16 +60,16 @@ impl fmt::Debug for Key {
 
 /// A key and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct ResolvedKey {
     /// The key.
     pub key: Key,
     /// The source.
-    pub source: Source,
+    pub source: KeySource,
 }
 
 /// The source of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum KeySource {
     /// An environment variable of the run.
     Variable(String),
     /// The key file.
@@ -82,7 +78,7 @@ pub enum Source {
     Keyring,
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for KeySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Variable(name) => f.write_str(name),
@@ -108,7 +104,7 @@ pub enum KeyError {
     },
     /// The key contains characters that are not allowed.
     #[error("the key contains characters that are not allowed in a key")]
-    Unusable,
+    InvalidCharacters,
     /// A file operation failed.
     #[error("cannot {action} {}", .path.display())]
     Io {
@@ -126,7 +122,7 @@ pub enum KeyError {
 
 /// The store of keys: a file and the system's keyring.
 #[derive(Debug, Clone)]
-pub struct Keys {
+pub struct KeyStore {
     folder: PathBuf,
     keyring: Keyring,
 }
@@ -138,7 +134,7 @@ pub(super) enum AskKeyring {
     No,
 }
 
-impl Keys {
+impl KeyStore {
     /// Creates a store with `keys.toml` in this directory and with this keyring.
     pub const fn new(folder: PathBuf, keyring: Keyring) -> Self {
         Self { folder, keyring }
@@ -151,16 +147,16 @@ impl Keys {
 
     /// Stores a key in the file, with permissions for its owner only.
     pub fn store_in_file(&self, provider: &str, key: &Key) -> Result<(), KeyError> {
-        if !key.is_plain() {
-            return Err(KeyError::Unusable);
+        if !key.has_valid_chars() {
+            return Err(KeyError::InvalidCharacters);
         }
         file::store(&self.path(), provider, key)
     }
 
     /// Stores a key in the system's keyring.
     pub async fn store_in_keyring(&self, provider: &str, key: &Key) -> Result<(), KeyError> {
-        if !key.is_plain() {
-            return Err(KeyError::Unusable);
+        if !key.has_valid_chars() {
+            return Err(KeyError::InvalidCharacters);
         }
         self.keyring.store(provider, key).await.map_err(KeyError::Keyring)
     }
@@ -172,19 +168,19 @@ impl Keys {
         variable: &str,
         environment: &BTreeMap<String, String>,
         keyring: AskKeyring,
-    ) -> Result<Option<Found>, KeyError> {
+    ) -> Result<Option<ResolvedKey>, KeyError> {
         if let Some(key) = environment.get(variable).and_then(|value| Key::new(value)) {
-            return Ok(Some(Found { key, source: Source::Variable(variable.to_owned()) }));
+            return Ok(Some(ResolvedKey { key, source: KeySource::Variable(variable.to_owned()) }));
         }
         let path = self.path();
         if let Some(key) = file::find(&path, provider)? {
-            return Ok(Some(Found { key, source: Source::File(path) }));
+            return Ok(Some(ResolvedKey { key, source: KeySource::File(path) }));
         }
         match keyring {
             AskKeyring::No => Ok(None),
             AskKeyring::Yes => {
                 let key = self.keyring.find(provider).await.map_err(KeyError::Keyring)?;
-                Ok(key.map(|key| Found { key, source: Source::Keyring }))
+                Ok(key.map(|key| ResolvedKey { key, source: KeySource::Keyring }))
             }
         }
     }

@@ -13,7 +13,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 /// Creates a new file that only its owner can access.
-pub(super) fn private(path: &Path) -> io::Result<File> {
+pub(super) fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
@@ -27,7 +27,7 @@ pub(super) async fn find(program: Option<&Path>, provider: &str) -> Result<Optio
     let output = match run(program, &lookup(provider), "").await {
         Ok(output) => output,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(format!("{}: {error}", name(program).display())),
+        Err(error) => return Err(format!("{}: {error}", program_path(program).display())),
     };
     if output.status.success() {
         return String::from_utf8(output.stdout).map(Some).map_err(|_| "the key is not UTF-8".to_owned());
@@ -40,19 +40,19 @@ pub(super) async fn find(program: Option<&Path>, provider: &str) -> Result<Optio
 
 /// Stores a key in the keyring.
 pub(super) async fn store(program: Option<&Path>, provider: &str, key: &str) -> Result<(), String> {
-    let (arguments, input) = deposit(provider, key);
+    let (arguments, input) = store_arguments(provider, key);
     let output = run(program, &arguments, &input)
         .await
-        .map_err(|error| format!("{}: {error}", name(program).display()))?;
+        .map_err(|error| format!("{}: {error}", program_path(program).display()))?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{} says: {}", name(program).display(), said.trim()))
+    Err(format!("{} says: {}", program_path(program).display(), said.trim()))
 }
 
 async fn run(program: Option<&Path>, arguments: &[String], input: &str) -> io::Result<Output> {
-    let mut child = Command::new(name(program))
+    let mut child = Command::new(program_path(program))
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -70,7 +70,7 @@ async fn run(program: Option<&Path>, arguments: &[String], input: &str) -> io::R
 }
 
 /// Returns the program to run: the system's own, never one from `PATH`, which may lead into a workspace.
-fn name(program: Option<&Path>) -> &Path {
+fn program_path(program: Option<&Path>) -> &Path {
     let usual = || PROGRAMS.iter().map(Path::new).find(|file| file.is_file());
     program.or_else(usual).unwrap_or(Path::new(PROGRAMS[0]))
 }
@@ -96,13 +96,13 @@ fn lookup(provider: &str) -> Vec<String> {
 }
 
 #[cfg(target_os = "macos")]
-fn deposit(provider: &str, key: &str) -> (Vec<String>, String) {
+fn store_arguments(provider: &str, key: &str) -> (Vec<String>, String) {
     let command = format!("add-generic-password -U -s push -a \"{provider}\" -w \"{key}\"\n");
     (vec!["-i".to_owned()], command)
 }
 
 #[cfg(not(target_os = "macos"))]
-fn deposit(provider: &str, key: &str) -> (Vec<String>, String) {
+fn store_arguments(provider: &str, key: &str) -> (Vec<String>, String) {
     let label = format!("push: {provider}");
     let arguments = ["store", "--label", &label, "service", "push", "provider", provider];
     (arguments.map(str::to_owned).into(), key.to_owned())

@@ -20,18 +20,18 @@ async fn a_key_is_looked_up_in_the_environment_then_the_file_then_the_keyring() 
 
     keys.store_in_keyring("openai", &key("from-ring")).await.unwrap();
     let found = find(&empty, AskKeyring::Yes).await.unwrap();
-    assert_eq!(found, Some(Found { key: key("from-ring"), source: Source::Keyring }));
+    assert_eq!(found, Some(ResolvedKey { key: key("from-ring"), source: KeySource::Keyring }));
     assert_eq!(find(&empty, AskKeyring::No).await.unwrap(), None);
 
     keys.store_in_file("openai", &key("from-file")).unwrap();
     keys.store_in_file("anthropic", &key("another")).unwrap();
     let found = find(&empty, AskKeyring::Yes).await.unwrap();
     let path = folder.path().join("home/keys.toml");
-    assert_eq!(found, Some(Found { key: key("from-file"), source: Source::File(path) }));
+    assert_eq!(found, Some(ResolvedKey { key: key("from-file"), source: KeySource::File(path) }));
 
     let found = find(&environment, AskKeyring::Yes).await.unwrap();
-    let source = Source::Variable("OPENAI_API_KEY".to_owned());
-    assert_eq!(found, Some(Found { key: key("from-shell"), source }));
+    let source = KeySource::Variable("OPENAI_API_KEY".to_owned());
+    assert_eq!(found, Some(ResolvedKey { key: key("from-shell"), source }));
 }
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn a_file_that_others_can_read_is_refused() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_list_of_keys_is_refused_without_showing_it() {
+async fn an_invalid_key_file_is_rejected_without_quoting_it() {
     let (_folder, keys) = fresh();
     for text in ["openai = sk-secret", "openai = 7", "openai = [\"sk-secret\"]", "\u{1}"] {
         fs::create_dir_all(keys.path().parent().unwrap()).unwrap();
@@ -65,14 +65,14 @@ async fn a_file_that_is_no_list_of_keys_is_refused_without_showing_it() {
 }
 
 #[tokio::test]
-async fn a_keyring_that_is_missing_has_no_key_and_one_that_hangs_is_given_up() {
+async fn a_missing_keyring_has_no_key_and_a_hanging_one_times_out() {
     let (folder, keys) = fresh();
     let missing = Keyring { program: Some(folder.path().join("nothing")), ..Keyring::default() };
     assert_eq!(missing.find("openai").await, Ok(None));
     assert!(missing.store("openai", &key("k")).await.is_err());
     drop(keys);
     let hanging = script(folder.path(), "hang", "exec sleep 1000");
-    let hanging = Keyring { program: Some(hanging), within: Duration::from_millis(50) };
+    let hanging = Keyring { program: Some(hanging), timeout: Duration::from_millis(50) };
     assert_eq!(hanging.find("openai").await, Err("it did not answer within 0 s".to_owned()));
     let failing = script(folder.path(), "fail", "echo locked >&2; exit 1");
     let failing = Keyring { program: Some(failing), ..Keyring::default() };
@@ -81,14 +81,14 @@ async fn a_keyring_that_is_missing_has_no_key_and_one_that_hangs_is_given_up() {
 }
 
 #[test]
-fn a_key_is_not_shown_and_what_is_no_key_is_not_kept() {
+fn a_key_is_redacted_and_an_invalid_key_is_not_stored() {
     assert_eq!(format!("{:?}", key("sk-secret")), "Key(hidden)");
-    assert_eq!(key("sk-secret").hide_in("wrong key: sk-secret!"), "wrong key: [key]!");
-    assert_eq!(key("local").hide_in("no local model: local!"), "no local model: local!");
+    assert_eq!(key("sk-secret").redact_in("wrong key: sk-secret!"), "wrong key: [key]!");
+    assert_eq!(key("local").redact_in("no local model: local!"), "no local model: local!");
     assert_eq!(Key::new(" \n"), None);
     let (_folder, keys) = fresh();
     for written in ["two words", "a\"b", "ключ"] {
-        assert!(matches!(keys.store_in_file("openai", &key(written)), Err(KeyError::Unusable)), "{written}");
+        assert!(matches!(keys.store_in_file("openai", &key(written)), Err(KeyError::InvalidCharacters)), "{written}");
     }
 }
 
@@ -97,16 +97,14 @@ fn key(written: &str) -> Key {
 }
 
 /// Returns a key store in a temporary directory, with a keyring of one file for each provider.
-fn fresh() -> (TempDir, Keys) {
+fn fresh() -> (TempDir, KeyStore) {
     let folder = tempfile::tempdir().unwrap();
     let ring = folder.path().join("ring");
     fs::create_dir(&ring).unwrap();
-    let body = format!(
-        "case $1 in\nstore) cat > {0}/$7;;\nlookup) cat {0}/$5 2>/dev/null || exit 1;;\nesac",
-        ring.display()
-    );
+    let body =
+        format!("case $1 in\nstore) cat > {0}/$7;;\nlookup) cat {0}/$5 2>/dev/null || exit 1;;\nesac", ring.display());
     let program = Some(script(folder.path(), "secret-tool", &body));
-    let keys = Keys::new(folder.path().join("home"), Keyring { program, ..Keyring::default() });
+    let keys = KeyStore::new(folder.path().join("home"), Keyring { program, ..Keyring::default() });
     (folder, keys)
 }
 

@@ -13,11 +13,11 @@ use windows_sys::Win32::Security::Credentials::{
 };
 
 /// Creates a new file.
-pub(super) fn private(path: &Path) -> io::Result<File> {
+pub(super) fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
 
-/// Treats a file as private, because the user's profile is.
+/// Treats a file as create_private, because the user's profile is.
 pub(super) fn is_private(_about: &Metadata) -> bool {
     true
 }
@@ -40,8 +40,7 @@ pub(super) async fn find(_program: Option<&Path>, provider: &str) -> Result<Opti
         let bytes = if credential.CredentialBlob.is_null() {
             Vec::new()
         } else {
-            std::slice::from_raw_parts(credential.CredentialBlob, credential.CredentialBlobSize as usize)
-                .to_vec()
+            std::slice::from_raw_parts(credential.CredentialBlob, credential.CredentialBlobSize as usize).to_vec()
         };
         CredFree(found.cast());
         bytes

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::provider::dialect::{Habits, arguments, tool_name};
-use crate::provider::model::{Entry, Request, Thinking, ToolSpec, Wanted};
+use crate::provider::dialect::{Quirks, parse_arguments, sanitize_tool_name};
+use crate::provider::model::{Entry, Request, Thinking, ToolCall, ToolSpec};
 
 /// Encodes the body of a request.
-pub(in crate::provider) fn body(request: &Request, habits: Habits) -> Value {
+pub(in crate::provider) fn body(request: &Request, habits: Quirks) -> Value {
     let mut messages = Vec::new();
     if !request.system.is_empty() {
         messages.push(json!({ "role": "system", "content": request.system }));
@@ -16,7 +16,7 @@ pub(in crate::provider) fn body(request: &Request, habits: Habits) -> Value {
     if !request.tools.is_empty() {
         body["tools"] = request.tools.iter().map(tool).collect();
     }
-    if let Some(think) = think(request) {
+    if let Some(think) = think_parameter(request) {
         body["think"] = think;
     }
     if let Some(tokens) = request.max_tokens {
@@ -37,9 +37,9 @@ fn message(entry: &Entry) -> Value {
             }
             message
         }
-        Entry::Assistant { carry, said, calls } => {
+        Entry::Assistant { provider_state: carry, text: said, calls } => {
             let mut message = json!({ "role": "assistant", "content": said });
-            if let Some(thinking) = carry.as_deref().and_then(super::read::thinking_of) {
+            if let Some(thinking) = carry.as_deref().and_then(super::decode::thinking_from_state) {
                 message["thinking"] = thinking.into();
             }
             if !calls.is_empty() {
@@ -48,13 +48,13 @@ fn message(entry: &Entry) -> Value {
             message
         }
         Entry::Result { id, tool, text, outcome: _ } => {
-            json!({ "role": "tool", "tool_name": tool_name(tool), "tool_call_id": id, "content": text })
+            json!({ "role": "tool", "tool_name": sanitize_tool_name(tool), "tool_call_id": id, "content": text })
         }
     }
 }
 
-fn call(call: &Wanted) -> Value {
-    json!({ "id": call.id, "function": { "name": tool_name(&call.tool), "arguments": arguments(&call.args) } })
+fn call(call: &ToolCall) -> Value {
+    json!({ "id": call.id, "function": { "name": sanitize_tool_name(&call.tool), "arguments": parse_arguments(&call.args) } })
 }
 
 fn tool(tool: &ToolSpec) -> Value {
@@ -65,10 +65,10 @@ fn tool(tool: &ToolSpec) -> Value {
 }
 
 /// Returns the `think` parameter: one family of models takes a level, the others a boolean.
-fn think(request: &Request) -> Option<Value> {
+fn think_parameter(request: &Request) -> Option<Value> {
     let degrees = request.model.contains("gpt-oss");
     let degree = match request.thinking {
-        Thinking::Usual => return None,
+        Thinking::ServerDefault => return None,
         Thinking::Off => return Some(false.into()),
         Thinking::Low => "low",
         Thinking::Medium => "medium",
@@ -83,20 +83,18 @@ mod tests {
     use crate::provider::samples;
 
     #[test]
-    fn pictures_stand_beside_the_text() {
+    fn images_are_a_field_beside_the_text() {
         assert_eq!(
-            body(&samples::picture("what is it?"), Habits::default())["messages"],
+            body(&samples::image_request("what is it?"), Quirks::default())["messages"],
             json!([{ "role": "user", "content": "what is it?", "images": ["aGk="] }])
         );
     }
 
     #[test]
-    fn a_conversation_is_written_as_ollama_reads_it() {
+    fn a_conversation_is_encoded_for_ollama() {
         let carry = json!({ "ollama": { "thinking": "hm" } }).to_string();
-        let body = body(
-            &samples::conversation(Some(carry)),
-            Habits { context_tokens: Some(32_768), ..Habits::default() },
-        );
+        let body =
+            body(&samples::conversation(Some(carry)), Quirks { context_tokens: Some(32_768), ..Quirks::default() });
         assert_eq!(
             body,
             json!({
@@ -120,11 +118,11 @@ mod tests {
     }
 
     #[test]
-    fn how_much_to_think_is_said_in_the_model_s_own_terms() {
+    fn the_thinking_level_is_encoded_for_each_model_family() {
         let think = |model: &str, thinking| {
-            think(&Request { model: model.to_owned(), thinking, ..samples::question("hi") })
+            think_parameter(&Request { model: model.to_owned(), thinking, ..samples::text_request("hi") })
         };
-        assert_eq!(think("qwen3", Thinking::Usual), None);
+        assert_eq!(think("qwen3", Thinking::ServerDefault), None);
         assert_eq!(think("qwen3", Thinking::Off), Some(json!(false)));
         assert_eq!(think("qwen3", Thinking::High), Some(json!(true)));
         assert_eq!(think("gpt-oss:20b", Thinking::Low), Some(json!("low")));

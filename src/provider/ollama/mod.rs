@@ -1,4 +1,4 @@
 //! Ollama's own chat API: one JSON object per line.
 
+pub(super) mod decode;
 pub(super) mod encode;
-pub(super) mod read;

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::kernel::event::Image;
-use crate::provider::dialect::{Habits, TokenLimit, tool_name};
-use crate::provider::model::{Entry, Request, Thinking, ToolSpec, Wanted};
+use crate::provider::dialect::{Quirks, TokenLimit, sanitize_tool_name};
+use crate::provider::model::{Entry, Request, Thinking, ToolCall, ToolSpec};
 
 /// Encodes the body of a request.
-pub(in crate::provider) fn body(request: &Request, habits: Habits) -> Value {
+pub(in crate::provider) fn body(request: &Request, habits: Quirks) -> Value {
     let mut messages = Vec::new();
     if !request.system.is_empty() {
         messages.push(json!({ "role": "system", "content": request.system }));
@@ -33,7 +33,7 @@ pub(in crate::provider) fn body(request: &Request, habits: Habits) -> Value {
         };
         body[name] = tokens.into();
     }
-    if let Some(effort) = effort(request.thinking) {
+    if let Some(effort) = reasoning_effort(request.thinking) {
         body["reasoning_effort"] = effort.into();
     }
     body
@@ -49,15 +49,15 @@ enum Age {
 fn message(entry: &Entry, age: Age) -> Value {
     match entry {
         Entry::User { text, images } if images.is_empty() => json!({ "role": "user", "content": text }),
-        Entry::User { text, images } => json!({ "role": "user", "content": parts(text, images) }),
-        Entry::Assistant { carry, said, calls } => {
+        Entry::User { text, images } => json!({ "role": "user", "content": content_parts(text, images) }),
+        Entry::Assistant { provider_state: carry, text: said, calls } => {
             let mut message = json!({ "role": "assistant", "content": said });
             if !calls.is_empty() {
                 message["tool_calls"] = calls.iter().map(call).collect();
                 if said.is_empty() {
                     message["content"] = Value::Null;
                 }
-                if let Some((field, thinking)) = carry.as_deref().and_then(super::read::thinking_of)
+                if let Some((field, thinking)) = carry.as_deref().and_then(super::decode::thinking_from_state)
                     && age == Age::Current
                 {
                     message[field] = thinking.into();
@@ -72,7 +72,7 @@ fn message(entry: &Entry, age: Age) -> Value {
 }
 
 /// Encodes a text with its images, which are `data:` URLs.
-fn parts(text: &str, images: &[Image]) -> Vec<Value> {
+fn content_parts(text: &str, images: &[Image]) -> Vec<Value> {
     let said = Some(text).filter(|text| !text.is_empty()).map(|text| json!({ "type": "text", "text": text }));
     let shown = images.iter().map(|Image { mime, data }| {
         json!({ "type": "image_url", "image_url": { "url": format!("data:{mime};base64,{data}") } })
@@ -80,11 +80,11 @@ fn parts(text: &str, images: &[Image]) -> Vec<Value> {
     said.into_iter().chain(shown).collect()
 }
 
-fn call(call: &Wanted) -> Value {
+fn call(call: &ToolCall) -> Value {
     json!({
         "id": call.id,
         "type": "function",
-        "function": { "name": tool_name(&call.tool), "arguments": call.args },
+        "function": { "name": sanitize_tool_name(&call.tool), "arguments": call.args },
     })
 }
 
@@ -95,9 +95,9 @@ fn tool(tool: &ToolSpec) -> Value {
     })
 }
 
-const fn effort(thinking: Thinking) -> Option<&'static str> {
+const fn reasoning_effort(thinking: Thinking) -> Option<&'static str> {
     match thinking {
-        Thinking::Usual => None,
+        Thinking::ServerDefault => None,
         Thinking::Off => Some("none"),
         Thinking::Low => Some("low"),
         Thinking::Medium => Some("medium"),
@@ -111,19 +111,19 @@ mod tests {
     use crate::provider::samples;
 
     #[test]
-    fn pictures_are_addresses_that_hold_them() {
+    fn images_are_encoded_as_data_urls() {
         let picture = json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64,aGk=" } });
         assert_eq!(
-            body(&samples::picture("what is it?"), Habits::default())["messages"],
+            body(&samples::image_request("what is it?"), Quirks::default())["messages"],
             json!([{ "role": "user", "content": [{ "type": "text", "text": "what is it?" }, picture] }])
         );
-        let alone = body(&samples::picture(""), Habits::default());
+        let alone = body(&samples::image_request(""), Quirks::default());
         assert_eq!(alone["messages"][0]["content"], json!([picture]), "an empty text is left out");
     }
 
     #[test]
-    fn a_conversation_is_written_as_chat_completions() {
-        let body = body(&samples::conversation(None), Habits::default());
+    fn a_conversation_is_encoded_as_chat_completions() {
+        let body = body(&samples::conversation(None), Quirks::default());
         assert_eq!(
             body,
             json!({
@@ -148,18 +148,18 @@ mod tests {
     }
 
     #[test]
-    fn thinking_goes_back_with_the_calls_it_led_to_and_nothing_older() {
+    fn only_the_thinking_of_the_current_turn_is_sent_back() {
         let carry = json!({ "openai": { "field": "reasoning_content", "text": "hm" } }).to_string();
         let mut request = samples::conversation(Some(carry));
-        assert_eq!(body(&request, Habits::default())["messages"][2].get("reasoning_content"), None);
+        assert_eq!(body(&request, Quirks::default())["messages"][2].get("reasoning_content"), None);
         request.entries.pop();
-        assert_eq!(body(&request, Habits::default())["messages"][2]["reasoning_content"], "hm");
+        assert_eq!(body(&request, Quirks::default())["messages"][2]["reasoning_content"], "hm");
     }
 
     #[test]
-    fn the_limit_on_tokens_and_the_effort_have_the_server_s_names() {
-        let request = Request { max_tokens: Some(5), thinking: Thinking::High, ..samples::question("hi") };
-        let habits = Habits { token_limit: TokenLimit::MaxCompletionTokens, ..Habits::default() };
+    fn the_token_limit_and_the_effort_use_the_server_s_field_names() {
+        let request = Request { max_tokens: Some(5), thinking: Thinking::High, ..samples::text_request("hi") };
+        let habits = Quirks { token_limit: TokenLimit::MaxCompletionTokens, ..Quirks::default() };
         let body = body(&request, habits);
         assert_eq!((&body["max_completion_tokens"], body.get("max_tokens")), (&json!(5), None));
         assert_eq!(body["reasoning_effort"], "high");

@@ -1,12 +1,12 @@
 //! Streams of several servers, decoded at every split.
 
-use super::thinking_of;
+use super::thinking_from_state;
 use crate::provider::dialect::Dialect::OpenAi;
-use crate::provider::dialect::Reader;
-use crate::provider::error::Kind;
+use crate::provider::dialect::ResponseDecoder;
+use crate::provider::error::ModelErrorKind;
 use crate::provider::limits::TurnLimits;
-use crate::provider::model::{Stop, Usage};
-use crate::provider::samples::{call, read_in_every_cut, read_whole, said, thought};
+use crate::provider::model::{StopReason, Usage};
+use crate::provider::samples::{call_delta, decode_all, decode_at_every_split, text_delta, thinking_delta};
 
 const STREAM: &str = concat!(
     ": OPENROUTER PROCESSING\n\n",
@@ -33,45 +33,45 @@ const STREAM: &str = concat!(
 );
 
 #[test]
-fn an_answer_is_the_same_however_it_is_cut() {
-    let (pieces, end) = read_in_every_cut(OpenAi, STREAM.as_bytes()).unwrap();
+fn a_response_decodes_identically_at_every_split() {
+    let (pieces, end) = decode_at_every_split(OpenAi, STREAM.as_bytes()).unwrap();
     assert_eq!(
         pieces,
         [
-            thought("hm né €"),
-            said("Let 😀"),
-            call("call_a", "look", r#"{"é":1}"#),
-            call("call_b", "list", "{}")
+            thinking_delta("hm né €"),
+            text_delta("Let 😀"),
+            call_delta("call_a", "look", r#"{"é":1}"#),
+            call_delta("call_b", "list", "{}")
         ]
     );
-    assert_eq!(end.stop, Stop::Calls);
+    assert_eq!(end.stop, StopReason::ToolCalls);
     let usage = Usage { input: 30, output: 9, cache_read: 20, cache_write: 0, cost_microusd: Some(1_235) };
     assert_eq!(end.usage, usage);
-    let carry = end.carry.unwrap();
-    assert_eq!(thinking_of(&carry), Some(("reasoning_content", "hm né €".to_owned())));
-    assert_eq!(thinking_of(r#"{"ollama":{"thinking":"x"}}"#), None);
+    let carry = end.provider_state.unwrap();
+    assert_eq!(thinking_from_state(&carry), Some(("reasoning_content", "hm né €".to_owned())));
+    assert_eq!(thinking_from_state(r#"{"ollama":{"thinking":"x"}}"#), None);
 }
 
 #[test]
-fn the_habits_of_other_servers_are_understood() {
+fn the_quirks_of_other_servers_are_supported() {
     let cases = [
         // No usage, no last word, no index, no name of the call, arguments as JSON.
         (
             r#"data: {"choices":[{"delta":{"tool_calls":[{"function":{"name":"look","arguments":{"at":1}}},{"function":{"name":"list","arguments":null}}]},"finish_reason":"stop"}]}"#,
-            vec![call("t_1", "look", r#"{"at":1}"#), call("t_2", "list", "{}")],
-            Stop::Calls,
+            vec![call_delta("t_1", "look", r#"{"at":1}"#), call_delta("t_2", "list", "{}")],
+            StopReason::ToolCalls,
         ),
         // A last word without a reason to stop.
         (
             "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\ndata: [DONE]",
-            vec![said("hi")],
-            Stop::Done,
+            vec![text_delta("hi")],
+            StopReason::Done,
         ),
         // A complete message, because the server does not stream.
         (
             r#"{"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}"#,
-            vec![said("hi")],
-            Stop::Done,
+            vec![text_delta("hi")],
+            StopReason::Done,
         ),
         // Thinking under another name, and once although it is in both fields.
         (
@@ -80,69 +80,65 @@ fn the_habits_of_other_servers_are_understood() {
                 "\n\n",
                 r#"data: {"choices":[{"delta":{"reasoning":"!","reasoning_content":"!"},"finish_reason":"length"}]}"#,
             ),
-            vec![thought("hm!")],
-            Stop::Length,
+            vec![thinking_delta("hm!")],
+            StopReason::Length,
         ),
         (
             r#"data: {"choices":[{"delta":{"refusal":"No."},"finish_reason":"stop"}]}"#,
-            vec![said("No.")],
-            Stop::Refused,
+            vec![text_delta("No.")],
+            StopReason::Refused,
         ),
         (
             r#"data: {"choices":[{"delta":{"content":"x"},"finish_reason":"content_filter"}]}"#,
-            vec![said("x")],
-            Stop::Refused,
+            vec![text_delta("x")],
+            StopReason::Refused,
         ),
         (
             r#"data: {"choices":[{"delta":null,"finish_reason":"abort"}]}"#,
             vec![],
-            Stop::Other("abort".to_owned()),
+            StopReason::Other("abort".to_owned()),
         ),
     ];
     for (text, pieces, stop) in cases {
-        let (read, end) = read_in_every_cut(OpenAi, text.as_bytes()).unwrap();
+        let (read, end) = decode_at_every_split(OpenAi, text.as_bytes()).unwrap();
         assert_eq!((read, end.stop), (pieces, stop), "{text}");
     }
 }
 
 #[test]
-fn what_is_no_answer_is_an_error() {
+fn an_invalid_response_is_an_error() {
     for (text, kind) in [
-        ("", Kind::Cut),
-        ("dat", Kind::Cut),
-        ("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n", Kind::Cut),
-        ("data: {\"choices\":[{\"delta\":{\"content\":\"a", Kind::Cut),
-        ("data: {\"error\":{\"message\":\"slow\",\"code\":429}}\n\n", Kind::RateLimited),
-        ("data: {\"error\":{\"message\":\"bad\",\"type\":\"server_error\"}}\n\n", Kind::Failed),
-        ("{\"error\":{\"message\":\"bad key\",\"code\":\"invalid_api_key\"}}", Kind::Unauthorized),
-        ("event: error\ndata: {\"error\":\"gone\"}\n\n", Kind::Failed),
-        ("data: hello\n\n", Kind::Garbage),
-        ("<!DOCTYPE html>\n", Kind::Garbage),
+        ("", ModelErrorKind::Interrupted),
+        ("dat", ModelErrorKind::Interrupted),
+        ("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n", ModelErrorKind::Interrupted),
+        ("data: {\"choices\":[{\"delta\":{\"content\":\"a", ModelErrorKind::Interrupted),
+        ("data: {\"error\":{\"message\":\"slow\",\"code\":429}}\n\n", ModelErrorKind::RateLimited),
+        ("data: {\"error\":{\"message\":\"bad\",\"type\":\"server_error\"}}\n\n", ModelErrorKind::Failed),
+        ("{\"error\":{\"message\":\"bad key\",\"code\":\"invalid_api_key\"}}", ModelErrorKind::Unauthorized),
+        ("event: error\ndata: {\"error\":\"gone\"}\n\n", ModelErrorKind::Failed),
+        ("data: hello\n\n", ModelErrorKind::InvalidResponse),
+        ("<!DOCTYPE html>\n", ModelErrorKind::InvalidResponse),
     ] {
-        assert_eq!(read_in_every_cut(OpenAi, text.as_bytes()).unwrap_err().kind, kind, "{text}");
+        assert_eq!(decode_at_every_split(OpenAi, text.as_bytes()).unwrap_err().kind, kind, "{text}");
     }
     let invalid = b"data: {\"choices\":[{\"delta\":{\"content\":\"\xe2\x82\"}}]}\n\n";
-    assert_eq!(read_in_every_cut(OpenAi, invalid).unwrap_err().kind, Kind::Garbage);
+    assert_eq!(decode_at_every_split(OpenAi, invalid).unwrap_err().kind, ModelErrorKind::InvalidResponse);
 }
 
 #[test]
-fn a_price_that_is_none_is_left_out() {
-    for (cost, expected) in
-        [("0", Some(0)), ("-1", None), ("1e300", None), ("null", None), ("2.5", Some(2_500_000))]
-    {
-        let text = format!(
-            "data: {{\"choices\":[{{\"finish_reason\":\"stop\"}}],\"usage\":{{\"cost\":{cost}}}}}\n\n"
-        );
-        assert_eq!(read_whole(OpenAi, text.as_bytes()).unwrap().1.usage.cost_microusd, expected, "{cost}");
+fn an_invalid_cost_is_ignored() {
+    for (cost, expected) in [("0", Some(0)), ("-1", None), ("1e300", None), ("null", None), ("2.5", Some(2_500_000))] {
+        let text = format!("data: {{\"choices\":[{{\"finish_reason\":\"stop\"}}],\"usage\":{{\"cost\":{cost}}}}}\n\n");
+        assert_eq!(decode_all(OpenAi, text.as_bytes()).unwrap().1.usage.cost_microusd, expected, "{cost}");
     }
 }
 
 #[test]
-fn text_goes_on_in_the_piece_that_nobody_has_taken() {
-    let mut reader = Reader::new(OpenAi, TurnLimits { piece_bytes: 5, ..TurnLimits::default() }, "t");
+fn text_is_appended_to_the_last_undrained_delta() {
+    let mut reader = ResponseDecoder::new(OpenAi, TurnLimits { delta_bytes: 5, ..TurnLimits::default() }, "t");
     let mut out = Vec::new();
     for _ in 0..4 {
         reader.feed(b"data: {\"choices\":[{\"delta\":{\"content\":\"ab\"}}]}\n\n", &mut out).unwrap();
     }
-    assert_eq!(out, [said("abab"), said("abab")]);
+    assert_eq!(out, [text_delta("abab"), text_delta("abab")]);
 }

@@ -8,9 +8,9 @@ pub mod parse;
 
 use serde_json::json;
 
-use super::{APPROVE_REMEDY, Provider, Question, Reports, Turning};
-use crate::kernel::effect::{Finish, Turn};
-use crate::kernel::event::{Ending, Outcome, Purpose, STOPPED_WITH_DAEMON, Settlement};
+use super::{APPROVE_REMEDY, Provider, Question, ReportSender, TurnFuture};
+use crate::kernel::effect::{FinishReport, TurnRequest};
+use crate::kernel::event::{CallResult, Purpose, RunOutcome, STOPPED_WITH_DAEMON, ToolOutcome};
 use parse::{Item, parse};
 
 /// The name by which sessions select the provider.
@@ -32,72 +32,72 @@ impl Provider for Playbook {
         NAME
     }
 
-    fn turn(&self, turn: Turn, mut reports: Reports) -> Turning {
+    fn turn(&self, turn: TurnRequest, mut reports: ReportSender) -> TurnFuture {
         Box::pin(async move {
-            match next(&turn) {
-                Next::Say(text) => {
+            match next_action(&turn) {
+                NextAction::Text(text) => {
                     for word in text.split_inclusive(char::is_whitespace) {
-                        reports.say(word).await?;
+                        reports.send_text(word).await?;
                     }
-                    reports.done_saying().await?;
-                    reports.turn_done().await
+                    reports.end_text().await?;
+                    reports.end_turn().await
                 }
-                Next::Call { tool, args, question } => {
-                    reports.call(tool, args, Purpose::Work, question).await?;
-                    reports.turn_done().await
+                NextAction::Call { tool, args, question } => {
+                    reports.request_call(tool, args, Purpose::Work, question).await?;
+                    reports.end_turn().await
                 }
-                Next::Finish(finish) => reports.finish(finish).await,
+                NextAction::Finish(finish) => reports.finish(finish).await,
             }
         })
     }
 
-    fn finish_at_stop(&self, turn: &Turn) -> Option<Finish> {
-        match next(turn) {
-            Next::Finish(finish) if finish.outcome != Outcome::Success => Some(finish),
+    fn finish_at_stop(&self, turn: &TurnRequest) -> Option<FinishReport> {
+        match next_action(turn) {
+            NextAction::Finish(finish) if finish.outcome != RunOutcome::Success => Some(finish),
             // Acceptance checks may follow a success.
-            Next::Finish(_) | Next::Say(_) | Next::Call { .. } => None,
+            NextAction::Finish(_) | NextAction::Text(_) | NextAction::Call { .. } => None,
         }
     }
 }
 
 /// The action of one turn.
 #[derive(Debug, PartialEq, Eq)]
-enum Next {
-    Say(String),
+enum NextAction {
+    Text(String),
     Call { tool: &'static str, args: String, question: Option<Question> },
-    Finish(Finish),
+    Finish(FinishReport),
 }
 
 /// Decides the next action from the completed items.
-fn next(turn: &Turn) -> Next {
+fn next_action(turn: &TurnRequest) -> NextAction {
     let items = parse(&turn.text);
-    let problems: Vec<_> = parse::problems(&items).map(|(line, text)| problem(line, text)).collect();
+    let problems: Vec<_> = parse::problems(&items).map(|(line, text)| format_problem(line, text)).collect();
     if !problems.is_empty() {
-        return Next::Finish(Finish::for_good("INVALID_PLAYBOOK", problems.join("; ")));
+        return NextAction::Finish(FinishReport::permanent_failure("INVALID_PLAYBOOK", problems.join("; ")));
     }
     let plan = plan(turn);
-    let done = turn.done as usize;
-    if let Some(finish) = done.checked_sub(1).and_then(|last| broken_off(&plan, last, turn.last.as_ref())) {
-        return Next::Finish(finish);
+    let done = turn.steps_done as usize;
+    if let Some(finish) = done.checked_sub(1).and_then(|last| failed_step(&plan, last, turn.last_call.as_ref())) {
+        return NextAction::Finish(finish);
     }
     match plan.get(done) {
-        Some(item) => begin(item),
+        Some(item) => start_item(item),
         None if !parse::has_steps(&plan) => {
-            Next::Finish(Finish::for_good("PROVIDER_NOT_CONFIGURED", NO_STEPS))
+            NextAction::Finish(FinishReport::permanent_failure("PROVIDER_NOT_CONFIGURED", NO_STEPS))
         }
-        None => Next::Finish(success(steps(&plan))),
+        None => NextAction::Finish(success(count_steps(&plan))),
     }
 }
 
 /// Returns the items of the message, with the steering messages inserted where the run received them.
-fn plan(turn: &Turn) -> Vec<Item> {
+fn plan(turn: &TurnRequest) -> Vec<Item> {
     let mut plan = parse(&turn.text);
     for (at, steering) in &turn.steers {
         let at = (*at as usize).min(plan.len());
         // A steering message that cannot be parsed does not end the run; it is reported as text.
         let items = parse(&steering.text).into_iter().map(|item| match item {
-            Item::Problem { line, text } => Item::Say(format!("(line {line} cannot be used: {text})\n")),
-            Item::Say(_) | Item::Exec { .. } | Item::Write { .. } | Item::Read { .. } => item,
+            Item::Problem { line, text } => Item::Prose(format!("(line {line} cannot be used: {text})\n")),
+            Item::Prose(_) | Item::Exec { .. } | Item::Write { .. } | Item::Read { .. } => item,
         });
         plan.splice(at..at, items.collect::<Vec<_>>());
     }
@@ -105,75 +105,75 @@ fn plan(turn: &Turn) -> Vec<Item> {
 }
 
 /// Sets the policy comment of the question for a step that is marked to ask first.
-fn of_step(question: Question) -> Question {
+fn for_asking_step(question: Question) -> Question {
     Question { policy_comment: format!("the step asks before it runs; {APPROVE_REMEDY}"), ..question }
 }
 
-fn begin(item: &Item) -> Next {
+fn start_item(item: &Item) -> NextAction {
     match item {
-        Item::Say(text) => Next::Say(text.clone()),
-        Item::Exec { command, ask, go_on: _ } => {
+        Item::Prose(text) => NextAction::Text(text.clone()),
+        Item::Exec { command, ask, continue_on_failure: _ } => {
             let args = json!({ "command": command }).to_string();
             let question = ask.then(|| {
-                of_step(Question::plain("exec", "Approve command".to_owned(), command.clone(), args.clone()))
+                for_asking_step(Question::plain("exec", "Approve command".to_owned(), command.clone(), args.clone()))
             });
-            Next::Call { tool: EXEC, args, question }
+            NextAction::Call { tool: EXEC, args, question }
         }
         Item::Write { path, content, ask } => {
             let args = json!({ "path": path, "content": content }).to_string();
             let question = ask.then(|| {
                 let summary = format!("write {} bytes to {path}", content.len());
-                of_step(Question::plain("write", format!("Approve writing {path}"), summary, args.clone()))
+                for_asking_step(Question::plain("write", format!("Approve writing {path}"), summary, args.clone()))
             });
-            Next::Call { tool: WRITE, args, question }
+            NextAction::Call { tool: WRITE, args, question }
         }
         Item::Read { path } => {
-            Next::Call { tool: READ, args: json!({ "path": path }).to_string(), question: None }
+            NextAction::Call { tool: READ, args: json!({ "path": path }).to_string(), question: None }
         }
         Item::Problem { line, text } => {
-            Next::Finish(Finish::for_good("INVALID_PLAYBOOK", problem(*line, text)))
+            NextAction::Finish(FinishReport::permanent_failure("INVALID_PLAYBOOK", format_problem(*line, text)))
         }
     }
 }
 
 /// Returns the end of the run if the item at `last` is a step that failed and does not allow failure.
-fn broken_off(plan: &[Item], last: usize, settlement: Option<&Settlement>) -> Option<Finish> {
+fn failed_step(plan: &[Item], last: usize, settlement: Option<&CallResult>) -> Option<FinishReport> {
     let item = plan.get(last)?;
     let what = match item {
-        Item::Say(_) | Item::Problem { .. } | Item::Exec { go_on: true, .. } => return None,
+        Item::Prose(_) | Item::Problem { .. } | Item::Exec { continue_on_failure: true, .. } => return None,
         Item::Exec { command, .. } => command.lines().next().unwrap_or_default().to_owned(),
         Item::Write { path, .. } => format!("write {path}"),
         Item::Read { path } => format!("read {path}"),
     };
     let settlement = settlement?;
-    match settlement.ending {
-        Ending::Done | Ending::Skipped => return None,
-        Ending::Failed | Ending::Cut => {}
+    match settlement.outcome {
+        ToolOutcome::Succeeded | ToolOutcome::Skipped => return None,
+        ToolOutcome::Failed | ToolOutcome::Aborted => {}
     }
-    let number = steps(&plan[..=last]);
-    let all = steps(plan);
-    if settlement.fault.as_ref().is_some_and(|fault| fault.kind == STOPPED_WITH_DAEMON) {
-        return Some(Finish {
-            outcome: Outcome::Failed,
+    let number = count_steps(&plan[..=last]);
+    let all = count_steps(plan);
+    if settlement.error.as_ref().is_some_and(|fault| fault.kind == STOPPED_WITH_DAEMON) {
+        return Some(FinishReport {
+            outcome: RunOutcome::Failed,
             reason: Some("stopped".to_owned()),
             summary: format!("step {number} of {all} was ended when the daemon was stopped: {what}"),
-            fault: None,
+            error: None,
         });
     }
-    let why = settlement.fault.as_ref().map_or("it was cut short", |fault| fault.message.as_str());
-    Some(Finish {
-        outcome: Outcome::Failed,
+    let why = settlement.error.as_ref().map_or("it was cut short", |fault| fault.message.as_str());
+    Some(FinishReport {
+        outcome: RunOutcome::Failed,
         reason: Some("step_failed".to_owned()),
         summary: format!("step {number} of {all} failed ({why}): {what}"),
-        fault: None,
+        error: None,
     })
 }
 
-fn steps(items: &[Item]) -> usize {
-    items.iter().filter(|item| !matches!(item, Item::Say(_) | Item::Problem { .. })).count()
+fn count_steps(items: &[Item]) -> usize {
+    items.iter().filter(|item| !matches!(item, Item::Prose(_) | Item::Problem { .. })).count()
 }
 
-fn problem(line: usize, text: &str) -> String {
+fn format_problem(line: usize, text: &str) -> String {
     format!("line {line}: {text}")
 }
 
@@ -181,100 +181,100 @@ const NO_STEPS: &str = "the message has no steps, and no model is chosen that co
     one, `push run --provider NAME --model NAME` does for one session; without a model, lines that begin with `$ ` and \
     fenced `sh` or `bash` blocks are run";
 
-fn success(steps: usize) -> Finish {
+fn success(steps: usize) -> FinishReport {
     let plural = if steps == 1 { "" } else { "s" };
-    Finish {
-        outcome: Outcome::Success,
+    FinishReport {
+        outcome: RunOutcome::Success,
         reason: None,
         summary: format!("{steps} step{plural} done"),
-        fault: None,
+        error: None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::effect::Voice;
+    use crate::kernel::effect::ModelChoice;
     use crate::kernel::event::{Budget, Steering};
     use crate::kernel::id::{CallId, Fingerprint, MessageId, RunId, Seq};
-    use crate::kernel::state::Spent;
+    use crate::kernel::state::RunUsage;
 
     #[test]
-    fn the_plan_is_walked_by_what_is_done() {
+    fn the_next_item_follows_from_the_number_of_completed_items() {
         let text = "First.\n\n$ one\n$? two\n";
-        assert!(matches!(next(&turn(text, 0, None)), Next::Say(_)));
-        assert!(matches!(next(&turn(text, 1, None)), Next::Call { question: None, .. }));
-        let asked = next(&turn(text, 2, Some(Ending::Done)));
-        assert!(matches!(asked, Next::Call { question: Some(question), .. } if question.summary == "two"));
+        assert!(matches!(next_action(&turn(text, 0, None)), NextAction::Text(_)));
+        assert!(matches!(next_action(&turn(text, 1, None)), NextAction::Call { question: None, .. }));
+        let asked = next_action(&turn(text, 2, Some(ToolOutcome::Succeeded)));
+        assert!(matches!(asked, NextAction::Call { question: Some(question), .. } if question.summary == "two"));
         assert_eq!(
-            outcome(&turn(text, 3, Some(Ending::Done))),
-            Some((Outcome::Success, "2 steps done".into()))
+            outcome(&turn(text, 3, Some(ToolOutcome::Succeeded))),
+            Some((RunOutcome::Success, "2 steps done".into()))
         );
     }
 
     #[test]
     fn a_failing_step_ends_the_run_unless_it_may_fail() {
-        let failed = outcome(&turn("$ one\n$ two", 1, Some(Ending::Failed)));
-        assert_eq!(failed, Some((Outcome::Failed, "step 1 of 2 failed (it was cut short): one".into())));
+        let failed = outcome(&turn("$ one\n$ two", 1, Some(ToolOutcome::Failed)));
+        assert_eq!(failed, Some((RunOutcome::Failed, "step 1 of 2 failed (it was cut short): one".into())));
         let text = "```sh continue\none\n```\n$ two";
-        assert!(matches!(next(&turn(text, 1, Some(Ending::Failed))), Next::Call { .. }));
-        assert!(matches!(next(&turn("$ one\n$ two", 1, Some(Ending::Skipped))), Next::Call { .. }));
+        assert!(matches!(next_action(&turn(text, 1, Some(ToolOutcome::Failed))), NextAction::Call { .. }));
+        assert!(matches!(next_action(&turn("$ one\n$ two", 1, Some(ToolOutcome::Skipped))), NextAction::Call { .. }));
     }
 
     #[test]
-    fn a_message_without_steps_is_said_and_fails() {
-        assert!(matches!(next(&turn("Only words.", 0, None)), Next::Say(_)));
-        let Next::Finish(finish) = next(&turn("Only words.", 1, None)) else { panic!("it goes on") };
-        assert_eq!(finish.fault.map(|fault| fault.kind).as_deref(), Some("PROVIDER_NOT_CONFIGURED"));
+    fn a_message_without_steps_is_shown_and_fails() {
+        assert!(matches!(next_action(&turn("Only words.", 0, None)), NextAction::Text(_)));
+        let NextAction::Finish(finish) = next_action(&turn("Only words.", 1, None)) else { panic!("it goes on") };
+        assert_eq!(finish.error.map(|fault| fault.kind).as_deref(), Some("PROVIDER_NOT_CONFIGURED"));
     }
 
     #[test]
     fn a_message_with_a_mistake_runs_nothing() {
-        let Next::Finish(finish) = next(&turn("$ one\n```sh sometimes\ntwo\n```\n", 0, None)) else {
+        let NextAction::Finish(finish) = next_action(&turn("$ one\n```sh sometimes\ntwo\n```\n", 0, None)) else {
             panic!("it runs")
         };
         assert_eq!(finish.reason.as_deref(), Some("invalid_playbook"));
     }
 
     #[test]
-    fn what_is_said_into_a_run_comes_next() {
-        let mut turn = turn("$ one\n$ two", 1, Some(Ending::Done));
+    fn a_steering_message_is_executed_next() {
+        let mut turn = turn("$ one\n$ two", 1, Some(ToolOutcome::Succeeded));
         turn.steers.push((1, steering("$ between")));
-        assert!(matches!(next(&turn), Next::Call { args, .. } if args.contains("between")));
-        turn.done = 2;
-        assert!(matches!(next(&turn), Next::Call { args, .. } if args.contains("two")));
+        assert!(matches!(next_action(&turn), NextAction::Call { args, .. } if args.contains("between")));
+        turn.steps_done = 2;
+        assert!(matches!(next_action(&turn), NextAction::Call { args, .. } if args.contains("two")));
         turn.steers.push((2, steering("```sh wrongly\n```")));
-        assert!(matches!(next(&turn), Next::Say(_)));
+        assert!(matches!(next_action(&turn), NextAction::Text(_)));
     }
 
-    fn turn(text: &str, done: u32, last: Option<Ending>) -> Turn {
-        let last = last.map(|ending| Settlement {
+    fn turn(text: &str, done: u32, last: Option<ToolOutcome>) -> TurnRequest {
+        let last = last.map(|ending| CallResult {
             call: CallId::new("c"),
             tool: "sandbox_exec".into(),
             purpose: Purpose::Work,
             millis: 1,
-            ending,
+            outcome: ending,
             exit_code: None,
             text: String::new(),
-            fault: None,
+            error: None,
         });
         let (run, message) = (RunId::new("r"), MessageId::new("m"));
-        Turn {
+        TurnRequest {
             run,
             text: text.into(),
             message,
             steers: Vec::new(),
-            done,
-            last,
-            checking: false,
+            steps_done: done,
+            last_call: last,
+            checks_started: false,
             budget: Budget::default(),
             needs_environment: false,
-            spent: Spent::default(),
+            spent: RunUsage::default(),
             context_from: Seq::ZERO,
             last_seq: Seq::ZERO,
             rules: Vec::new(),
             granted: Vec::new(),
-            voice: Voice::default(),
+            model_choice: ModelChoice::default(),
         }
     }
 
@@ -283,10 +283,10 @@ mod tests {
         Steering { message, text: text.into(), images: Vec::new(), fingerprint: Fingerprint(0), by }
     }
 
-    fn outcome(turn: &Turn) -> Option<(Outcome, String)> {
-        match next(turn) {
-            Next::Finish(finish) => Some((finish.outcome, finish.summary)),
-            Next::Say(_) | Next::Call { .. } => None,
+    fn outcome(turn: &TurnRequest) -> Option<(RunOutcome, String)> {
+        match next_action(turn) {
+            NextAction::Finish(finish) => Some((finish.outcome, finish.summary)),
+            NextAction::Text(_) | NextAction::Call { .. } => None,
         }
     }
 }

@@ -7,7 +7,7 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// Prose between steps, without the blank lines around it.
-    Say(String),
+    Prose(String),
     /// A command for the shell.
     Exec {
         /// The command, of one or more lines.
@@ -15,7 +15,7 @@ pub enum Item {
         /// Whether it needs an approval first.
         ask: bool,
         /// Whether the playbook continues if the command fails.
-        go_on: bool,
+        continue_on_failure: bool,
     },
     /// A file to write.
     Write {
@@ -45,19 +45,19 @@ pub fn parse(markdown: &str) -> Vec<Item> {
     let markdown = markdown.strip_prefix('\u{feff}').unwrap_or(markdown);
     // The last line may end in a carriage return without a line feed.
     let lines: Vec<&str> = markdown.lines().map(|line| line.strip_suffix('\r').unwrap_or(line)).collect();
-    let mut reader = Reader { lines: &lines, at: 0, prose: Vec::new(), items: Vec::new() };
+    let mut reader = Parser { lines: &lines, line_number: 0, prose: Vec::new(), items: Vec::new() };
     while let Some(line) = reader.next() {
         if let Some(fence) = Fence::open(line) {
             reader.fence(&fence, line);
         } else if let Some((first, ask)) = step(line) {
             reader.command(first, ask);
-        } else if let Some(text) = misplaced(line) {
-            reader.problem(text);
+        } else if let Some(text) = misplaced_step(line) {
+            reader.push_problem(text);
         } else {
             reader.prose.push(line);
         }
     }
-    reader.say();
+    reader.flush_prose();
     reader.items
 }
 
@@ -65,7 +65,7 @@ pub fn parse(markdown: &str) -> Vec<Item> {
 pub fn problems(items: &[Item]) -> impl Iterator<Item = (usize, &str)> {
     items.iter().filter_map(|item| match item {
         Item::Problem { line, text } => Some((*line, text.as_str())),
-        Item::Say(_) | Item::Exec { .. } | Item::Write { .. } | Item::Read { .. } => None,
+        Item::Prose(_) | Item::Exec { .. } | Item::Write { .. } | Item::Read { .. } => None,
     })
 }
 
@@ -73,30 +73,30 @@ pub fn problems(items: &[Item]) -> impl Iterator<Item = (usize, &str)> {
 pub fn has_steps(items: &[Item]) -> bool {
     items.iter().any(|item| match item {
         Item::Exec { .. } | Item::Write { .. } | Item::Read { .. } => true,
-        Item::Say(_) | Item::Problem { .. } => false,
+        Item::Prose(_) | Item::Problem { .. } => false,
     })
 }
 
-struct Reader<'a> {
+struct Parser<'a> {
     lines: &'a [&'a str],
     /// The number of consumed lines, which is also the number of the last one.
-    at: usize,
+    line_number: usize,
     prose: Vec<&'a str>,
     items: Vec<Item>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Parser<'a> {
     fn next(&mut self) -> Option<&'a str> {
-        let line = self.lines.get(self.at)?;
-        self.at += 1;
+        let line = self.lines.get(self.line_number)?;
+        self.line_number += 1;
         Some(line)
     }
 
     /// Parses a `$ ` step with its continuation lines.
     fn command(&mut self, first: &str, ask: bool) {
-        let line = self.at;
+        let line = self.line_number;
         let mut command = first.to_owned();
-        while continues(&command)
+        while ends_with_continuation(&command)
             && let Some(more) = self.next()
         {
             command.push('\n');
@@ -107,8 +107,8 @@ impl<'a> Reader<'a> {
 
     /// Parses a fenced block whose first line is `opening`.
     fn fence(&mut self, fence: &Fence<'a>, opening: &'a str) {
-        let line = self.at;
-        let kind = FenceKind::of(fence.info);
+        let line = self.line_number;
+        let kind = FenceKind::from_info(fence.info);
         let mut body = Vec::new();
         let mut closing = None;
         while let Some(next) = self.next() {
@@ -141,23 +141,21 @@ impl<'a> Reader<'a> {
     }
 
     /// Adds a problem for the last consumed line.
-    fn problem(&mut self, text: String) {
-        let line = self.at;
+    fn push_problem(&mut self, text: String) {
+        let line = self.line_number;
         self.push(problem(line, text));
     }
 
     fn push(&mut self, item: Item) {
-        self.say();
+        self.flush_prose();
         self.items.push(item);
     }
 
     /// Adds the collected prose as an item.
-    fn say(&mut self) {
+    fn flush_prose(&mut self) {
         let is_text = |line: &&str| !line.trim().is_empty();
-        if let (Some(first), Some(last)) =
-            (self.prose.iter().position(is_text), self.prose.iter().rposition(is_text))
-        {
-            self.items.push(Item::Say(self.prose[first..=last].join("\n")));
+        if let (Some(first), Some(last)) = (self.prose.iter().position(is_text), self.prose.iter().rposition(is_text)) {
+            self.items.push(Item::Prose(self.prose[first..=last].join("\n")));
         }
         self.prose.clear();
     }
@@ -235,7 +233,7 @@ const OTHER_SHELLS: [&str; 19] = [
 ];
 
 impl FenceKind {
-    fn of(info: &str) -> Self {
+    fn from_info(info: &str) -> Self {
         let Some(first) = info.split_whitespace().next() else { return Self::Unmarked };
         let word = first.to_ascii_lowercase();
         // Some tools write the mark as `{.bash}`, `bash,ignore` or `{bash}`.
@@ -273,7 +271,7 @@ fn step(line: &str) -> Option<(&str, bool)> {
 }
 
 /// Returns the problem of a line that looks like a step but is not one: in a list, in a quotation, or indented.
-fn misplaced(line: &str) -> Option<String> {
+fn misplaced_step(line: &str) -> Option<String> {
     let mut rest = line.trim_start();
     loop {
         let shorter = rest.strip_prefix('>').or_else(|| list_item(rest)).map(str::trim_start);
@@ -301,7 +299,7 @@ fn list_item(line: &str) -> Option<&str> {
 }
 
 /// Returns whether a shell would join the next line: the trailing backslash is not itself escaped.
-fn continues(command: &str) -> bool {
+fn ends_with_continuation(command: &str) -> bool {
     let line = command.rsplit('\n').next().unwrap_or(command);
     (line.len() - line.trim_end_matches('\\').len()) % 2 == 1
 }
@@ -329,10 +327,9 @@ fn block(info: &str, body: &[&str]) -> Result<Item, String> {
         ("write", [path]) => Ok(write(path.text, body, false)),
         ("write", [path, Word { text: "ask", .. }]) => Ok(write(path.text, body, true)),
         ("read", [path]) => Ok(Item::Read { path: path.text.to_owned() }),
-        (kind, [_, other, ..]) => Err(format!(
-            "unknown word after the path of {kind}: {} (a path with blanks needs quotes)",
-            other.text
-        )),
+        (kind, [_, other, ..]) => {
+            Err(format!("unknown word after the path of {kind}: {} (a path with blanks needs quotes)", other.text))
+        }
         (kind, [_]) => Err(format!("unknown kind of block: {kind}")),
     }
 }
@@ -345,9 +342,7 @@ fn script(shell: &str, body: &[&str]) -> Result<String, String> {
     if shell != "console" {
         let is_code = |line: &&&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
         if body.iter().find(is_code).is_some_and(|first| has_prompt(&first)) {
-            return Err(format!(
-                "a block marked {shell} holds a prompt; remove the `$ `, or mark the block console"
-            ));
+            return Err(format!("a block marked {shell} holds a prompt; remove the `$ `, or mark the block console"));
         }
         return Ok(body.join("\n"));
     }
@@ -362,7 +357,7 @@ fn script(shell: &str, body: &[&str]) -> Result<String, String> {
             None if continued => line.strip_prefix("> ").unwrap_or(line),
             None => continue,
         };
-        continued = continues(command);
+        continued = ends_with_continuation(command);
         typed.push(command);
     }
     Ok(typed.join("\n"))
@@ -370,7 +365,11 @@ fn script(shell: &str, body: &[&str]) -> Result<String, String> {
 
 fn exec(command: String, ask: bool, go_on: bool) -> Result<Item, String> {
     let is_empty = command.trim_matches(|c: char| c.is_whitespace() || c == '\\').is_empty();
-    if is_empty { Err("a step without a command".to_owned()) } else { Ok(Item::Exec { command, ask, go_on }) }
+    if is_empty {
+        Err("a step without a command".to_owned())
+    } else {
+        Ok(Item::Exec { command, ask, continue_on_failure: go_on })
+    }
 }
 
 fn write(path: &str, body: &[&str], ask: bool) -> Item {

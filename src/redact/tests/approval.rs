@@ -1,13 +1,13 @@
 //! Text that a person approves: everything that runs is shown, and no known value is.
 
-use super::super::{MARKER, Masker, Redactor, Unmaskable};
+use super::super::{MARKER, MaskError, Masker, Redactor};
 
 /// A value of the environment.
 const VALUE: &str = "correct-horse-battery-staple";
 const VALUE_BASE64: &str = "Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5LXN0YXBsZ";
 
 /// Commands without a known value: each is shown unchanged, whatever its shape.
-const SHOWN_AS_THEY_ARE: &[&str] = &[
+const SHOWN_UNCHANGED: &[&str] = &[
     r#"DB_PASSWORD="x$(touch ~/PWNED; echo y)" make test"#,
     r#"DB_PASSWORD="x`touch ~/PWNED`" make test"#,
     "DB_PASSWORD='x';touch${IFS}~/PWNED;'y' make test",
@@ -66,10 +66,7 @@ const MASKED: &[(&str, &str)] = &[
     ("PASSWORD=correct-horse-battery-staple;touch${IFS}PWNED", "PASSWORD=[redacted];touch${IFS}PWNED"),
     ("echo Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5LXN0YXBsZQ== | base64 -d", "echo [redacted] | base64 -d"),
     ("printf correct-horse-battery-staplecorrect-horse-battery-staple", "printf [redacted]"),
-    (
-        "curl -H 'Authorization: Bearer correct-horse-battery-staple'",
-        "curl -H 'Authorization: Bearer [redacted]'",
-    ),
+    ("curl -H 'Authorization: Bearer correct-horse-battery-staple'", "curl -H 'Authorization: Bearer [redacted]'"),
 ];
 
 /// Commands with a known value that is split, or that a mask cannot hide alone.
@@ -83,19 +80,19 @@ const REFUSED: &[&str] = &[
 ];
 
 #[test]
-fn a_command_is_shown_to_the_letter_whatever_its_shape() {
-    assert!(SHOWN_AS_THEY_ARE.len() + MASKED.len() + REFUSED.len() >= 40);
+fn a_command_without_known_values_is_shown_unchanged() {
+    assert!(SHOWN_UNCHANGED.len() + MASKED.len() + REFUSED.len() >= 40);
     let redactor = Redactor::new([VALUE]);
-    for command in SHOWN_AS_THEY_ARE {
-        assert_eq!(shown(&redactor, command), Ok(((*command).to_owned(), 0)), "{command}");
+    for command in SHOWN_UNCHANGED {
+        assert_eq!(mask(&redactor, command), Ok(((*command).to_owned(), 0)), "{command}");
     }
 }
 
 #[test]
-fn a_known_value_is_masked_and_nothing_beside_it() {
+fn only_the_known_value_is_masked() {
     let redactor = Redactor::new([VALUE]);
     for (command, expected) in MASKED {
-        assert_eq!(shown(&redactor, command), Ok(((*expected).to_owned(), 1)), "{command}");
+        assert_eq!(mask(&redactor, command), Ok(((*expected).to_owned(), 1)), "{command}");
     }
     assert!(MASKED.iter().any(|(command, _)| command.contains(VALUE_BASE64)));
 }
@@ -104,12 +101,12 @@ fn a_known_value_is_masked_and_nothing_beside_it() {
 fn a_value_that_is_split_is_refused_and_not_shown() {
     let redactor = Redactor::new([VALUE]);
     for command in REFUSED {
-        assert_eq!(shown(&redactor, command), Err(Unmaskable::Secret), "{command}");
+        assert_eq!(mask(&redactor, command), Err(MaskError::Secret), "{command}");
     }
 }
 
 #[test]
-fn a_value_that_could_act_by_itself_is_never_masked() {
+fn a_value_that_could_act_as_syntax_is_never_masked() {
     for value in [
         "; rm -rf ~ ;",
         "x$(touch PWNED)",
@@ -130,38 +127,36 @@ fn a_value_that_could_act_by_itself_is_never_masked() {
     ] {
         let redactor = Redactor::new([value]);
         let command = format!("make {value} test");
-        assert_eq!(shown(&redactor, &command), Err(Unmaskable::Secret), "{value}");
+        assert_eq!(mask(&redactor, &command), Err(MaskError::Secret), "{value}");
     }
 }
 
 #[test]
 fn a_mask_cannot_be_forged() {
     let redactor = Redactor::new([VALUE]);
-    assert_eq!(shown(&redactor, "rm [redacted]"), Ok(("rm [redacted]".to_owned(), 0)));
+    assert_eq!(mask(&redactor, "rm [redacted]"), Ok(("rm [redacted]".to_owned(), 0)));
     let both = format!("rm {MARKER} {VALUE}");
-    assert_eq!(shown(&redactor, &both), Err(Unmaskable::Ambiguous));
+    assert_eq!(mask(&redactor, &both), Err(MaskError::Ambiguous));
     // In another part of the same request it would be as misleading.
     let mut masker = Masker::new(&redactor);
-    masker.text("rm [redacted]").unwrap();
-    masker.json(&format!(r#"{{"command":"echo {VALUE}"}}"#)).unwrap();
-    assert_eq!(masker.finish(), Err(Unmaskable::Ambiguous));
+    masker.mask_text("rm [redacted]").unwrap();
+    masker.mask_json(&format!(r#"{{"command":"echo {VALUE}"}}"#)).unwrap();
+    assert_eq!(masker.finish(), Err(MaskError::Ambiguous));
 }
 
 #[test]
-fn the_strings_of_json_are_masked_and_the_rest_is_left() {
+fn json_strings_are_masked_and_the_rest_is_unchanged() {
     let redactor = Redactor::new([VALUE]);
     let mut masker = Masker::new(&redactor);
-    let args =
-        format!(r#"{{ "password":"x$(touch PWNED)y" , "n": 1e3,"k\u0041":"{VALUE}\n", "{VALUE}":null}}"#);
-    let expected =
-        r#"{ "password":"x$(touch PWNED)y" , "n": 1e3,"k\u0041":"[redacted]\n", "[redacted]":null}"#;
-    assert_eq!(masker.json(&args).as_deref(), Ok(expected));
+    let args = format!(r#"{{ "password":"x$(touch PWNED)y" , "n": 1e3,"k\u0041":"{VALUE}\n", "{VALUE}":null}}"#);
+    let expected = r#"{ "password":"x$(touch PWNED)y" , "n": 1e3,"k\u0041":"[redacted]\n", "[redacted]":null}"#;
+    assert_eq!(masker.mask_json(&args).as_deref(), Ok(expected));
     assert_eq!(masker.finish(), Ok(1));
-    assert_eq!(Masker::new(&redactor).json("{\"open"), Err(Unmaskable::NotJson));
+    assert_eq!(Masker::new(&redactor).mask_json("{\"open"), Err(MaskError::NotJson));
 }
 
 #[test]
-fn with_the_values_in_the_place_of_the_masks_any_text_is_itself_again() {
+fn replacing_the_masks_by_the_values_restores_any_text() {
     let values = ["abcdef123456", "ZYXWVU987654", "p@ss:w0rd/with.dots"];
     let redactor = Redactor::new(values);
     let pieces = [
@@ -203,39 +198,38 @@ fn with_the_values_in_the_place_of_the_masks_any_text_is_itself_again() {
     let (mut masked, mut refused) = (0, 0);
     for round in 0..20_000 {
         let text: String = (0..=next(12)).map(|_| pieces[next(pieces.len())]).collect();
-        let Ok((shown, count)) = shown(&redactor, &text) else {
+        let Ok((shown, count)) = mask(&redactor, &text) else {
             refused += 1;
             continue;
         };
         masked += usize::from(count > 0);
         assert!(values.iter().all(|value| !shown.contains(value)), "{round}: {text}");
-        assert_eq!(restored(&shown, &text, &values), Some(String::new()), "{round}: {shown} of {text}");
+        assert_eq!(strip_restored(&shown, &text, &values), Some(String::new()), "{round}: {shown} of {text}");
     }
     assert!(masked > 1000 && refused > 10, "{masked} {refused}");
 }
 
 #[test]
-fn a_text_is_cut_beside_a_value_and_not_in_it() {
+fn a_text_is_never_cut_inside_a_known_value() {
     let redactor = Redactor::new([VALUE]);
     let text = format!("+é{VALUE}+");
-    assert_eq!(redactor.cut(&text, 2), 1, "between two letters");
-    assert_eq!(redactor.cut(&text, 3), 3);
-    assert_eq!(redactor.cut(&text, 10), 3);
-    assert_eq!(redactor.cut(&text, 3 + VALUE.len()), 3 + VALUE.len());
-    assert_eq!(redactor.cut(&text, 1000), text.len());
+    assert_eq!(redactor.safe_cut(&text, 2), 1, "between two letters");
+    assert_eq!(redactor.safe_cut(&text, 3), 3);
+    assert_eq!(redactor.safe_cut(&text, 10), 3);
+    assert_eq!(redactor.safe_cut(&text, 3 + VALUE.len()), 3 + VALUE.len());
+    assert_eq!(redactor.safe_cut(&text, 1000), text.len());
 }
 
 #[test]
-fn a_token_is_one_by_itself_and_a_password_by_its_name_is_none() {
+fn tokens_are_found_by_shape_and_not_by_key_name() {
     let redactor = Redactor::default();
     let token = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
-    let text =
-        format!("$? echo {token}; PASSWORD=hunter2hunter2 x; T=\"ghp_$(touch PWNED)\"; u://a:secret12@b\n");
-    assert_eq!(redactor.tokens(&text), [token]);
+    let text = format!("$? echo {token}; PASSWORD=hunter2hunter2 x; T=\"ghp_$(touch PWNED)\"; u://a:secret12@b\n");
+    assert_eq!(redactor.find_tokens(&text), [token]);
 }
 
 /// Strips `text` from the front of `shown`, with known values in place of the masks; returns the rest.
-fn restored(shown: &str, text: &str, values: &[&str]) -> Option<String> {
+fn strip_restored(shown: &str, text: &str, values: &[&str]) -> Option<String> {
     let mut parts = shown.split(MARKER);
     let mut rest = text.strip_prefix(parts.next()?)?;
     for part in parts {
@@ -252,8 +246,8 @@ fn restored(shown: &str, text: &str, values: &[&str]) -> Option<String> {
     Some(rest.to_owned())
 }
 
-fn shown(redactor: &Redactor, text: &str) -> Result<(String, usize), Unmaskable> {
+fn mask(redactor: &Redactor, text: &str) -> Result<(String, usize), MaskError> {
     let mut masker = Masker::new(redactor);
-    let shown = masker.text(text)?;
+    let shown = masker.mask_text(text)?;
     Ok((shown, masker.finish()?))
 }

@@ -4,7 +4,7 @@ mod approval;
 mod shapes;
 
 use super::*;
-use crate::sandbox::output::Decoder;
+use crate::sandbox::output::Utf8Decoder;
 
 /// Chunkings tried by default, and with `PUSH_LONG=1`.
 const CHUNKINGS: u64 = 20_000;
@@ -16,15 +16,15 @@ fn no_chunking_and_no_encoding_leaks_a_known_value() {
     let many = std::env::var_os("PUSH_LONG").is_some_and(|value| value == "1");
     let total = if many { MANY_CHUNKINGS } else { CHUNKINGS };
     for seed in 0..total / CHUNKINGS_PER_REDACTOR {
-        let mut dice = Dice(seed);
-        let secrets: Vec<String> = (0..1 + dice.below(4)).map(|_| secret(&mut dice)).collect();
+        let mut random = SeededRandom(seed);
+        let secrets: Vec<String> = (0..1 + random.below(4)).map(|_| random_secret(&mut random)).collect();
         let redactor = Redactor::new(secrets.iter().map(String::as_str));
         for round in 0..CHUNKINGS_PER_REDACTOR {
-            let text = text_with(&secrets, &mut dice);
-            let whole = redactor.text(&text);
-            let streamed = in_chunks(&redactor, &text, &mut dice);
+            let text = random_text(&secrets, &mut random);
+            let whole = redactor.redact(&text);
+            let streamed = in_chunks(&redactor, &text, &mut random);
             assert_eq!(streamed, whole, "seed {seed} round {round}: {text:?}");
-            assert_eq!(redactor.text(&whole), whole, "seed {seed} round {round}: twice differs: {text:?}");
+            assert_eq!(redactor.redact(&whole), whole, "seed {seed} round {round}: twice differs: {text:?}");
             for secret in &secrets {
                 assert_hidden(secret, &whole, &format!("seed {seed} round {round}: {text:?}"));
             }
@@ -34,21 +34,25 @@ fn no_chunking_and_no_encoding_leaks_a_known_value() {
 
 #[test]
 fn json_stays_valid_and_hides_what_text_hides() {
-    let secrets = [secret(&mut Dice(1)), secret(&mut Dice(2)), secret(&mut Dice(3)), secret(&mut Dice(4))];
+    let secrets = [
+        random_secret(&mut SeededRandom(1)),
+        random_secret(&mut SeededRandom(2)),
+        random_secret(&mut SeededRandom(3)),
+        random_secret(&mut SeededRandom(4)),
+    ];
     let redactor = Redactor::new(secrets.iter().map(String::as_str));
     for seed in 0..2_000 {
-        let mut dice = Dice(seed);
-        let (key, value) = (text_with(&secrets, &mut dice), text_with(&secrets, &mut dice));
+        let mut random = SeededRandom(seed);
+        let (key, value) = (random_text(&secrets, &mut random), random_text(&secrets, &mut random));
         let inner = serde_json::json!({ "text": value }).to_string();
-        let json =
-            serde_json::json!({ key: [1.5, value, null], "nested": inner, "n": 12345678901234567890_u64 });
-        let redacted = redactor.json(&json.to_string());
+        let json = serde_json::json!({ key: [1.5, value, null], "nested": inner, "n": 12345678901234567890_u64 });
+        let redacted = redactor.redact_json(&json.to_string());
         let parsed: serde_json::Value = serde_json::from_str(&redacted).expect("valid JSON");
-        assert_eq!(redactor.json(&redacted), redacted, "seed {seed}");
+        assert_eq!(redactor.redact_json(&redacted), redacted, "seed {seed}");
         assert_eq!(parsed["n"], json["n"], "seed {seed}");
         for secret in &secrets {
             assert_hidden(secret, &redacted, &format!("seed {seed}"));
-            strings(&parsed, &mut |text| assert_hidden(secret, text, &format!("seed {seed}")));
+            for_each_string(&parsed, &mut |text| assert_hidden(secret, text, &format!("seed {seed}")));
         }
     }
 }
@@ -69,12 +73,12 @@ fn json_is_redacted_by_key_and_otherwise_kept_as_written() {
         (r#"{"password":"hunter2hunter2"#, r#"{"password":"hunter2hunter2"#),
     ];
     for (json, expected) in table {
-        assert_eq!(redactor.json(json), expected);
+        assert_eq!(redactor.redact_json(json), expected);
     }
 }
 
 #[test]
-fn prose_is_delayed_by_at_most_a_word() {
+fn prose_is_delayed_by_at_most_one_word() {
     let redactor = Redactor::new(["hunter2hunter2", "correct horse battery"]);
     let mut stream = redactor.stream();
     assert_eq!(stream.push("Hello wor"), "Hello wo");
@@ -92,7 +96,7 @@ fn prose_is_delayed_by_at_most_a_word() {
 }
 
 #[test]
-fn what_is_held_back_is_bounded() {
+fn the_buffered_text_is_bounded() {
     let redactor = Redactor::new(["hunter2hunter2"]);
     let endless = [
         "sk-0123456789abcdefghij",
@@ -128,58 +132,42 @@ fn what_is_held_back_is_bounded() {
                 assert!(held <= 8 * 1024 + 2 * 1024, "{beginning:?} then {more:?}: {held}");
             }
             shown.push_str(&stream.finish());
-            assert_eq!(shown, redactor.text(&text), "{beginning:?} then {more:?}");
+            assert_eq!(shown, redactor.redact(&text), "{beginning:?} then {more:?}");
         }
     }
 }
 
 #[test]
-fn values_which_look_like_the_marker_do_no_harm() {
-    let redactor = Redactor::new([
-        "redacted",
-        "[redacted]",
-        "o[redac",
-        "d]hello",
-        "abcdef[red",
-        "a[redacted]bcdefgh",
-        "x",
-    ]);
-    for text in [
-        "[redacted]",
-        "a redacted b",
-        "d]hello",
-        "hello[redacted]hello",
-        "abcdef[redacted]",
-        "[[redacted]]",
-        "[redac",
-    ] {
-        let once = redactor.text(text).into_owned();
-        assert_eq!(redactor.text(&once), once, "{text}");
-        assert_eq!(in_chunks(&redactor, text, &mut Dice(5)), once, "{text}");
+fn values_that_resemble_the_marker_are_handled() {
+    let redactor =
+        Redactor::new(["redacted", "[redacted]", "o[redac", "d]hello", "abcdef[red", "a[redacted]bcdefgh", "x"]);
+    for text in
+        ["[redacted]", "a redacted b", "d]hello", "hello[redacted]hello", "abcdef[redacted]", "[[redacted]]", "[redac"]
+    {
+        let once = redactor.redact(text).into_owned();
+        assert_eq!(redactor.redact(&once), once, "{text}");
+        assert_eq!(in_chunks(&redactor, text, &mut SeededRandom(5)), once, "{text}");
     }
-    assert_eq!(redactor.text("[redacted][redacted]"), MARKER);
-    assert!(holds_marker(&redactor.text("say redacted")));
-    assert!(!holds_marker("redacted"));
+    assert_eq!(redactor.redact("[redacted][redacted]"), MARKER);
+    assert!(contains_marker(&redactor.redact("say redacted")));
+    assert!(!contains_marker("redacted"));
 }
 
 #[test]
 fn long_values_and_values_with_lines_are_found() {
-    let long: String = base64_of(&mut Dice(11), 5_000);
+    let long: String = base64_of(&mut SeededRandom(11), 5_000);
     let lines = format!("{}\n{}", &long[..30], &long[40..70]);
     let redactor = Redactor::new([long.as_str(), lines.as_str(), "  spaced secret\n", "short"]);
-    assert_eq!(redactor.text(&format!("a {long} b")), "a [redacted] b");
-    assert_eq!(
-        redactor.text(&format!("a {} b", lines.replace('\n', "\n    "))),
-        "a [redacted]\n    [redacted] b"
-    );
-    assert_eq!(redactor.text("a spaced secret, short"), "a [redacted], short");
+    assert_eq!(redactor.redact(&format!("a {long} b")), "a [redacted] b");
+    assert_eq!(redactor.redact(&format!("a {} b", lines.replace('\n', "\n    "))), "a [redacted]\n    [redacted] b");
+    assert_eq!(redactor.redact("a spaced secret, short"), "a [redacted], short");
 }
 
 #[test]
-fn overlapping_values_leave_no_rest() {
+fn overlapping_values_are_hidden_completely() {
     let redactor = Redactor::new(["abcabcabc", "cabcdefg", "defghijk"]);
-    assert_eq!(redactor.text("xabcabcabcabcabcdefghijky"), "x[redacted]y");
-    assert_eq!(redactor.text("é abcabcabc é"), "é [redacted] é");
+    assert_eq!(redactor.redact("xabcabcabcabcabcdefghijky"), "x[redacted]y");
+    assert_eq!(redactor.redact("é abcabcabc é"), "é [redacted] é");
 }
 
 #[test]
@@ -250,8 +238,7 @@ fn base64_encoded(bytes: &[u8], url_safe: bool, padded: bool) -> String {
     let table = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     let mut out = String::new();
     for chunk in bytes.chunks(3) {
-        let word =
-            chunk.iter().chain([0, 0].iter()).take(3).fold(0_u32, |word, byte| word << 8 | u32::from(*byte));
+        let word = chunk.iter().chain([0, 0].iter()).take(3).fold(0_u32, |word, byte| word << 8 | u32::from(*byte));
         for index in 0..=chunk.len() {
             out.push(match (word >> (18 - 6 * index) & 63) as usize {
                 62 => [b'+', b'-'][usize::from(url_safe)] as char,
@@ -266,18 +253,18 @@ fn base64_encoded(bytes: &[u8], url_safe: bool, padded: bool) -> String {
     out
 }
 
-fn base64_of(dice: &mut Dice, length: usize) -> String {
-    let bytes: Vec<u8> = (0..length).map(|_| dice.next() as u8).collect();
+fn base64_of(random: &mut SeededRandom, length: usize) -> String {
+    let bytes: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
     base64_encoded(&bytes, false, true)
 }
 
 /// Redacts text that is split at arbitrary bytes, like the output of a tool.
-fn in_chunks(redactor: &Redactor, text: &str, dice: &mut Dice) -> String {
-    let (mut decoder, mut stream) = (Decoder::new(), redactor.stream());
-    let largest = [1, 2, 3, 8, 40][dice.below(5)];
+fn in_chunks(redactor: &Redactor, text: &str, random: &mut SeededRandom) -> String {
+    let (mut decoder, mut stream) = (Utf8Decoder::new(), redactor.stream());
+    let largest = [1, 2, 3, 8, 40][random.below(5)];
     let (mut shown, mut rest) = (String::new(), text.as_bytes());
     while !rest.is_empty() {
-        let (chunk, after) = rest.split_at(dice.below(largest + 1).min(rest.len()));
+        let (chunk, after) = rest.split_at(random.below(largest + 1).min(rest.len()));
         shown.push_str(&stream.push(&decoder.push(chunk)));
         rest = after;
     }
@@ -286,7 +273,7 @@ fn in_chunks(redactor: &Redactor, text: &str, dice: &mut Dice) -> String {
     shown
 }
 
-fn secret(dice: &mut Dice) -> String {
+fn random_secret(random: &mut SeededRandom) -> String {
     const ALPHABETS: [&str; 5] = [
         "abcdefghijklmnopqrstuvwxyz",
         "ab",
@@ -294,42 +281,39 @@ fn secret(dice: &mut Dice) -> String {
         "0123456789abcdef",
         "aé漢🦀 \\\"/",
     ];
-    let alphabet: Vec<char> = ALPHABETS[dice.below(5)].chars().collect();
-    let length = 8 + dice.below(30);
+    let alphabet: Vec<char> = ALPHABETS[random.below(5)].chars().collect();
+    let length = 8 + random.below(30);
     // Whitespace at the edges is not part of a secret, and a bracket there may be trimmed.
-    let middle: String = (0..length).map(|_| alphabet[dice.below(alphabet.len())]).collect();
+    let middle: String = (0..length).map(|_| alphabet[random.below(alphabet.len())]).collect();
     format!("q{middle}z")
 }
 
-fn encoded(secret: &str, dice: &mut Dice) -> String {
+fn random_encoding(secret: &str, random: &mut SeededRandom) -> String {
     let percent = |all: bool, lower: bool| -> String {
         let plain = |byte: &u8| !all && (byte.is_ascii_alphanumeric() || b"-_.~".contains(byte));
         let code = |byte: u8| if lower { format!("%{byte:02x}") } else { format!("%{byte:02X}") };
-        secret
-            .bytes()
-            .map(|byte| if plain(&byte) { String::from(char::from(byte)) } else { code(byte) })
-            .collect()
+        secret.bytes().map(|byte| if plain(&byte) { String::from(char::from(byte)) } else { code(byte) }).collect()
     };
     let quoted = serde_json::to_string(secret).expect("a string");
-    match dice.below(9) {
+    match random.below(9) {
         0 => quoted,
         1 => percent(false, false),
         2 => percent(false, true),
-        3 => percent(true, dice.below(2) == 0),
+        3 => percent(true, random.below(2) == 0),
         4 => secret.bytes().map(|byte| format!("{byte:02x}")).collect(),
         5 => secret.bytes().map(|byte| format!("{byte:02X}")).collect(),
         6 => {
-            let (before, after) = (dice.below(7), dice.below(7));
-            let mut bytes: Vec<u8> = (0..before).map(|_| dice.next() as u8).collect();
+            let (before, after) = (random.below(7), random.below(7));
+            let mut bytes: Vec<u8> = (0..before).map(|_| random.next() as u8).collect();
             bytes.extend(secret.bytes());
-            bytes.extend((0..after).map(|_| dice.next() as u8));
-            base64_encoded(&bytes, dice.below(2) == 0, dice.below(2) == 0)
+            bytes.extend((0..after).map(|_| random.next() as u8));
+            base64_encoded(&bytes, random.below(2) == 0, random.below(2) == 0)
         }
         _ => secret.to_owned(),
     }
 }
 
-fn text_with(secrets: &[String], dice: &mut Dice) -> String {
+fn random_text(secrets: &[String], random: &mut SeededRandom) -> String {
     const PIECES: &[&str] = &[
         " ",
         " ",
@@ -391,33 +375,33 @@ fn text_with(secrets: &[String], dice: &mut Dice) -> String {
         ",",
     ];
     let mut text = String::new();
-    for _ in 0..1 + dice.below(14) {
-        let secret = &secrets[dice.below(secrets.len())];
-        match dice.below(8) {
-            0 | 1 => text.push_str(&encoded(secret, dice)),
-            2 => text.push_str(&secret[..boundary(secret, dice.below(secret.len()))]),
-            3 => text.push_str(&secret[boundary(secret, dice.below(secret.len()))..]),
-            _ => text.push_str(PIECES[dice.below(PIECES.len())]),
+    for _ in 0..1 + random.below(14) {
+        let secret = &secrets[random.below(secrets.len())];
+        match random.below(8) {
+            0 | 1 => text.push_str(&random_encoding(secret, random)),
+            2 => text.push_str(&secret[..floor_char_boundary(secret, random.below(secret.len()))]),
+            3 => text.push_str(&secret[floor_char_boundary(secret, random.below(secret.len()))..]),
+            _ => text.push_str(PIECES[random.below(PIECES.len())]),
         }
     }
     text
 }
 
-fn strings(value: &serde_json::Value, check: &mut impl FnMut(&str)) {
+fn for_each_string(value: &serde_json::Value, check: &mut impl FnMut(&str)) {
     if let Some(text) = value.as_str() {
         check(text);
     }
-    value.as_array().into_iter().flatten().for_each(|item| strings(item, check));
+    value.as_array().into_iter().flatten().for_each(|item| for_each_string(item, check));
     for (key, item) in value.as_object().into_iter().flatten() {
         check(key);
-        strings(item, check);
+        for_each_string(item, check);
     }
 }
 
 /// A small deterministic random number generator.
-struct Dice(u64);
+struct SeededRandom(u64);
 
-impl Dice {
+impl SeededRandom {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

@@ -3,18 +3,18 @@
 use super::*;
 
 #[test]
-fn shapes_of_secrets_are_hidden() {
+fn secret_shapes_are_hidden() {
     let redactor = Redactor::default();
     for (text, expected) in hidden_shapes() {
-        assert_eq!(redactor.text(&text), expected, "{text}");
-        assert_eq!(redactor.text(&expected), expected, "twice: {text}");
+        assert_eq!(redactor.redact(&text), expected, "{text}");
+        assert_eq!(redactor.redact(&expected), expected, "twice: {text}");
         for seed in 0..8 {
-            assert_eq!(in_chunks(&redactor, &text, &mut Dice(seed)), expected, "seed {seed}: {text}");
+            assert_eq!(in_chunks(&redactor, &text, &mut SeededRandom(seed)), expected, "seed {seed}: {text}");
         }
         let around = format!("before «{text}»\nafter");
         assert_eq!(
-            redactor.text(&around).len(),
-            in_chunks(&redactor, &around, &mut Dice(1)).len(),
+            redactor.redact(&around).len(),
+            in_chunks(&redactor, &around, &mut SeededRandom(1)).len(),
             "{around}"
         );
     }
@@ -24,11 +24,11 @@ fn shapes_of_secrets_are_hidden() {
 fn ordinary_text_is_left_alone() {
     let redactor = Redactor::from_environment([("API_KEY", "not-in-any-of-these-texts")]);
     for text in ORDINARY {
-        assert_eq!(redactor.text(text), *text);
-        assert_eq!(in_chunks(&redactor, text, &mut Dice(7)), *text);
+        assert_eq!(redactor.redact(text), *text);
+        assert_eq!(in_chunks(&redactor, text, &mut SeededRandom(7)), *text);
     }
-    let image = base64_of(&mut Dice(3), 20_000);
-    assert_eq!(redactor.text(&format!("![](data:image/png;base64,{image})")).len(), image.len() + 27);
+    let image = base64_of(&mut SeededRandom(3), 20_000);
+    assert_eq!(redactor.redact(&format!("![](data:image/png;base64,{image})")).len(), image.len() + 27);
 }
 
 fn hidden_shapes() -> Vec<(String, String)> {
@@ -71,15 +71,9 @@ fn hidden_shapes() -> Vec<(String, String)> {
         (format!("jwt {jwt}."), "jwt [redacted]."),
         (pem.to_owned(), "[redacted]"),
         (format!("key: |\n  {}\nnext: 1", pem.replace('\n', "\n  ")), "key: |\n  [redacted]\nnext: 1"),
-        (
-            format!("{{\"k\": \"{}\", \"n\": 1}}", pem.replace('\n', "\\n")),
-            "{\"k\": \"[redacted]\", \"n\": 1}",
-        ),
+        (format!("{{\"k\": \"{}\", \"n\": 1}}", pem.replace('\n', "\\n")), "{\"k\": \"[redacted]\", \"n\": 1}"),
         ("Authorization: Bearer abcdefgh".into(), "Authorization: Bearer [redacted]"),
-        (
-            "authorization: Basic dXNlcjpwYXNz\r\nAccept: */*".into(),
-            "authorization: Basic [redacted]\r\nAccept: */*",
-        ),
+        ("authorization: Basic dXNlcjpwYXNz\r\nAccept: */*".into(), "authorization: Basic [redacted]\r\nAccept: */*"),
         ("-H 'Authorization: token abcdefghijkl'".into(), "-H 'Authorization: token [redacted]'"),
         ("{\"Authorization\":\"Bearer abcdef==\"}".into(), "{\"Authorization\":\"[redacted]\"}"),
         ("curl -H \"X: Bearer abc123def456\"".into(), "curl -H \"X: Bearer [redacted]\""),

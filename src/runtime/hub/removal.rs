@@ -6,13 +6,13 @@ use bytes::Bytes;
 use tracing::error;
 
 use super::Hub;
-use super::restore::{Integrity, Restored, restore};
+use super::restore::{Integrity, RestoredSession, restore};
 use crate::journal::{Batch, CommitError, Conflict, MergeError, ReadError};
-use crate::kernel::command::{Phase, Private};
+use crate::kernel::command::{Phase, PrivateEvent};
 use crate::kernel::id::{Seq, SessionId};
 use crate::protocol::push::encode;
-use crate::runtime::lane::{Departure, LaneHandle, Leaving};
-use crate::runtime::outbox::Out;
+use crate::runtime::lane::{DeleteReply, DeletionCause, LaneHandle};
+use crate::runtime::outbox::OutboxItem;
 
 /// Why a session was not deleted.
 #[derive(Debug, thiserror::Error)]
@@ -40,30 +40,30 @@ impl Hub {
     ///
     /// The session is unreachable, and its subscribers are notified, before its last byte is erased; the result comes
     /// after.
-    pub async fn delete(self: &Arc<Self>, id: &SessionId, departure: Departure) -> Result<u64, DeleteError> {
+    pub async fn delete(self: &Arc<Self>, id: &SessionId, departure: DeletionCause) -> Result<u64, DeleteError> {
         // Held until the session is unreachable: a load in between would restart it.
         let turn = self.loading.lock().await;
-        if self.world.closing.has_begun() {
+        if self.services.closing.is_set() {
             return Err(DeleteError::Closing);
         }
-        let journal = &self.world.journal;
+        let journal = &self.services.journal;
         if journal.has_failed() {
             // Data that is in memory alone would be lost, and nothing on disk would be deleted.
             return Err(DeleteError::Journal(MergeError::Commit(CommitError::StorageFailed)));
         }
         let listed = self.lock().get(id).cloned();
-        let farewell = match self.resident(id) {
-            Some(lane) => match lane.leave(departure.clone()).await {
-                Some(Leaving::Left(farewell)) => Some(farewell),
-                Some(Leaving::Stays) => return Err(DeleteError::Active),
-                None => self.judge_stored(id, &departure).await?,
+        let farewell = match self.loaded_lane(id) {
+            Some(lane) => match lane.delete(departure.clone()).await {
+                Some(DeleteReply::Accepted(farewell)) => Some(farewell),
+                Some(DeleteReply::Refused) => return Err(DeleteError::Active),
+                None => self.check_stored(id, &departure).await?,
             },
-            None => self.judge_stored(id, &departure).await?,
+            None => self.check_stored(id, &departure).await?,
         };
         // A failure to measure it does not prevent the deletion.
-        let bytes = journal.weigh(id.clone(), u64::MAX).await.ok().flatten().map_or(0, |weight| weight.bytes);
+        let bytes = journal.measure(id.clone(), u64::MAX).await.ok().flatten().map_or(0, |weight| weight.bytes);
         // There may be no receiver.
-        let _ = self.world.deleted.send(id.clone());
+        let _ = self.services.deleted.send(id.clone());
         let mut erased = journal.delete(id.clone());
         // The journal processes requests in order: after this reply the session is unreachable, or the deletion was
         // refused.
@@ -71,25 +71,25 @@ impl Hub {
         // A small session may be erased already.
         let already = erased.try_recv().ok();
         if let Some(Err(error)) = already {
-            self.take_back(id, listed).await;
-            return Err(refused(error));
+            self.restore_subscribers(id, listed).await;
+            return Err(delete_error(error));
         }
         if let (Some(lane), Some(farewell)) = (listed, farewell) {
-            tell_listeners(&lane, &farewell);
+            notify_subscribers(&lane, &farewell);
         }
         drop(turn);
         let erased = match already {
             Some(erased) => erased,
             None => erased.await.unwrap_or(Err(MergeError::Commit(CommitError::Closed))),
         };
-        erased.map_err(refused)?;
+        erased.map_err(delete_error)?;
         Ok(bytes)
     }
 
     /// Returns the size of a session's events in bytes, if the session could be deleted.
-    pub async fn weigh(&self, id: &SessionId) -> Result<u64, DeleteError> {
-        let weight = self.world.journal.weigh(id.clone(), u64::MAX).await?.ok_or(DeleteError::NotFound)?;
-        let active = match self.resident(id) {
+    pub async fn measure(&self, id: &SessionId) -> Result<u64, DeleteError> {
+        let weight = self.services.journal.measure(id.clone(), u64::MAX).await?.ok_or(DeleteError::NotFound)?;
+        let active = match self.loaded_lane(id) {
             Some(lane) => matches!(lane.phase(), Phase::Running | Phase::Waiting),
             None => weight.active,
         };
@@ -97,52 +97,48 @@ impl Hub {
     }
 
     /// Tells a loaded session which of its events retention removed.
-    pub async fn forget(&self, id: &SessionId, floor: Seq) {
+    pub async fn raise_floor(&self, id: &SessionId, floor: Seq) {
         // A load in progress may have read the events before the removal.
         let _turn = self.loading.lock().await;
-        if let Some(lane) = self.resident(id) {
-            lane.forget(floor).await;
+        if let Some(lane) = self.loaded_lane(id) {
+            lane.raise_floor(floor).await;
         }
     }
 
     /// Checks by its stored state whether a session that is not in memory may be deleted; returns the event for its
     /// subscribers.
-    async fn judge_stored(
+    async fn check_stored(
         &self,
         id: &SessionId,
-        departure: &Departure,
-    ) -> Result<Option<Private>, DeleteError> {
-        let stored = match (self.world.journal.load(id.clone()).await, departure) {
+        departure: &DeletionCause,
+    ) -> Result<Option<PrivateEvent>, DeleteError> {
+        let stored = match (self.services.journal.load(id.clone()).await, departure) {
             (Ok(Some(stored)), _) => stored,
             (Ok(None), _) => return Err(DeleteError::NotFound),
-            (Err(error), Departure::Retention) => return Err(error.into()),
+            (Err(error), DeletionCause::Retention) => return Err(error.into()),
             // An unreadable session can be deleted on request.
-            (Err(_), Departure::Asked { .. }) => return Ok(None),
+            (Err(_), DeletionCause::Requested { .. }) => return Ok(None),
         };
         let active = stored.meta.active_run.is_some();
-        let Ok(Restored { mut session, integrity }) = restore(&self.world, id, stored).await else {
-            return if active || *departure == Departure::Retention {
-                Err(DeleteError::Active)
-            } else {
-                Ok(None)
-            };
+        let Ok(RestoredSession { mut session, integrity }) = restore(&self.services, id, stored).await else {
+            return if active || *departure == DeletionCause::Retention { Err(DeleteError::Active) } else { Ok(None) };
         };
         let may_go = match (integrity, departure) {
-            (Integrity::Whole, Departure::Asked { .. }) => session.state().run.is_none(),
-            (Integrity::Whole, Departure::Retention) => session.is_idle(),
+            (Integrity::Intact, DeletionCause::Requested { .. }) => session.state().run.is_none(),
+            (Integrity::Intact, DeletionCause::Retention) => session.is_idle(),
             // It is unknown whether a run is unfinished; only the owner may decide to delete it.
-            (Integrity::Damaged, Departure::Asked { .. }) => true,
-            (Integrity::Damaged, Departure::Retention) => false,
+            (Integrity::Damaged, DeletionCause::Requested { .. }) => true,
+            (Integrity::Damaged, DeletionCause::Retention) => false,
         };
         if !may_go {
             return Err(DeleteError::Active);
         }
-        Ok(Some(session.depart(departure.by(), self.world.clock.now())))
+        Ok(Some(session.deletion_notice(departure.by(), self.services.clock.now())))
     }
 
     /// Restarts a session that could not be deleted, if it has subscribers.
-    async fn take_back(self: &Arc<Self>, id: &SessionId, listed: Option<LaneHandle>) {
-        let listeners = listed.map(|lane| lane.listeners()).unwrap_or_default();
+    async fn restore_subscribers(self: &Arc<Self>, id: &SessionId, listed: Option<LaneHandle>) {
+        let listeners = listed.map(|lane| lane.subscribers()).unwrap_or_default();
         if listeners.is_empty() {
             return;
         }
@@ -152,16 +148,16 @@ impl Hub {
     }
 }
 
-fn tell_listeners(lane: &LaneHandle, farewell: &Private) {
+fn notify_subscribers(lane: &LaneHandle, farewell: &PrivateEvent) {
     let mut line = Vec::new();
     encode::private_line(lane.id(), farewell, &mut line);
     let line = Bytes::from(line);
-    for listener in lane.listeners() {
-        listener.outbox.push(Out::Last { session: lane.id().clone(), line: line.clone() });
+    for listener in lane.subscribers() {
+        listener.outbox.push(OutboxItem::SessionDeleted { session: lane.id().clone(), line: line.clone() });
     }
 }
 
-fn refused(error: MergeError) -> DeleteError {
+fn delete_error(error: MergeError) -> DeleteError {
     match error {
         MergeError::Commit(CommitError::Conflict(Conflict::NoSuchSession)) => DeleteError::NotFound,
         MergeError::Commit(_) | MergeError::Damaged { .. } => DeleteError::Journal(error),

@@ -7,58 +7,61 @@ use serde_json::Value;
 use tracing::{error, warn};
 
 use super::LoadError;
-use crate::journal::{Block, Meta, Stored};
+use crate::journal::{Block, Meta, StoredSession};
 use crate::kernel::event::Opening;
 use crate::kernel::id::{Json, Seq, SessionId};
-use crate::kernel::session::{Missing, Session};
+use crate::kernel::session::{HistoryGaps, Session};
 use crate::kernel::state::State;
 use crate::protocol::push::record;
 use crate::runtime::checkpoint;
-use crate::runtime::world::World;
+use crate::runtime::services::Services;
 
 /// Whether a session was restored completely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Integrity {
     /// The state is complete.
-    Whole,
+    Intact,
     /// The state before the remaining events is lost; nothing may be written that would overwrite it.
     Damaged,
 }
 
 /// A restored session.
-pub(super) struct Restored {
+pub(super) struct RestoredSession {
     pub(super) session: Session,
     pub(super) integrity: Integrity,
 }
 
 /// Restores a session.
-pub(super) async fn restore(world: &World, id: &SessionId, stored: Stored) -> Result<Restored, LoadError> {
-    let Stored { meta, reserved, checkpoint, tail, floor, holes, .. } = stored;
+pub(super) async fn restore(
+    services: &Services,
+    id: &SessionId,
+    stored: StoredSession,
+) -> Result<RestoredSession, LoadError> {
+    let StoredSession { meta, reserved, checkpoint, tail, floor, holes, .. } = stored;
     let decoded = checkpoint.as_ref().map(|kept| checkpoint::decode(&kept.bytes));
     let (from, blocks) = match decoded {
         Some(Ok(state)) => (Some(state), tail),
         Some(Err(error)) => {
             warn!(session = %id, %error, "checkpoint cannot be decoded; replaying the complete history");
-            let whole = world.journal.page(id.clone(), Seq::ZERO, usize::MAX).await;
+            let whole = services.journal.page(id.clone(), Seq::ZERO, usize::MAX).await;
             (None, whole.map_err(|source| LoadError::Read { session: id.clone(), source })?.blocks)
         }
         None => (None, tail),
     };
     // Only events before a checkpoint are ever removed, so without one the state at the floor is lost.
-    let integrity = if from.is_none() && floor > Seq::ZERO { Integrity::Damaged } else { Integrity::Whole };
+    let integrity = if from.is_none() && floor > Seq::ZERO { Integrity::Damaged } else { Integrity::Intact };
     let from = match integrity {
-        Integrity::Whole => from.unwrap_or_default(),
+        Integrity::Intact => from.unwrap_or_default(),
         Integrity::Damaged => {
             error!(session = %id, %floor, "session damaged: its checkpoint cannot be decoded and the start \
                 of its history was removed; it is opened read-only");
-            listed(&meta)
+            state_from_meta(&meta)
         }
     };
-    let tail =
-        events(&blocks, from.last_seq).map_err(|source| LoadError::Record { session: id.clone(), source })?;
-    let missing = Missing { floor, holes };
-    let session = Session::restore(world.limits.session, from, &tail, reserved, missing);
-    Ok(Restored { session, integrity })
+    let tail = events(&blocks, from.last_seq).map_err(|source| LoadError::Record { session: id.clone(), source })?;
+    let missing = HistoryGaps { floor, holes };
+    let session = Session::restore(services.limits.session, from, &tail, reserved, missing);
+    Ok(RestoredSession { session, integrity })
 }
 
 fn events(blocks: &[Block], after: Seq) -> Result<Vec<crate::kernel::event::Event>, record::RecordError> {
@@ -74,7 +77,7 @@ fn events(blocks: &[Block], after: Seq) -> Result<Vec<crate::kernel::event::Even
 }
 
 /// Returns the fields of the stored session row, as the state of a session whose own state is lost.
-fn listed(meta: &Meta) -> State {
+fn state_from_meta(meta: &Meta) -> State {
     let summary: Value = serde_json::from_str(&meta.summary).unwrap_or_default();
     let text = |name: &str| summary[name].as_str().map(str::to_owned);
     let opening = Opening {

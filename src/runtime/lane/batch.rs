@@ -5,48 +5,48 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Lane, Respond, Told};
+use super::{Lane, LaneReply, ReplyGuard};
 use crate::journal::{self, Batch, Checkpoint, Create, Durability, Meta};
-use crate::kernel::command::{Private, Snapshot};
+use crate::kernel::command::{PrivateEvent, Snapshot};
 use crate::kernel::effect::{Effect, Ticket};
-use crate::kernel::event::{Decision, Ending, Event, EventKind};
+use crate::kernel::event::{Decision, Event, EventKind, ToolOutcome};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::state::State;
 use crate::protocol::push::encode;
 use crate::runtime::checkpoint as codec;
 use crate::runtime::feed::Block;
 use crate::runtime::outbox::Outbox;
-use crate::runtime::world::SessionChange;
+use crate::runtime::services::SessionChange;
 
 /// What follows from a commit: first the deliveries, then the events are published, then the effects are performed.
 #[derive(Debug, Default)]
-pub(super) struct After {
-    pub(super) answers: Vec<Answered>,
-    pub(super) doing: Vec<Effect>,
+pub(super) struct AfterCommit {
+    pub(super) deliveries: Vec<Delivery>,
+    pub(super) effects: Vec<Effect>,
     pub(super) run_ended: bool,
     /// Changes for clients that list sessions.
     pub(super) session_changes: Vec<SessionChange>,
 }
 
-impl After {
+impl AfterCommit {
     /// Returns whether only the publication of events follows.
     pub(super) fn is_empty(&self) -> bool {
-        self.answers.is_empty() && self.doing.is_empty() && !self.run_ended && self.session_changes.is_empty()
+        self.deliveries.is_empty() && self.effects.is_empty() && !self.run_ended && self.session_changes.is_empty()
     }
 }
 
 /// An item for one connection.
 #[derive(Debug)]
-pub(super) enum Answered {
-    Reply(Respond, Told),
-    Private(Arc<Outbox>, Private),
+pub(super) enum Delivery {
+    Reply(ReplyGuard, LaneReply),
+    Private(Arc<Outbox>, PrivateEvent),
     Subscribe(Arc<Outbox>, Seq),
     Unsubscribe(Arc<Outbox>),
 }
 
-impl Answered {
+impl Delivery {
     /// Returns the outbox whose subscription is affected.
-    pub(super) const fn listener(&self) -> Option<&Arc<Outbox>> {
+    pub(super) const fn outbox(&self) -> Option<&Arc<Outbox>> {
         match self {
             Self::Reply(..) => None,
             Self::Private(outbox, _) | Self::Subscribe(outbox, _) | Self::Unsubscribe(outbox) => Some(outbox),
@@ -56,7 +56,7 @@ impl Answered {
 
 /// The next batch, while it grows.
 #[derive(Debug, Default)]
-pub(super) struct Gathering {
+pub(super) struct PendingBatch {
     lines: Vec<u8>,
     first: Seq,
     last: Seq,
@@ -66,60 +66,60 @@ pub(super) struct Gathering {
     /// Whether it must be on disk before its effects follow.
     synced: bool,
     /// Whether it changes the stored session row.
-    telling: bool,
+    updates_meta: bool,
     /// Whether it ends something, so that it may use the disk reserve.
     urgent: bool,
-    expected: BTreeMap<Ticket, Respond>,
-    after: After,
+    reply_guards: BTreeMap<Ticket, ReplyGuard>,
+    after: AfterCommit,
 }
 
 /// Limits the cost of checkpoints to a fraction of the stored events, however large the state is.
 #[derive(Debug, Default)]
-pub(super) struct Checkpoints {
-    last: usize,
-    kept: usize,
+pub(super) struct CheckpointPolicy {
+    last_bytes: usize,
+    event_bytes: usize,
 }
 
-impl Checkpoints {
-    const fn kept(&mut self, bytes: usize) {
-        self.kept += bytes;
+impl CheckpointPolicy {
+    const fn add_event_bytes(&mut self, bytes: usize) {
+        self.event_bytes += bytes;
     }
 
-    const fn is_worth_it(&self) -> bool {
-        self.kept / KEPT_FOR_ONE >= self.last
+    const fn is_due(&self) -> bool {
+        self.event_bytes / EVENT_BYTES_PER_CHECKPOINT_BYTE >= self.last_bytes
     }
 
-    const fn made(&mut self, bytes: usize) {
-        *self = Self { last: bytes, kept: 0 };
+    const fn record(&mut self, bytes: usize) {
+        *self = Self { last_bytes: bytes, event_bytes: 0 };
     }
 }
 
 /// The number of event bytes that are stored for each byte of a checkpoint.
-const KEPT_FOR_ONE: usize = 8;
+const EVENT_BYTES_PER_CHECKPOINT_BYTE: usize = 8;
 
 /// Decides when small blocks, as a slow stream produces them, are merged: in bounded steps, and when a run ends.
 #[derive(Debug, Default)]
-pub(super) struct Drops {
+pub(super) struct MergePolicy {
     /// The number of blocks after `merged_to`.
     blocks: usize,
     /// The number of small blocks among them.
     small: usize,
     /// The position up to which blocks are merged.
-    seen_to: Seq,
+    merged_to: Seq,
 }
 
-impl Drops {
+impl MergePolicy {
     /// Counts a stored block; returns the range to merge, if a merge is due.
     ///
     /// Merged blocks are considered again only while few blocks follow them: the cost does not grow with the session.
-    pub(super) const fn fall(&mut self, block: &Block, run_ended: bool) -> Option<(Seq, Seq)> {
+    pub(super) const fn add_block(&mut self, block: &Block, run_ended: bool) -> Option<(Seq, Seq)> {
         self.blocks += 1;
-        if block.lines.len() < SMALL {
+        if block.lines.len() < SMALL_BLOCK {
             self.small += 1;
         }
-        let merge = if self.small > 1 { Some((self.seen_to, block.last)) } else { None };
-        if self.blocks >= MANY {
-            *self = Self { blocks: 0, small: 0, seen_to: block.last };
+        let merge = if self.small > 1 { Some((self.merged_to, block.last)) } else { None };
+        if self.blocks >= MERGE_BLOCKS {
+            *self = Self { blocks: 0, small: 0, merged_to: block.last };
             return merge;
         }
         if run_ended { merge } else { None }
@@ -127,28 +127,25 @@ impl Drops {
 }
 
 /// The size from which on a block is not small.
-const SMALL: usize = 16 * 1024;
+const SMALL_BLOCK: usize = 16 * 1024;
 /// The number of blocks after which a merge is due: as many as one merge step handles.
-const MANY: usize = 256;
+const MERGE_BLOCKS: usize = 256;
 
-impl Gathering {
-    pub(super) fn expect(&mut self, ticket: Ticket, respond: Respond) {
-        self.expected.insert(ticket, respond);
+impl PendingBatch {
+    pub(super) fn add_reply_guard(&mut self, ticket: Ticket, reply_guard: ReplyGuard) {
+        self.reply_guards.insert(ticket, reply_guard);
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.count == 0
-            && self.reserve.is_none()
-            && self.after.answers.is_empty()
-            && self.after.doing.is_empty()
+        self.count == 0 && self.reserve.is_none() && self.after.deliveries.is_empty() && self.after.effects.is_empty()
     }
 
     pub(super) const fn bytes(&self) -> usize {
         self.lines.len()
     }
 
-    pub(super) const fn is_telling(&self) -> bool {
-        self.telling
+    pub(super) const fn updates_meta(&self) -> bool {
+        self.updates_meta
     }
 
     pub(super) const fn is_urgent(&self) -> bool {
@@ -156,8 +153,8 @@ impl Gathering {
     }
 
     /// Returns whether the batch needs no commit.
-    pub(super) fn keeps_nothing(&self) -> bool {
-        self.count == 0 && self.reserve.is_none() && self.after.doing.is_empty()
+    pub(super) fn persists_nothing(&self) -> bool {
+        self.count == 0 && self.reserve.is_none() && self.after.effects.is_empty()
     }
 
     /// Appends a batch that was collected separately.
@@ -173,16 +170,16 @@ impl Gathering {
         self.reserve = other.reserve.or(self.reserve);
         self.checkpoint = other.checkpoint.or(self.checkpoint.take());
         self.synced |= other.synced;
-        self.telling |= other.telling;
+        self.updates_meta |= other.updates_meta;
         self.urgent |= other.urgent;
-        self.expected.extend(other.expected);
-        self.after.answers.extend(other.after.answers);
-        self.after.doing.extend(other.after.doing);
+        self.reply_guards.extend(other.reply_guards);
+        self.after.deliveries.extend(other.after.deliveries);
+        self.after.effects.extend(other.after.effects);
         self.after.run_ended |= other.after.run_ended;
         self.after.session_changes.extend(other.after.session_changes);
     }
 
-    pub(super) fn into_after(self) -> After {
+    pub(super) fn into_after(self) -> AfterCommit {
         self.after
     }
 
@@ -191,10 +188,10 @@ impl Gathering {
         session: &SessionId,
         create: Option<Create>,
         meta: Option<Meta>,
-    ) -> (Batch, Option<Block>, After) {
+    ) -> (Batch, Option<Block>, AfterCommit) {
         let mut lines = self.lines;
         // The ring keeps the lines for a while, and subscribers even longer.
-        if lines.capacity() - lines.len() > SLACK {
+        if lines.capacity() - lines.len() > MAX_SLACK {
             lines.shrink_to_fit();
         }
         let lines = Bytes::from(lines);
@@ -214,84 +211,85 @@ impl Gathering {
         (batch, shown, self.after)
     }
 
-    fn keep(&mut self, session: &SessionId, event: &Event) {
+    fn push_event(&mut self, session: &SessionId, event: &Event) {
         if self.count == 0 {
             self.first = event.seq;
-            self.lines.reserve(LINE);
+            self.lines.reserve(LINE_BYTES);
         }
         self.last = event.seq;
         self.count += 1;
-        let weight = weight(&event.kind);
-        self.telling |= !matches!(weight, Weight::Plain | Weight::Starts);
-        self.synced |= matches!(weight, Weight::Starts | Weight::Takes | Weight::EndsForGood);
-        self.urgent |= matches!(weight, Weight::Ends | Weight::EndsForGood);
+        let class = commit_class(&event.kind);
+        self.updates_meta |= !matches!(class, CommitClass::Plain | CommitClass::Synced);
+        self.synced |= matches!(class, CommitClass::Synced | CommitClass::SyncedMeta | CommitClass::SyncedUrgentMeta);
+        self.urgent |= matches!(class, CommitClass::UrgentMeta | CommitClass::SyncedUrgentMeta);
         encode::event_line(session, event, &mut self.lines);
     }
 }
 
 /// The typical size of an event line; most batches of a slow stream have one line.
-const LINE: usize = 256;
+const LINE_BYTES: usize = 256;
 /// The unused capacity of a line buffer that is tolerated: moving the lines costs more.
-const SLACK: usize = 64;
+const MAX_SLACK: usize = 64;
 
 impl Lane {
     /// Adds effects to the pending batch; effects that need no commit are performed at once.
-    pub(super) fn gather(&mut self, effects: Vec<Effect>, outbox: Option<&Arc<Outbox>>) {
+    pub(super) fn collect_effects(&mut self, effects: Vec<Effect>, outbox: Option<&Arc<Outbox>>) {
         let changes = effects.iter().any(|effect| matches!(effect, Effect::Persist(_)));
         for effect in effects {
-            let gathering = &mut self.gathering;
+            let pending = &mut self.pending;
             match effect {
-                Effect::Stop(run) => self.work.stop(run),
-                Effect::StopAside(call) => self.work.stop_aside(call),
-                Effect::StopCompaction(run) => self.work.stop_compaction(run.as_ref()),
-                Effect::StopRetry(run) => self.work.stop_retry(&run),
+                Effect::StopRun(run) => self.run_tasks.stop_run(run),
+                Effect::StopUserCommand(call) => self.run_tasks.stop_user_command(call),
+                Effect::StopCompaction(run) => self.run_tasks.stop_compaction(run.as_ref()),
+                Effect::StopRetry(run) => self.run_tasks.stop_retry(&run),
                 Effect::Reserve(end) => {
-                    gathering.reserve = Some(end);
-                    gathering.synced = true;
+                    pending.reserve = Some(end);
+                    pending.synced = true;
                 }
                 Effect::Persist(event) => {
-                    let before = gathering.bytes();
-                    gathering.keep(&self.id, &event);
-                    self.checkpoints.kept(gathering.bytes() - before);
+                    let before = pending.bytes();
+                    pending.push_event(&self.id, &event);
+                    self.checkpoint_policy.add_event_bytes(pending.bytes() - before);
                     if let EventKind::RunEnded(report) = &event.kind {
                         tracing::info!(session = %self.id, run = ?event.run, outcome = ?report.outcome, "run ended");
-                        gathering.after.run_ended = true;
-                        self.memory.prune(self.session.state());
+                        pending.after.run_ended = true;
+                        self.unredacted.prune(self.session.state());
                     }
-                    self.pass_on(&event.kind);
+                    self.forward_event(&event.kind);
                 }
                 Effect::Checkpoint(_) => {
-                    if self.checkpoints.is_worth_it() {
+                    if self.checkpoint_policy.is_due() {
                         let checkpoint = checkpoint(self.session.state());
-                        self.checkpoints.made(checkpoint.bytes.len());
-                        gathering.checkpoint = Some(checkpoint);
+                        self.checkpoint_policy.record(checkpoint.bytes.len());
+                        pending.checkpoint = Some(checkpoint);
                     }
                 }
                 Effect::Reply(ticket, reply, version) => {
-                    gathering.synced |= changes;
-                    if let Some(respond) = gathering.expected.remove(&ticket) {
-                        gathering.after.answers.push(Answered::Reply(respond, Told { reply, version }));
+                    pending.synced |= changes;
+                    if let Some(reply_guard) = pending.reply_guards.remove(&ticket) {
+                        let reply = LaneReply { result: reply, version };
+                        pending.after.deliveries.push(Delivery::Reply(reply_guard, reply));
                     }
                 }
-                Effect::ShowTo(_, private) => {
-                    let answer = |to: &Arc<Outbox>| Answered::Private(Arc::clone(to), private);
-                    gathering.after.answers.extend(outbox.map(answer));
+                Effect::EmitTo(_, private) => {
+                    let delivery = |to: &Arc<Outbox>| Delivery::Private(Arc::clone(to), private);
+                    pending.after.deliveries.extend(outbox.map(delivery));
                 }
-                Effect::Subscribe { who: _, after } => {
-                    let answer = |to: &Arc<Outbox>| Answered::Subscribe(Arc::clone(to), after);
-                    gathering.after.answers.extend(outbox.map(answer));
+                Effect::Subscribe { participant: _, after } => {
+                    let delivery = |to: &Arc<Outbox>| Delivery::Subscribe(Arc::clone(to), after);
+                    pending.after.deliveries.extend(outbox.map(delivery));
                 }
                 Effect::Unsubscribe(_) => {
-                    gathering.after.answers.extend(outbox.map(|to| Answered::Unsubscribe(Arc::clone(to))));
+                    pending.after.deliveries.extend(outbox.map(|to| Delivery::Unsubscribe(Arc::clone(to))));
                 }
                 // The whole block is published after its commit, behind all replies of the batch.
-                Effect::Show(_) => {}
-                Effect::Execute { .. } | Effect::Aside(_) => {
-                    gathering.synced = true;
-                    gathering.after.doing.push(effect);
+                Effect::Emit(_) => {}
+                Effect::Execute { .. } | Effect::ExecuteUserCommand(_) => {
+                    pending.synced = true;
+                    pending.after.effects.push(effect);
                 }
-                Effect::Turn(_) | Effect::Check { .. } | Effect::Remember { .. } | Effect::Compact(_) => {
-                    gathering.after.doing.push(effect);
+                Effect::RequestTurn(_) | Effect::RunCheck { .. } | Effect::StoreGrant { .. } | Effect::Compact(_) => {
+                    pending.after.effects.push(effect);
                 }
             }
         }
@@ -300,21 +298,21 @@ impl Lane {
 
 impl Lane {
     /// Forwards an event: to clients that list sessions after the commit, to the current turn at once.
-    fn pass_on(&mut self, kind: &EventKind) {
-        self.gathering.after.session_changes.extend(session_change(&self.id, kind));
+    fn forward_event(&mut self, kind: &EventKind) {
+        self.pending.after.session_changes.extend(session_change(&self.id, kind));
         if let (EventKind::Steered(_), Some(run)) = (kind, &self.session.state().run) {
-            self.work.steered(&run.id, run.steers.len());
+            self.run_tasks.interrupt_for_steer(&run.id, run.steers.len());
         }
     }
 
     /// Notifies the shared services of what a commit has changed.
-    pub(super) fn tell_others(&mut self, run_ended: bool, session_changes: Vec<SessionChange>) {
+    pub(super) fn notify_services(&mut self, run_ended: bool, session_changes: Vec<SessionChange>) {
         for change in session_changes {
             // There may be no receiver.
-            let _ = self.world.session_changes.send(change);
+            let _ = self.services.session_changes.send(change);
         }
         if run_ended {
-            self.world.runs_over.tell(&self.id, std::mem::take(&mut self.grown));
+            self.services.run_ends.notify(&self.id, std::mem::take(&mut self.new_bytes));
         }
     }
 }
@@ -334,7 +332,7 @@ pub(super) fn meta(session: &SessionId, snapshot: &Snapshot) -> Meta {
     let row = encode::SessionRow::of(session, snapshot);
     Meta {
         session: session.clone(),
-        state: encode::phase_word(snapshot.phase).to_owned(),
+        state: encode::phase_name(snapshot.phase).to_owned(),
         updated_at: snapshot.updated_at,
         opened_at: snapshot.opened_at,
         active_run: snapshot.run.as_ref().map(|run| run.as_str().to_owned()),
@@ -344,31 +342,31 @@ pub(super) fn meta(session: &SessionId, snapshot: &Snapshot) -> Meta {
 
 /// What an event requires of its commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Weight {
+enum CommitClass {
     /// Nothing.
     Plain,
     /// The commit must be on disk before the tool is executed.
-    Starts,
+    Synced,
     /// The stored session row changes.
-    Tells,
+    Meta,
     /// The row changes, and the commit must be on disk before the event takes effect.
-    Takes,
+    SyncedMeta,
     /// The row changes, and the event ends something: it must succeed on a full disk.
-    Ends,
+    UrgentMeta,
     /// The row changes, the event ends something, and the commit must be on disk before it takes effect.
-    EndsForGood,
+    SyncedUrgentMeta,
 }
 
 /// Returns the class of an event. An approval, the start of a tool and the end of a run take effect only on disk.
-fn weight(kind: &EventKind) -> Weight {
+fn commit_class(kind: &EventKind) -> CommitClass {
     match kind {
-        EventKind::CallStarted { .. } => Weight::Starts,
-        EventKind::SessionOpened(_) => Weight::Takes,
-        EventKind::GateSettled(verdict) if verdict.decision == Decision::Approve => Weight::Takes,
-        EventKind::GateSettled(_) | EventKind::RunEnded(_) => Weight::EndsForGood,
-        EventKind::CallSettled(settlement) if settlement.ending == Ending::Cut => Weight::Ends,
-        EventKind::Stopping { .. } => Weight::Ends,
-        EventKind::CompactionOver { .. } | EventKind::RetryOver { .. } => Weight::Ends,
+        EventKind::CallStarted { .. } => CommitClass::Synced,
+        EventKind::SessionOpened(_) => CommitClass::SyncedMeta,
+        EventKind::GateSettled(verdict) if verdict.decision == Decision::Approve => CommitClass::SyncedMeta,
+        EventKind::GateSettled(_) | EventKind::RunEnded(_) => CommitClass::SyncedUrgentMeta,
+        EventKind::CallSettled(settlement) if settlement.outcome == ToolOutcome::Aborted => CommitClass::UrgentMeta,
+        EventKind::RunStopping { .. } => CommitClass::UrgentMeta,
+        EventKind::CompactionFailed { .. } | EventKind::RetryEnded { .. } => CommitClass::UrgentMeta,
         EventKind::SessionRenamed { .. }
         | EventKind::SessionEnded { .. }
         | EventKind::Loaded { .. }
@@ -378,24 +376,24 @@ fn weight(kind: &EventKind) -> Weight {
         | EventKind::MessageQueued(_)
         | EventKind::MessageUnqueued { .. }
         | EventKind::Steered(_)
-        | EventKind::SayingDone { .. }
+        | EventKind::TextDone { .. }
         | EventKind::CallIntended(_)
         | EventKind::CallSettled(_)
         | EventKind::GateOpened(_)
         | EventKind::GateVoted { .. }
-        | EventKind::RunRecovered { .. } => Weight::Tells,
-        EventKind::Touched { .. }
+        | EventKind::RunRecovered { .. } => CommitClass::Meta,
+        EventKind::VersionBumped { .. }
         | EventKind::Status { .. }
-        | EventKind::Thought { .. }
-        | EventKind::Said { .. }
-        | EventKind::TurnTaken(_)
-        | EventKind::CompactionBegan { .. }
+        | EventKind::ThinkingDelta { .. }
+        | EventKind::TextDelta { .. }
+        | EventKind::TurnUsage(_)
+        | EventKind::CompactionStarted { .. }
         | EventKind::Compacted(_)
-        | EventKind::RetryBegan(_)
+        | EventKind::RetryStarted(_)
         | EventKind::CallOutput { .. }
         | EventKind::Warned { .. }
         | EventKind::Failed { .. }
-        | EventKind::Lost { .. } => Weight::Plain,
+        | EventKind::EventsLost { .. } => CommitClass::Plain,
     }
 }
 
@@ -404,13 +402,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drops_are_merged_before_many_have_gathered_and_never_from_the_beginning_again() {
-        let mut drops = Drops::default();
+    fn small_blocks_are_merged_in_bounded_steps_and_never_from_the_start_again() {
+        let mut drops = MergePolicy::default();
         let mut fall = |seq, size, run_ended| {
             let (seq, lines) = (Seq::new(seq), vec![b'x'; size].into());
-            drops.fall(&Block { first: seq, last: seq, lines }, run_ended)
+            drops.add_block(&Block { first: seq, last: seq, lines }, run_ended)
         };
-        let many = u64::try_from(MANY).unwrap();
+        let many = u64::try_from(MERGE_BLOCKS).unwrap();
         for seq in 1..many {
             assert_eq!(fall(seq, 100, false), None);
         }
@@ -419,11 +417,11 @@ mod tests {
         assert_eq!(fall(many + 2, 100, true), Some((Seq::new(many), Seq::new(many + 2))));
         assert_eq!(fall(many + 3, 100, true), Some((Seq::new(many), Seq::new(many + 3))));
         for seq in many + 4..2 * many {
-            assert_eq!(fall(seq, SMALL, false), None);
+            assert_eq!(fall(seq, SMALL_BLOCK, false), None);
         }
-        assert_eq!(fall(2 * many, SMALL, false), Some((Seq::new(many), Seq::new(2 * many))));
+        assert_eq!(fall(2 * many, SMALL_BLOCK, false), Some((Seq::new(many), Seq::new(2 * many))));
         for seq in 2 * many + 1..=3 * many {
-            assert_eq!(fall(seq, SMALL, true), None, "nothing to merge");
+            assert_eq!(fall(seq, SMALL_BLOCK, true), None, "nothing to merge");
         }
         assert_eq!(fall(3 * many + 1, 100, true), None);
         assert_eq!(fall(3 * many + 2, 100, true), Some((Seq::new(3 * many), Seq::new(3 * many + 2))));

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use crate::agent::Context;
 use crate::journal::Journal;
-use crate::kernel::effect::Turn;
+use crate::kernel::effect::TurnRequest;
 use crate::kernel::id::{MessageId, Seq, SessionId};
 use crate::protocol::push::record;
 
 /// Folds the events of the journal into a conversation.
-pub(super) async fn read(journal: &Journal, session: &SessionId, turn: &Turn) -> Result<Context, String> {
+pub(super) async fn read(journal: &Journal, session: &SessionId, turn: &TurnRequest) -> Result<Context, String> {
     let mut context = Context::default();
     let mut seen = Seq::new(turn.context_from.number().saturating_sub(1));
     loop {
@@ -18,8 +18,7 @@ pub(super) async fn read(journal: &Journal, session: &SessionId, turn: &Turn) ->
             .await
             .map_err(|error| format!("cannot read the conversation: {error}"))?;
         for line in page.blocks.iter().flat_map(|block| block.bytes.split_inclusive(|byte| *byte == b'\n')) {
-            let event = record::decode_event(line)
-                .map_err(|error| format!("cannot read the conversation: {error}"))?;
+            let event = record::decode_event(line).map_err(|error| format!("cannot read the conversation: {error}"))?;
             if event.seq > turn.last_seq {
                 return Ok(context);
             }
@@ -35,7 +34,7 @@ pub(super) async fn read(journal: &Journal, session: &SessionId, turn: &Turn) ->
 }
 
 /// Returns the original texts of the run's messages.
-pub(super) fn whole_texts(turn: &Turn) -> BTreeMap<MessageId, String> {
+pub(super) fn original_texts(turn: &TurnRequest) -> BTreeMap<MessageId, String> {
     let steers = turn.steers.iter().map(|(_, steering)| (steering.message.clone(), steering.text.clone()));
     steers.chain([(turn.message.clone(), turn.text.clone())]).collect()
 }

@@ -7,29 +7,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::sync::oneshot;
 
-use super::leaving::{Departure, Leave, Leaving};
+use super::unload::{DeleteReply, DeleteRequest, DeletionCause};
 use crate::kernel::command::{Caller, Command, Phase, Reply, Urgency};
 use crate::kernel::id::{ParticipantId, Seq, SessionId};
 use crate::protocol::push::decode::Environment;
-use crate::runtime::feed::{Feed, Listener};
+use crate::runtime::feed::{Feed, Subscriber};
 use crate::runtime::outbox::Outbox;
 
 /// An input of a lane. It is boxed, because every session in memory has a channel of them.
 #[derive(Debug)]
 pub enum LaneInput {
     /// A command of a client.
-    Asked(Box<Asked>),
+    Request(Box<LaneRequest>),
     /// A connection is closed.
-    Gone(ParticipantId),
+    Disconnected(ParticipantId),
     /// Retention removed the events up to this position.
-    Forget(Seq),
+    RaiseFloor(Seq),
     /// The session is to be deleted.
-    Leave(Box<Leave>),
+    Delete(Box<DeleteRequest>),
 }
 
 /// A command for a session.
 #[derive(Debug)]
-pub struct Asked {
+pub struct LaneRequest {
     /// The client.
     pub caller: Caller,
     /// The command as it was sent; the lane redacts it.
@@ -37,7 +37,7 @@ pub struct Asked {
     /// The version that the session must have.
     pub if_version: Option<u64>,
     /// Sends the reply.
-    pub respond: Respond,
+    pub reply_guard: ReplyGuard,
     /// The outbox of the client.
     pub outbox: Arc<Outbox>,
     /// The environment that the client sent.
@@ -46,16 +46,16 @@ pub struct Asked {
 
 /// Why a session did not answer a command.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Trouble {
+pub enum LaneError {
     /// The journal refused the batch.
     #[error("cannot store the command: {0}")]
     Storage(String),
     /// The disk is full.
     #[error("the disk is full; no new commands are accepted until there is free space")]
-    Full,
+    StorageFull,
     /// A sync of the journal failed.
     #[error("the journal could not be synced; no new commands are accepted until the daemon is restarted")]
-    Failed,
+    StorageFailed,
     /// The state of the session is lost and must not be overwritten.
     #[error(
         "the session is damaged: its checkpoint cannot be read and retention has removed the start of its \
@@ -64,7 +64,7 @@ pub enum Trouble {
     Damaged,
     /// A sync of the journal failed after the command was submitted.
     #[error("the journal could not be synced; restart the daemon to see whether the command was stored")]
-    Unsure,
+    OutcomeUnknown,
     /// The lane ended before it could answer.
     #[error("the session was interrupted; send the request again")]
     Interrupted,
@@ -75,41 +75,41 @@ pub enum Trouble {
 
 /// The reply of a session to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct LaneReply {
     /// The result of the command.
-    pub reply: Reply,
+    pub result: Reply,
     /// The session's version after the command.
     pub version: u64,
 }
 
-type Answerer = Box<dyn FnOnce(Result<Told, Trouble>) + Send>;
+type ReplyFn = Box<dyn FnOnce(Result<LaneReply, LaneError>) + Send>;
 
 /// The obligation to answer a command exactly once: if it is dropped, it answers `Interrupted`.
-pub struct Respond(Option<Answerer>);
+pub struct ReplyGuard(Option<ReplyFn>);
 
-impl Respond {
+impl ReplyGuard {
     /// Creates a guard that replies through `answerer`.
-    pub fn new(answerer: impl FnOnce(Result<Told, Trouble>) + Send + 'static) -> Self {
+    pub fn new(answerer: impl FnOnce(Result<LaneReply, LaneError>) + Send + 'static) -> Self {
         Self(Some(Box::new(answerer)))
     }
 
     /// Sends the reply.
-    pub fn answer(mut self, told: Result<Told, Trouble>) {
+    pub fn send(mut self, reply: Result<LaneReply, LaneError>) {
         if let Some(answerer) = self.0.take() {
-            answerer(told);
+            answerer(reply);
         }
     }
 }
 
-impl Drop for Respond {
+impl Drop for ReplyGuard {
     fn drop(&mut self) {
         if let Some(answerer) = self.0.take() {
-            answerer(Err(Trouble::Interrupted));
+            answerer(Err(LaneError::Interrupted));
         }
     }
 }
 
-impl fmt::Debug for Respond {
+impl fmt::Debug for ReplyGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Respond")
     }
@@ -123,12 +123,12 @@ pub struct LaneHandle {
     commands: mpsc::Sender<Box<LaneInput>>,
     feed: Arc<Feed>,
     phase: Arc<AtomicU8>,
-    token: Arc<Mutex<[u8; 32]>>,
+    token_hash: Arc<Mutex<[u8; 32]>>,
 }
 
 /// The lane has ended; the request is returned.
 #[derive(Debug)]
-pub struct LaneOver(pub Box<Asked>);
+pub struct LaneClosed(pub Box<LaneRequest>);
 
 impl LaneHandle {
     pub(super) fn new(
@@ -138,47 +138,47 @@ impl LaneHandle {
         feed: Arc<Feed>,
         token: [u8; 32],
     ) -> Self {
-        Self { id, control, commands, feed, phase: Arc::default(), token: Arc::new(Mutex::new(token)) }
+        Self { id, control, commands, feed, phase: Arc::default(), token_hash: Arc::new(Mutex::new(token)) }
     }
 
     /// Sends a command; if the inbox is full it is answered with `Busy`.
-    pub fn ask(&self, asked: Box<Asked>) -> Result<(), LaneOver> {
-        let inbox = match asked.command.urgency() {
+    pub fn send_request(&self, request: Box<LaneRequest>) -> Result<(), LaneClosed> {
+        let inbox = match request.command.urgency() {
             Urgency::Control => &self.control,
             Urgency::Ordinary => &self.commands,
         };
-        let refused = match inbox.try_send(Box::new(LaneInput::Asked(asked))) {
+        let refused = match inbox.try_send(Box::new(LaneInput::Request(request))) {
             Ok(()) => return Ok(()),
             Err(refused) => refused,
         };
         let full = matches!(refused, TrySendError::Full(_));
         match *refused.into_inner() {
-            LaneInput::Asked(asked) if full => asked.respond.answer(Err(Trouble::Busy)),
-            LaneInput::Asked(asked) => return Err(LaneOver(asked)),
+            LaneInput::Request(request) if full => request.reply_guard.send(Err(LaneError::Busy)),
+            LaneInput::Request(request) => return Err(LaneClosed(request)),
             // Only requests are sent here.
-            LaneInput::Gone(_) | LaneInput::Forget(_) | LaneInput::Leave(_) => {}
+            LaneInput::Disconnected(_) | LaneInput::RaiseFloor(_) | LaneInput::Delete(_) => {}
         }
         Ok(())
     }
 
     /// Asks the lane to end for a deletion; `None` if it has ended by itself.
-    pub async fn leave(&self, departure: Departure) -> Option<Leaving> {
-        let (answer, answered) = oneshot::channel();
-        let leave = LaneInput::Leave(Box::new(Leave { departure, answer }));
+    pub async fn delete(&self, cause: DeletionCause) -> Option<DeleteReply> {
+        let (reply, answered) = oneshot::channel();
+        let leave = LaneInput::Delete(Box::new(DeleteRequest { cause, reply }));
         self.control.send(Box::new(leave)).await.ok()?;
         answered.await.ok()
     }
 
     /// Tells the lane which events retention removed. A lane that has ended reads it when the session is loaded
     /// again.
-    pub async fn forget(&self, floor: Seq) {
-        let _ = self.control.send(Box::new(LaneInput::Forget(floor))).await;
+    pub async fn raise_floor(&self, floor: Seq) {
+        let _ = self.control.send(Box::new(LaneInput::RaiseFloor(floor))).await;
     }
 
     /// Tells the lane that a connection is closed; if the inbox is full a task waits for space.
-    pub fn gone(&self, who: ParticipantId) {
-        self.feed.remove(who);
-        if let Err(TrySendError::Full(input)) = self.control.try_send(Box::new(LaneInput::Gone(who))) {
+    pub fn disconnected(&self, participant: ParticipantId) {
+        self.feed.unsubscribe(participant);
+        if let Err(TrySendError::Full(input)) = self.control.try_send(Box::new(LaneInput::Disconnected(participant))) {
             let control = self.control.clone();
             tokio::spawn(async move { control.send(input).await });
         }
@@ -190,8 +190,8 @@ impl LaneHandle {
     }
 
     /// Returns the subscribers of the session.
-    pub fn listeners(&self) -> Vec<Listener> {
-        self.feed.listeners()
+    pub fn subscribers(&self) -> Vec<Subscriber> {
+        self.feed.subscribers()
     }
 
     /// Returns whether the lane accepts commands.
@@ -205,21 +205,20 @@ impl LaneHandle {
     }
 
     /// Publishes the phase of the session; returns whether it changed.
-    pub(super) fn publish(&self, phase: Phase) -> bool {
-        let index =
-            PHASES.iter().position(|known| *known == phase).and_then(|index| u8::try_from(index).ok());
+    pub(super) fn set_phase(&self, phase: Phase) -> bool {
+        let index = PHASES.iter().position(|known| *known == phase).and_then(|index| u8::try_from(index).ok());
         let index = index.unwrap_or_default();
         self.phase.swap(index, Ordering::Relaxed) != index
     }
 
     /// Returns the hash of the attach token.
     pub fn token_hash(&self) -> [u8; 32] {
-        *self.token.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.token_hash.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Replaces the hash of the attach token.
     pub fn replace_token(&self, hash: [u8; 32]) {
-        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = hash;
+        *self.token_hash.lock().unwrap_or_else(PoisonError::into_inner) = hash;
     }
 }
 

@@ -4,21 +4,21 @@
 //! are delivered in commit order. Control precedes commands, and commands precede reports of providers and tools. The
 //! lane never waits for a task that may be waiting for the lane.
 
-mod aside;
 mod batch;
+mod call_policy;
 mod conversation;
-mod deciding;
+mod effects;
 mod execute;
 mod input;
-mod leaving;
-mod listening;
-mod memory;
-mod modelling;
+mod model_turn;
 mod panic_report;
-mod performing;
-mod place;
+mod run_tasks;
 mod storage;
-mod working;
+mod subscribers;
+mod tool_context;
+mod unload;
+mod unredacted;
+mod user_command;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,32 +27,32 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, info};
 
-use super::feed::{Block, Feed, Listener};
+use super::feed::{Block, Feed, Subscriber};
 use super::fingerprints;
 use super::hub::{Hub, Integrity};
 use super::mint;
 use super::outbox::Outbox;
-use super::world::World;
-use crate::journal::{Batch, CommitError, Create, Early, Meta};
-use crate::kernel::command::{Change, Command, Phase, Rights};
+use super::services::Services;
+use crate::journal::{Batch, CommitError, Create, EarlyWrite, Meta};
+use crate::kernel::command::{AccessKind, Command, Phase, Rights};
 use crate::kernel::effect::{Effect, Report, Ticket};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::refusal::Refusal;
 use crate::kernel::session::{Input, Session};
-use crate::provider::{Reported, Whose};
-use batch::{After, Answered, Checkpoints, Drops, Gathering};
-use memory::Memory;
-use performing::command_name;
-use storage::{Flight, Storage};
-use working::Work;
+use crate::provider::{ReportEnvelope, ReportOwner};
+use batch::{AfterCommit, CheckpointPolicy, Delivery, MergePolicy, PendingBatch};
+use effects::command_name;
+use run_tasks::RunTasks;
+use storage::{CommitState, StorageState};
+use unredacted::Unredacted;
 
-pub(in crate::runtime) use deciding::screen;
-pub use input::{Asked, LaneHandle, LaneInput, LaneOver, Respond, Told, Trouble};
-pub use leaving::{Departure, Leave, Leaving};
+pub(in crate::runtime) use call_policy::screen;
+pub use input::{LaneClosed, LaneError, LaneHandle, LaneInput, LaneReply, LaneRequest, ReplyGuard};
+pub use unload::{DeleteReply, DeleteRequest, DeletionCause};
 
 /// How a lane starts.
 #[derive(Debug)]
-pub enum Beginning {
+pub enum LaneStart {
     /// A new session, with the record that the journal stores first.
     New(Create),
     /// A session from the journal.
@@ -60,7 +60,7 @@ pub enum Beginning {
         /// The hash of the attach token.
         token_hash: [u8; 32],
         /// The subscribers of the failed lane that this one replaces.
-        listeners: Vec<Listener>,
+        listeners: Vec<Subscriber>,
         /// Whether the session could be restored completely.
         integrity: Integrity,
     },
@@ -68,9 +68,9 @@ pub enum Beginning {
 
 /// Why a lane ended.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum LaneEnd {
     /// The session was idle for a while and left memory.
-    Parked,
+    Unloaded,
     /// The session is being deleted.
     Deleted,
     /// The daemon shuts down.
@@ -83,96 +83,96 @@ pub enum Ended {
 pub struct Lane {
     id: SessionId,
     session: Session,
-    world: Arc<World>,
+    services: Arc<Services>,
     feed: Arc<Feed>,
     control: mpsc::Receiver<Box<LaneInput>>,
     commands: mpsc::Receiver<Box<LaneInput>>,
     handle: LaneHandle,
     /// Original values that must not be stored and are still needed.
-    memory: Memory,
+    unredacted: Unredacted,
     /// The tasks of the active run.
-    work: Work,
-    gathering: Gathering,
-    checkpoints: Checkpoints,
-    drops: Drops,
+    run_tasks: RunTasks,
+    pending: PendingBatch,
+    checkpoint_policy: CheckpointPolicy,
+    merge_policy: MergePolicy,
     in_flight: Option<InFlight>,
-    storage: Storage,
+    storage: StorageState,
     /// The end of the last reserved block of sequence numbers that is on disk.
     reserved_on_disk: Seq,
     /// Whether the stored session row names an active run.
-    kept_run: bool,
-    tickets: u64,
+    run_persisted: bool,
+    last_ticket: u64,
     create: Option<Create>,
     /// Subscribers of the lane that this one replaces, to be attached.
-    inherited: Vec<Listener>,
+    inherited: Vec<Subscriber>,
     /// The pending request to delete the session.
-    leave: Option<Box<Leave>>,
+    delete_request: Option<Box<DeleteRequest>>,
     /// The bytes of events that were stored since the last run ended.
-    grown: u64,
+    new_bytes: u64,
     /// The effects whose events are committed and which can be performed.
-    doing: VecDeque<Effect>,
+    ready_effects: VecDeque<Effect>,
 }
 
 struct InFlight {
     /// Receives the result of the commit, once the batch is submitted.
     done: Option<oneshot::Receiver<Result<(), CommitError>>>,
-    after: After,
+    after: AfterCommit,
     block: Option<Block>,
     /// The early record of the block, if it is published before the commit.
-    early: Option<Early>,
+    early: Option<EarlyWrite>,
     /// Whether the journal refused the batch once before.
-    again: bool,
+    resubmitted: bool,
     /// The batch, for a second submission.
     batch: Batch,
-    state: Flight,
+    state: CommitState,
 }
 
 impl Lane {
     /// Creates the lane of a session.
     ///
     /// It is boxed, because a future stores its arguments twice.
-    pub fn new(id: SessionId, session: Session, beginning: Beginning, world: Arc<World>) -> Box<Self> {
-        let limits = world.limits;
+    pub fn new(id: SessionId, session: Session, start: LaneStart, services: Arc<Services>) -> Box<Self> {
+        let limits = services.limits;
         let (control, control_inbox) = mpsc::channel(limits.inbox);
         let (commands, commands_inbox) = mpsc::channel(limits.inbox);
         let feed = Arc::new(Feed::new(id.clone(), session.state().last_seq, limits.ring_bytes));
-        let (create, token, inherited, storage) = match beginning {
-            Beginning::New(create) => (Some(create.clone()), create.token_hash, Vec::new(), Storage::Sound),
-            Beginning::Restored { token_hash, listeners, integrity } => {
-                (None, token_hash, listeners, Storage::of(integrity))
+        let (create, token, inherited, storage) = match start {
+            LaneStart::New(create) => (Some(create.clone()), create.token_hash, Vec::new(), StorageState::Writable),
+            LaneStart::Restored { token_hash, listeners, integrity } => {
+                (None, token_hash, listeners, StorageState::from_integrity(integrity))
             }
         };
         let handle = LaneHandle::new(id.clone(), control, commands, Arc::clone(&feed), token);
-        if storage == Storage::Sound && !world.journal.has_failed() {
+        if storage == StorageState::Writable && !services.journal.has_failed() {
             // Gates of calls with an unknown outcome are opened before anything else is handled.
             let asks = session.unknown_calls() > 0;
-            handle.publish(if asks { Phase::Waiting } else { session.state().phase() });
+            handle.set_phase(if asks { Phase::Waiting } else { session.state().phase() });
         }
-        let work = Work::new(id.clone(), Arc::clone(&world));
+        let work = RunTasks::new(id.clone(), Arc::clone(&services));
         let reserved_on_disk = session.issued();
         Box::new(Self {
             id,
             session,
-            world,
+            services,
             feed,
             control: control_inbox,
             commands: commands_inbox,
             handle,
-            memory: Memory::default(),
-            work,
-            gathering: Gathering::default(),
-            checkpoints: Checkpoints::default(),
-            drops: Drops::default(),
+            unredacted: Unredacted::default(),
+            run_tasks: work,
+            pending: PendingBatch::default(),
+            checkpoint_policy: CheckpointPolicy::default(),
+            merge_policy: MergePolicy::default(),
             in_flight: None,
             storage,
             reserved_on_disk,
-            kept_run: false,
-            tickets: 0,
+            run_persisted: false,
+            last_ticket: 0,
             create,
             inherited,
-            leave: None,
-            doing: VecDeque::new(),
-            grown: 0,
+            delete_request: None,
+            ready_effects: VecDeque::new(),
+            new_bytes: 0,
         })
     }
 
@@ -182,12 +182,12 @@ impl Lane {
     }
 
     /// Runs until the session is unloaded or deleted, the daemon shuts down, or the journal fails.
-    pub async fn run(mut self: Box<Self>, hub: Arc<Hub>) -> Ended {
+    pub async fn run(mut self: Box<Self>, hub: Arc<Hub>) -> LaneEnd {
         if self.create.is_none() {
-            self.inherit();
-            self.kept_run = self.session.state().run.is_some();
-            if self.world.journal.has_failed() {
-                self.begin_read_only();
+            self.attach_inherited();
+            self.run_persisted = self.session.state().run.is_some();
+            if self.services.journal.has_failed() {
+                self.set_read_only();
             } else if !self.is_damaged() {
                 self.recover();
             }
@@ -195,161 +195,160 @@ impl Lane {
         // Rare branches are boxed: every session in memory holds this future.
         let ended = loop {
             self.submit();
-            if !self.doing.is_empty() {
-                Box::pin(self.perform_waiting()).await;
+            if !self.ready_effects.is_empty() {
+                Box::pin(self.perform_ready()).await;
                 continue;
             }
-            if self.is_put_off() {
+            if self.is_delayed() {
                 // Subscribers are woken by now and run first.
                 tokio::task::yield_now().await;
             }
-            if let Some(leave) = self.leave.take() {
-                match Box::pin(self.depart(*leave, &hub)).await {
+            if let Some(delete_request) = self.delete_request.take() {
+                match Box::pin(self.prepare_delete(*delete_request, &hub)).await {
                     Some(ended) => break ended,
                     None => continue,
                 }
             }
-            match self.next().await {
-                Next::Input(input) => {
-                    self.take(*input);
-                    self.take_waiting();
+            match self.next_wakeup().await {
+                Wakeup::Input(input) => {
+                    self.handle_input(*input);
+                    self.take_queued();
                 }
-                Next::Reported(reported) => {
-                    self.report(*reported);
-                    self.take_waiting();
+                Wakeup::Reported(reported) => {
+                    self.handle_report(*reported);
+                    self.take_queued();
                 }
-                Next::Deadline => self.apply(Input::Deadline, None),
-                Next::Committed(Ok(())) => self.committed(),
-                Next::Committed(Err(trouble)) => {
-                    if !self.survives(&trouble) {
-                        self.fail(&trouble);
-                        break Ended::Broken;
+                Wakeup::Deadline => self.apply(Input::Deadline, None),
+                Wakeup::Committed(Ok(())) => self.handle_commit(),
+                Wakeup::Committed(Err(error)) => {
+                    if !self.handle_commit_error(&error) {
+                        self.fail(&error);
+                        break LaneEnd::Broken;
                     }
                 }
-                Next::Room | Next::PutOff => self.take_off(),
-                Next::Quiet => {
-                    if let Some(ended) = Box::pin(self.park(&hub)).await {
+                Wakeup::SpaceAvailable | Wakeup::DelayElapsed => self.submit_in_flight(),
+                Wakeup::IdleTimeout => {
+                    if let Some(ended) = Box::pin(self.unload(&hub)).await {
                         break ended;
                     }
                 }
-                Next::Close => break Box::pin(self.close()).await,
+                Wakeup::Close => break Box::pin(self.close()).await,
             }
         };
-        Box::pin(self.work.end()).await;
+        Box::pin(self.run_tasks.stop_all()).await;
         info!(session = %self.id, ?ended, "lane ended");
         ended
     }
 
-    async fn next(&mut self) -> Next {
-        let idle = self.session.is_idle() && self.in_flight.is_none() && self.gathering.is_empty();
+    async fn next_wakeup(&mut self) -> Wakeup {
+        let idle = self.session.is_idle() && self.in_flight.is_none() && self.pending.is_empty();
         if idle {
-            self.work.rest();
+            self.run_tasks.release_channel();
         }
-        let (grounded, put_off) = (self.is_grounded(), self.is_put_off());
+        let (waiting_for_space, delayed) = (self.is_waiting_for_space(), self.is_delayed());
         let committed = async {
             match &mut self.in_flight {
-                Some(flight) if !grounded => flight.landed().await,
+                Some(flight) if !waiting_for_space => flight.wait_for_commit().await,
                 Some(_) | None => std::future::pending().await,
             }
         };
         // One timer serves both purposes, because every session in memory holds it.
-        let pause = if put_off { PUT_OFF } else { self.world.limits.park_after };
-        let paused = async {
-            if idle || put_off { tokio::time::sleep(pause).await } else { std::future::pending().await }
-        };
-        let roomy = self.gathering.bytes() < self.world.limits.batch_bytes;
+        let pause = if delayed { COMMIT_DELAY } else { self.services.limits.park_after };
+        let paused =
+            async { if idle || delayed { tokio::time::sleep(pause).await } else { std::future::pending().await } };
+        let has_capacity = self.pending.bytes() < self.services.limits.batch_bytes;
         // Reports of a run that is being stopped are not stored, so they need no space in the batch.
         let stopping = self.session.state().run.as_ref().is_some_and(|run| run.stopping.is_some());
         tokio::select! {
             biased;
-            result = committed => Next::Committed(result),
-            () = self.world.journal.room(), if grounded => Next::Room,
-            () = self.world.closing.wait() => Next::Close,
-            input = self.control.recv() => input.map_or(Next::Close, Next::Input),
-            () = self.world.clock.sleep_until(self.session.next_deadline()) => Next::Deadline,
-            input = self.commands.recv(), if roomy || grounded => input.map_or(Next::Close, Next::Input),
-            reported = self.work.reported(), if roomy || stopping => Next::Reported(reported),
-            () = paused => if put_off { Next::PutOff } else { Next::Quiet },
+            result = committed => Wakeup::Committed(result),
+            () = self.services.journal.wait_for_space(), if waiting_for_space => Wakeup::SpaceAvailable,
+            () = self.services.closing.wait() => Wakeup::Close,
+            input = self.control.recv() => input.map_or(Wakeup::Close, Wakeup::Input),
+            () = self.services.clock.sleep_until(self.session.next_deadline()) => Wakeup::Deadline,
+            input = self.commands.recv(), if has_capacity || waiting_for_space => input.map_or(Wakeup::Close, Wakeup::Input),
+            reported = self.run_tasks.next_report(), if has_capacity || stopping => Wakeup::Reported(reported),
+            () = paused => if delayed { Wakeup::DelayElapsed } else { Wakeup::IdleTimeout },
         }
     }
 
     /// Applies the inputs that have arrived meanwhile, so that one commit covers all of them.
-    fn take_waiting(&mut self) {
-        while self.gathering.bytes() < self.world.limits.batch_bytes {
+    fn take_queued(&mut self) {
+        while self.pending.bytes() < self.services.limits.batch_bytes {
             if let Ok(input) = self.control.try_recv() {
-                self.take(*input);
+                self.handle_input(*input);
             } else if let Ok(input) = self.commands.try_recv() {
-                self.take(*input);
-            } else if let Some(reported) = self.work.has_reported() {
-                self.report(*reported);
+                self.handle_input(*input);
+            } else if let Some(reported) = self.run_tasks.try_next_report() {
+                self.handle_report(*reported);
             } else {
                 break;
             }
         }
     }
 
-    fn take(&mut self, input: LaneInput) {
+    fn handle_input(&mut self, input: LaneInput) {
         match input {
-            LaneInput::Asked(asked) => self.asked(*asked),
-            LaneInput::Gone(who) => self.gone(who),
-            LaneInput::Forget(floor) => self.session.forget(floor),
+            LaneInput::Request(request) => self.handle_request(*request),
+            LaneInput::Disconnected(who) => self.disconnect(who),
+            LaneInput::RaiseFloor(floor) => self.session.raise_floor(floor),
             // Dropping a replaced request answers it.
-            LaneInput::Leave(leave) => self.leave = Some(leave),
+            LaneInput::Delete(delete_request) => self.delete_request = Some(delete_request),
         }
     }
 
-    fn asked(&mut self, asked: Asked) {
-        self.learn_of_failure();
-        if let Some(trouble) = self.refuses(&asked.command) {
-            return asked.respond.answer(Err(trouble));
+    fn handle_request(&mut self, request: LaneRequest) {
+        self.check_journal_failure();
+        if let Some(error) = self.storage_refusal(&request.command) {
+            return request.reply_guard.send(Err(error));
         }
-        if self.may_be_held_up() && asked.command.change() == Change::Nothing {
-            return self.answer_past(|lane| lane.asked_and_taken(asked));
+        if self.may_wait_for_space() && request.command.access_kind() == AccessKind::ReadOnly {
+            return self.answer_without_commit(|lane| lane.accept_request(request));
         }
-        self.asked_and_taken(asked);
+        self.accept_request(request);
     }
 
-    fn asked_and_taken(&mut self, asked: Asked) {
-        let Asked { caller, mut command, if_version, respond, outbox, environment } = asked;
-        if self.is_misfit(&command) {
+    fn accept_request(&mut self, request: LaneRequest) {
+        let LaneRequest { caller, mut command, if_version, reply_guard, outbox, environment } = request;
+        if self.is_invalid_answer(&command) {
             let version = self.session.state().version;
-            return respond.answer(Ok(Told { reply: Err(Refusal::UnknownAnswer), version }));
+            return reply_guard.send(Ok(LaneReply { result: Err(Refusal::UnknownAnswer), version }));
         }
         // Read-only participants do not set the environment of steps.
-        let watches = matches!(
+        let is_read_only = matches!(
             command,
             Command::Attach { rights: Rights::NONE, .. } | Command::Resume { rights: Rights::NONE, .. }
         );
-        if let Some(environment) = environment.filter(|_| !watches) {
-            self.memory.learn(self.world.environments.share(environment), self.session.state());
+        if let Some(environment) = environment.filter(|_| !is_read_only) {
+            self.unredacted.set_environment(self.services.environments.share(environment), self.session.state());
         }
         if matches!(command, Command::Prompt(_) | Command::Queue(_)) {
-            self.memory.answered_by(self.session.state().voice().provider);
-            self.memory.prompted_by(&caller.source);
+            self.unredacted.set_provider(self.session.state().model_choice().provider);
+            self.unredacted.set_prompt_source(&caller.source);
         }
-        fingerprints::recognise(&mut command, &self.session.state().ledger);
-        let command = self.memory.make_safe(command);
+        fingerprints::apply_legacy_fingerprint(&mut command, &self.session.state().idempotency);
+        let command = self.unredacted.redact_command(command);
         debug!(session = %self.id, command = command_name(&command), "command");
-        self.tickets += 1;
-        let ticket = Ticket(self.tickets);
-        self.gathering.expect(ticket, respond);
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        self.pending.add_reply_guard(ticket, reply_guard);
         self.apply(Input::Command { ticket, caller, command, if_version }, Some(&outbox));
-        self.memory.prune(self.session.state());
+        self.unredacted.prune(self.session.state());
         // The disconnect may have been handled before the command.
         if outbox.is_closed() {
-            self.gone(outbox.id());
+            self.disconnect(outbox.id());
         }
     }
 
-    fn report(&mut self, reported: Reported) {
-        let Reported { whose, report, raw_args, room: _ } = reported;
-        if let (Whose::Aside(call), Report::Settled(_)) = (&whose, &report) {
-            self.work.aside_over(call);
+    fn handle_report(&mut self, reported: ReportEnvelope) {
+        let ReportEnvelope { owner: whose, report, raw_args, byte_permit: _ } = reported;
+        if let (ReportOwner::UserCommand(call), Report::CallSettled(_)) = (&whose, &report) {
+            self.run_tasks.remove_user_command(call);
         }
-        if matches!(whose, Whose::Run(_)) {
-            self.memory.keep_args(&report, raw_args);
+        if matches!(whose, ReportOwner::Run(_)) {
+            self.unredacted.store_args(&report, raw_args);
         }
-        if let Some(input) = aside::input(whose, report) {
+        if let Some(input) = user_command::to_input(whose, report) {
             self.apply(input, None);
         }
     }
@@ -360,93 +359,93 @@ impl Lane {
     }
 
     fn apply(&mut self, input: Input, outbox: Option<&Arc<Outbox>>) {
-        let now = self.world.clock.now();
-        if self.world.draining.has_begun() {
-            self.session.hold();
+        let now = self.services.clock.now();
+        if self.services.draining.is_set() {
+            self.session.pause_queue();
         }
         let effects = self.session.apply(input, now);
-        self.gather(effects, outbox);
+        self.collect_effects(effects, outbox);
         let phase = if self.is_damaged() { Phase::Idle } else { self.session.state().phase() };
-        if self.handle.publish(phase) && phase != Phase::Running {
-            self.world.settled.notify_waiters();
+        if self.handle.set_phase(phase) && phase != Phase::Running {
+            self.services.phase_changed.notify_waiters();
         }
     }
 
     /// Submits the pending batch to the journal, unless the previous one is still in flight.
     fn submit(&mut self) {
-        if self.gathering.is_urgent() {
-            self.take_off_urgently();
+        if self.pending.is_urgent() {
+            self.submit_in_flight_urgently();
         }
-        if self.is_put_off() && !self.gathering.is_empty() {
-            self.take_off();
+        if self.is_delayed() && !self.pending.is_empty() {
+            self.submit_in_flight();
         }
-        if self.in_flight.is_some() || self.gathering.is_empty() {
+        if self.in_flight.is_some() || self.pending.is_empty() {
             return;
         }
-        if self.has_failed() {
-            return self.do_without_keeping();
+        if self.is_read_only() {
+            return self.deliver_uncommitted();
         }
-        let gathered = std::mem::take(&mut self.gathering);
+        let pending = std::mem::take(&mut self.pending);
         let create = self.create.take();
-        let meta = (create.is_some() || gathered.is_telling()).then(|| self.meta());
-        let (batch, block, after) = gathered.into_batch(&self.id, create, meta);
+        let meta = (create.is_some() || pending.updates_meta()).then(|| self.meta());
+        let (batch, block, after) = pending.into_batch(&self.id, create, meta);
         if batch.is_empty() {
             // Nothing needs a commit and nothing is in flight, so that a read does not wait for the disk.
-            return self.follow(after, block);
+            return self.publish_commit(after, block);
         }
-        self.in_flight = Some(match self.show_early(&batch, &after, block.as_ref()) {
-            Some(early) => InFlight::put_off(batch, after, block, early),
+        self.in_flight = Some(match self.publish_early(&batch, &after, block.as_ref()) {
+            Some(early) => InFlight::delayed(batch, after, block, early),
             None => InFlight::new(batch, after, block, self),
         });
     }
 
     /// Publishes events before their commit if nothing else depends on the commit and an early record protects them.
-    fn show_early(&self, batch: &Batch, after: &After, block: Option<&Block>) -> Option<Early> {
-        let block = block.filter(|_| self.kept_run && after.is_empty())?;
-        if block.lines.len() > FEW_BYTES || self.world.journal.is_full() {
+    fn publish_early(&self, batch: &Batch, after: &AfterCommit, block: Option<&Block>) -> Option<EarlyWrite> {
+        let block = block.filter(|_| self.run_persisted && after.is_empty())?;
+        if block.lines.len() > EARLY_WRITE_MAX || self.services.journal.is_full() {
             return None;
         }
-        let early = self.world.journal.put_ahead(batch, self.feed.newest())?;
-        self.feed.show(block.clone());
+        let early = self.services.journal.write_early(batch, self.feed.newest())?;
+        self.feed.publish(block.clone());
         Some(early)
     }
 
-    fn committed(&mut self) {
+    fn handle_commit(&mut self) {
         if let Some(InFlight { after, block, batch, early, .. }) = self.in_flight.take() {
             if let Some(meta) = &batch.meta {
-                self.kept_run = meta.active_run.is_some();
+                self.run_persisted = meta.active_run.is_some();
             }
             self.reserved_on_disk = batch.reserve.unwrap_or(self.reserved_on_disk);
             if let Some(early) = early {
-                early.done();
+                early.release();
             }
-            self.follow(after, block);
+            self.publish_commit(after, block);
         }
     }
 
     /// Delivers the replies, the events and the effects of a finished commit.
-    fn follow(&mut self, after: After, block: Option<Block>) {
-        let After { answers, doing, run_ended, session_changes } = after;
+    fn publish_commit(&mut self, after: AfterCommit, block: Option<Block>) {
+        let AfterCommit { deliveries: answers, effects: doing, run_ended, session_changes } = after;
         // Nothing of an earlier subscription may come between the reply to an attach and its first events.
-        let together: Vec<_> = answers.iter().filter_map(Answered::listener).map(Outbox::hold).collect();
+        let together: Vec<_> = answers.iter().filter_map(Delivery::outbox).map(Outbox::hold).collect();
         for answer in answers {
-            self.give(answer);
+            self.deliver(answer);
         }
         drop(together);
-        let merge = block.as_ref().and_then(|block| self.drops.fall(block, run_ended));
+        let merge = block.as_ref().and_then(|block| self.merge_policy.add_block(block, run_ended));
         if let Some(block) = block {
-            self.grown += block.lines.len() as u64;
+            self.new_bytes += block.lines.len() as u64;
             // Blocks that were published early are not published again.
             if block.last > self.feed.newest() {
-                self.feed.show(block);
+                self.feed.publish(block);
             }
         }
-        self.doing.extend(doing);
+        self.ready_effects.extend(doing);
         if let Some((after, up_to)) = merge {
             // The result of the merge is not needed.
-            drop(self.world.journal.merge_after(self.id.clone(), after, up_to));
+            drop(self.services.journal.merge_after(self.id.clone(), after, up_to));
         }
-        self.tell_others(run_ended, session_changes);
+        self.notify_services(run_ended, session_changes);
     }
 
     fn meta(&self) -> Meta {
@@ -455,20 +454,20 @@ impl Lane {
 }
 
 /// The size up to which a batch is published before its commit. Larger batches are not latency-critical.
-const FEW_BYTES: usize = 1024;
+const EARLY_WRITE_MAX: usize = 1024;
 
 /// How long a batch that is already published waits for more events before it is submitted.
 ///
 /// Waking the journal's thread would compete for processor time with the subscribers that were just woken.
-const PUT_OFF: Duration = Duration::from_millis(1);
+const COMMIT_DELAY: Duration = Duration::from_millis(1);
 
-enum Next {
+enum Wakeup {
     Input(Box<LaneInput>),
-    Reported(Box<Reported>),
+    Reported(Box<ReportEnvelope>),
     Deadline,
     Committed(Result<(), CommitError>),
-    Room,
-    PutOff,
-    Quiet,
+    SpaceAvailable,
+    DelayElapsed,
+    IdleTimeout,
     Close,
 }

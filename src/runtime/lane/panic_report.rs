@@ -2,21 +2,23 @@
 
 use tokio::sync::mpsc;
 
-use crate::provider::Reported;
+use crate::kernel::effect::{FinishReport, Report};
+use crate::kernel::event::{CallResult, Intention, ToolError, ToolOutcome};
+use crate::provider::ReportEnvelope;
 
 /// Sends a report if the task that holds it panics, so that the session does not wait for the task.
-pub(super) struct IfBroken {
-    reports: mpsc::Sender<Box<Reported>>,
-    reported: Option<Box<Reported>>,
+pub(super) struct PanicReporter {
+    reports: mpsc::Sender<Box<ReportEnvelope>>,
+    reported: Option<Box<ReportEnvelope>>,
 }
 
-impl IfBroken {
-    pub(super) fn new(reports: mpsc::Sender<Box<Reported>>, reported: Reported) -> Self {
+impl PanicReporter {
+    pub(super) fn new(reports: mpsc::Sender<Box<ReportEnvelope>>, reported: ReportEnvelope) -> Self {
         Self { reports, reported: Some(Box::new(reported)) }
     }
 }
 
-impl Drop for IfBroken {
+impl Drop for PanicReporter {
     fn drop(&mut self) {
         if std::thread::panicking()
             && let Some(reported) = self.reported.take()
@@ -25,5 +27,26 @@ impl Drop for IfBroken {
             // The lane may have ended; then the report is not needed.
             tokio::spawn(async move { drop(reports.send(reported).await) });
         }
+    }
+}
+
+/// The report of a turn that panicked.
+pub(super) fn turn_panicked() -> Report {
+    let finish = FinishReport::permanent_failure("INTERNAL_ERROR", "the daemon panicked in a turn of the run");
+    Report::Finished(Box::new(finish))
+}
+
+/// The result of a call whose task panicked.
+pub(super) fn panicked_call(intention: &Intention) -> CallResult {
+    let message = "the daemon panicked while the tool was executed".to_owned();
+    CallResult {
+        call: intention.call.clone(),
+        tool: intention.tool.clone(),
+        purpose: intention.purpose,
+        millis: 0,
+        outcome: ToolOutcome::Failed,
+        exit_code: None,
+        text: String::new(),
+        error: Some(ToolError { kind: "INTERNAL_ERROR".to_owned(), retryable: false, message, detail: None }),
     }
 }

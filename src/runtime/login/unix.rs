@@ -16,28 +16,26 @@ use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
 /// Returns the variables of the owner's login shell, or why they cannot be queried.
-pub(super) async fn ask_shell(home: &Path) -> Result<Vec<(OsString, OsString)>, String> {
-    let shell = shell();
+pub(super) async fn query_shell(home: &Path) -> Result<Vec<(OsString, OsString)>, String> {
+    let shell = login_shell();
     let named = shell.display();
     let kind = shell.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    if UNUSABLE.contains(&kind) {
-        return Err(format!(
-            "{named} is not supported: it cannot run the POSIX command that prints its environment"
-        ));
+    if UNSUPPORTED_SHELLS.contains(&kind) {
+        return Err(format!("{named} is not supported: it cannot run the POSIX command that prints its environment"));
     }
-    let output = output(&shell, home, LIMIT).await.map_err(|why| format!("{named} {why}"))?;
-    variables(&output).ok_or_else(|| format!("{named} did not print its environment"))
+    let output = run_shell(&shell, home, SHELL_TIMEOUT).await.map_err(|why| format!("{named} {why}"))?;
+    parse_variables(&output).ok_or_else(|| format!("{named} did not print its environment"))
 }
 
 /// Returns the login shell: `SHELL`, else the one in the user database.
-fn shell() -> PathBuf {
+fn login_shell() -> PathBuf {
     let set = std::env::var_os("SHELL").filter(|shell| !shell.is_empty()).map(PathBuf::from);
     let known = || User::from_uid(geteuid()).ok().flatten().map(|user| user.shell);
     set.or_else(known).filter(|shell| shell.is_absolute()).unwrap_or_else(|| PathBuf::from("/bin/sh"))
 }
 
 /// Runs the shell and returns its output.
-async fn output(shell: &Path, home: &Path, limit: Duration) -> Result<Vec<u8>, String> {
+async fn run_shell(shell: &Path, home: &Path, limit: Duration) -> Result<Vec<u8>, String> {
     let mut command = Command::new(shell);
     command.arg("-lc").arg(SCRIPT).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     command.process_group(0).kill_on_drop(true);
@@ -56,7 +54,7 @@ async fn output(shell: &Path, home: &Path, limit: Duration) -> Result<Vec<u8>, S
         Err(_) => Err(format!("did not end within {} s", limit.as_secs_f64())),
     };
     if outcome.is_err() {
-        end(&mut child).await;
+        kill_group(&mut child).await;
     }
     outcome
 }
@@ -66,7 +64,7 @@ async fn collect(child: &mut Child, stdout: Option<ChildStdout>) -> Result<Vec<u
     let Some(mut stdout) = stdout else { return Err("has no output".to_owned()) };
     let (mut read, mut status) = (Vec::new(), None);
     loop {
-        let wait = if status.is_some() { LAST_WORDS } else { Duration::MAX };
+        let wait = if status.is_some() { DRAIN_TIMEOUT } else { Duration::MAX };
         let open = tokio::select! {
             biased;
             ended = child.wait(), if status.is_none() => {
@@ -75,8 +73,8 @@ async fn collect(child: &mut Child, stdout: Option<ChildStdout>) -> Result<Vec<u
             }
             arrived = timeout(wait, stdout.read_buf(&mut read)) => matches!(arrived, Ok(Ok(bytes)) if bytes > 0),
         };
-        if read.len() > OUTPUT_BYTES {
-            return Err(format!("printed more than {OUTPUT_BYTES} bytes"));
+        if read.len() > MAX_OUTPUT_BYTES {
+            return Err(format!("printed more than {MAX_OUTPUT_BYTES} bytes"));
         }
         if !open {
             break;
@@ -90,7 +88,7 @@ async fn collect(child: &mut Child, stdout: Option<ChildStdout>) -> Result<Vec<u
 }
 
 /// Kills the shell with its process group.
-async fn end(child: &mut Child) {
+async fn kill_group(child: &mut Child) {
     if let Some(group) = child.id().and_then(|id| i32::try_from(id).ok()) {
         // It may have ended by itself.
         let _gone = killpg(Pid::from_raw(group), Signal::SIGKILL);
@@ -99,7 +97,7 @@ async fn end(child: &mut Child) {
 }
 
 /// Parses the variables after the mark; the output of profiles precedes it.
-fn variables(output: &[u8]) -> Option<Vec<(OsString, OsString)>> {
+fn parse_variables(output: &[u8]) -> Option<Vec<(OsString, OsString)>> {
     let mark = output.windows(MARK.len()).rposition(|bytes| bytes == MARK)?;
     let entries = output.get(mark + MARK.len()..)?.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
     let variables: Vec<_> = entries
@@ -117,13 +115,13 @@ const SCRIPT: &str = r"printf '\0push-login-environment\0' && /usr/bin/env -0";
 const MARK: &[u8] = b"\0push-login-environment\0";
 /// Programs that cannot run the script, or are not shells. `fish` can: it has `-lc`, `&&` and the escapes of
 /// `printf`.
-const UNUSABLE: [&str; 5] = ["csh", "tcsh", "nologin", "false", "nu"];
+const UNSUPPORTED_SHELLS: [&str; 5] = ["csh", "tcsh", "nologin", "false", "nu"];
 /// The time limit of the shell.
-const LIMIT: Duration = Duration::from_secs(5);
+const SHELL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the rest of the output is awaited after the shell has ended.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 /// The maximum size of its output.
-const OUTPUT_BYTES: usize = 2 * 1024 * 1024;
+const MAX_OUTPUT_BYTES: usize = 2 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -139,8 +137,8 @@ mod tests {
     async fn a_shell_is_asked_whatever_its_profile_prints() {
         let folder = TempDir::new().unwrap();
         let shell = script(&folder, "echo Welcome=x\nexport TOLD='two\nlines'\nexec /bin/sh -c \"$2\"\n");
-        let output = output(&shell, folder.path(), LIMIT).await.unwrap();
-        let variables = variables(&output).unwrap();
+        let output = run_shell(&shell, folder.path(), SHELL_TIMEOUT).await.unwrap();
+        let variables = parse_variables(&output).unwrap();
         let told = variables.iter().find(|(name, _)| name == "TOLD").unwrap();
         assert_eq!(told.1, "two\nlines");
         assert!(variables.iter().all(|(name, _)| name != "Welcome"));
@@ -155,33 +153,33 @@ mod tests {
         else {
             return;
         };
-        assert!(!UNUSABLE.contains(&"fish"));
+        assert!(!UNSUPPORTED_SHELLS.contains(&"fish"));
         let folder = TempDir::new().unwrap();
-        let output = output(&fish, folder.path(), LIMIT).await.unwrap();
-        let variables = variables(&output).unwrap();
+        let output = run_shell(&fish, folder.path(), SHELL_TIMEOUT).await.unwrap();
+        let variables = parse_variables(&output).unwrap();
         assert!(variables.iter().any(|(name, value)| name == "PATH" && !value.is_empty()), "{variables:?}");
     }
 
     #[tokio::test]
-    async fn a_process_in_the_background_does_not_hold_the_answer_up() {
+    async fn a_background_process_does_not_delay_the_answer() {
         let folder = TempDir::new().unwrap();
         let shell = script(&folder, "sleep 4 &\nexec /bin/sh -c \"$2\"\n");
         let began = Instant::now();
-        assert!(variables(&output(&shell, folder.path(), LIMIT).await.unwrap()).is_some());
+        assert!(parse_variables(&run_shell(&shell, folder.path(), SHELL_TIMEOUT).await.unwrap()).is_some());
         assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
     }
 
     #[tokio::test]
-    async fn a_shell_that_hangs_fails_or_floods_is_ended_with_its_group_and_named() {
+    async fn a_shell_that_hangs_fails_or_floods_is_killed_with_its_group_and_named() {
         let folder = TempDir::new().unwrap();
         for (text, why) in [
             ("echo $$ > pid\nsleep 60 & wait\n", "did not end within 0.3 s"),
             ("exit 3\n", "failed"),
             ("exec cat /dev/zero\n", "printed more than"),
         ] {
-            let limit = if text.contains("sleep") { Duration::from_millis(300) } else { LIMIT };
+            let limit = if text.contains("sleep") { Duration::from_millis(300) } else { SHELL_TIMEOUT };
             let shell = script(&folder, text);
-            let error = output(&shell, folder.path(), limit).await.unwrap_err();
+            let error = run_shell(&shell, folder.path(), limit).await.unwrap_err();
             assert!(error.contains(why), "{error}");
         }
         let pid: i32 = fs::read_to_string(folder.path().join("pid")).unwrap().trim().parse().unwrap();
@@ -192,16 +190,16 @@ mod tests {
         };
         timeout(Duration::from_secs(10), ended).await.expect("its group is ended");
         assert!(
-            output(&folder.path().join("none"), folder.path(), LIMIT).await.unwrap_err().contains("started")
+            run_shell(&folder.path().join("none"), folder.path(), SHELL_TIMEOUT).await.unwrap_err().contains("started")
         );
     }
 
     #[test]
     fn output_without_the_mark_is_no_environment() {
-        assert_eq!(variables(b"PATH=/bin\0HOME=/h\0"), None);
-        assert_eq!(variables(MARK), None);
+        assert_eq!(parse_variables(b"PATH=/bin\0HOME=/h\0"), None);
+        assert_eq!(parse_variables(MARK), None);
         let two = [MARK, b"A=1\0B=\0C\0=x\0"].concat();
-        let names: Vec<_> = variables(&two).unwrap().into_iter().map(|(name, _)| name).collect();
+        let names: Vec<_> = parse_variables(&two).unwrap().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["A", "B", ""]);
     }
 

@@ -5,6 +5,6 @@ use std::path::Path;
 
 /// Returns the variables of the daemon.
 #[expect(clippy::unused_async, reason = "on Unix a shell is queried")]
-pub(super) async fn ask_shell(_home: &Path) -> Result<Vec<(OsString, OsString)>, String> {
+pub(super) async fn query_shell(_home: &Path) -> Result<Vec<(OsString, OsString)>, String> {
     Ok(std::env::vars_os().collect())
 }

@@ -10,7 +10,9 @@ use tokio::sync::oneshot;
 
 use super::spelling;
 use crate::journal::{CommandWrite, CommitError, Durability, Journal, ReadError};
-use crate::kernel::book::{Body, Book, BookLimits, Effect, Record, Row, Settlement};
+use crate::kernel::command_log::{
+    CommandLog, CommandLogLimits, CommandRecord, Effect, OutcomeRecord, ReplyBody, RowId,
+};
 use crate::kernel::time::Now;
 use crate::protocol::pi::kind::Kind as CommandKind;
 use crate::redact::Redactor;
@@ -18,33 +20,30 @@ use crate::redact::Redactor;
 /// Opens the book with what is stored.
 pub(super) async fn restore(
     journal: &Journal,
-    limits: BookLimits,
+    limits: CommandLogLimits,
     now: Now,
-) -> Result<(Book, Vec<Effect>), ReadError> {
-    Ok(Book::restore(limits, journal.load_commands().await?, spelling::fault, now))
+) -> Result<(CommandLog, Vec<Effect>), ReadError> {
+    Ok(CommandLog::restore(limits, journal.load_commands().await?, spelling::fault, now))
 }
 
 /// Puts an admission on disk, synced.
-pub(super) fn keep(journal: &Journal, record: Arc<Record>) -> oneshot::Receiver<Result<(), CommitError>> {
-    journal.keep_commands(vec![CommandWrite::Admitted(record)], Durability::Synced)
+pub(super) fn keep(journal: &Journal, record: Arc<CommandRecord>) -> oneshot::Receiver<Result<(), CommitError>> {
+    journal.write_commands(vec![CommandWrite::Admitted(record)], Durability::Synced)
 }
 
 /// Writes an outcome, and answers when it survives the end of this process.
-pub(super) fn settle(
-    journal: &Journal,
-    settlement: Settlement,
-) -> oneshot::Receiver<Result<(), CommitError>> {
-    journal.keep_commands(vec![CommandWrite::Settled(safe(settlement))], Durability::Written)
+pub(super) fn settle(journal: &Journal, settlement: OutcomeRecord) -> oneshot::Receiver<Result<(), CommitError>> {
+    journal.write_commands(vec![CommandWrite::Settled(safe(settlement))], Durability::Written)
 }
 
 /// Writes an outcome some time soon.
-pub(super) fn settle_later(journal: &Journal, settlement: Settlement) {
-    journal.keep_commands_later([safe(settlement)], []);
+pub(super) fn settle_later(journal: &Journal, settlement: OutcomeRecord) {
+    journal.defer_commands([safe(settlement)], []);
 }
 
 /// Removes what is kept of a command some time soon.
-pub(super) fn forget(journal: &Journal, row: Row) {
-    journal.keep_commands_later([], [row]);
+pub(super) fn forget(journal: &Journal, row: RowId) {
+    journal.defer_commands([], [row]);
 }
 
 /// How large an answer may be to be written down.
@@ -54,11 +53,11 @@ const KEPT: usize = 64 * 1024;
 const QUOTING: [CommandKind; 3] =
     [CommandKind::GetMessages, CommandKind::GetForkMessages, CommandKind::GetLastAssistantText];
 
-fn safe(mut settlement: Settlement) -> Settlement {
-    let Body::Text(text) = &settlement.outcome.body else { return settlement };
+fn safe(mut settlement: OutcomeRecord) -> OutcomeRecord {
+    let ReplyBody::Text(text) = &settlement.outcome.body else { return settlement };
     if text.len() > KEPT {
         // It is not going to be written, and going over it takes a moment.
-        settlement.outcome.body = Body::TooLarge(text.len() as u64);
+        settlement.outcome.body = ReplyBody::TooLarge(text.len() as u64);
         return settlement;
     }
     if settlement.outcome.success && QUOTING.iter().any(|kind| kind.name() == settlement.record.kind) {
@@ -67,11 +66,11 @@ fn safe(mut settlement: Settlement) -> Settlement {
     let redactor = Redactor::default();
     let hidden = match settlement.outcome.success {
         true if text.is_empty() => return settlement,
-        true => redactor.json(text),
-        false => redactor.text(text).into_owned(),
+        true => redactor.redact_json(text),
+        false => redactor.redact(text).into_owned(),
     };
     if hidden.as_str() != text.as_ref() {
-        settlement.outcome.body = Body::Text(hidden.into());
+        settlement.outcome.body = ReplyBody::Text(hidden.into());
     }
     settlement
 }
@@ -79,35 +78,35 @@ fn safe(mut settlement: Settlement) -> Settlement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::book::Outcome;
+    use crate::kernel::command_log::CommandOutcome;
     use crate::kernel::id::Fingerprint;
 
     #[test]
     fn messages_of_a_session_are_kept_as_they_were_given_and_other_answers_are_redacted() {
         let call = r#"{"messages":["DB_PASSWORD=\"x$(touch PWNED; echo y)\" make test"]}"#;
         for kind in QUOTING {
-            assert_eq!(kept(kind, Outcome::done(call, None)), call, "{}", kind.name());
-            let failed = kept(kind, Outcome::failed("DB_PASSWORD=correct-horse-battery is wrong"));
+            assert_eq!(kept(kind, CommandOutcome::succeeded(call, None)), call, "{}", kind.name());
+            let failed = kept(kind, CommandOutcome::failed("DB_PASSWORD=correct-horse-battery is wrong"));
             assert!(!failed.contains("correct-horse"), "{}: {failed}", kind.name());
         }
-        let listed = kept(CommandKind::ListStoredSessions, Outcome::done(call, None));
+        let listed = kept(CommandKind::ListStoredSessions, CommandOutcome::succeeded(call, None));
         assert!(!listed.contains("PWNED"), "{listed}");
     }
 
     /// What is written of an answer.
-    fn kept(kind: CommandKind, outcome: Outcome) -> String {
-        let record = Record {
-            row: Row(1),
+    fn kept(kind: CommandKind, outcome: CommandOutcome) -> String {
+        let record = CommandRecord {
+            row: RowId(1),
             id: None,
             key: None,
             kind: kind.name().into(),
             session: None,
             fingerprint: Fingerprint(0),
-            admitted: Now(0),
+            admitted_at: Now(0),
         };
-        match safe(Settlement { record: Arc::new(record), outcome, at: Now(0) }).outcome.body {
-            Body::Text(text) => text.to_string(),
-            body @ (Body::TooLarge(_) | Body::Gone) => format!("{body:?}"),
+        match safe(OutcomeRecord { record: Arc::new(record), outcome, at: Now(0) }).outcome.body {
+            ReplyBody::Text(text) => text.to_string(),
+            body @ (ReplyBody::TooLarge(_) | ReplyBody::Removed) => format!("{body:?}"),
         }
     }
 }

@@ -137,9 +137,6 @@ mod tests {
         breaker.ended(&one, false, Now(2000));
         assert!(breaker.admits(&one, Now(2000)), "closed");
         let report = breaker.report();
-        assert_eq!(
-            (report.global_state.as_str(), report.total_timeouts, report.total_rejected),
-            ("closed", 3, 3)
-        );
+        assert_eq!((report.global_state.as_str(), report.total_timeouts, report.total_rejected), ("closed", 3, 3));
     }
 }

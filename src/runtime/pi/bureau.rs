@@ -26,14 +26,16 @@ use super::session_list::SessionList;
 use super::spelling;
 use super::work::{self, Job, Worked};
 use crate::journal::{CommitError, Journal, ReadError};
-use crate::kernel::book::{Body, Book, Effect, Input, Name, Outcome, Submission, Ticket};
+use crate::kernel::command_log::{
+    CommandLog, CommandName, CommandOutcome, Effect, Input, ReplyBody, Submission, Ticket,
+};
 use crate::kernel::id::ParticipantId;
 use crate::kernel::time::Now;
-use crate::protocol::pi::ask::Asked;
 use crate::protocol::pi::decode::DecodeLimits;
-use crate::protocol::pi::encode::{self, Lifecycle, Response, Step};
-use crate::protocol::pi::text;
-use crate::runtime::connection::FAREWELL;
+use crate::protocol::pi::encode::{self, CommandLifecycle, LifecycleStage, Response};
+use crate::protocol::pi::error_text;
+use crate::protocol::pi::request::Request;
+use crate::runtime::connection::CLOSE_TIMEOUT;
 use crate::runtime::mint;
 use crate::runtime::server::Server;
 use crate::runtime::session_files::{self, SessionFiles};
@@ -59,7 +61,7 @@ pub(in crate::runtime) struct Bureau {
 }
 
 struct Inner {
-    book: Book,
+    book: CommandLog,
     pending: BTreeMap<Ticket, Pending>,
     tickets: u64,
     /// When the book is going to be woken.
@@ -68,8 +70,8 @@ struct Inner {
 
 /// A command that is not answered yet.
 struct Pending {
-    asked: Arc<Asked>,
-    name: Name,
+    asked: Arc<Request>,
+    name: CommandName,
     peer: Arc<Peer>,
     mailbox: Arc<Mailbox>,
     running: Option<AbortHandle>,
@@ -78,8 +80,8 @@ struct Pending {
 }
 
 impl Pending {
-    fn lifecycle(&self) -> Lifecycle<'_> {
-        Lifecycle {
+    fn lifecycle(&self) -> CommandLifecycle<'_> {
+        CommandLifecycle {
             command_id: self.name.text(),
             command: self.asked.kind.name(),
             session: self.asked.session.as_ref(),
@@ -93,7 +95,7 @@ impl Pending {
 impl Bureau {
     /// Opens the bureau with the outcomes that are stored.
     pub(in crate::runtime) async fn open(server: Arc<Server>) -> Result<Arc<Self>, ReadError> {
-        let world = server.hub().world();
+        let world = server.hub().services();
         let (limits, now) = (Limits::of(&world.limits), world.clock.now());
         let (book, effects) = archive::restore(&world.journal, limits.book, now).await?;
         // Before the look at what there is, so that nothing is opened or ended in between.
@@ -154,11 +156,11 @@ impl Bureau {
     }
 
     pub(super) const fn farewell(&self) -> Duration {
-        FAREWELL
+        CLOSE_TIMEOUT
     }
 
     pub(super) fn now(&self) -> Now {
-        self.server.hub().world().clock.now()
+        self.server.hub().services().clock.now()
     }
 
     /// Returns the home of the user.
@@ -168,7 +170,7 @@ impl Bureau {
 
     /// Returns the session files of the user.
     pub(super) fn session_files(&self) -> &SessionFiles {
-        &self.server.hub().world().session_files
+        &self.server.hub().services().session_files
     }
 
     pub(super) const fn decode_limits(&self) -> &DecodeLimits {
@@ -205,19 +207,19 @@ impl Bureau {
     }
 
     /// Looks at the book.
-    pub(super) fn read<T>(&self, look: impl FnOnce(&Book) -> T) -> T {
+    pub(super) fn read<T>(&self, look: impl FnOnce(&CommandLog) -> T) -> T {
         look(&self.lock().book)
     }
 
     /// Waits until connections are let go.
     pub(super) async fn parting(&self) {
-        self.server.hub().world().parting.wait().await;
+        self.server.hub().services().disconnecting.wait().await;
     }
 
     /// Lets a connection in; it is greeted first.
     pub(super) fn enter(&self, id: ParticipantId) -> Arc<Mailbox> {
         let mailbox = Mailbox::new(id.0, self.limits.waiting_bytes);
-        let transports: &[&str] = if self.server.speaks_pi() { &["websocket", "stdio"] } else { &["stdio"] };
+        let transports: &[&str] = if self.server.serves_pi() { &["websocket", "stdio"] } else { &["stdio"] };
         mailbox.push(encode::server_ready(env!("CARGO_PKG_VERSION"), transports));
         self.crowd.join(Arc::clone(&mailbox));
         mailbox
@@ -245,17 +247,16 @@ impl Bureau {
     }
 
     /// Hands a command in.
-    pub(super) fn submit(self: &Arc<Self>, asked: Asked, peer: Arc<Peer>, mailbox: Arc<Mailbox>) {
+    pub(super) fn submit(self: &Arc<Self>, asked: Request, peer: Arc<Peer>, mailbox: Arc<Mailbox>) {
         let mut inner = self.lock();
         inner.tickets += 1;
         let ticket = Ticket(inner.tickets);
         let name = match &asked.id {
-            Some(id) => Name::Given(id.as_str().into()),
-            None => Name::Made(format!("anon:{}:{}", self.begun, ticket.0).into()),
+            Some(id) => CommandName::Client(id.as_str().into()),
+            None => CommandName::Generated(format!("anon:{}:{}", self.begun, ticket.0).into()),
         };
         let mut submission = submission(ticket, &asked, name.clone());
-        submission.time_limit =
-            submission.time_limit.map(|usual| self.limits.command_millis.unwrap_or(usual));
+        submission.time_limit = submission.time_limit.map(|usual| self.limits.command_millis.unwrap_or(usual));
         let asked = Arc::new(asked);
         inner.pending.insert(ticket, Pending { asked, name, peer, mailbox, running: None, news: Vec::new() });
         self.apply(&mut inner, Input::Submit(Box::new(submission)));
@@ -290,40 +291,43 @@ impl Bureau {
                 if let Some(pending) = inner.pending.remove(&ticket) {
                     self.figures.refused(&refusal, pending.asked.kind);
                     let (id, command) = (pending.asked.id.as_deref(), pending.asked.kind.name());
-                    pending.mailbox.push(encode::refused(id, command, &spelling::refusal(&refusal)));
+                    pending.mailbox.push(encode::failure_response(id, command, &spelling::refusal(&refusal)));
                     self.answered.notify_waiters();
                 }
             }
-            Effect::Accepted(ticket) => self.tell(inner, ticket, Step::Accepted),
-            Effect::Keep(ticket, record) => {
+            Effect::Accept(ticket) => self.tell(inner, ticket, LifecycleStage::Accepted),
+            Effect::PersistAdmission(ticket, record) => {
                 let kept = archive::keep(self.journal(), record);
-                self.when(kept, move |kept| if kept { Input::Kept(ticket) } else { Input::NotKept(ticket) });
+                self.when(
+                    kept,
+                    move |kept| {
+                        if kept { Input::AdmissionPersisted(ticket) } else { Input::AdmissionFailed(ticket) }
+                    },
+                );
             }
             Effect::Run(ticket) => {
-                self.tell(inner, ticket, Step::Started);
+                self.tell(inner, ticket, LifecycleStage::Started);
                 self.run(inner, ticket);
             }
             Effect::Abandon(ticket) => {
-                if let Some(running) =
-                    inner.pending.get_mut(&ticket).and_then(|pending| pending.running.take())
-                {
+                if let Some(running) = inner.pending.get_mut(&ticket).and_then(|pending| pending.running.take()) {
                     running.abort();
                 }
             }
-            Effect::Settle(ticket, settlement) => {
+            Effect::PersistOutcome(ticket, settlement) => {
                 let kept = archive::settle(self.journal(), settlement);
                 self.when(
                     kept,
                     move |kept| {
-                        if kept { Input::Settled(ticket) } else { Input::NotSettled(ticket) }
+                        if kept { Input::OutcomePersisted(ticket) } else { Input::OutcomeFailed(ticket) }
                     },
                 );
             }
-            Effect::SettleLater(settlement) => {
+            Effect::PersistOutcomeLater(settlement) => {
                 archive::settle_later(self.journal(), settlement);
             }
-            Effect::Finished { ticket, outcome, replayed } => self.finish(inner, ticket, &outcome, replayed),
-            Effect::Forget(row) => archive::forget(self.journal(), row),
+            Effect::Finish { ticket, outcome, replayed } => self.finish(inner, ticket, &outcome, replayed),
+            Effect::DeleteRecord(row) => archive::forget(self.journal(), row),
         }
     }
 
@@ -347,7 +351,7 @@ impl Bureau {
         });
     }
 
-    fn tell(&self, inner: &Inner, ticket: Ticket, step: Step<'_>) {
+    fn tell(&self, inner: &Inner, ticket: Ticket, step: LifecycleStage<'_>) {
         if let Some(pending) = inner.pending.get(&ticket) {
             self.crowd.tell(&encode::lifecycle(&pending.lifecycle(), step));
         }
@@ -370,14 +374,14 @@ impl Bureau {
         pending.running = Some(task.abort_handle());
     }
 
-    fn finish(&self, inner: &mut Inner, ticket: Ticket, outcome: &Outcome, replayed: bool) {
+    fn finish(&self, inner: &mut Inner, ticket: Ticket, outcome: &CommandOutcome, replayed: bool) {
         let Some(pending) = inner.pending.remove(&ticket) else { return };
         let body = match &outcome.body {
-            Body::Text(text) => text.as_ref(),
-            Body::TooLarge(_) | Body::Gone => "",
+            ReplyBody::Text(text) => text.as_ref(),
+            ReplyBody::TooLarge(_) | ReplyBody::Removed => "",
         };
         let error = (!outcome.success).then_some(body);
-        let step = Step::Finished { error, session_version: outcome.version, replayed };
+        let step = LifecycleStage::Finished { error, session_version: outcome.version, replayed };
         self.crowd.tell(&encode::lifecycle(&pending.lifecycle(), step));
         pending.mailbox.push(encode::response(&Response {
             id: pending.asked.id.as_deref(),
@@ -395,7 +399,7 @@ impl Bureau {
     }
 
     pub(super) fn journal(&self) -> &Journal {
-        &self.server.hub().world().journal
+        &self.server.hub().services().journal
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -418,7 +422,7 @@ impl Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        let worked = self.worked.take().unwrap_or_else(|| Worked::failed(text::INTERNAL));
+        let worked = self.worked.take().unwrap_or_else(|| Worked::failed(error_text::INTERNAL));
         let mut inner = self.bureau.lock();
         if let Some(pending) = inner.pending.get_mut(&self.ticket) {
             pending.news = worked.news;
@@ -427,8 +431,8 @@ impl Drop for Ending {
     }
 }
 
-fn submission(ticket: Ticket, asked: &Asked, name: Name) -> Submission {
-    let nature = asked.ask.nature();
+fn submission(ticket: Ticket, asked: &Request, name: CommandName) -> Submission {
+    let nature = asked.body.policy();
     Submission {
         ticket,
         name,
@@ -437,10 +441,10 @@ fn submission(ticket: Ticket, asked: &Asked, name: Name) -> Submission {
         session: asked.session.clone(),
         fingerprint: mint::fingerprint([asked.canonical.as_str()]),
         depends_on: asked.depends_on.iter().map(|id| id.as_str().into()).collect(),
-        order: nature.order,
+        scheduling: nature.scheduling,
         time_limit: nature.time_limit,
-        keeping: nature.keeping,
-        counting: nature.counting,
-        spell: spelling::fault,
+        persistence: nature.persistence,
+        rate_class: nature.rate_class,
+        format_error: spelling::fault,
     }
 }

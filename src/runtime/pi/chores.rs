@@ -6,13 +6,13 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tracing::warn;
 
 use super::bureau::Bureau;
-use crate::kernel::book::Input;
+use crate::kernel::command_log::Input;
 use crate::protocol::pi::encode;
-use crate::runtime::world::SessionChange;
+use crate::runtime::services::SessionChange;
 
 /// Wakes the book when it wants to be.
 pub(super) async fn wake(bureau: Arc<Bureau>) {
-    let clock = bureau.server().hub().world().clock;
+    let clock = bureau.server().hub().services().clock;
     loop {
         let next = bureau.next_deadline();
         tokio::select! {
@@ -25,11 +25,11 @@ pub(super) async fn wake(bureau: Arc<Bureau>) {
 
 /// Forgets what was answered about sessions that are deleted, and tells everybody that they are gone.
 pub(super) async fn forget_deleted(bureau: Arc<Bureau>) {
-    let mut deleted = bureau.server().hub().world().deleted.subscribe();
+    let mut deleted = bureau.server().hub().services().deleted.subscribe();
     loop {
         match deleted.recv().await {
             Ok(session) => {
-                bureau.input(Input::Erased(session.clone()));
+                bureau.input(Input::SessionDeleted(session.clone()));
                 bureau.breaker().forget(&session);
                 let active = bureau.sessions().remove(&session);
                 if bureau.seats().remove(&session).is_some() || active {
@@ -86,9 +86,9 @@ async fn catch_up(bureau: &Bureau) {
 
 /// Tells everybody when the daemon is asked to stop, and takes nothing more.
 pub(super) async fn announce_the_end(bureau: Arc<Bureau>) {
-    let world = bureau.server().hub().world();
+    let world = bureau.server().hub().services();
     world.draining.wait().await;
-    let grace = u64::try_from(world.limits.grace.as_millis()).unwrap_or(u64::MAX);
+    let grace = u64::try_from(world.limits.grace_period.as_millis()).unwrap_or(u64::MAX);
     bureau.tell_all(&encode::server_shutdown("graceful_shutdown", Some(grace)));
     bureau.input(Input::ShuttingDown);
 }

@@ -11,10 +11,10 @@ use tracing::{debug, error};
 use super::bureau::Bureau;
 use super::crowd::Mailbox;
 use crate::kernel::id::ParticipantId;
-use crate::protocol::pi::{decode, encode, text};
+use crate::protocol::pi::{decode, encode, error_text};
 use crate::protocol::push::decode::Environment;
 use crate::runtime::server::Server;
-use crate::transport::frames::{Frame, Parting, Receiving, Sending};
+use crate::transport::frames::{CloseReason, Frame, FrameReader, FrameWriter};
 
 /// Who speaks Pi.
 #[derive(Debug)]
@@ -60,15 +60,15 @@ pub(super) enum PeerEnvironment {
 pub(in crate::runtime) async fn serve(
     server: Arc<Server>,
     peer: PiPeer,
-    mut receiving: Receiving,
-    mut sending: Sending,
+    mut receiving: FrameReader,
+    mut sending: FrameWriter,
 ) {
-    let bureau = match server.bureau().await {
+    let bureau = match server.pi_server().await {
         Ok(bureau) => Arc::clone(bureau),
         Err(error) => {
             error!(%error, "the book of commands cannot be read");
             // Whoever has left hears no goodbye.
-            let _ = sending.close(Parting::GoingAway).await;
+            let _ = sending.close(CloseReason::GoingAway).await;
             return;
         }
     };
@@ -84,33 +84,33 @@ pub(in crate::runtime) async fn serve(
     tokio::select! {
         () = read(&bureau, &peer, &mut receiving, &mailbox) => {}
         _ = &mut writer => {}
-        () = bureau.parting() => mailbox.close(Parting::GoingAway),
+        () = bureau.parting() => mailbox.close(CloseReason::GoingAway),
     }
     // What was asked is still answered, unless nobody is there to hear it.
     if !writer.is_finished() {
         bureau.all_answered(&mailbox).await;
     }
     bureau.leave(&mailbox);
-    mailbox.close(Parting::Done);
+    mailbox.close(CloseReason::Normal);
     if !writer.is_finished() && tokio::time::timeout(bureau.farewell(), &mut writer).await.is_err() {
         writer.abort();
     }
-    receiving.linger(bureau.farewell()).await;
+    receiving.drain(bureau.farewell()).await;
     debug!(connection = mailbox.id(), "a connection of the Pi protocol closed");
 }
 
-async fn write(mut sending: Sending, mailbox: Arc<Mailbox>) {
+async fn write(mut sending: FrameWriter, mailbox: Arc<Mailbox>) {
     while let Some(frames) = mailbox.take().await {
         if let Err(error) = sending.send(&frames).await {
             debug!(connection = mailbox.id(), %error, "a connection could not be written");
-            return mailbox.close(Parting::Done);
+            return mailbox.close(CloseReason::Normal);
         }
     }
     // Whoever has left hears no goodbye.
     let _ = sending.close(mailbox.parting()).await;
 }
 
-async fn read(bureau: &Arc<Bureau>, peer: &Arc<Peer>, from: &mut Receiving, mailbox: &Arc<Mailbox>) {
+async fn read(bureau: &Arc<Bureau>, peer: &Arc<Peer>, from: &mut FrameReader, mailbox: &Arc<Mailbox>) {
     loop {
         match from.next().await {
             Ok(Some(Frame::Text(line))) => take(bureau, peer, &line, mailbox),
@@ -118,10 +118,10 @@ async fn read(bureau: &Arc<Bureau>, peer: &Arc<Peer>, from: &mut Receiving, mail
                 bureau.figures().too_long();
                 let (limit, limits) = (bureau.limits().message_bytes, bureau.decode_limits());
                 let malformed = decode::too_long(excerpt.head(), excerpt.tail(), bytes, limit, limits);
-                mailbox.push(encode::malformed(&malformed));
+                mailbox.push(encode::malformed_response(&malformed));
             }
             Ok(Some(Frame::Binary)) => {
-                mailbox.push(encode::refused(None, "unknown", text::BINARY));
+                mailbox.push(encode::failure_response(None, "unknown", error_text::BINARY));
             }
             Ok(None) => return,
             Err(error) => return debug!(connection = mailbox.id(), %error, "a connection broke"),
@@ -135,6 +135,6 @@ async fn read(bureau: &Arc<Bureau>, peer: &Arc<Peer>, from: &mut Receiving, mail
 fn take(bureau: &Arc<Bureau>, peer: &Arc<Peer>, line: &Bytes, mailbox: &Arc<Mailbox>) {
     match decode::decode(line, bureau.decode_limits()) {
         Ok(asked) => bureau.submit(asked, Arc::clone(peer), Arc::clone(mailbox)),
-        Err(malformed) => mailbox.push(encode::malformed(&malformed)),
+        Err(malformed) => mailbox.push(encode::malformed_response(&malformed)),
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use crate::transport::frames::Parting;
+use crate::transport::frames::CloseReason;
 
 /// What waits to be sent to one connection.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(super) struct Mailbox {
     waiting: Mutex<Waiting>,
     wake: Notify,
     /// Why it takes nothing more, once it does not.
-    closed: OnceLock<Parting>,
+    closed: OnceLock<CloseReason>,
 }
 
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ impl Mailbox {
         if !waiting.frames.is_empty() && waiting.bytes.saturating_add(frame.len()) > self.limit {
             drop(waiting);
             tracing::warn!(connection = self.id, "a connection that does not read is closed");
-            return self.close(Parting::Policy);
+            return self.close(CloseReason::PolicyViolation);
         }
         waiting.bytes += frame.len();
         waiting.frames.push(frame);
@@ -74,7 +74,7 @@ impl Mailbox {
     }
 
     /// Takes nothing more; what waits is still sent. The first reason counts.
-    pub(super) fn close(&self, why: Parting) {
+    pub(super) fn close(&self, why: CloseReason) {
         let _ = self.closed.set(why);
         self.wake.notify_one();
     }
@@ -84,8 +84,8 @@ impl Mailbox {
     }
 
     /// Returns why nothing more is taken.
-    pub(super) fn parting(&self) -> Parting {
-        self.closed.get().copied().unwrap_or(Parting::Done)
+    pub(super) fn parting(&self) -> CloseReason {
+        self.closed.get().copied().unwrap_or(CloseReason::Normal)
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {

@@ -12,9 +12,9 @@ use super::seats::Sitting;
 use crate::kernel::command::{Answer, Command, Gap, Openness, Rights, Snapshot};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::refusal::Refusal;
-use crate::protocol::pi::text;
+use crate::protocol::pi::error_text;
 use crate::protocol::push::decode::Environment;
-use crate::runtime::lane::{Asked, LaneOver, Respond, Told, Trouble};
+use crate::runtime::lane::{LaneClosed, LaneError, LaneReply, LaneRequest, ReplyGuard};
 
 /// Why a command came to nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,15 +32,17 @@ impl Failure {
 
     pub(super) fn text(&self) -> String {
         match self {
-            Self::Refused(Refusal::Stale { expected, found }) => text::version_mismatch(*expected, *found),
+            Self::Refused(Refusal::Stale { expected, actual: found }) => {
+                error_text::version_mismatch(*expected, *found)
+            }
             Self::Refused(refusal) => refusal.to_string(),
             Self::Said(text) => text.clone(),
         }
     }
 }
 
-impl From<Trouble> for Failure {
-    fn from(trouble: Trouble) -> Self {
+impl From<LaneError> for Failure {
+    fn from(trouble: LaneError) -> Self {
         Self::Said(trouble.to_string())
     }
 }
@@ -78,7 +80,7 @@ impl Bureau {
 
     /// Has a place hear everything that has happened, unless the session takes no more messages.
     async fn listen_in(&self, seat: &Arc<Seat>, peer: &Peer) -> Result<(), Failure> {
-        let not_found = || Failure::Said(text::session_not_found(seat.session().as_str()));
+        let not_found = || Failure::Said(error_text::session_not_found(seat.session().as_str()));
         // Of one that has ended or was deleted nothing needs to be read.
         if let Answer::Described(found) = self.ask(seat, Command::Describe, None, peer).await?.answer
             && !is_loaded(&found)
@@ -93,7 +95,7 @@ impl Bureau {
 
     /// Makes a place that listens once it is attached.
     pub(super) fn take_seat(&self, session: SessionId) -> Arc<Seat> {
-        let seat = Seat::new(session, self.server().participant());
+        let seat = Seat::new(session, self.server().next_participant_id());
         tokio::spawn(Arc::clone(&seat).listen(Arc::clone(self.server().hub())));
         seat
     }
@@ -115,7 +117,7 @@ impl Bureau {
     pub(super) async fn give_up(&self, seat: &Arc<Seat>) {
         seat.leave();
         if let Ok(Some(lane)) = self.server().hub().lane(seat.session()).await {
-            lane.gone(seat.outbox().id());
+            lane.disconnected(seat.outbox().id());
         }
     }
 
@@ -145,7 +147,7 @@ impl Bureau {
         peer: &Peer,
     ) -> Result<(Box<Snapshot>, u64), Failure> {
         let Answered { answer, version } = self.ask(seat, Command::Describe, if_version, peer).await?;
-        let Answer::Described(snapshot) = answer else { return Err(Failure::said(text::INTERNAL)) };
+        let Answer::Described(snapshot) = answer else { return Err(Failure::said(error_text::INTERNAL)) };
         seat.heard(snapshot.last_seq).await;
         Ok((snapshot, version))
     }
@@ -155,7 +157,7 @@ impl Bureau {
         match &peer.environment {
             PeerEnvironment::Sent(environment) => environment.clone(),
             PeerEnvironment::Login => {
-                let login = self.server().hub().world().login_environment().await;
+                let login = self.server().hub().services().login_environment().await;
                 Some(Arc::unwrap_or_clone(login))
             }
         }
@@ -171,14 +173,14 @@ impl Bureau {
     ) -> Result<Answered, Failure> {
         let environment = if brings_environment(&command) { self.environment(peer).await } else { None };
         let (tell, told) = oneshot::channel();
-        let respond = Respond::new(move |reply| {
+        let respond = ReplyGuard::new(move |reply| {
             // Whoever asked may have run out of time.
             let _ = tell.send(reply);
         });
-        let mut asked = Box::new(Asked {
+        let mut asked = Box::new(LaneRequest {
             caller: seat.caller(),
             command,
-            respond,
+            reply_guard: respond,
             outbox: Arc::clone(seat.outbox()),
             environment,
             if_version,
@@ -187,18 +189,18 @@ impl Bureau {
             let lane = self.server().hub().lane(seat.session()).await;
             let Some(lane) = lane.map_err(|error| Failure::Said(error.to_string()))? else {
                 return Err(Failure::Said(match if_version {
-                    Some(version) => text::no_session_at_version(seat.session().as_str(), version),
-                    None => text::session_not_found(seat.session().as_str()),
+                    Some(version) => error_text::no_session_at_version(seat.session().as_str(), version),
+                    None => error_text::session_not_found(seat.session().as_str()),
                 }));
             };
-            match lane.ask(asked) {
+            match lane.send_request(asked) {
                 Ok(()) => break,
-                Err(LaneOver(back)) => asked = back,
+                Err(LaneClosed(back)) => asked = back,
             }
         }
-        match told.await.unwrap_or(Err(Trouble::Interrupted)) {
-            Ok(Told { reply: Ok(answer), version }) => Ok(Answered { answer, version }),
-            Ok(Told { reply: Err(refusal), .. }) => Err(Failure::Refused(refusal)),
+        match told.await.unwrap_or(Err(LaneError::Interrupted)) {
+            Ok(LaneReply { result: Ok(answer), version }) => Ok(Answered { answer, version }),
+            Ok(LaneReply { result: Err(refusal), .. }) => Err(Failure::Refused(refusal)),
             Err(trouble) => Err(trouble.into()),
         }
     }
@@ -220,7 +222,7 @@ const fn brings_environment(command: &Command) -> bool {
             | Command::Prompt(_)
             | Command::Queue(_)
             | Command::Steer(_)
-            | Command::Aside(_)
+            | Command::UserCommand(_)
             | Command::Compact { .. }
             | Command::Decide(_)
     )

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::kernel::book::BookRefusal;
-use crate::kernel::rate::TooFast;
-use crate::protocol::pi::encode::Rejected;
+use crate::kernel::command_log::AdmissionRefusal;
+use crate::kernel::rate::RateExceeded;
+use crate::protocol::pi::encode::RejectionCounts;
 use crate::protocol::pi::kind::Kind;
 
 /// What is counted.
@@ -35,13 +35,13 @@ impl Figures {
     }
 
     /// Counts a command that was not admitted.
-    pub(super) fn refused(&self, refusal: &BookRefusal, kind: Kind) {
+    pub(super) fn refused(&self, refusal: &AdmissionRefusal, kind: Kind) {
         let counter = match refusal {
-            BookRefusal::Busy { .. } => &self.busy,
-            BookRefusal::TooFast(_) if kind == Kind::ExtensionUiResponse => &self.too_fast_answers,
-            BookRefusal::TooFast(TooFast::Session(_)) => &self.too_fast_session,
-            BookRefusal::TooFast(TooFast::Overall(_)) => &self.too_fast_all,
-            BookRefusal::TooManyDependencies { .. } | BookRefusal::ShuttingDown => return,
+            AdmissionRefusal::Busy { .. } => &self.busy,
+            AdmissionRefusal::RateLimited(_) if kind == Kind::ExtensionUiResponse => &self.too_fast_answers,
+            AdmissionRefusal::RateLimited(RateExceeded::Session(_)) => &self.too_fast_session,
+            AdmissionRefusal::RateLimited(RateExceeded::Overall(_)) => &self.too_fast_all,
+            AdmissionRefusal::TooManyDependencies { .. } | AdmissionRefusal::ShuttingDown => return,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -55,8 +55,8 @@ impl Figures {
         self.busy.load(Ordering::Relaxed)
     }
 
-    pub(super) fn rejected(&self, connections: u64) -> Rejected {
-        Rejected {
+    pub(super) fn rejected(&self, connections: u64) -> RejectionCounts {
+        RejectionCounts {
             session_limit: self.sessions.load(Ordering::Relaxed),
             message_size: self.too_long.load(Ordering::Relaxed),
             rate_limit: self.too_fast_session.load(Ordering::Relaxed),

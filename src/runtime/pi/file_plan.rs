@@ -9,27 +9,27 @@ use crate::kernel::command::Snapshot;
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::import::Import;
 use crate::kernel::time::Now;
-use crate::protocol::pi::encode::iso;
-use crate::protocol::pi::session_file::{self, Change, Entry, Header, Message, Names, Stored};
-use crate::protocol::pi::story::{self, Role, Story};
+use crate::protocol::pi::encode::to_rfc3339;
+use crate::protocol::pi::projection::{self, Projection, Role};
+use crate::protocol::pi::session_file::{self, Change, Entry, Header, IdGenerator, Message, ParsedSession};
 use crate::runtime::mint;
 
 /// A session's conversation beside its file.
 pub(super) struct Plan<'a> {
     session: &'a SessionId,
-    story: &'a Story,
-    stored: Option<&'a Stored>,
+    story: &'a Projection,
+    stored: Option<&'a ParsedSession>,
     /// The entries of the session, each with its id in the file; an empty id is that of something that stands in no file.
-    entries: Vec<(String, &'a story::Entry)>,
+    entries: Vec<(String, &'a projection::Entry)>,
     in_file: BTreeSet<&'a str>,
 }
 
 impl<'a> Plan<'a> {
-    pub(super) fn new(session: &'a SessionId, story: &'a Story, stored: Option<&'a Stored>) -> Self {
+    pub(super) fn new(session: &'a SessionId, story: &'a Projection, stored: Option<&'a ParsedSession>) -> Self {
         let all = stored.map(|stored| stored.entries.as_slice()).unwrap_or_default();
         let times: BTreeMap<&str, Now> = all.iter().map(|entry| (entry.id.as_str(), entry.at)).collect();
         let prefix = prefix(session);
-        let id = |entry: &story::Entry| match &entry.origin {
+        let id = |entry: &projection::Entry| match &entry.origin {
             Some(origin) => origin.to_string(),
             // Files of earlier versions, and what was copied from them, have the ids that clients are told.
             None if times.get(entry.id().as_str()) == Some(&entry.at) => entry.id(),
@@ -40,7 +40,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns what another program has written, if anything.
-    pub(super) fn foreign(&self, snapshot: &Snapshot, names: &mut dyn Names) -> Option<Import> {
+    pub(super) fn foreign(&self, snapshot: &Snapshot, names: &mut dyn IdGenerator) -> Option<Import> {
         let stored = self.stored?;
         let name = self.foreign_name(stored, snapshot);
         let import = Import { name, ..self.foreign_entries(stored, names) };
@@ -48,7 +48,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns what follows the newest entry that both have.
-    fn foreign_entries(&self, stored: &Stored, names: &mut dyn Names) -> Import {
+    fn foreign_entries(&self, stored: &ParsedSession, names: &mut dyn IdGenerator) -> Import {
         let branch = stored.branch();
         let (until, leave) = match self.left_at(&branch) {
             // What was said here since goes on from where it was said.
@@ -65,22 +65,22 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns the name that another program has given the session since it was named here.
-    fn foreign_name(&self, stored: &Stored, snapshot: &Snapshot) -> Option<String> {
+    fn foreign_name(&self, stored: &ParsedSession, snapshot: &Snapshot) -> Option<String> {
         let settings = Settings::of(std::iter::empty(), &stored.entries, &stored.header);
         let (name, at) = settings.name?;
-        let is_newer = self.story.changed().name.is_none_or(|named| at > named);
+        let is_newer = self.story.setting_times().name.is_none_or(|named| at > named);
         name.filter(|name| is_newer && snapshot.name.as_ref() != Some(name))
     }
 
     /// Returns the entries that the file lacks, and the settings that are newer than the file's.
     pub(super) fn missing(&self, snapshot: &Snapshot, header: &Header) -> Result<Vec<Entry>, String> {
-        let branch = self.stored.map(Stored::branch).unwrap_or_default();
+        let branch = self.stored.map(ParsedSession::branch).unwrap_or_default();
         let parent = match self.left_at(&branch) {
             Some(_) => {
                 let written = self.entries.iter().rev().find(|(id, _)| self.in_file.contains(id.as_str()));
                 written.map(|(id, _)| id.clone())
             }
-            None => self.stored.and_then(Stored::leaf).map(str::to_owned),
+            None => self.stored.and_then(ParsedSession::leaf).map(str::to_owned),
         };
         let is_missing = |id: &str| !id.is_empty() && !self.in_file.contains(id);
         let missing: Vec<_> = self.entries.iter().filter(|(id, _)| is_missing(id)).collect();
@@ -91,8 +91,8 @@ impl<'a> Plan<'a> {
         let all = self.stored.map(|stored| stored.entries.as_slice()).unwrap_or_default();
         let settings = Settings::of(branch.into_iter().chain(&entries), all, header);
         let mut parent = entries.last().map(|entry| entry.id.clone());
-        parent = parent.or_else(|| self.stored.and_then(Stored::leaf).map(str::to_owned));
-        for (what, at, change) in settings.changes(snapshot, self.story.changed()) {
+        parent = parent.or_else(|| self.stored.and_then(ParsedSession::leaf).map(str::to_owned));
+        for (what, at, change) in settings.changes(snapshot, self.story.setting_times()) {
             let id = format!("{}-{:08x}-{what}", prefix(self.session), snapshot.last_seq.number());
             if !self.in_file.contains(id.as_str()) {
                 entries.push(Entry { id: id.clone(), parent: parent.replace(id), at, change });
@@ -104,7 +104,7 @@ impl<'a> Plan<'a> {
     /// Returns the ids of the file's branch up to the entry before a message of the session.
     pub(super) fn path_before(&self, entry: &str) -> Vec<String> {
         let Some((id, _)) = self.entries.iter().find(|(_, own)| own.id() == entry) else { return Vec::new() };
-        let branch = self.stored.map(Stored::branch).unwrap_or_default();
+        let branch = self.stored.map(ParsedSession::branch).unwrap_or_default();
         let Some(at) = branch.iter().position(|entry| entry.id == *id) else { return Vec::new() };
         branch[..at].iter().map(|entry| entry.id.clone()).collect()
     }
@@ -125,7 +125,7 @@ impl<'a> Plan<'a> {
     /// Spells entries as they stand in a file.
     fn written(
         &self,
-        missing: &[&(String, &story::Entry)],
+        missing: &[&(String, &projection::Entry)],
         first_parent: Option<String>,
     ) -> Result<Vec<Entry>, String> {
         let mut text = String::from(
@@ -145,9 +145,9 @@ impl<'a> Plan<'a> {
         Ok(entries)
     }
 
-    fn line(&self, id: &str, parent: Option<&str>, entry: &story::Entry) -> String {
+    fn line(&self, id: &str, parent: Option<&str>, entry: &projection::Entry) -> String {
         let (before, id) = (serde_json::json!(parent), serde_json::json!(id));
-        let at = iso(entry.at);
+        let at = to_rfc3339(entry.at);
         match &entry.role {
             Role::CompactionSummary { tokens_before, kept_from } => {
                 let summary: serde_json::Value = serde_json::from_str(&entry.json).unwrap_or_default();
@@ -169,7 +169,7 @@ impl<'a> Plan<'a> {
 
     /// Returns the first entry that is told word by word behind a summary.
     fn first_kept(&self, kept_from: Seq) -> &str {
-        let is_kept = |id: &str, entry: &story::Entry| {
+        let is_kept = |id: &str, entry: &projection::Entry| {
             entry.seq >= kept_from && !id.is_empty() && !matches!(entry.role, Role::CompactionSummary { .. })
         };
         let kept = self.entries.iter().find(|(id, entry)| is_kept(id, entry));
@@ -221,7 +221,7 @@ impl Settings {
     }
 
     /// Returns the session's settings that differ from the file's and are newer.
-    fn changes(&self, snapshot: &Snapshot, changed: story::Changed) -> Vec<(&'static str, Now, Change)> {
+    fn changes(&self, snapshot: &Snapshot, changed: projection::SettingTimes) -> Vec<(&'static str, Now, Change)> {
         let mut changes = Vec::new();
         let newer = |ours: Option<Now>, theirs: Option<Now>| match theirs {
             Some(theirs) => ours.is_some_and(|ours| ours > theirs),
@@ -230,8 +230,7 @@ impl Settings {
         if let Some(model) = snapshot.model() {
             let own = (snapshot.provider().to_owned(), model.clone());
             let found = self.model.as_ref();
-            if found.is_none_or(|(found, _)| *found != own) && newer(changed.model, found.map(|(_, at)| *at))
-            {
+            if found.is_none_or(|(found, _)| *found != own) && newer(changed.model, found.map(|(_, at)| *at)) {
                 let (provider, model) = own;
                 let at = changed.model.unwrap_or(snapshot.opened_at);
                 changes.push(("model", at, Change::Model { provider, model }));

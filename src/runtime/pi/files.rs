@@ -21,8 +21,8 @@ use crate::kernel::command::{Command, Snapshot};
 use crate::kernel::id::{CallId, MessageId, RunId, Seq, SessionId};
 use crate::kernel::refusal::Refusal;
 use crate::kernel::time::Now;
-use crate::protocol::pi::session_file::{Entry, Header, Names, Stored};
-use crate::protocol::pi::story::Story;
+use crate::protocol::pi::projection::Projection;
+use crate::protocol::pi::session_file::{Entry, Header, IdGenerator, ParsedSession};
 use crate::runtime::mint;
 use crate::runtime::session_files::SessionFiles;
 use crate::runtime::session_files::index::{CreatedFile, FileRecord};
@@ -31,7 +31,7 @@ use crate::runtime::session_files::store::{StoreError, TornLine};
 /// Fresh names for what is taken in from a file.
 pub(super) struct Minted;
 
-impl Names for Minted {
+impl IdGenerator for Minted {
     fn run(&mut self) -> RunId {
         mint::run()
     }
@@ -40,7 +40,7 @@ impl Names for Minted {
         mint::message()
     }
 
-    fn said(&mut self) -> MessageId {
+    fn assistant_message(&mut self) -> MessageId {
         mint::assistant_message()
     }
 
@@ -69,7 +69,7 @@ pub(super) fn file_of(
     opened_at: Now,
     is_own: bool,
 ) -> Option<FileRecord> {
-    let Some(records) = files.index.known(session.as_str()) else {
+    let Some(records) = files.index.files_in_memory(session.as_str()) else {
         warn!(%session, "it cannot be told which file a session is written to: the index of session files cannot be read");
         return None;
     };
@@ -102,11 +102,7 @@ pub(super) async fn synchronize(bureau: &Arc<Bureau>, seat: &Arc<Seat>) -> Resul
 }
 
 /// The same, for whoever has the right already.
-pub(super) async fn synchronize_in(
-    bureau: &Arc<Bureau>,
-    seat: &Arc<Seat>,
-    _turn: &FileTurn<'_>,
-) -> Result<(), String> {
+pub(super) async fn synchronize_in(bureau: &Arc<Bureau>, seat: &Arc<Seat>, _turn: &FileTurn<'_>) -> Result<(), String> {
     let mut torn = Torn::default();
     for _ in 0..ATTEMPTS {
         let (snapshot, _) = bureau.describe(seat, None, &nobody()).await.map_err(|failure| failure.text())?;
@@ -114,12 +110,12 @@ pub(super) async fn synchronize_in(
         load_index(bureau).await?;
         settle_by_journal(bureau, seat).await?;
         let Some(file) = current(files, seat.session(), &snapshot) else { return Ok(()) };
-        if seat.tell(Story::is_streaming) {
+        if seat.tell(Projection::is_streaming) {
             return Ok(());
         }
         let stored = read(bureau, &file.path).await?;
-        let foreign = seat
-            .tell(|story| Plan::new(seat.session(), story, stored.as_ref()).foreign(&snapshot, &mut Minted));
+        let foreign =
+            seat.tell(|story| Plan::new(seat.session(), story, stored.as_ref()).foreign(&snapshot, &mut Minted));
         if let Some(import) = foreign {
             match bureau.ask(seat, Command::Import(Box::new(import)), None, &nobody()).await {
                 Ok(_) => continue,
@@ -190,11 +186,7 @@ pub(super) fn new_file(
 ///
 /// The file is recorded first: were it recorded afterwards, a daemon that dies in between would leave the old file in its
 /// place, from which the old conversation would be imported again.
-pub(super) async fn choose_after(
-    bureau: &Arc<Bureau>,
-    file: FileRecord,
-    last_seq: Seq,
-) -> Result<(), Failure> {
+pub(super) async fn choose_after(bureau: &Arc<Bureau>, file: FileRecord, last_seq: Seq) -> Result<(), Failure> {
     record_choice(bureau, FileRecord { awaits_branch_after: Some(last_seq.number()), ..file }).await
 }
 
@@ -202,14 +194,14 @@ pub(super) async fn choose_after(
 pub(super) async fn settle(bureau: &Arc<Bureau>, session: &SessionId, has_left: bool) -> Result<(), String> {
     let (settling, place) = (Arc::clone(bureau), bureau.session_files().store.directory());
     let id = session.as_str().to_owned();
-    let settle = move || settling.session_files().index.settle(&id, has_left);
+    let settle = move || settling.session_files().index.resolve_branch(&id, has_left);
     blocking(bureau, &place, settle).await?.map_err(|error| error.to_string())
 }
 
 /// Settles what a daemon that ended in between has left open; the journal says what came of it.
 async fn settle_by_journal(bureau: &Arc<Bureau>, seat: &Seat) -> Result<(), String> {
     let index = &bureau.session_files().index;
-    let records = index.known(seat.session().as_str()).unwrap_or_default();
+    let records = index.files_in_memory(seat.session().as_str()).unwrap_or_default();
     let Some(after) = records.iter().rev().find_map(|record| record.awaits_branch_after) else {
         return Ok(());
     };
@@ -229,14 +221,11 @@ pub(super) async fn copy_before(
         let entries: BTreeSet<&str> = entries.iter().map(String::as_str).collect();
         store.copy(&from, &to, &header, &entries)
     };
-    blocking(bureau, place, copy)
-        .await
-        .map_err(Failure::Said)?
-        .map_err(|error| Failure::said(error.to_string()))
+    blocking(bureau, place, copy).await.map_err(Failure::Said)?.map_err(|error| Failure::said(error.to_string()))
 }
 
 /// Reads the file of a session, if there is one.
-pub(super) async fn read(bureau: &Arc<Bureau>, path: &Path) -> Result<Option<Stored>, String> {
+pub(super) async fn read(bureau: &Arc<Bureau>, path: &Path) -> Result<Option<ParsedSession>, String> {
     let (store, place, path) = (bureau.session_files().store.clone(), path, path.to_owned());
     match blocking(bureau, place, move || store.read(&path)).await? {
         Ok(stored) => Ok(Some(stored)),
@@ -250,7 +239,7 @@ async fn write(
     bureau: &Arc<Bureau>,
     file: FileRecord,
     header: Header,
-    stored: Option<Stored>,
+    stored: Option<ParsedSession>,
     entries: Vec<Entry>,
     torn: TornLine,
 ) -> Result<bool, String> {
@@ -286,7 +275,7 @@ async fn blocking<T: Send + 'static>(
     path: &Path,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, String> {
-    let files = &bureau.server().hub().world().files;
+    let files = &bureau.server().hub().services().files;
     files.run_in(path.parent().unwrap_or(path), work).await.map_err(|why| why.to_string())
 }
 
@@ -299,11 +288,11 @@ struct Torn {
 
 impl Torn {
     /// Returns how a file is written to, or nothing as long as somebody may be writing its last line.
-    fn seen(&mut self, stored: Option<&Stored>) -> Option<TornLine> {
-        let Some(stored) = stored.filter(|stored| stored.torn) else { return Some(TornLine::Awaited) };
+    fn seen(&mut self, stored: Option<&ParsedSession>) -> Option<TornLine> {
+        let Some(stored) = stored.filter(|stored| stored.torn) else { return Some(TornLine::Wait) };
         self.looks = if stored.bytes == self.bytes { self.looks + 1 } else { 1 };
         self.bytes = stored.bytes;
-        (self.looks > LOOKS).then_some(TornLine::Closed)
+        (self.looks > LOOKS).then_some(TornLine::Terminate)
     }
 }
 

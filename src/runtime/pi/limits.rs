@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::kernel::book::BookLimits;
+use crate::kernel::command_log::CommandLogLimits;
 
 /// The bounds of the protocol.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// Those of the book of commands.
-    pub(super) book: BookLimits,
+    pub(super) book: CommandLogLimits,
     /// How long a message may be, in bytes.
     pub(super) message_bytes: usize,
     /// How many bytes may wait for a connection that does not read.
@@ -36,10 +36,10 @@ impl Limits {
         let mut of_pi = Self { message_bytes: limits.pi_message_bytes, ..Self::default() };
         of_pi.book.rate.overall = limits.pi_commands;
         of_pi.book.rate.session = limits.pi_session_commands;
-        of_pi.book.dependency_millis = millis(limits.pi_dependency);
-        of_pi.book.key_millis = millis(limits.pi_key);
+        of_pi.book.dependency_millis = millis(limits.pi_dependency_timeout);
+        of_pi.book.key_millis = millis(limits.pi_key_lifetime);
         of_pi.sessions = limits.pi_sessions;
-        of_pi.command_millis = limits.pi_command.map(millis);
+        of_pi.command_millis = limits.pi_command_timeout.map(millis);
         of_pi
     }
 }
@@ -51,7 +51,7 @@ fn millis(time: Duration) -> u64 {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            book: BookLimits::default(),
+            book: CommandLogLimits::default(),
             message_bytes: 10 * 1024 * 1024,
             waiting_bytes: 32 * 1024 * 1024,
             command_millis: None,

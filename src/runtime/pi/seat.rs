@@ -16,16 +16,16 @@ use super::crowd::Mailbox;
 use super::files::FileTurn;
 use crate::journal::{Page, ReadError};
 use crate::kernel::command::{Caller, Rights};
-use crate::kernel::event::{CompactionEnding, Event, EventKind, Purpose, Settlement};
+use crate::kernel::event::{CallResult, CompactionFailure, Event, EventKind, Purpose};
 use crate::kernel::id::{CallId, ParticipantId, Seq, SessionId};
 use crate::kernel::ring::Tail;
 use crate::kernel::time::Now;
 use crate::protocol::pi::encode;
-use crate::protocol::pi::story::{SessionEvent, Story};
+use crate::protocol::pi::projection::{Projection, SessionEvent};
 use crate::protocol::push::record;
 use crate::runtime::feed::Feed;
 use crate::runtime::hub::Hub;
-use crate::runtime::outbox::{Out, Outbox};
+use crate::runtime::outbox::{Outbox, OutboxItem};
 
 /// Who does what connections of this protocol ask for, as verdicts name it.
 pub(in crate::runtime) const SOURCE: &str = "pi";
@@ -44,12 +44,12 @@ pub(super) struct Seat {
 }
 
 struct Inner {
-    story: Story,
+    story: Projection,
     subscribers: BTreeMap<u64, Arc<Mailbox>>,
     /// How many commands are at work here.
     sitting: usize,
     /// How the user's commands ended that somebody waits for.
-    asides: BTreeMap<CallId, Option<Settlement>>,
+    asides: BTreeMap<CallId, Option<CallResult>>,
     /// How the last summary that was asked for ended.
     compaction: Option<(Seq, Compacted)>,
     /// Whether the session is gone.
@@ -62,14 +62,14 @@ struct Inner {
 #[derive(Debug, Clone)]
 pub(super) enum Compacted {
     Done,
-    Failed { message: Option<String>, ending: CompactionEnding },
+    Failed { message: Option<String>, ending: CompactionFailure },
 }
 
 impl Seat {
     /// Takes a place; it hears nothing before it is attached.
     pub(super) fn new(session: SessionId, id: ParticipantId) -> Arc<Self> {
         let inner = Inner {
-            story: Story::default(),
+            story: Projection::default(),
             subscribers: BTreeMap::new(),
             sitting: 0,
             asides: BTreeMap::new(),
@@ -99,7 +99,7 @@ impl Seat {
     pub(super) fn subscribe(&self, mailbox: &Arc<Mailbox>, now: Now) {
         let mut inner = self.lock();
         if inner.subscribers.insert(mailbox.id(), Arc::clone(mailbox)).is_none() {
-            for request in inner.story.requests(now) {
+            for request in inner.story.open_requests(now) {
                 mailbox.push(encode::event(&self.session, &request));
             }
         }
@@ -129,7 +129,7 @@ impl Seat {
     }
 
     /// Looks at the story.
-    pub(super) fn tell<T>(&self, tell: impl FnOnce(&Story) -> T) -> T {
+    pub(super) fn tell<T>(&self, tell: impl FnOnce(&Projection) -> T) -> T {
         tell(&self.lock().story)
     }
 
@@ -140,7 +140,7 @@ impl Seat {
     }
 
     /// Waits until the story has come to a point, or never will.
-    pub(super) async fn wait_for(&self, point: impl Fn(&Story) -> bool) {
+    pub(super) async fn wait_for(&self, point: impl Fn(&Projection) -> bool) {
         let mut heard = self.heard.subscribe();
         let reached = || {
             let inner = self.lock();
@@ -183,7 +183,7 @@ impl Seat {
     }
 
     /// Waits for the end of a command that was expected; `None` when the session is gone.
-    pub(super) async fn aside(&self, call: &CallId) -> Option<Settlement> {
+    pub(super) async fn aside(&self, call: &CallId) -> Option<CallResult> {
         let mut heard = self.heard.subscribe();
         loop {
             {
@@ -233,22 +233,22 @@ impl Seat {
             for out in self.outbox.take() {
                 match out {
                     // What is said to one listener alone tells nothing that the story needs.
-                    Out::Lines { .. } | Out::After { .. } => {}
-                    Out::Subscribe { feed, after } => place = Some(Place { feed, seen: after }),
-                    Out::Follow(feed) => {
+                    OutboxItem::Lines { .. } | OutboxItem::LineAfter { .. } => {}
+                    OutboxItem::Subscribe { feed, after } => place = Some(Place { feed, seen: after }),
+                    OutboxItem::SwitchFeed(feed) => {
                         if let Some(place) = &mut place {
                             place.feed = feed;
                         }
                     }
-                    Out::Unsubscribe(_) => place = None,
-                    Out::Last { .. } => return self.end(),
+                    OutboxItem::Unsubscribe(_) => place = None,
+                    OutboxItem::SessionDeleted { .. } => return self.end(),
                 }
             }
             let progress = match &mut place {
                 Some(place) => match place.hear_shown(&self) {
                     Some(progress) => progress,
                     None => {
-                        let (session, journal) = (self.session.clone(), &hub.world().journal);
+                        let (session, journal) = (self.session.clone(), &hub.services().journal);
                         let page = journal.page(session, place.seen, AT_ONCE).await;
                         place.hear_stored(&self, page)
                     }
@@ -257,9 +257,9 @@ impl Seat {
             };
             match progress {
                 Progress::Advanced => {}
-                Progress::Idle => self.outbox.woken().await,
+                Progress::Idle => self.outbox.wait().await,
                 // Whoever leaves wakes it; what the session shows meanwhile stays where it is.
-                Progress::Unreadable => drop(timeout(READ_AGAIN, self.outbox.woken()).await),
+                Progress::Unreadable => drop(timeout(READ_AGAIN, self.outbox.wait()).await),
             }
         }
     }
@@ -278,10 +278,10 @@ impl Seat {
             inner.note(event);
         }
         let told: Vec<SessionEvent> = if inner.subscribers.is_empty() {
-            events.iter().for_each(|event| inner.story.absorb(event));
+            events.iter().for_each(|event| inner.story.apply(event));
             Vec::new()
         } else {
-            inner.story.tell(events)
+            inner.story.project(events)
         };
         for event in &told {
             let line = encode::event(&self.session, event);
@@ -312,7 +312,7 @@ impl Inner {
             self.ended = false;
         } else if let EventKind::Compacted(_) = &event.kind {
             self.compaction = Some((event.seq, Compacted::Done));
-        } else if let EventKind::CompactionOver { ending, message, again: _ } = &event.kind {
+        } else if let EventKind::CompactionFailed { failure: ending, message, will_retry: _ } = &event.kind {
             let (message, ending) = (message.clone(), *ending);
             self.compaction = Some((event.seq, Compacted::Failed { message, ending }));
         }
@@ -321,7 +321,7 @@ impl Inner {
 
 /// Tells whether an event ends something that is to be found in the session's file.
 fn ends_something(event: &Event) -> bool {
-    let of_the_user = |settlement: &Settlement| matches!(settlement.purpose, Purpose::Aside { .. });
+    let of_the_user = |settlement: &CallResult| matches!(settlement.purpose, Purpose::UserCommand { .. });
     matches!(&event.kind, EventKind::CallSettled(settlement) if of_the_user(settlement))
         || matches!(
             event.kind,
@@ -445,7 +445,7 @@ mod tests {
         let session = SessionId::from("s");
         let feed = Arc::new(Feed::new(session.clone(), Seq::new(3), 1));
         let lines = warning(4).into();
-        feed.show(Block { first: Seq::new(4), last: Seq::new(4), lines });
+        feed.publish(Block { first: Seq::new(4), last: Seq::new(4), lines });
         (Seat::new(session, ParticipantId(1)), Place { feed, seen: Seq::ZERO })
     }
 

@@ -15,7 +15,7 @@ use crate::journal::{Journal, ListQuery, Meta, ReadError};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::time::Now;
 use crate::protocol::pi::encode::{self, SessionInfo};
-use crate::protocol::pi::story::Story;
+use crate::protocol::pi::projection::Projection;
 use crate::protocol::push::record::{self, ListedSession};
 
 /// The active sessions, and how many messages sessions had when somebody last counted them.
@@ -62,9 +62,8 @@ impl SessionList {
             after = found.last().map(|last| (last.updated_at, last.session.clone()));
             let whole = found.len() == PAGE;
             let active = found.into_iter().filter_map(SessionEntry::new);
-            list.active().extend(
-                active.filter(|entry| entry.is_own() && entry.is_loaded()).map(|entry| entry.meta.session),
-            );
+            list.active()
+                .extend(active.filter(|entry| entry.is_own() && entry.is_loaded()).map(|entry| entry.meta.session));
             if !whole {
                 return Ok(list);
             }
@@ -178,11 +177,10 @@ impl Bureau {
     /// Returns a session as everybody sees it.
     pub(super) async fn listed_info(&self, entry: &SessionEntry) -> SessionInfo {
         let SessionEntry { meta, listed } = entry;
-        let settings = self.server().hub().world().house.settings().ok();
+        let settings = self.server().hub().services().model_config.settings().ok();
         let model = settings.as_ref().zip(listed.model.as_ref());
         let opened_at = listed.opened_at().unwrap_or(meta.opened_at);
-        let file =
-            files::file_of(self.session_files(), &meta.session, &listed.cwd, opened_at, entry.is_own());
+        let file = files::file_of(self.session_files(), &meta.session, &listed.cwd, opened_at, entry.is_own());
         SessionInfo {
             session: meta.session.clone(),
             name: listed.name.clone(),
@@ -198,7 +196,7 @@ impl Bureau {
     /// Counts the messages of a session; those of one that nobody listens to are read, unless it was the same last time.
     async fn message_count(&self, meta: &Meta) -> u64 {
         if let Some(seat) = self.seats().get(&meta.session) {
-            return seat.tell(Story::message_count);
+            return seat.tell(Projection::message_count);
         }
         let known = self.sessions().counts().get(&meta.session).copied();
         if let Some((_, count)) = known.filter(|(at, _)| *at == meta.updated_at) {
@@ -218,8 +216,8 @@ impl Bureau {
     }
 
     /// Reads the conversation of a session from the journal.
-    async fn read_story(&self, session: &SessionId) -> Result<Story, ReadError> {
-        let (mut story, mut seen) = (Story::default(), Seq::ZERO);
+    async fn read_story(&self, session: &SessionId) -> Result<Projection, ReadError> {
+        let (mut story, mut seen) = (Projection::default(), Seq::ZERO);
         loop {
             let page = self.journal().page(session.clone(), seen, READ_AT_ONCE).await?;
             for block in &page.blocks {
@@ -229,7 +227,7 @@ impl Bureau {
                         && event.seq > seen
                     {
                         seen = event.seq;
-                        story.absorb(&event);
+                        story.apply(&event);
                     }
                 }
                 seen = seen.max(block.last);
@@ -255,8 +253,8 @@ mod tests {
 
     use super::*;
     use crate::journal::{Batch, Create};
+    use crate::runtime::services::{BROADCAST_CAPACITY, SessionChange};
     use crate::runtime::test_daemon::TestDaemon;
-    use crate::runtime::world::{DELETIONS, SessionChange};
 
     #[test]
     fn places_are_taken_before_sessions_are_made_and_given_back_where_none_is() {
@@ -283,8 +281,8 @@ mod tests {
         bureau.sessions().counts().insert("erased".into(), (Now(1), 1));
         bureau.sessions().counts().insert("listed no more".into(), (Now(1), 1));
         // Nobody hears of them before the last was sent: nothing is awaited in between.
-        for _ in 0..=DELETIONS {
-            let _ = daemon.server.hub().world().session_changes.send(SessionChange::Ended("other".into()));
+        for _ in 0..=BROADCAST_CAPACITY {
+            let _ = daemon.server.hub().services().session_changes.send(SessionChange::Ended("other".into()));
         }
         let caught_up = async {
             while bureau.sessions().len() > 1 {
@@ -300,8 +298,7 @@ mod tests {
 
     /// Stores a session of the protocol.
     async fn store(bureau: &Bureau, name: &str, ended: bool) {
-        let summary =
-            serde_json::json!({"cwd": "/", "provider": "p", "protocol": files::MODE, "ended": ended});
+        let summary = serde_json::json!({"cwd": "/", "provider": "p", "protocol": files::MODE, "ended": ended});
         let meta = Meta {
             session: name.into(),
             state: "idle".into(),

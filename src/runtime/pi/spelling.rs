@@ -1,39 +1,39 @@
 //! How the protocol words what the book has to say.
 
-use crate::kernel::book::{BookFault, BookRefusal, Identity};
-use crate::kernel::rate::TooFast;
-use crate::protocol::pi::text;
+use crate::kernel::command_log::{AdmissionRefusal, CommandError, MatchedBy};
+use crate::kernel::rate::RateExceeded;
+use crate::protocol::pi::error_text;
 
 /// Words why a command was not admitted.
-pub(super) fn refusal(refusal: &BookRefusal) -> String {
+pub(super) fn refusal(refusal: &AdmissionRefusal) -> String {
     match refusal {
-        BookRefusal::Busy { .. } => text::BUSY.to_owned(),
-        BookRefusal::TooFast(TooFast::Session(_)) => text::RATE_LIMIT.to_owned(),
-        BookRefusal::TooFast(TooFast::Overall(_)) => text::GLOBAL_RATE_LIMIT.to_owned(),
-        BookRefusal::TooManyDependencies { limit } => {
-            text::invalid("dependsOn", format_args!("must have at most {limit} entries"))
+        AdmissionRefusal::Busy { .. } => error_text::BUSY.to_owned(),
+        AdmissionRefusal::RateLimited(RateExceeded::Session(_)) => error_text::RATE_LIMIT.to_owned(),
+        AdmissionRefusal::RateLimited(RateExceeded::Overall(_)) => error_text::GLOBAL_RATE_LIMIT.to_owned(),
+        AdmissionRefusal::TooManyDependencies { limit } => {
+            error_text::invalid("dependsOn", format_args!("must have at most {limit} entries"))
         }
-        BookRefusal::ShuttingDown => text::SHUTTING_DOWN.to_owned(),
+        AdmissionRefusal::ShuttingDown => error_text::SHUTTING_DOWN.to_owned(),
     }
 }
 
 /// Words why a command failed before it ran, or was not done in time.
-pub(super) fn fault(fault: &BookFault) -> String {
+pub(super) fn fault(fault: &CommandError) -> String {
     match fault {
-        BookFault::Conflict { identity, name, earlier, asked } => {
+        CommandError::Conflict { matched_by: identity, name, earlier, requested: asked } => {
             let identity = match identity {
-                Identity::Id => text::Identity::Id,
-                Identity::Key => text::Identity::Key,
+                MatchedBy::Id => error_text::MatchedBy::Id,
+                MatchedBy::Key => error_text::MatchedBy::Key,
             };
-            text::conflict(identity, name, earlier, asked)
+            error_text::conflict(identity, name, earlier, asked)
         }
-        BookFault::UnknownDependency { dependency } => text::unknown_dependency(dependency),
-        BookFault::DependencyFailed { dependency, error } => text::failed_dependency(dependency, error),
-        BookFault::SameLane { dependency } => text::same_lane_dependency(dependency),
-        BookFault::SelfDependency { name } => text::self_dependency(name),
-        BookFault::DependencyTimeout { dependency, millis } => text::dependency_timeout(dependency, *millis),
-        BookFault::TimedOut { name: _, kind, millis } => text::timed_out(kind, *millis),
-        BookFault::NotKept => "the command could not be written down, and was not run".to_owned(),
-        BookFault::Interrupted => text::INTERRUPTED.to_owned(),
+        CommandError::UnknownDependency { dependency } => error_text::unknown_dependency(dependency),
+        CommandError::DependencyFailed { dependency, error } => error_text::failed_dependency(dependency, error),
+        CommandError::SameLane { dependency } => error_text::same_lane_dependency(dependency),
+        CommandError::SelfDependency { name } => error_text::self_dependency(name),
+        CommandError::DependencyTimeout { dependency, millis } => error_text::dependency_timeout(dependency, *millis),
+        CommandError::TimedOut { name: _, kind, millis } => error_text::timed_out(kind, *millis),
+        CommandError::NotPersisted => "the command could not be written down, and was not run".to_owned(),
+        CommandError::Interrupted => error_text::INTERRUPTED.to_owned(),
     }
 }

@@ -101,7 +101,7 @@ pub struct SessionFileIndex {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct IndexFile {
     version: u32,
     files: Vec<FileRecord>,
 }
@@ -123,7 +123,7 @@ impl SessionFileIndex {
     }
 
     /// Returns the records of a session from memory, without blocking; `None` before the index was loaded.
-    pub fn known(&self, session: &str) -> Option<Vec<FileRecord>> {
+    pub fn files_in_memory(&self, session: &str) -> Option<Vec<FileRecord>> {
         Some(of_session(&self.in_memory()?, session))
     }
 
@@ -133,7 +133,7 @@ impl SessionFileIndex {
     }
 
     /// Returns the records of a session; the last is its current file.
-    pub fn of(&self, session: &str) -> Result<Vec<FileRecord>, IndexError> {
+    pub fn files_of(&self, session: &str) -> Result<Vec<FileRecord>, IndexError> {
         Ok(of_session(&self.loaded()?, session))
     }
 
@@ -148,8 +148,8 @@ impl SessionFileIndex {
 
     /// Makes a file the current one of a session, durably. A file that the daemon created stays marked as such.
     pub fn choose(&self, mut record: FileRecord) -> Result<(), IndexError> {
-        let _disk = self.disk();
-        let mut records = self.read_once()?.to_vec();
+        let _disk = self.lock_disk();
+        let mut records = self.load_locked()?.to_vec();
         if records.iter().rev().find(|other| other.session_id == record.session_id) == Some(&record) {
             return Ok(());
         }
@@ -162,18 +162,17 @@ impl SessionFileIndex {
             }
         }
         records.push(record);
-        let surplus = records.len().saturating_sub(MOST);
+        let surplus = records.len().saturating_sub(MAX_RECORDS);
         records.drain(..surplus);
         self.write(records)
     }
 
     /// Resolves the pending record of a session, durably: if the session has branched, the pending file becomes its
     /// current one, else the record is removed.
-    pub fn settle(&self, session: &str, has_left: bool) -> Result<(), IndexError> {
-        let _disk = self.disk();
-        let mut records = self.read_once()?.to_vec();
-        let awaits =
-            |record: &FileRecord| record.session_id == session && record.awaits_branch_after.is_some();
+    pub fn resolve_branch(&self, session: &str, has_left: bool) -> Result<(), IndexError> {
+        let _disk = self.lock_disk();
+        let mut records = self.load_locked()?.to_vec();
+        let awaits = |record: &FileRecord| record.session_id == session && record.awaits_branch_after.is_some();
         let Some(at) = records.iter().rposition(awaits) else { return Ok(()) };
         let record = records.remove(at);
         records.retain(|record| !awaits(record));
@@ -186,8 +185,8 @@ impl SessionFileIndex {
 
     /// Removes the records of a session, durably, except those at the given paths.
     pub fn forget(&self, session: &str, but: &[&Path]) -> Result<(), IndexError> {
-        let _disk = self.disk();
-        let records = self.read_once()?;
+        let _disk = self.lock_disk();
+        let records = self.load_locked()?;
         let stays = |record: &&FileRecord| record.session_id != session || but.contains(&&*record.path);
         let rest: Vec<_> = records.iter().filter(stays).cloned().collect();
         if rest.len() == records.len() { Ok(()) } else { self.write(rest) }
@@ -197,17 +196,17 @@ impl SessionFileIndex {
         if let Some(records) = self.in_memory() {
             return Ok(records);
         }
-        let _disk = self.disk();
-        self.read_once()
+        let _disk = self.lock_disk();
+        self.load_locked()
     }
 
     /// Returns the records; the caller holds the disk lock.
-    fn read_once(&self) -> Result<Arc<Vec<FileRecord>>, IndexError> {
+    fn load_locked(&self) -> Result<Arc<Vec<FileRecord>>, IndexError> {
         if let Some(records) = self.in_memory() {
             return Ok(records);
         }
         let records = Arc::new(self.read()?);
-        self.remember(Arc::clone(&records));
+        self.cache(Arc::clone(&records));
         Ok(records)
     }
 
@@ -215,7 +214,7 @@ impl SessionFileIndex {
         self.records.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn remember(&self, records: Arc<Vec<FileRecord>>) {
+    fn cache(&self, records: Arc<Vec<FileRecord>>) {
         *self.records.lock().unwrap_or_else(PoisonError::into_inner) = Some(records);
     }
 
@@ -226,8 +225,7 @@ impl SessionFileIndex {
             Err(source) => return Err(IndexError::Io { action: "read", path: self.path.clone(), source }),
         };
         let malformed = |problem| IndexError::Malformed { path: self.path.clone(), problem };
-        let written: Written =
-            serde_json::from_slice(&bytes).map_err(|error| malformed(error.to_string()))?;
+        let written: IndexFile = serde_json::from_slice(&bytes).map_err(|error| malformed(error.to_string()))?;
         if written.version != VERSION {
             return Err(malformed(format!("it has version {}, supported is {VERSION}", written.version)));
         }
@@ -236,14 +234,14 @@ impl SessionFileIndex {
 
     fn write(&self, records: Vec<FileRecord>) -> Result<(), IndexError> {
         let failed = |source| IndexError::Io { action: "write", path: self.path.clone(), source };
-        let written = Written { version: VERSION, files: records };
+        let written = IndexFile { version: VERSION, files: records };
         let bytes = serde_json::to_vec_pretty(&written).map_err(|error| failed(error.into()))?;
-        store::replace(&self.path, &bytes).map_err(failed)?;
-        self.remember(Arc::new(written.files));
+        store::replace_file(&self.path, &bytes).map_err(failed)?;
+        self.cache(Arc::new(written.files));
         Ok(())
     }
 
-    fn disk(&self) -> MutexGuard<'_, ()> {
+    fn lock_disk(&self) -> MutexGuard<'_, ()> {
         self.disk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -257,7 +255,7 @@ pub const NAME: &str = "session-files.json";
 /// The version that is read and written.
 const VERSION: u32 = 1;
 /// The maximum number of records; the oldest are evicted first.
-const MOST: usize = 20_000;
+const MAX_RECORDS: usize = 20_000;
 
 #[cfg(test)]
 mod tests {
@@ -266,17 +264,11 @@ mod tests {
     fn record(session: &str, path: &str, created: bool) -> FileRecord {
         let header = Header::new(session, "/w", Now(7));
         let created = created.then(|| CreatedFile::from(&header));
-        FileRecord {
-            session_id: session.into(),
-            path: path.into(),
-            chosen_at: 1,
-            awaits_branch_after: None,
-            created,
-        }
+        FileRecord { session_id: session.into(), path: path.into(), chosen_at: 1, awaits_branch_after: None, created }
     }
 
     #[test]
-    fn the_last_file_that_was_chosen_is_the_one_that_a_session_is_written_to() {
+    fn the_file_chosen_last_is_the_one_a_session_is_written_to() {
         let state = tempfile::tempdir().unwrap();
         let index = SessionFileIndex::new(state.path());
         assert_eq!(index.all().unwrap(), []);
@@ -288,16 +280,16 @@ mod tests {
         // A file that the daemon created stays marked, also when it is chosen as an imported one.
         index.choose(record("s", "/a", false)).unwrap();
         let again = SessionFileIndex::new(state.path());
-        assert_eq!(again.of("s").unwrap(), [record("s", "/b", false), record("s", "/a", true)]);
-        assert_eq!(again.of("s").unwrap()[1].created.as_ref().unwrap().header().created, Now(7));
+        assert_eq!(again.files_of("s").unwrap(), [record("s", "/b", false), record("s", "/a", true)]);
+        assert_eq!(again.files_of("s").unwrap()[1].created.as_ref().unwrap().header().created, Now(7));
         again.forget("s", &[Path::new("/b")]).unwrap();
-        assert_eq!(again.of("s").unwrap(), [record("s", "/b", false)]);
+        assert_eq!(again.files_of("s").unwrap(), [record("s", "/b", false)]);
         again.forget("s", &[]).unwrap();
         assert_eq!(SessionFileIndex::new(state.path()).all().unwrap(), [record("t", "/c", false)]);
     }
 
     #[test]
-    fn a_file_counts_once_the_session_has_left_its_conversation_for_it() {
+    fn a_pending_file_becomes_current_when_the_session_branches() {
         let state = tempfile::tempdir().unwrap();
         let index = SessionFileIndex::new(state.path());
         index.choose(record("s", "/a", true)).unwrap();
@@ -305,27 +297,27 @@ mod tests {
         for path in ["/b", "/a"] {
             index.choose(awaits(path)).unwrap();
             assert_eq!(index.writer_of(Path::new("/a")).unwrap().as_deref(), Some("s"));
-            index.settle("s", false).unwrap();
-            assert_eq!(index.of("s").unwrap(), [record("s", "/a", true)]);
+            index.resolve_branch("s", false).unwrap();
+            assert_eq!(index.files_of("s").unwrap(), [record("s", "/a", true)]);
         }
         index.choose(awaits("/b")).unwrap();
-        SessionFileIndex::new(state.path()).settle("s", true).unwrap();
+        SessionFileIndex::new(state.path()).resolve_branch("s", true).unwrap();
         let again = SessionFileIndex::new(state.path());
-        assert_eq!(again.of("s").unwrap(), [record("s", "/a", true), record("s", "/b", true)]);
+        assert_eq!(again.files_of("s").unwrap(), [record("s", "/a", true), record("s", "/b", true)]);
         assert_eq!(again.writer_of(Path::new("/b")).unwrap().as_deref(), Some("s"));
     }
 
     #[test]
-    fn what_is_in_memory_is_looked_at_while_somebody_else_writes() {
+    fn records_in_memory_are_readable_during_a_write() {
         let state = tempfile::tempdir().unwrap();
         let index = SessionFileIndex::new(state.path());
-        assert_eq!(index.known("s"), None, "the index is not loaded by this call");
+        assert_eq!(index.files_in_memory("s"), None, "the index is not loaded by this call");
         index.choose(record("s", "/a", true)).unwrap();
         let again = SessionFileIndex::new(state.path());
         again.load().unwrap();
         // A writer holds this lock during disk access.
-        let _disk = again.disk();
-        assert_eq!(again.known("s"), Some(vec![record("s", "/a", true)]));
+        let _disk = again.lock_disk();
+        assert_eq!(again.files_in_memory("s"), Some(vec![record("s", "/a", true)]));
         assert_eq!(again.all().unwrap().len(), 1);
     }
 

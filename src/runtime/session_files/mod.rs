@@ -10,8 +10,8 @@ use tracing::warn;
 
 use self::index::{IndexError, SessionFileIndex};
 use self::store::Store;
-use super::world::World;
-use crate::bounded_io::NoAnswer;
+use super::services::Services;
+use crate::bounded_io::FileTaskError;
 use crate::kernel::id::SessionId;
 use crate::kernel::time::Now;
 use crate::protocol::push::encode::PiFileRow;
@@ -36,9 +36,9 @@ impl SessionFiles {
     }
 
     /// Returns the existing files of a session.
-    fn of(&self, session: &SessionId, opened_at: Option<Now>) -> Result<Vec<PiFileRow>, IndexError> {
+    fn files_of(&self, session: &SessionId, opened_at: Option<Now>) -> Result<Vec<PiFileRow>, IndexError> {
         let mut found: Vec<(PathBuf, bool)> = Vec::new();
-        for record in self.index.of(session.as_str())? {
+        for record in self.index.files_of(session.as_str())? {
             found.push((record.path, record.created.is_some()));
         }
         // A file that is older than the index is found by its name.
@@ -59,11 +59,10 @@ impl SessionFiles {
         opened_at: Option<Now>,
         with_imported: bool,
     ) -> Result<Vec<PiFileRow>, IndexError> {
-        let mut rows = self.of(session, opened_at)?;
+        let mut rows = self.files_of(session, opened_at)?;
         let others: Vec<_> = self.index.all()?;
-        let is_shared = |path: &Path| {
-            others.iter().any(|other| other.session_id != session.as_str() && other.path == path)
-        };
+        let is_shared =
+            |path: &Path| others.iter().any(|other| other.session_id != session.as_str() && other.path == path);
         for row in rows.iter_mut().filter(|row| row.created || with_imported) {
             let path = Path::new(&row.path);
             if is_shared(path) {
@@ -84,27 +83,30 @@ impl SessionFiles {
 }
 
 /// Lists the files of a session.
-pub(super) async fn list(world: &Arc<World>, session: &SessionId, opened_at: Option<Now>) -> Vec<PiFileRow> {
-    let (world, id) = (Arc::clone(world), session.clone());
-    let (files, place) = (world.files.clone(), world.session_files.store.directory());
-    told(session, files.run_in(&place, move || world.session_files.of(&id, opened_at)).await)
+pub(super) async fn list(services: &Arc<Services>, session: &SessionId, opened_at: Option<Now>) -> Vec<PiFileRow> {
+    let (services, id) = (Arc::clone(services), session.clone());
+    let (files, place) = (services.files.clone(), services.session_files.store.directory());
+    rows_or_problem(session, files.run_in(&place, move || services.session_files.files_of(&id, opened_at)).await)
 }
 
 /// Removes the files that were created for a deleted session; imported files only with `with_imported`.
 pub(super) async fn remove(
-    world: &Arc<World>,
+    services: &Arc<Services>,
     session: &SessionId,
     opened_at: Option<Now>,
     with_imported: bool,
 ) -> Vec<PiFileRow> {
-    let (world, id) = (Arc::clone(world), session.clone());
-    let (files, place) = (world.files.clone(), world.session_files.store.directory());
-    let remove = move || world.session_files.remove(&id, opened_at, with_imported);
-    told(session, files.run_in(&place, remove).await)
+    let (services, id) = (Arc::clone(services), session.clone());
+    let (files, place) = (services.files.clone(), services.session_files.store.directory());
+    let remove = move || services.session_files.remove(&id, opened_at, with_imported);
+    rows_or_problem(session, files.run_in(&place, remove).await)
 }
 
 /// Returns the rows; a failure becomes a row with a problem.
-fn told(session: &SessionId, found: Result<Result<Vec<PiFileRow>, IndexError>, NoAnswer>) -> Vec<PiFileRow> {
+fn rows_or_problem(
+    session: &SessionId,
+    found: Result<Result<Vec<PiFileRow>, IndexError>, FileTaskError>,
+) -> Vec<PiFileRow> {
     let problem = match found {
         Ok(Ok(rows)) => return rows,
         Ok(Err(error)) => error.to_string(),

@@ -36,10 +36,10 @@ impl SearchPath {
     /// Selects the trusted directories of a `PATH` and of the default directories. `writable` are the directories that
     /// confined commands may write. It reads the file system.
     pub(crate) fn trusted(path: Option<&OsStr>, writable: &[PathBuf]) -> Self {
-        let writable: Vec<PathBuf> = writable.iter().filter_map(|place| place.canonicalize().ok()).collect();
+        let writable: Vec<PathBuf> = writable.iter().filter_map(|directory| directory.canonicalize().ok()).collect();
         let named = path.map(|path| std::env::split_paths(path).collect::<Vec<_>>()).unwrap_or_default();
         let mut found: Vec<(Owner, PathBuf)> = Vec::new();
-        for directory in named.into_iter().chain(os::USUAL.iter().map(PathBuf::from)) {
+        for directory in named.into_iter().chain(os::DEFAULT_DIRECTORIES.iter().map(PathBuf::from)) {
             if let Some((owner, real)) = trusted(&directory, &writable)
                 && real.is_dir()
                 && !found.iter().any(|(_, known)| *known == real)
@@ -61,8 +61,8 @@ impl SearchPath {
     /// Returns the directories as a value of `PATH`.
     pub(crate) fn value(&self) -> OsString {
         // A directory with a separator in its name cannot be part of PATH and is skipped.
-        let said = self.directories.iter().filter(|directory| std::env::join_paths([directory]).is_ok());
-        std::env::join_paths(said).unwrap_or_default()
+        let representable = self.directories.iter().filter(|directory| std::env::join_paths([directory]).is_ok());
+        std::env::join_paths(representable).unwrap_or_default()
     }
 }
 
@@ -72,7 +72,7 @@ fn trusted(path: &Path, writable: &[PathBuf]) -> Option<(Owner, PathBuf)> {
         return None;
     }
     let real = path.canonicalize().ok()?;
-    if writable.iter().any(|place| real.starts_with(place)) {
+    if writable.iter().any(|directory| real.starts_with(directory)) {
         return None;
     }
     let mut owner = Owner::System;

@@ -9,7 +9,7 @@ use nix::unistd::geteuid;
 use super::Owner;
 
 /// The directories that are searched in addition to `PATH`.
-pub(super) const USUAL: &[&str] = &["/usr/local/bin", "/usr/bin", "/bin"];
+pub(super) const DEFAULT_DIRECTORIES: &[&str] = &["/usr/local/bin", "/usr/bin", "/bin"];
 
 /// Returns the file name of a program.
 pub(super) fn file_name(name: &str) -> String {
@@ -28,7 +28,7 @@ pub(super) fn owner(path: &Path, last: bool) -> Option<Owner> {
     let there = fs::symlink_metadata(path).ok()?;
     let owner = match there.uid() {
         // For a daemon that runs as root, a file of root may belong to a project.
-        0 if geteuid().is_root() && !is_of_system(path) => Owner::User,
+        0 if geteuid().is_root() && !is_system_path(path) => Owner::User,
         0 => Owner::System,
         user if user == geteuid().as_raw() => Owner::User,
         _ => return None,
@@ -39,9 +39,9 @@ pub(super) fn owner(path: &Path, last: bool) -> Option<Owner> {
 }
 
 /// Returns whether a path is a system directory of programs, lies in one, or lies above one.
-fn is_of_system(path: &Path) -> bool {
-    SYSTEM.iter().any(|place| path.starts_with(place) || Path::new(place).starts_with(path))
+fn is_system_path(path: &Path) -> bool {
+    SYSTEM_ROOTS.iter().any(|directory| path.starts_with(directory) || Path::new(directory).starts_with(path))
 }
 
-const SYSTEM: &[&str] =
+const SYSTEM_ROOTS: &[&str] =
     &["/usr", "/bin", "/sbin", "/opt", "/nix/store", "/gnu/store", "/snap", "/run/current-system"];

@@ -13,8 +13,7 @@ fn relative_missing_workspace_and_foreign_writable_directories_are_left_out() {
         fs::create_dir_all(root.join(name)).unwrap();
     }
     let mode = |name: &str, mode| fs::set_permissions(root.join(name), Permissions::from_mode(mode)).unwrap();
-    for name in ["work", "work/.venv", "work/.venv/bin", "extra", "extra/bin", "open/bin", "mine", "mine/bin"]
-    {
+    for name in ["work", "work/.venv", "work/.venv/bin", "extra", "extra/bin", "open/bin", "mine", "mine/bin"] {
         mode(name, 0o755);
     }
     mode("open", 0o777);
@@ -45,7 +44,7 @@ fn relative_missing_workspace_and_foreign_writable_directories_are_left_out() {
 }
 
 #[test]
-fn a_program_that_others_can_exchange_is_not_taken() {
+fn a_program_that_others_can_replace_is_not_found() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().canonicalize().unwrap();
     fs::create_dir_all(root.join("bin")).unwrap();
@@ -81,7 +80,7 @@ fn a_program_that_others_can_exchange_is_not_taken() {
 }
 
 #[test]
-fn what_belongs_to_the_system_comes_first() {
+fn system_directories_come_first() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().canonicalize().unwrap();
     fs::set_permissions(&root, Permissions::from_mode(0o755)).unwrap();

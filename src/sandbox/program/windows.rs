@@ -5,7 +5,7 @@ use std::path::Path;
 use super::Owner;
 
 /// The directories that are searched in addition to `PATH`.
-pub(super) const USUAL: &[&str] = &[r"C:\Program Files\Git\cmd", r"C:\Windows\System32"];
+pub(super) const DEFAULT_DIRECTORIES: &[&str] = &[r"C:\Program Files\Git\cmd", r"C:\Windows\System32"];
 
 /// Returns the file name of a program.
 pub(super) fn file_name(name: &str) -> String {

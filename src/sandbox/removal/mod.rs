@@ -37,16 +37,16 @@ const TIME_LIMIT: Duration = Duration::from_secs(600);
 #[derive(Debug, PartialEq, Eq)]
 enum Removal {
     /// The directory is removed.
-    Gone,
+    Removed,
     /// The time limit was reached while the removal made progress.
     #[cfg_attr(windows, allow(dead_code, reason = "there a removal is never interrupted"))]
-    Unfinished,
+    TimedOut,
     /// Something could not be removed; the text says what, and why.
-    Left(String),
+    Failed(String),
 }
 
 /// The exit code of a child that reached the time limit.
-const UNFINISHED: u8 = 3;
+const TIMED_OUT: u8 = 3;
 
 /// Removes directories by running a program, whose `main` must call [`main`] for [`ARGUMENT`].
 #[derive(Debug, Clone)]
@@ -60,13 +60,13 @@ impl Remover {
     /// Queues a directory for removal in the background; it does not wait and cannot fail.
     pub(super) fn remove(&self, path: PathBuf) {
         // The new name marks the directory as unused.
-        let path = renamed(&path, attempts(&path)).unwrap_or(path);
+        let path = rename_with_attempts(&path, attempts(&path)).unwrap_or(path);
         let mut queue = queue();
         queue.waiting.push_back((self.clone(), path));
-        if !queue.is_served {
-            let started = std::thread::Builder::new().name("removal".to_owned()).spawn(serve);
+        if !queue.has_worker {
+            let started = std::thread::Builder::new().name("removal".to_owned()).spawn(run_worker);
             // If no thread can be started, the directory waits for the next call.
-            queue.is_served = started.is_ok();
+            queue.has_worker = started.is_ok();
         }
     }
 
@@ -77,14 +77,14 @@ impl Remover {
             warn!(path = %path.display(), attempts = made, "a temporary directory cannot be removed and is left; remove it by hand");
             return None;
         }
-        let Some(counted) = renamed(path, made + 1) else {
+        let Some(counted) = rename_with_attempts(path, made + 1) else {
             warn!(path = %path.display(), "a temporary directory cannot be renamed and is left");
             return None;
         };
-        match os::remove_apart(&self.0, &counted) {
-            Ok(Removal::Gone) => debug!(path = %path.display(), "a temporary directory was removed"),
-            Ok(Removal::Unfinished) => return renamed(&counted, made),
-            Ok(Removal::Left(problem)) => {
+        match os::remove_in_child(&self.0, &counted) {
+            Ok(Removal::Removed) => debug!(path = %path.display(), "a temporary directory was removed"),
+            Ok(Removal::TimedOut) => return rename_with_attempts(&counted, made),
+            Ok(Removal::Failed(problem)) => {
                 warn!(path = %counted.display(), problem, "a temporary directory could not be removed; the next daemon will try again");
             }
             Err(error) => {
@@ -98,22 +98,22 @@ impl Remover {
 /// The directories to remove. One thread removes them all and ends when the queue is empty.
 struct Queue {
     waiting: VecDeque<(Remover, PathBuf)>,
-    is_served: bool,
+    has_worker: bool,
 }
 
-static QUEUE: Mutex<Queue> = Mutex::new(Queue { waiting: VecDeque::new(), is_served: false });
+static QUEUE: Mutex<Queue> = Mutex::new(Queue { waiting: VecDeque::new(), has_worker: false });
 
 fn queue() -> MutexGuard<'static, Queue> {
     // The queue is consistent between any two statements, so a poisoned lock can be used.
     QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn serve() {
+fn run_worker() {
     loop {
         let next = {
             let mut queue = queue();
             let next = queue.waiting.pop_front();
-            queue.is_served = next.is_some();
+            queue.has_worker = next.is_some();
             next
         };
         let Some((remover, path)) = next else { return };
@@ -127,32 +127,32 @@ fn serve() {
 pub(super) fn remove_now(path: &Path) -> io::Result<()> {
     loop {
         match os::remove_tree(path, Instant::now() + TIME_LIMIT)? {
-            Removal::Gone => return Ok(()),
-            Removal::Unfinished => {}
-            Removal::Left(problem) => return Err(io::Error::other(problem)),
+            Removal::Removed => return Ok(()),
+            Removal::TimedOut => {}
+            Removal::Failed(problem) => return Err(io::Error::other(problem)),
         }
     }
 }
 
 /// Returns the name that a directory had before its removal started; `None` if its removal has not started.
 pub(super) fn former_name(name: &str) -> Option<&str> {
-    parts(Path::new(name)).map(|(_, former)| former)
+    parse_name(Path::new(name)).map(|(_, former)| former)
 }
 
 /// Returns the number of attempts in the name of a directory.
 fn attempts(path: &Path) -> u32 {
-    parts(path).map_or(0, |(attempts, _)| attempts)
+    parse_name(path).map_or(0, |(attempts, _)| attempts)
 }
 
 /// Returns the number of attempts and the former name.
-fn parts(path: &Path) -> Option<(u32, &str)> {
+fn parse_name(path: &Path) -> Option<(u32, &str)> {
     let (attempts, former) = path.file_name()?.to_str()?.strip_prefix(PREFIX)?.split_once('-')?;
     Some((attempts.parse().ok()?, former))
 }
 
 /// Renames a directory so that its name has this number of attempts; `None` if the rename fails.
-fn renamed(path: &Path, attempts: u32) -> Option<PathBuf> {
-    let former = parts(path).map_or_else(|| path.file_name()?.to_str(), |(_, former)| Some(former))?;
+fn rename_with_attempts(path: &Path, attempts: u32) -> Option<PathBuf> {
+    let former = parse_name(path).map_or_else(|| path.file_name()?.to_str(), |(_, former)| Some(former))?;
     let to = path.with_file_name(format!("{PREFIX}{attempts}-{former}"));
     if to != path {
         std::fs::rename(path, &to).ok()?;
@@ -166,9 +166,9 @@ pub(super) fn main() -> ExitCode {
     let Some(path) = std::env::args_os().nth(3) else { return ExitCode::FAILURE };
     os::lower_priority();
     match os::remove_tree(Path::new(&path), Instant::now() + TIME_LIMIT) {
-        Ok(Removal::Gone) => ExitCode::SUCCESS,
-        Ok(Removal::Unfinished) => ExitCode::from(UNFINISHED),
-        Ok(Removal::Left(problem)) => {
+        Ok(Removal::Removed) => ExitCode::SUCCESS,
+        Ok(Removal::TimedOut) => ExitCode::from(TIMED_OUT),
+        Ok(Removal::Failed(problem)) => {
             eprintln!("{problem}");
             ExitCode::FAILURE
         }
@@ -189,9 +189,9 @@ mod tests {
         let path = root.path().join("run-7-0");
         std::fs::create_dir(&path).unwrap();
         assert_eq!(attempts(&path), 0);
-        let path = renamed(&path, 1).unwrap();
+        let path = rename_with_attempts(&path, 1).unwrap();
         assert_eq!(path, root.path().join("removing-1-run-7-0"));
-        let path = renamed(&path, 2).unwrap();
+        let path = rename_with_attempts(&path, 2).unwrap();
         assert_eq!((attempts(&path), path.as_path()), (2, &*root.path().join("removing-2-run-7-0")));
         assert!(path.is_dir());
     }
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_cannot_be_started_is_no_accident() {
+    fn a_program_that_cannot_be_started_leaves_the_directory() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("run-7-0");
         std::fs::create_dir(&path).unwrap();

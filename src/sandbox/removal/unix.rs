@@ -20,23 +20,23 @@ use nix::libc;
 use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::{ARGUMENT, Removal, UNFINISHED};
-use crate::sandbox::keeper;
+use super::{ARGUMENT, Removal, TIMED_OUT};
+use crate::sandbox::supervisor;
 
-const FOLDER: OFlag =
+const DIRECTORY_FLAGS: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
 /// How many bytes of a child's standard error are read.
-const WORDS_MAX: u64 = 4096;
+const STDERR_MAX: u64 = 4096;
 
 /// How many names are tried for a directory that is moved to the top.
-const NAMES: usize = 1024;
+const NAME_ATTEMPTS_MAX: usize = 1024;
 
 /// Runs a child process that removes a directory, and waits for it.
-pub(super) fn remove_apart(program: &Path, path: &Path) -> io::Result<Removal> {
+pub(super) fn remove_in_child(program: &Path, path: &Path) -> io::Result<Removal> {
     let mut child = Command::new(program)
         .arg0("push")
-        .args([keeper::ARGUMENT, ARGUMENT])
+        .args([supervisor::ARGUMENT, ARGUMENT])
         .arg(path)
         .env_clear()
         .current_dir("/")
@@ -44,15 +44,15 @@ pub(super) fn remove_apart(program: &Path, path: &Path) -> io::Result<Removal> {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()?;
-    let mut words = Vec::new();
-    if let Some(said) = child.stderr.take() {
-        said.take(WORDS_MAX).read_to_end(&mut words)?;
+    let mut output = Vec::new();
+    if let Some(stderr) = child.stderr.take() {
+        stderr.take(STDERR_MAX).read_to_end(&mut output)?;
     }
     let status = child.wait()?;
     Ok(match status.code() {
-        Some(0) => Removal::Gone,
-        Some(code) if code == i32::from(UNFINISHED) => Removal::Unfinished,
-        Some(_) | None => Removal::Left(format!("{status}: {}", String::from_utf8_lossy(&words).trim())),
+        Some(0) => Removal::Removed,
+        Some(code) if code == i32::from(TIMED_OUT) => Removal::TimedOut,
+        Some(_) | None => Removal::Failed(format!("{status}: {}", String::from_utf8_lossy(&output).trim())),
     })
 }
 
@@ -68,23 +68,23 @@ pub(super) fn lower_priority() {
 
 /// Removes a directory tree, until the deadline.
 pub(super) fn remove_tree(path: &Path, deadline: Instant) -> io::Result<Removal> {
-    open_to_owner(AT_FDCWD, path)?;
-    let top = match openat(AT_FDCWD, path, FOLDER, Mode::empty()) {
-        Err(Errno::ENOENT) => return Ok(Removal::Gone),
+    grant_owner_access(AT_FDCWD, path)?;
+    let top = match openat(AT_FDCWD, path, DIRECTORY_FLAGS, Mode::empty()) {
+        Err(Errno::ENOENT) => return Ok(Removal::Removed),
         opened => File::from(opened?),
     };
     match top.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Ok(Removal::Left("another process removes it".to_owned())),
+        Err(TryLockError::WouldBlock) => return Ok(Removal::Failed("another process removes it".to_owned())),
         Err(TryLockError::Error(error)) => return Err(error),
     }
     let mut tree = Tree { top: top.into(), deadline, moved: 0, progress: 0, problem: None };
     if tree.clear()? {
-        return Ok(Removal::Unfinished);
+        return Ok(Removal::TimedOut);
     }
     match unlinkat(AT_FDCWD, path, UnlinkatFlags::RemoveDir) {
-        Ok(()) | Err(Errno::ENOENT) => Ok(Removal::Gone),
-        Err(errno) => Ok(Removal::Left(tree.problem.unwrap_or_else(|| errno.desc().to_owned()))),
+        Ok(()) | Err(Errno::ENOENT) => Ok(Removal::Removed),
+        Err(errno) => Ok(Removal::Failed(tree.problem.unwrap_or_else(|| errno.desc().to_owned()))),
     }
 }
 
@@ -108,14 +108,14 @@ impl Tree {
             let before = self.progress;
             let mut seen = false;
             // A separate descriptor, because reading a directory moves its position.
-            let mut names = Dir::openat(&self.top, ".", FOLDER, Mode::empty())?;
+            let mut names = Dir::openat(&self.top, ".", DIRECTORY_FLAGS, Mode::empty())?;
             for entry in names.iter() {
                 let entry = entry?;
                 if is_dots(entry.file_name()) {
                     continue;
                 }
                 seen = true;
-                self.clear_below(entry.file_name());
+                self.remove_top_entry(entry.file_name());
                 if Instant::now() > self.deadline {
                     return Ok(true);
                 }
@@ -128,33 +128,33 @@ impl Tree {
 
     /// Removes an entry of the top. A directory is emptied first; directories in it that are not empty are moved to
     /// the top.
-    fn clear_below(&mut self, name: &CStr) {
+    fn remove_top_entry(&mut self, name: &CStr) {
         let top = match self.top.try_clone() {
             Ok(top) => top,
-            Err(error) => return self.note(name, &error),
+            Err(error) => return self.record_problem(name, &error),
         };
-        if self.remove_one(&top, name) == Found::Filled {
+        if self.remove_one(&top, name) == EntryRemoval::NotEmpty {
             if let Err(error) = self.empty(name) {
-                return self.note(name, &error);
+                return self.record_problem(name, &error);
             }
             match unlinkat(&top, name, UnlinkatFlags::RemoveDir) {
                 Ok(()) => self.progress += 1,
                 // The remaining entries were recorded as a problem, or the next pass removes them.
                 Err(Errno::ENOENT | Errno::ENOTEMPTY | Errno::EEXIST) => {}
-                Err(errno) => self.note(name, &errno.into()),
+                Err(errno) => self.record_problem(name, &errno.into()),
             }
         }
     }
 
     /// Removes the entries of a directory of the top, and moves directories that are not empty to the top.
     fn empty(&mut self, name: &CStr) -> io::Result<()> {
-        open_to_owner(&self.top, name)?;
-        let directory = openat(&self.top, name, FOLDER, Mode::empty())?;
-        let mut names = Dir::openat(&directory, ".", FOLDER, Mode::empty())?;
+        grant_owner_access(&self.top, name)?;
+        let directory = openat(&self.top, name, DIRECTORY_FLAGS, Mode::empty())?;
+        let mut names = Dir::openat(&directory, ".", DIRECTORY_FLAGS, Mode::empty())?;
         for entry in names.iter() {
             let entry = entry?;
             let inner = entry.file_name();
-            if !is_dots(inner) && self.remove_one(&directory, inner) == Found::Filled {
+            if !is_dots(inner) && self.remove_one(&directory, inner) == EntryRemoval::NotEmpty {
                 self.move_up(&directory, inner);
             }
             if Instant::now() > self.deadline {
@@ -165,59 +165,57 @@ impl Tree {
     }
 
     /// Removes a file, a link, or an empty directory.
-    fn remove_one(&mut self, directory: &OwnedFd, name: &CStr) -> Found {
+    fn remove_one(&mut self, directory: &OwnedFd, name: &CStr) -> EntryRemoval {
         let removed = match unlinkat(directory, name, UnlinkatFlags::NoRemoveDir) {
             // Other systems report EPERM for a directory; Linux reports it for an entry that may not be removed.
             Err(Errno::EISDIR) => unlinkat(directory, name, UnlinkatFlags::RemoveDir),
-            Err(Errno::EPERM) if is_directory(directory, name) => {
-                unlinkat(directory, name, UnlinkatFlags::RemoveDir)
-            }
+            Err(Errno::EPERM) if is_directory(directory, name) => unlinkat(directory, name, UnlinkatFlags::RemoveDir),
             removed => removed,
         };
         match removed {
             Ok(()) => {
                 self.progress += 1;
-                Found::Removed
+                EntryRemoval::Removed
             }
-            Err(Errno::ENOENT) => Found::Removed,
-            Err(Errno::ENOTEMPTY | Errno::EEXIST) => Found::Filled,
+            Err(Errno::ENOENT) => EntryRemoval::Removed,
+            Err(Errno::ENOTEMPTY | Errno::EEXIST) => EntryRemoval::NotEmpty,
             Err(errno) => {
-                self.note(name, &errno.into());
-                Found::Stuck
+                self.record_problem(name, &errno.into());
+                EntryRemoval::Failed
             }
         }
     }
 
     fn move_up(&mut self, directory: &OwnedFd, name: &CStr) {
-        if let Err(error) = open_to_owner(directory, name) {
-            return self.note(name, &error);
+        if let Err(error) = grant_owner_access(directory, name) {
+            return self.record_problem(name, &error);
         }
-        for _ in 0..NAMES {
+        for _ in 0..NAME_ATTEMPTS_MAX {
             self.moved += 1;
             match renameat(directory, name, &self.top, self.moved.to_string().as_str()) {
                 Ok(()) => return self.progress += 1,
                 Err(Errno::ENOENT) => return,
                 // The name is taken.
                 Err(Errno::EEXIST | Errno::ENOTEMPTY | Errno::ENOTDIR) => {}
-                Err(errno) => return self.note(name, &errno.into()),
+                Err(errno) => return self.record_problem(name, &errno.into()),
             }
         }
     }
 
-    fn note(&mut self, name: &CStr, error: &io::Error) {
+    fn record_problem(&mut self, name: &CStr, error: &io::Error) {
         self.problem.get_or_insert_with(|| format!("{name:?}: {error}"));
     }
 }
 
 /// The result of removing one entry.
 #[derive(PartialEq, Eq)]
-enum Found {
+enum EntryRemoval {
     /// The entry is removed.
     Removed,
     /// The entry is a directory that is not empty.
-    Filled,
+    NotEmpty,
     /// The entry cannot be removed.
-    Stuck,
+    Failed,
 }
 
 fn is_dots(name: &CStr) -> bool {
@@ -225,21 +223,21 @@ fn is_dots(name: &CStr) -> bool {
 }
 
 fn is_directory(directory: &OwnedFd, name: &CStr) -> bool {
-    fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok_and(|there| is_folder(there.st_mode))
+    fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok_and(|there| is_directory_mode(there.st_mode))
 }
 
-fn is_folder(mode: libc::mode_t) -> bool {
+fn is_directory_mode(mode: libc::mode_t) -> bool {
     SFlag::from_bits_truncate(mode) & SFlag::S_IFMT == SFlag::S_IFDIR
 }
 
 /// Adds the owner's permissions on a directory if they are missing.
-fn open_to_owner<P: ?Sized + nix::NixPath>(at: impl AsFd, name: &P) -> io::Result<()> {
+fn grant_owner_access<P: ?Sized + nix::NixPath>(at: impl AsFd, name: &P) -> io::Result<()> {
     let there = match fstatat(&at, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
         Err(Errno::ENOENT) => return Ok(()),
         there => there?,
     };
     let all = Mode::S_IRWXU;
-    if is_folder(there.st_mode) && !Mode::from_bits_truncate(there.st_mode).contains(all) {
+    if is_directory_mode(there.st_mode) && !Mode::from_bits_truncate(there.st_mode).contains(all) {
         fchmodat(&at, name, all, FchmodatFlags::NoFollowSymlink)?;
     }
     Ok(())
@@ -261,7 +259,7 @@ mod tests {
         fs::create_dir(&tree).unwrap();
         deepen(&tree, &"d".repeat(255), 5_000);
         deepen(&tree, "e", 15_000);
-        assert_eq!(remove_tree(&tree, later()).unwrap(), Removal::Gone);
+        assert_eq!(remove_tree(&tree, later()).unwrap(), Removal::Removed);
         assert!(!tree.exists());
     }
 
@@ -290,7 +288,7 @@ mod tests {
             fs::set_permissions(tree.join(name), fs::Permissions::from_mode(mode)).unwrap();
         }
         fs::set_permissions(&tree, fs::Permissions::from_mode(0o000)).unwrap();
-        assert_eq!(remove_tree(&tree, later()).unwrap(), Removal::Gone);
+        assert_eq!(remove_tree(&tree, later()).unwrap(), Removal::Removed);
         assert!(!tree.exists());
         assert_eq!(fs::read(outside.join("inner/file")).unwrap(), b"precious");
         let mode = fs::metadata(outside.join("inner")).unwrap().permissions().mode();
@@ -306,19 +304,19 @@ mod tests {
             fs::create_dir_all(tree.join(format!("files/{number}/x"))).unwrap();
             fs::write(tree.join(format!("files/{number}/f")), "").unwrap();
         }
-        assert_eq!(remove_tree(&tree, later()).unwrap(), Removal::Gone);
+        assert_eq!(remove_tree(&tree, later()).unwrap(), Removal::Removed);
         assert!(!tree.exists());
     }
 
     #[test]
-    fn what_takes_too_long_is_left_for_another_time() {
+    fn a_removal_past_its_deadline_is_resumed_later() {
         let root = tempfile::tempdir().unwrap();
         let tree = root.path().join("tree");
         fs::create_dir_all(tree.join("a/b/c")).unwrap();
         let past = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
-        assert_eq!(remove_tree(&tree, past).unwrap(), Removal::Unfinished);
-        assert_eq!(remove_tree(&tree, later()).unwrap(), Removal::Gone);
-        assert_eq!(remove_tree(&tree, later()).unwrap(), Removal::Gone, "there is nothing to do");
+        assert_eq!(remove_tree(&tree, past).unwrap(), Removal::TimedOut);
+        assert_eq!(remove_tree(&tree, later()).unwrap(), Removal::Removed);
+        assert_eq!(remove_tree(&tree, later()).unwrap(), Removal::Removed, "there is nothing to do");
     }
 
     #[test]
@@ -326,9 +324,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let held = File::open(root.path()).unwrap();
         held.lock().unwrap();
-        assert!(matches!(remove_tree(root.path(), later()).unwrap(), Removal::Left(_)));
+        assert!(matches!(remove_tree(root.path(), later()).unwrap(), Removal::Failed(_)));
         drop(held);
-        assert_eq!(remove_tree(root.path(), later()).unwrap(), Removal::Gone);
+        assert_eq!(remove_tree(root.path(), later()).unwrap(), Removal::Removed);
         fs::create_dir(root.path()).unwrap();
     }
 
@@ -336,10 +334,10 @@ mod tests {
 
     /// Creates nested directories by descriptors, deeper than a path can be.
     fn deepen(tree: &Path, name: &str, levels: usize) {
-        let mut here = openat(AT_FDCWD, tree, FOLDER, Mode::empty()).unwrap();
+        let mut here = openat(AT_FDCWD, tree, DIRECTORY_FLAGS, Mode::empty()).unwrap();
         for _ in 0..levels {
             nix::sys::stat::mkdirat(&here, name, Mode::S_IRWXU).unwrap();
-            here = openat(&here, name, FOLDER, Mode::empty()).unwrap();
+            here = openat(&here, name, DIRECTORY_FLAGS, Mode::empty()).unwrap();
         }
     }
 

@@ -8,16 +8,16 @@ use std::time::Instant;
 use super::Removal;
 
 /// Removes a directory in this process.
-pub(super) fn remove_apart(_program: &Path, path: &Path) -> io::Result<Removal> {
+pub(super) fn remove_in_child(_program: &Path, path: &Path) -> io::Result<Removal> {
     remove_tree(path, Instant::now())
 }
 
 /// Removes a directory.
 pub(super) fn remove_tree(path: &Path, _deadline: Instant) -> io::Result<Removal> {
     match fs::remove_dir_all(path) {
-        Ok(()) => Ok(Removal::Gone),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Removal::Gone),
-        Err(error) => Ok(Removal::Left(error.to_string())),
+        Ok(()) => Ok(Removal::Removed),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Removal::Removed),
+        Err(error) => Ok(Removal::Failed(error.to_string())),
     }
 }
 

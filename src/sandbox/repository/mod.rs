@@ -84,19 +84,20 @@ impl Repository {
             let git = work_tree.join(".git");
             let Ok(there) = fs::symlink_metadata(&git) else { continue };
             let (git_dir, common_dir) = if there.is_symlink() {
-                return Err(refused(&git, "is a symbolic link, which git is not run through"));
+                return Err(untrusted(&git, "is a symbolic link, which git is not run through"));
             } else if there.is_dir() {
-                match plain(&git)? {
+                match plain_git_directory(&git)? {
                     Some(common_dir) => (git, common_dir),
                     // While a confined command runs in a workspace without a repository, an empty `.git` exists there.
                     None => continue,
                 }
             } else {
-                linked(work_tree, &git)?
+                linked_git_directory(work_tree, &git)?
             };
-            let own = os::is_own(work_tree) && os::is_own(&git_dir) && os::is_own(&common_dir);
+            let own =
+                os::is_owned_by_user(work_tree) && os::is_owned_by_user(&git_dir) && os::is_owned_by_user(&common_dir);
             let found = Self { foreign: !own, work_tree: work_tree.to_owned(), git_dir, common_dir };
-            found.check_place(workspace, writable)?;
+            found.check_not_writable(workspace, writable)?;
             found.check_files()?;
             return Ok(found);
         }
@@ -104,17 +105,18 @@ impl Repository {
     }
 
     /// Refuses a repository that confined commands can change. The workspace's own `.git` is protected from them.
-    fn check_place(&self, workspace: &Path, writable: &[PathBuf]) -> Result<(), RepositoryError> {
+    fn check_not_writable(&self, workspace: &Path, writable: &[PathBuf]) -> Result<(), RepositoryError> {
         let own = workspace.join(".git");
         let own = own.canonicalize().unwrap_or(own);
         for dir in [&self.git_dir, &self.common_dir] {
             let real = dir.canonicalize().unwrap_or_else(|_| dir.clone());
-            let mut places = writable.iter().map(PathBuf::as_path).chain([workspace]);
-            let inside = places.any(|place| {
-                place.canonicalize().is_ok_and(|place| real.starts_with(&place)) || real.starts_with(place)
+            let mut directories = writable.iter().map(PathBuf::as_path).chain([workspace]);
+            let inside = directories.any(|directory| {
+                directory.canonicalize().is_ok_and(|directory| real.starts_with(&directory))
+                    || real.starts_with(directory)
             });
             if inside && real != own {
-                return Err(refused(dir, "can be changed by commands, so that git is not run with it"));
+                return Err(untrusted(dir, "can be changed by commands, so that git is not run with it"));
             }
         }
         Ok(())
@@ -126,7 +128,7 @@ impl Repository {
         for path in own.chain(SHARED_FILES.iter().map(|name| self.common_dir.join(name))) {
             // Links are followed, as git follows them.
             if fs::metadata(&path).is_ok_and(|there| !there.is_file()) {
-                return Err(refused(&path, "is not a regular file, so that git is not run with it"));
+                return Err(untrusted(&path, "is not a regular file, so that git is not run with it"));
             }
         }
         let head = read(&self.git_dir.join("HEAD")).unwrap_or_default();
@@ -135,7 +137,7 @@ impl Repository {
         if let Some(path) = branch.filter(is_below).map(|branch| self.common_dir.join(branch))
             && fs::metadata(&path).is_ok_and(|there| !there.is_file() && !there.is_dir())
         {
-            return Err(refused(&path, "is not a regular file, so that git is not run with it"));
+            return Err(untrusted(&path, "is not a regular file, so that git is not run with it"));
         }
         Ok(())
     }
@@ -162,55 +164,54 @@ pub(in crate::sandbox) fn directories_outside(
 }
 
 /// Checks a `.git` that is a directory: returns its path, or `None` if it is not a repository.
-fn plain(git: &Path) -> Result<Option<PathBuf>, RepositoryError> {
+fn plain_git_directory(git: &Path) -> Result<Option<PathBuf>, RepositoryError> {
     if fs::symlink_metadata(git.join("HEAD")).is_err() {
         return Ok(None);
     }
     if fs::symlink_metadata(git.join("commondir")).is_ok() {
-        return Err(refused(git, "is a directory whose file commondir names another repository"));
+        return Err(untrusted(git, "is a directory whose file commondir names another repository"));
     }
     Ok(Some(git.to_owned()))
 }
 
 /// Follows a `.git` that is a file, if the directory that it names refers back to it. Returns the git directory and the
 /// common directory.
-fn linked(work_tree: &Path, git: &Path) -> Result<(PathBuf, PathBuf), RepositoryError> {
-    let text = read(git).ok_or_else(|| refused(git, "is neither a directory nor a small text file"))?;
+fn linked_git_directory(work_tree: &Path, git: &Path) -> Result<(PathBuf, PathBuf), RepositoryError> {
+    let text = read(git).ok_or_else(|| untrusted(git, "is neither a directory nor a small text file"))?;
     let named = text.strip_prefix("gitdir: ").map(|rest| rest.trim_end_matches(['\n', '\r']));
     let named = named.filter(|named| !named.is_empty() && !named.contains(['\n', '\0']));
-    let named = named.ok_or_else(|| refused(git, "does not have the form `gitdir: DIRECTORY`"))?;
+    let named = named.ok_or_else(|| untrusted(git, "does not have the form `gitdir: DIRECTORY`"))?;
     let git_dir = work_tree.join(named).canonicalize().ok().filter(|dir| dir.is_dir());
-    let git_dir = git_dir.ok_or_else(|| refused(git, "names a directory that does not exist"))?;
+    let git_dir = git_dir.ok_or_else(|| untrusted(git, "names a directory that does not exist"))?;
     if fs::symlink_metadata(git_dir.join("HEAD")).is_err() {
-        return Err(refused(git, "names a directory that is not a repository"));
+        return Err(untrusted(git, "names a directory that is not a repository"));
     }
     let real = |path: &Path| path.canonicalize().ok();
-    let astray = || refused(git, &format!("names {}, which does not name it in turn", git_dir.display()));
+    let no_back_reference = || untrusted(git, &format!("names {}, which does not name it in turn", git_dir.display()));
     if let Some(back) = read(&git_dir.join("gitdir")) {
         // A linked working tree: its git directory lies below the shared repository.
         let back = git_dir.join(back.trim_end_matches(['\n', '\r']));
-        let common = read(&git_dir.join("commondir")).ok_or_else(astray)?;
-        let common = real(&git_dir.join(common.trim_end_matches(['\n', '\r']))).ok_or_else(astray)?;
+        let common = read(&git_dir.join("commondir")).ok_or_else(no_back_reference)?;
+        let common = real(&git_dir.join(common.trim_end_matches(['\n', '\r']))).ok_or_else(no_back_reference)?;
         let leads_back = back.file_name() == git.file_name()
             && back.parent().and_then(real).is_some_and(|dir| Some(dir) == real(work_tree));
         let below = git_dir.parent().is_some_and(|above| above == common.join("worktrees"));
         let is_shared = fs::symlink_metadata(common.join("HEAD")).is_ok()
             && fs::symlink_metadata(common.join("commondir")).is_err();
-        return if leads_back && below && is_shared { Ok((git_dir, common)) } else { Err(astray()) };
+        return if leads_back && below && is_shared { Ok((git_dir, common)) } else { Err(no_back_reference()) };
     }
     // A submodule, or a repository with a separate git directory: `core.worktree` names the working tree.
-    let back = read(&git_dir.join("config")).and_then(|config| work_tree_in(&config));
-    let leads_back =
-        back.and_then(|back| real(&git_dir.join(back))).is_some_and(|dir| Some(dir) == real(work_tree));
+    let back = read(&git_dir.join("config")).and_then(|config| core_worktree(&config));
+    let leads_back = back.and_then(|back| real(&git_dir.join(back))).is_some_and(|dir| Some(dir) == real(work_tree));
     if leads_back && fs::symlink_metadata(git_dir.join("commondir")).is_err() {
         Ok((git_dir.clone(), git_dir))
     } else {
-        Err(astray())
+        Err(no_back_reference())
     }
 }
 
 /// Returns `core.worktree` of a configuration, if it is set once and without escapes or comments.
-fn work_tree_in(config: &str) -> Option<String> {
+fn core_worktree(config: &str) -> Option<String> {
     let mut in_core = false;
     let mut found = None;
     for line in config.lines().map(str::trim) {
@@ -243,7 +244,7 @@ fn read(path: &Path) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-fn refused(path: &Path, reason: &str) -> RepositoryError {
+fn untrusted(path: &Path, reason: &str) -> RepositoryError {
     RepositoryError::Untrusted { path: path.to_owned(), reason: reason.to_owned() }
 }
 

@@ -22,36 +22,22 @@ fn a_repository_is_found_in_the_workspace_and_above_it() {
 }
 
 #[test]
-fn working_trees_and_submodules_are_followed_as_they_lead_back() {
+fn linked_working_trees_and_submodules_are_followed() {
     let dir = Dir::new();
     dir.git("main", &["init", "-q", "."]);
     dir.commit("main");
     dir.git("main", &["worktree", "add", "-q", "../linked"]);
     let linked = dir.find("linked").unwrap();
-    assert_eq!(
-        (linked.git_dir, linked.common_dir),
-        (dir.at("main/.git/worktrees/linked"), dir.at("main/.git"))
-    );
+    assert_eq!((linked.git_dir, linked.common_dir), (dir.at("main/.git/worktrees/linked"), dir.at("main/.git")));
     dir.git("library", &["init", "-q", "."]);
     dir.commit("library");
     let library = dir.at("library");
     dir.git(
         "main",
-        &[
-            "-c",
-            "protocol.file.allow=always",
-            "submodule",
-            "--quiet",
-            "add",
-            library.to_str().unwrap(),
-            "sub",
-        ],
+        &["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", library.to_str().unwrap(), "sub"],
     );
     let sub = dir.find("main/sub").unwrap();
-    assert_eq!(
-        (sub.git_dir, sub.common_dir),
-        (dir.at("main/.git/modules/sub"), dir.at("main/.git/modules/sub"))
-    );
+    assert_eq!((sub.git_dir, sub.common_dir), (dir.at("main/.git/modules/sub"), dir.at("main/.git/modules/sub")));
     // A separate git directory names its working tree only if `core.worktree` is set.
     dir.git("apart", &["init", "-q", "--separate-git-dir=../apart.git", "."]);
     assert!(dir.find("apart").unwrap_err().to_string().contains("does not name it in turn"));
@@ -60,7 +46,7 @@ fn working_trees_and_submodules_are_followed_as_they_lead_back() {
 }
 
 #[test]
-fn no_file_leads_to_a_repository_that_does_not_lead_back() {
+fn a_git_file_is_followed_only_to_a_repository_that_names_it() {
     let dir = Dir::new();
     dir.git("victim", &["init", "-q", "."]);
     dir.commit("victim");
@@ -136,7 +122,7 @@ fn a_file_that_git_would_wait_for_is_refused() {
 }
 
 #[test]
-fn what_only_claims_to_lead_back_is_refused() {
+fn a_forged_back_reference_is_refused() {
     let dir = Dir::new();
     dir.git("victim", &["init", "-q", "."]);
     dir.commit("victim");
@@ -153,11 +139,7 @@ fn what_only_claims_to_lead_back_is_refused() {
     fs::write(dir.at("made-up/config"), "[core]\n\tworktree = ../work\n").unwrap();
     assert!(dir.find("work").unwrap_err().to_string().contains("does not name it in turn"));
     fs::remove_file(dir.at("made-up/commondir")).unwrap();
-    assert_eq!(
-        dir.find("work").unwrap().git_dir,
-        dir.at("made-up"),
-        "without it, nothing of others is touched"
-    );
+    assert_eq!(dir.find("work").unwrap().git_dir, dir.at("made-up"), "without it, nothing of others is touched");
     // A plain git directory that shares the common directory of another.
     fs::remove_file(dir.at("work/.git")).unwrap();
     dir.git("work", &["init", "-q", "."]);
@@ -211,7 +193,7 @@ fn a_work_tree_is_read_only_where_it_is_said_plainly() {
         ("[core]\nworktree = \"../\\\"a\"\n", None),
         ("[core]\nworktree = ../a ; and more\n", None),
     ] {
-        assert_eq!(work_tree_in(config).as_deref(), found, "{config}");
+        assert_eq!(core_worktree(config).as_deref(), found, "{config}");
     }
 }
 

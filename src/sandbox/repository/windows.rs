@@ -13,6 +13,6 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Returns `false`: git decides about every repository.
-pub(super) fn is_own(_path: &Path) -> bool {
+pub(super) fn is_owned_by_user(_path: &Path) -> bool {
     false
 }

@@ -1,33 +1,33 @@
 //! Parses compound commands: `if`, `for`, `case` and functions.
 
-use super::Unclear;
-use super::parse::{End, Parser, is_meta, is_name};
-use super::tree::{Block, Command, Simple, Word};
+use super::ParseError;
+use super::ast::{Command, CompoundKind, SimpleCommand, Word};
+use super::parse::{ListEnd, Parser, is_meta, is_name};
 
 impl Parser<'_> {
-    pub(super) fn conditional(&mut self) -> Result<Command, Unclear> {
+    pub(super) fn conditional(&mut self) -> Result<Command, ParseError> {
         let mut lists = Vec::new();
         self.at += "if".len();
         loop {
             lists.push(self.until(&["then"])?);
-            lists.push(self.list(End::Words(&["elif", "else", "fi"]))?);
+            lists.push(self.list(ListEnd::Words(&["elif", "else", "fi"]))?);
             let word = self.reserved();
             self.at += word.map_or(0, str::len);
             if word == Some("else") {
                 lists.push(self.until(&["fi"])?);
             }
             if word != Some("elif") {
-                return self.compound(Block::If, Vec::new(), lists);
+                return self.compound(CompoundKind::If, Vec::new(), lists);
             }
         }
     }
 
-    pub(super) fn for_loop(&mut self) -> Result<Command, Unclear> {
+    pub(super) fn for_loop(&mut self) -> Result<Command, ParseError> {
         self.at += "for".len();
         self.skip_blanks();
         let variable = self.word()?;
         if variable.quoted || !is_name(&variable.text) {
-            return self.unclear("the variable of `for` is not a name");
+            return self.fail("the variable of `for` is not a name");
         }
         self.skip_lines()?;
         let mut words = Vec::new();
@@ -39,7 +39,7 @@ impl Parser<'_> {
                 self.skip_blanks();
             }
             if !matches!(self.peek(), Some(';' | '\n')) {
-                return self.unclear("the words of `for` are not terminated");
+                return self.fail("the words of `for` are not terminated");
             }
         }
         if self.peek() == Some(';') {
@@ -48,10 +48,10 @@ impl Parser<'_> {
         self.skip_lines()?;
         self.expect_word("do")?;
         let body = self.until(&["done"])?;
-        self.compound(Block::For { variable: variable.text }, words, vec![body])
+        self.compound(CompoundKind::For { variable: variable.text }, words, vec![body])
     }
 
-    pub(super) fn case(&mut self) -> Result<Command, Unclear> {
+    pub(super) fn case(&mut self) -> Result<Command, ParseError> {
         self.at += "case".len();
         self.skip_blanks();
         let mut words = vec![self.word()?];
@@ -62,15 +62,15 @@ impl Parser<'_> {
             self.skip_lines()?;
             if self.reserved() == Some("esac") {
                 self.at += "esac".len();
-                return self.compound(Block::Case, words, lists);
+                return self.compound(CompoundKind::Case, words, lists);
             }
             if self.peek() == Some('(') {
                 self.at += 1;
             }
             self.patterns(&mut words)?;
-            lists.push(self.list(End::Case)?);
+            lists.push(self.list(ListEnd::Case)?);
             if self.next_is(";;&") || self.next_is(";;;") {
-                return self.unclear("`;;&` is not supported by every shell");
+                return self.fail("`;;&` is not supported by every shell");
             }
             if self.next_is(";;") {
                 self.at += 2;
@@ -79,7 +79,7 @@ impl Parser<'_> {
     }
 
     /// Parses the patterns of a `case` branch, and the parenthesis after them.
-    fn patterns(&mut self, words: &mut Vec<Word>) -> Result<(), Unclear> {
+    fn patterns(&mut self, words: &mut Vec<Word>) -> Result<(), ParseError> {
         loop {
             self.skip_blanks();
             words.push(self.word()?);
@@ -90,33 +90,33 @@ impl Parser<'_> {
                     self.at += 1;
                     return Ok(());
                 }
-                Some(_) | None => return self.unclear("a pattern of `case` is not terminated"),
+                Some(_) | None => return self.fail("a pattern of `case` is not terminated"),
             }
         }
     }
 
-    pub(super) fn function(&mut self, simple: Simple) -> Result<Command, Unclear> {
+    pub(super) fn function(&mut self, simple: SimpleCommand) -> Result<Command, ParseError> {
         let name = match simple {
-            Simple { assignments, words, redirects } if assignments.is_empty() && redirects.is_empty() => {
+            SimpleCommand { assignments, words, redirects } if assignments.is_empty() && redirects.is_empty() => {
                 match <[Word; 1]>::try_from(words) {
                     Ok([name]) if !name.quoted && name.is_literal() => name.text,
-                    Ok(_) | Err(_) => return self.unclear("a parenthesis is misplaced"),
+                    Ok(_) | Err(_) => return self.fail("a parenthesis is misplaced"),
                 }
             }
-            Simple { .. } => return self.unclear("a parenthesis is misplaced"),
+            SimpleCommand { .. } => return self.fail("a parenthesis is misplaced"),
         };
         self.at += 1;
         self.skip_blanks();
         if self.peek() != Some(')') {
-            return self.unclear("a parenthesis is misplaced");
+            return self.fail("a parenthesis is misplaced");
         }
         self.at += 1;
         self.skip_lines()?;
-        let body = self.deeper(Self::command)?;
+        let body = self.nested(Self::command)?;
         match body {
             Command::Compound { .. } => Ok(Command::Function { name, body: Box::new(body) }),
             Command::Simple(_) | Command::Function { .. } => {
-                self.unclear("the body of a function is not a compound command")
+                self.fail("the body of a function is not a compound command")
             }
         }
     }

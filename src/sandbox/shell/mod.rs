@@ -7,23 +7,23 @@
 //!
 //! Parsing takes linear time, and [`Limits`] bound the depth of recursion.
 
+mod ast;
 mod compound;
 mod expansion;
 mod heredoc;
 mod parse;
 mod redirect;
-mod tree;
 mod word;
 
 #[cfg(test)]
 mod tests;
 
-use crate::invisible_chars::{is_odd_blank, is_unseen};
-use parse::{End, Parser};
+use crate::invisible_chars::{is_invisible, is_unusual_space};
+use parse::{ListEnd, Parser};
 
-pub use tree::{
-    Assignment, Background, Block, Command, GLOB, HOLE, List, Pipeline, Redirect, Script, Simple, Way, When,
-    Word,
+pub use ast::{
+    Assignment, Background, Command, CompoundKind, GLOB, List, Pipeline, Redirect, RedirectKind, RunCondition, Script,
+    SimpleCommand, UNKNOWN, Word,
 };
 
 /// The limits of the parser.
@@ -48,7 +48,7 @@ impl Default for Limits {
 /// Why a text cannot be parsed unambiguously.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} (at character {at})")]
-pub struct Unclear {
+pub struct ParseError {
     /// The position, counted in characters from 1.
     pub at: usize,
     /// The problem.
@@ -56,19 +56,19 @@ pub struct Unclear {
 }
 
 /// Parses a command text.
-pub fn parse(text: &str, limits: &Limits) -> Result<Script, Unclear> {
+pub fn parse(text: &str, limits: &Limits) -> Result<Script, ParseError> {
     if text.len() > limits.bytes {
-        return Err(Unclear { at: 1, what: "the command is too long to be analysed" });
+        return Err(ParseError { at: 1, what: "the command is too long to be analysed" });
     }
     let chars: Vec<char> = text.chars().collect();
     let odd = |letter: &char| letter.is_control() && !matches!(letter, '\t' | '\n');
     if let Some(at) = chars.iter().position(odd) {
-        return Err(Unclear { at: at + 1, what: "there is a control character" });
+        return Err(ParseError { at: at + 1, what: "there is a control character" });
     }
-    if let Some(at) = chars.iter().position(|letter| is_unseen(*letter) || is_odd_blank(*letter)) {
-        return Err(Unclear { at: at + 1, what: "there is an invisible character" });
+    if let Some(at) = chars.iter().position(|letter| is_invisible(*letter) || is_unusual_space(*letter)) {
+        return Err(ParseError { at: at + 1, what: "there is an invisible character" });
     }
     let mut parser = Parser::new(&chars, *limits);
-    let list = parser.list(End::Text)?;
+    let list = parser.list(ListEnd::Text)?;
     Ok(parser.finish(list))
 }

@@ -1,7 +1,9 @@
 //! Commands, lists and redirections.
 
-use super::tree::{Assignment, Background, Block, Command, List, Pipeline, Script, Simple, When, Word};
-use super::{Limits, Unclear};
+use super::ast::{
+    Assignment, Background, Command, CompoundKind, List, Pipeline, RunCondition, Script, SimpleCommand, Word,
+};
+use super::{Limits, ParseError};
 
 /// Parses one text. A text inside a text gets its own parser, which continues with the same [`SharedState`].
 pub(super) struct Parser<'a> {
@@ -9,42 +11,42 @@ pub(super) struct Parser<'a> {
     pub(super) at: usize,
     pub(super) depth: usize,
     pub(super) limits: Limits,
-    pub(super) shared: Shared,
+    pub(super) shared: SharedState,
     /// Here-documents whose bodies begin after the next line break.
-    pub(super) pending: Vec<Pending>,
+    pub(super) pending: Vec<PendingHeredoc>,
 }
 
 /// Counters and results of the whole text.
 #[derive(Default)]
-pub(super) struct Shared {
+pub(super) struct SharedState {
     pub(super) commands: usize,
     pub(super) bodies: Vec<Word>,
-    pub(super) counts_with_variables: bool,
+    pub(super) arithmetic_uses_variables: bool,
 }
 
 /// A here-document whose body has not been read yet.
-pub(super) struct Pending {
+pub(super) struct PendingHeredoc {
     pub(super) delimiter: String,
     pub(super) body: usize,
-    pub(super) kind: Document,
-    pub(super) tabs: Tabs,
+    pub(super) kind: HeredocKind,
+    pub(super) tabs: LeadingTabs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Document {
+pub(super) enum HeredocKind {
     Literal,
     Expanded,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tabs {
-    Kept,
-    Dropped,
+pub(super) enum LeadingTabs {
+    Keep,
+    Strip,
 }
 
 /// What ends a list.
 #[derive(Clone, Copy)]
-pub(super) enum End {
+pub(super) enum ListEnd {
     /// The end of the text.
     Text,
     /// A `)`.
@@ -57,25 +59,23 @@ pub(super) enum End {
     Case,
 }
 
-const RESERVED: [&str; 16] = [
-    "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "{", "}", "!",
-    "in",
-];
+const RESERVED: [&str; 16] =
+    ["if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "{", "}", "!", "in"];
 /// Words that only bash reserves: it parses what follows them differently.
 const BASH_RESERVED: [&str; 4] = ["[[", "function", "select", "coproc"];
 
 impl<'a> Parser<'a> {
     pub(super) fn new(chars: &'a [char], limits: Limits) -> Self {
-        Self { chars, at: 0, depth: 0, limits, shared: Shared::default(), pending: Vec::new() }
+        Self { chars, at: 0, depth: 0, limits, shared: SharedState::default(), pending: Vec::new() }
     }
 
     pub(super) fn finish(self, list: List) -> Script {
-        let Shared { bodies, counts_with_variables, .. } = self.shared;
-        Script { list, bodies, counts_with_variables }
+        let SharedState { bodies, arithmetic_uses_variables, .. } = self.shared;
+        Script { list, bodies, arithmetic_uses_variables }
     }
 
-    pub(super) fn unclear<T>(&self, what: &'static str) -> Result<T, Unclear> {
-        Err(Unclear { at: self.at + 1, what })
+    pub(super) fn fail<T>(&self, what: &'static str) -> Result<T, ParseError> {
+        Err(ParseError { at: self.at + 1, what })
     }
 
     pub(super) fn peek(&self) -> Option<char> {
@@ -87,12 +87,9 @@ impl<'a> Parser<'a> {
     }
 
     /// Runs a parser one nesting level deeper.
-    pub(super) fn deeper<T>(
-        &mut self,
-        work: impl FnOnce(&mut Self) -> Result<T, Unclear>,
-    ) -> Result<T, Unclear> {
+    pub(super) fn nested<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, ParseError>) -> Result<T, ParseError> {
         if self.depth == self.limits.depth {
-            return self.unclear("it is nested too deeply");
+            return self.fail("it is nested too deeply");
         }
         self.depth += 1;
         let done = work(self);
@@ -116,11 +113,11 @@ impl<'a> Parser<'a> {
         }
     }
 
-    pub(super) fn skip_lines(&mut self) -> Result<(), Unclear> {
+    pub(super) fn skip_lines(&mut self) -> Result<(), ParseError> {
         self.skip_blanks();
         while self.peek() == Some('\n') {
             self.at += 1;
-            self.read_documents()?;
+            self.read_heredoc_bodies()?;
             self.skip_blanks();
         }
         Ok(())
@@ -136,24 +133,24 @@ impl<'a> Parser<'a> {
         RESERVED.into_iter().find(|known| *known == word)
     }
 
-    pub(super) fn expect_word(&mut self, word: &'static str) -> Result<(), Unclear> {
+    pub(super) fn expect_word(&mut self, word: &'static str) -> Result<(), ParseError> {
         if self.reserved() != Some(word) {
-            return self.unclear("a compound command is incomplete");
+            return self.fail("a compound command is incomplete");
         }
         self.at += word.len();
         Ok(())
     }
 
-    fn is_at(&self, end: End) -> bool {
+    fn is_at(&self, end: ListEnd) -> bool {
         match end {
-            End::Text => self.peek().is_none(),
-            End::Paren | End::Substitution => self.peek() == Some(')'),
-            End::Words(words) => self.reserved().is_some_and(|word| words.contains(&word)),
-            End::Case => self.next_is(";;") || self.reserved() == Some("esac"),
+            ListEnd::Text => self.peek().is_none(),
+            ListEnd::Paren | ListEnd::Substitution => self.peek() == Some(')'),
+            ListEnd::Words(words) => self.reserved().is_some_and(|word| words.contains(&word)),
+            ListEnd::Case => self.next_is(";;") || self.reserved() == Some("esac"),
         }
     }
 
-    pub(super) fn list(&mut self, end: End) -> Result<List, Unclear> {
+    pub(super) fn list(&mut self, end: ListEnd) -> Result<List, ParseError> {
         let mut list = List::default();
         loop {
             self.skip_lines()?;
@@ -165,7 +162,7 @@ impl<'a> Parser<'a> {
             self.skip_blanks();
             match self.peek() {
                 Some(';') if !self.next_is(";;") => self.at += 1,
-                Some('&') if self.next_is("&>") => return self.unclear("`&>` differs between shells"),
+                Some('&') if self.next_is("&>") => return self.fail("`&>` differs between shells"),
                 Some('&') => {
                     self.at += 1;
                     for pipeline in &mut list.0[first..] {
@@ -174,26 +171,26 @@ impl<'a> Parser<'a> {
                 }
                 Some('\n') => {}
                 Some(_) | None if self.is_at(end) => break,
-                Some(_) | None => return self.unclear("this is a syntax error"),
+                Some(_) | None => return self.fail("this is a syntax error"),
             }
         }
         match end {
-            End::Text | End::Substitution if !self.pending.is_empty() => {
-                self.unclear("a here-document has no body")
+            ListEnd::Text | ListEnd::Substitution if !self.pending.is_empty() => {
+                self.fail("a here-document has no body")
             }
-            End::Paren | End::Words(_) if list.0.is_empty() => self.unclear("a command is missing"),
-            End::Text | End::Substitution | End::Case | End::Paren | End::Words(_) => Ok(list),
+            ListEnd::Paren | ListEnd::Words(_) if list.0.is_empty() => self.fail("a command is missing"),
+            ListEnd::Text | ListEnd::Substitution | ListEnd::Case | ListEnd::Paren | ListEnd::Words(_) => Ok(list),
         }
     }
 
-    fn and_or(&mut self, list: &mut List) -> Result<(), Unclear> {
-        let mut when = When::Always;
+    fn and_or(&mut self, list: &mut List) -> Result<(), ParseError> {
+        let mut condition = RunCondition::Always;
         loop {
-            list.0.push(self.pipeline(when)?);
+            list.0.push(self.pipeline(condition)?);
             self.skip_blanks();
-            when = match () {
-                () if self.next_is("&&") => When::Succeeded,
-                () if self.next_is("||") => When::Failed,
+            condition = match () {
+                () if self.next_is("&&") => RunCondition::Succeeded,
+                () if self.next_is("||") => RunCondition::Failed,
                 () => return Ok(()),
             };
             self.at += 2;
@@ -201,84 +198,84 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn pipeline(&mut self, when: When) -> Result<Pipeline, Unclear> {
+    fn pipeline(&mut self, condition: RunCondition) -> Result<Pipeline, ParseError> {
         if self.reserved() == Some("!") {
             self.at += 1;
             self.skip_blanks();
         }
         let mut commands = Vec::new();
         loop {
-            commands.push(self.deeper(Self::command)?);
+            commands.push(self.nested(Self::command)?);
             self.skip_blanks();
             if self.peek() != Some('|') || self.next_is("||") {
-                return Ok(Pipeline { commands, background: Background::No, when });
+                return Ok(Pipeline { commands, background: Background::No, condition });
             }
             if self.next_is("|&") {
-                return self.unclear("`|&` is not supported by every shell");
+                return self.fail("`|&` is not supported by every shell");
             }
             self.at += 1;
             self.skip_lines()?;
         }
     }
 
-    pub(super) fn command(&mut self) -> Result<Command, Unclear> {
+    pub(super) fn command(&mut self) -> Result<Command, ParseError> {
         self.shared.commands += 1;
         if self.shared.commands > self.limits.commands {
-            return self.unclear("there are too many commands");
+            return self.fail("there are too many commands");
         }
         if self.next_is("((") {
-            return self.unclear("`((` differs between shells");
+            return self.fail("`((` differs between shells");
         }
         if self.peek() == Some('(') {
             self.at += 1;
-            let list = self.list(End::Paren)?;
+            let list = self.list(ListEnd::Paren)?;
             self.at += 1;
-            return self.compound(Block::Subshell, Vec::new(), vec![list]);
+            return self.compound(CompoundKind::Subshell, Vec::new(), vec![list]);
         }
         match self.reserved() {
             Some("{") => {
                 self.at += 1;
                 let list = self.until(&["}"])?;
-                self.compound(Block::Group, Vec::new(), vec![list])
+                self.compound(CompoundKind::Group, Vec::new(), vec![list])
             }
             Some("if") => self.conditional(),
             Some("while" | "until") => {
                 self.at += "while".len();
                 let condition = self.until(&["do"])?;
                 let body = self.until(&["done"])?;
-                self.compound(Block::While, Vec::new(), vec![condition, body])
+                self.compound(CompoundKind::While, Vec::new(), vec![condition, body])
             }
             Some("for") => self.for_loop(),
             Some("case") => self.case(),
-            Some(_) => self.unclear("a reserved word is misplaced"),
+            Some(_) => self.fail("a reserved word is misplaced"),
             None => self.simple(),
         }
     }
 
     /// Parses a list and the reserved word that ends it.
-    pub(super) fn until(&mut self, words: &'static [&'static str]) -> Result<List, Unclear> {
-        let list = self.list(End::Words(words))?;
+    pub(super) fn until(&mut self, words: &'static [&'static str]) -> Result<List, ParseError> {
+        let list = self.list(ListEnd::Words(words))?;
         self.at += self.reserved().map_or(0, str::len);
         Ok(list)
     }
 
     pub(super) fn compound(
         &mut self,
-        block: Block,
+        kind: CompoundKind,
         words: Vec<Word>,
         lists: Vec<List>,
-    ) -> Result<Command, Unclear> {
+    ) -> Result<Command, ParseError> {
         let mut redirects = Vec::new();
         self.skip_blanks();
         while let Some(redirect) = self.redirect()? {
             redirects.push(redirect);
             self.skip_blanks();
         }
-        Ok(Command::Compound { block, words, lists, redirects })
+        Ok(Command::Compound { kind, words, lists, redirects })
     }
 
-    fn simple(&mut self) -> Result<Command, Unclear> {
-        let mut simple = Simple::default();
+    fn simple(&mut self) -> Result<Command, ParseError> {
+        let mut simple = SimpleCommand::default();
         loop {
             self.skip_blanks();
             if let Some(redirect) = self.redirect()? {
@@ -296,18 +293,18 @@ impl<'a> Parser<'a> {
                 Some(_) | None => simple.words.push(word),
             }
             if simple.words.len() + simple.assignments.len() + simple.redirects.len() > self.limits.words {
-                return self.unclear("a command has too many words");
+                return self.fail("a command has too many words");
             }
         }
         if let Some(first) = simple.words.first() {
             if !first.quoted && BASH_RESERVED.contains(&first.text.as_str()) {
-                return self.unclear("a word that only bash reserves");
+                return self.fail("a word that only bash reserves");
             }
-            if is_assignment_of_bash(first) {
-                return self.unclear("an assignment that only bash supports");
+            if is_bash_assignment(first) {
+                return self.fail("an assignment that only bash supports");
             }
         } else if simple.assignments.is_empty() && simple.redirects.is_empty() {
-            return self.unclear("a command is missing");
+            return self.fail("a command is missing");
         }
         Ok(Command::Simple(simple))
     }
@@ -319,9 +316,8 @@ fn assignment(mut word: Word, at: usize) -> Assignment {
     Assignment { name, value: Word { text: value, value_at: None, ..word } }
 }
 
-fn is_assignment_of_bash(word: &Word) -> bool {
-    let name =
-        word.text.chars().take_while(|letter| letter.is_ascii_alphanumeric() || *letter == '_').count();
+fn is_bash_assignment(word: &Word) -> bool {
+    let name = word.text.chars().take_while(|letter| letter.is_ascii_alphanumeric() || *letter == '_').count();
     let rest = &word.text[name..];
     name > 0 && rest.starts_with("+=")
 }

@@ -19,13 +19,13 @@ fn words_lose_their_quotes_and_nothing_else() {
         ("[ -f x ]", &["[", "-f", "x", "]"]),
         ("echo ~ ~/x a~", &["echo", "~", "~/x", "a~"]),
     ] {
-        let found = only(text).words.into_iter().map(|word| word.text).collect::<Vec<_>>();
+        let found = parse_simple(text).words.into_iter().map(|word| word.text).collect::<Vec<_>>();
         assert_eq!(found, words, "{text}");
     }
 }
 
 #[test]
-fn what_becomes_another_text_is_marked() {
+fn text_that_an_expansion_replaces_is_marked() {
     for (word, marked) in [
         ("$x", "\0"),
         ("a$x.b", "a\0.b"),
@@ -46,13 +46,13 @@ fn what_becomes_another_text_is_marked() {
         ("\"$PWD\"/x", "./x"),
         ("'*'\"?\"\\[", "*?["),
     ] {
-        let simple = only(&format!("echo {word}"));
+        let simple = parse_simple(&format!("echo {word}"));
         assert_eq!(simple.words[1].text, marked, "{word}");
     }
 }
 
 #[test]
-fn everything_that_runs_is_in_the_tree() {
+fn every_command_that_runs_is_in_the_syntax_tree() {
     for (text, programs) in [
         ("a; b && c || d | e & f\ng", &["a", "b", "c", "d", "e", "f", "g"][..]),
         ("(a; b) | { c; d; }", &["a", "b", "c", "d"]),
@@ -77,7 +77,7 @@ fn everything_that_runs_is_in_the_tree() {
         let script = parse(text, &Limits::default()).unwrap_or_else(|unclear| panic!("{text}: {unclear}"));
         let mut found = Vec::new();
         script.list.0.iter().for_each(|pipeline| programs_of(&pipeline.commands, &mut found));
-        script.bodies.iter().for_each(|body| of_word(body, &mut found));
+        script.bodies.iter().for_each(|body| programs_of_word(body, &mut found));
         let mut programs = programs.to_vec();
         found.sort_unstable();
         programs.sort_unstable();
@@ -87,27 +87,27 @@ fn everything_that_runs_is_in_the_tree() {
 
 #[test]
 fn redirections_and_assignments_are_kept_apart_from_words() {
-    let simple = only("A=1 B=\"x y\" cmd >out C=3 2>>err <in >|c 1<>d 2>&1");
+    let simple = parse_simple("A=1 B=\"x y\" cmd >out C=3 2>>err <in >|c 1<>d 2>&1");
     let names: Vec<&str> = simple.assignments.iter().map(|assignment| assignment.name.as_str()).collect();
     assert_eq!(names, ["A", "B"]);
     assert_eq!(simple.assignments[1].value.text, "x y");
     assert_eq!(simple.words.len(), 2);
-    let ways: Vec<(Way, &str)> =
-        simple.redirects.iter().map(|redirect| (redirect.way, redirect.target.text.as_str())).collect();
+    let ways: Vec<(RedirectKind, &str)> =
+        simple.redirects.iter().map(|redirect| (redirect.kind, redirect.target.text.as_str())).collect();
     let expected = [
-        (Way::Write, "out"),
-        (Way::Write, "err"),
-        (Way::Read, "in"),
-        (Way::Write, "c"),
-        (Way::Both, "d"),
-        (Way::Descriptor, "1"),
+        (RedirectKind::Write, "out"),
+        (RedirectKind::Write, "err"),
+        (RedirectKind::Read, "in"),
+        (RedirectKind::Write, "c"),
+        (RedirectKind::ReadWrite, "d"),
+        (RedirectKind::Descriptor, "1"),
     ];
     assert_eq!(ways, expected);
-    assert!(only("\"A\"=1 x").assignments.is_empty());
+    assert!(parse_simple("\"A\"=1 x").assignments.is_empty());
 }
 
 #[test]
-fn a_refusal_says_where_and_what() {
+fn a_parse_error_has_a_position_and_a_reason() {
     for (text, at, word) in [
         ("echo 'x", 8, "quote"),
         ("ls &> x", 4, "between shells"),
@@ -124,7 +124,7 @@ fn a_refusal_says_where_and_what() {
     }
 }
 
-fn only(text: &str) -> Simple {
+fn parse_simple(text: &str) -> SimpleCommand {
     let script = parse(text, &Limits::default()).unwrap_or_else(|unclear| panic!("{text}: {unclear}"));
     match &script.list.0[..] {
         [Pipeline { commands, .. }] => match &commands[..] {
@@ -142,20 +142,17 @@ fn programs_of<'a>(commands: &'a [Command], found: &mut Vec<&'a str>) {
                 found.extend(simple.words.first().map(|word| word.text.as_str()));
                 let targets = simple.redirects.iter().map(|redirect| &redirect.target);
                 let values = simple.assignments.iter().map(|assignment| &assignment.value);
-                simple.words.iter().chain(targets).chain(values).for_each(|word| of_word(word, found));
+                simple.words.iter().chain(targets).chain(values).for_each(|word| programs_of_word(word, found));
             }
             Command::Function { body, .. } => programs_of(std::slice::from_ref(body), found),
             Command::Compound { words, lists, .. } => {
-                words.iter().for_each(|word| of_word(word, found));
-                lists
-                    .iter()
-                    .flat_map(|list| &list.0)
-                    .for_each(|pipeline| programs_of(&pipeline.commands, found));
+                words.iter().for_each(|word| programs_of_word(word, found));
+                lists.iter().flat_map(|list| &list.0).for_each(|pipeline| programs_of(&pipeline.commands, found));
             }
         }
     }
 }
 
-fn of_word<'a>(word: &'a Word, found: &mut Vec<&'a str>) {
-    word.scripts.iter().flat_map(|list| &list.0).for_each(|pipeline| programs_of(&pipeline.commands, found));
+fn programs_of_word<'a>(word: &'a Word, found: &mut Vec<&'a str>) {
+    word.substitutions.iter().flat_map(|list| &list.0).for_each(|pipeline| programs_of(&pipeline.commands, found));
 }

@@ -1,20 +1,20 @@
 //! Parses words: removes quotes and marks the parts that a shell would expand.
 
-use super::Unclear;
+use super::ParseError;
+use super::ast::{GLOB, UNKNOWN, Word};
 use super::expansion::Quotes;
 use super::parse::{Parser, is_meta, is_name};
-use super::tree::{GLOB, HOLE, Word};
 
 impl Parser<'_> {
     /// Parses a word, which must be present.
-    pub(super) fn word(&mut self) -> Result<Word, Unclear> {
+    pub(super) fn word(&mut self) -> Result<Word, ParseError> {
         let mut word = Word::default();
-        let mut marks = Marks::default();
+        let mut marks = PatternMarks::default();
         let begin = self.at;
         while let Some(letter) = self.peek().filter(|letter| !is_meta(*letter)) {
             match letter {
-                '\'' => self.single(&mut word)?,
-                '"' => self.double(&mut word)?,
+                '\'' => self.single_quoted(&mut word)?,
+                '"' => self.double_quoted(&mut word)?,
                 '\\' => self.escaped(&mut word)?,
                 '$' => self.dollar(&mut word, Quotes::None)?,
                 '`' => self.backquoted(&mut word, Quotes::None)?,
@@ -26,20 +26,20 @@ impl Parser<'_> {
             }
         }
         if self.at == begin {
-            return self.unclear("a word is missing");
+            return self.fail("a word is missing");
         }
         if self.peek().is_some_and(|letter| matches!(letter, '<' | '>')) && word.text.ends_with('}') {
-            return self.unclear("a variable for a descriptor is not supported by every shell");
+            return self.fail("a variable for a descriptor is not supported by every shell");
         }
         marks.apply(&mut word);
         Ok(word)
     }
 
-    fn single(&mut self, word: &mut Word) -> Result<(), Unclear> {
+    fn single_quoted(&mut self, word: &mut Word) -> Result<(), ParseError> {
         word.quoted = true;
         self.at += 1;
         loop {
-            let Some(letter) = self.peek() else { return self.unclear("a quote is not terminated") };
+            let Some(letter) = self.peek() else { return self.fail("a quote is not terminated") };
             self.at += 1;
             if letter == '\'' {
                 return Ok(());
@@ -48,23 +48,23 @@ impl Parser<'_> {
         }
     }
 
-    fn double(&mut self, word: &mut Word) -> Result<(), Unclear> {
+    fn double_quoted(&mut self, word: &mut Word) -> Result<(), ParseError> {
         word.quoted = true;
         self.at += 1;
         loop {
             match self.peek() {
-                None => return self.unclear("a quote is not terminated"),
+                None => return self.fail("a quote is not terminated"),
                 Some('"') => {
                     self.at += 1;
                     return Ok(());
                 }
-                Some(letter) => self.inside(letter, word, Quotes::Double)?,
+                Some(letter) => self.quoted_char(letter, word, Quotes::Double)?,
             }
         }
     }
 
     /// Parses one character or one expansion between double quotes or in a here-document.
-    pub(super) fn inside(&mut self, letter: char, word: &mut Word, quotes: Quotes) -> Result<(), Unclear> {
+    pub(super) fn quoted_char(&mut self, letter: char, word: &mut Word, quotes: Quotes) -> Result<(), ParseError> {
         match letter {
             '\\' => {
                 let next = self.chars.get(self.at + 1).copied();
@@ -94,10 +94,10 @@ impl Parser<'_> {
         }
     }
 
-    fn escaped(&mut self, word: &mut Word) -> Result<(), Unclear> {
+    fn escaped(&mut self, word: &mut Word) -> Result<(), ParseError> {
         match self.chars.get(self.at + 1).copied() {
             // A continuation could be part of a reserved word or an operator; such words are refused.
-            None | Some('\n') => self.unclear("a word is continued on the next line"),
+            None | Some('\n') => self.fail("a word is continued on the next line"),
             Some(letter) => {
                 word.quoted = true;
                 push_quoted(letter, word);
@@ -116,31 +116,31 @@ impl Parser<'_> {
             self.at += 1;
         }
         let ends = self.at == begin && self.peek().is_none_or(|letter| letter == '/' || is_meta(letter));
-        word.text.push(if ends { '~' } else { HOLE });
+        word.text.push(if ends { '~' } else { UNKNOWN });
     }
 }
 
 /// Appends a literal character.
 fn push_quoted(letter: char, word: &mut Word) {
     // A quoted tilde is a file of that name, and must not be mistaken for the home.
-    word.text.push(if letter == '~' && word.text.is_empty() { HOLE } else { letter });
+    word.text.push(if letter == '~' && word.text.is_empty() { UNKNOWN } else { letter });
 }
 
 /// Positions of unquoted pattern characters, whose meaning is known only at the end of the word.
 #[derive(Default)]
-struct Marks {
+struct PatternMarks {
     bracket: Option<usize>,
     brace: Option<usize>,
 }
 
-impl Marks {
+impl PatternMarks {
     /// Appends an unquoted character.
     fn plain(&mut self, letter: char, word: &mut Word) {
         let at = word.text.len();
         match letter {
             '*' | '?' => word.text.push(GLOB),
             // After empty quotes it is a literal character, and must not be mistaken for the home.
-            '~' if at == 0 => word.text.push(HOLE),
+            '~' if at == 0 => word.text.push(UNKNOWN),
             '[' => {
                 self.bracket = self.bracket.or(Some(at));
                 word.text.push(letter);
@@ -165,13 +165,13 @@ impl Marks {
         if self.bracket.is_some() && word.text != "[" {
             let at = self.bracket.unwrap_or(0);
             word.text.truncate(at);
-            word.text.push(HOLE);
+            word.text.push(UNKNOWN);
         }
         // Only bash expands `{a,b}` and `{1..3}` to several words.
         let braces = self.brace.and_then(|at| word.text.get(at..));
-        if braces.is_some_and(|rest| rest.contains(',') || rest.contains("..") || rest.contains(HOLE)) {
+        if braces.is_some_and(|rest| rest.contains(',') || rest.contains("..") || rest.contains(UNKNOWN)) {
             word.text.truncate(keep);
-            word.text.push(HOLE);
+            word.text.push(UNKNOWN);
         }
     }
 }

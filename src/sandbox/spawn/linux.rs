@@ -26,19 +26,19 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use super::Descriptors;
-use crate::sandbox::hold::{HoldReply, HoldRequest, REPLY_LEN};
-use crate::sandbox::keeper;
+use crate::sandbox::holder_protocol::{HolderReply, HolderRequest, REPLY_LEN};
+use crate::sandbox::supervisor;
 
 /// How long the holder may take to answer before it is killed and replaced.
-const ANSWER: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum number of unanswered requests: more would not fit into the socket buffer, which would look like a holder
 /// that does not read, and requests at the end of a long queue would time out without a fault of the holder.
-const IN_FLIGHT: usize = 16;
+const IN_FLIGHT_MAX: usize = 16;
 
 /// The interval between two attempts to kill what a lost holder left behind: the initial one and the maximum.
-const ROUND: Duration = Duration::from_millis(10);
-const ROUND_MAX: Duration = Duration::from_millis(320);
+const KILL_INTERVAL: Duration = Duration::from_millis(10);
+const KILL_INTERVAL_MAX: Duration = Duration::from_millis(320);
 
 /// The process ids of all live holders of this process.
 static HOLDERS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
@@ -47,14 +47,14 @@ static HOLDERS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 #[derive(Debug, Default)]
 pub(in super::super) struct Spawner {
     /// Whether this process adopts and kills what a lost holder leaves behind.
-    adopts: AtomicBool,
+    adopt_orphans: AtomicBool,
     holder: tokio::sync::Mutex<Option<Arc<Holder>>>,
 }
 
 impl Spawner {
     /// Makes this process adopt and kill what a lost holder leaves behind.
-    pub(in super::super) fn adopting_orphans(&self) {
-        self.adopts.store(true, Ordering::Relaxed);
+    pub(in super::super) fn enable_orphan_adoption(&self) {
+        self.adopt_orphans.store(true, Ordering::Relaxed);
     }
 
     /// Makes the holder start a supervisor; `program` is executed as the holder.
@@ -63,10 +63,10 @@ impl Spawner {
         // The second attempt uses a new holder.
         for _ in 0..2 {
             let holder = self.holder(program).await?;
-            match holder.ask(HoldRequest::Spawn, Some(&descriptors)).await {
-                Ok(Answer::Spawned(started)) => return Ok(Process { started, holder }),
-                Ok(Answer::Failed(errno)) => return Err(io::Error::from_raw_os_error(errno)),
-                Ok(Answer::Killed) => failed = io::ErrorKind::InvalidData.into(),
+            match holder.request(HolderRequest::Spawn, Some(&descriptors)).await {
+                Ok(HolderAnswer::Spawned(started)) => return Ok(Process { started, holder }),
+                Ok(HolderAnswer::Failed(errno)) => return Err(io::Error::from_raw_os_error(errno)),
+                Ok(HolderAnswer::Killed) => failed = io::ErrorKind::InvalidData.into(),
                 Err(error) => failed = error,
             }
         }
@@ -79,7 +79,7 @@ impl Spawner {
         if let Some(holder) = current.as_ref().filter(|holder| !holder.shared.is_lost()) {
             return Ok(Arc::clone(holder));
         }
-        let holder = Arc::new(Holder::start(program, self.adopts.load(Ordering::Relaxed)).await?);
+        let holder = Arc::new(Holder::start(program, self.adopt_orphans.load(Ordering::Relaxed)).await?);
         Ok(Arc::clone(current.insert(holder)))
     }
 }
@@ -88,40 +88,40 @@ impl Spawner {
 #[derive(Debug)]
 struct Holder {
     control: UnixStream,
-    shared: Arc<Shared>,
+    shared: Arc<HolderState>,
     in_flight: Semaphore,
 }
 
 impl Holder {
-    async fn start(program: &Path, adopts: bool) -> io::Result<Self> {
+    async fn start(program: &Path, adopt_orphans: bool) -> io::Result<Self> {
         let (control, theirs) = UnixStream::pair()?;
-        let reading = control.try_clone()?;
-        let shared = Arc::new(Shared::default());
-        let (tell, told) = oneshot::channel();
+        let reader = control.try_clone()?;
+        let shared = Arc::new(HolderState::default());
+        let (sender, receiver) = oneshot::channel();
         let (thread_shared, program) = (Arc::clone(&shared), program.to_path_buf());
-        let attend = move || attend(program, theirs.into(), reading, &thread_shared, adopts, tell);
-        std::thread::Builder::new().name("step-holder".to_owned()).spawn(attend)?;
-        told.await.map_err(|_| io::ErrorKind::BrokenPipe)??;
-        Ok(Self { control, shared, in_flight: Semaphore::new(IN_FLIGHT) })
+        let run = move || run_holder(program, theirs.into(), reader, &thread_shared, adopt_orphans, sender);
+        std::thread::Builder::new().name("step-holder".to_owned()).spawn(run)?;
+        receiver.await.map_err(|_| io::ErrorKind::BrokenPipe)??;
+        Ok(Self { control, shared, in_flight: Semaphore::new(IN_FLIGHT_MAX) })
     }
 
     /// Sends a request and waits for the answer; a holder that does not answer in time is killed.
-    async fn ask(&self, request: HoldRequest, descriptors: Option<&Descriptors>) -> io::Result<Answer> {
+    async fn request(&self, request: HolderRequest, descriptors: Option<&Descriptors>) -> io::Result<HolderAnswer> {
         let _turn = self.in_flight.acquire().await.map_err(|_| io::ErrorKind::BrokenPipe)?;
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         // A signal may have stopped the holder.
         self.shared.signal(Signal::SIGCONT);
         let sent = {
             // The holder answers requests in the order in which they were sent.
-            let mut waiting = self.shared.waiting();
+            let mut pending = self.shared.pending();
             let sent = self.send(request, descriptors);
             if sent.is_ok() {
-                waiting.push_back(tell);
+                pending.push_back(sender);
             }
             sent
         };
         let answered = match sent {
-            Ok(()) => match timeout(ANSWER, told).await {
+            Ok(()) => match timeout(ANSWER_TIMEOUT, receiver).await {
                 Ok(answered) => answered.map_err(|_| io::ErrorKind::BrokenPipe.into()),
                 Err(_) => Err(io::ErrorKind::TimedOut.into()),
             },
@@ -131,8 +131,8 @@ impl Holder {
         answered.inspect_err(|_| self.shared.signal(Signal::SIGKILL))
     }
 
-    fn send(&self, request: HoldRequest, descriptors: Option<&Descriptors>) -> io::Result<()> {
-        let numbers = descriptors.map(Descriptors::numbers);
+    fn send(&self, request: HolderRequest, descriptors: Option<&Descriptors>) -> io::Result<()> {
+        let numbers = descriptors.map(Descriptors::raw_fds);
         let rights: Vec<_> = numbers.iter().map(|numbers| ControlMessage::ScmRights(numbers)).collect();
         let bytes = request.encode();
         let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
@@ -147,7 +147,7 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        self.shared.dismissed.store(true, Ordering::Relaxed);
+        self.shared.shutting_down.store(true, Ordering::Relaxed);
         // It fails only if the holder has ended already.
         let _gone = shutdown(self.control.as_raw_fd(), Shutdown::Write);
     }
@@ -155,35 +155,35 @@ impl Drop for Holder {
 
 /// The holder's answer to a request.
 #[derive(Debug)]
-enum Answer {
-    Spawned(Started),
+enum HolderAnswer {
+    Spawned(StartedSupervisor),
     Failed(i32),
     Killed,
 }
 
 /// A supervisor that was started.
 #[derive(Debug)]
-struct Started {
+struct StartedSupervisor {
     pid: u32,
-    born: u64,
+    start_time: u64,
     /// Becomes true when no process of it remains.
     ended: watch::Receiver<bool>,
 }
 
 /// The state that the holder's thread shares with the senders of requests.
 #[derive(Debug, Default)]
-struct Shared {
+struct HolderState {
     /// The holder's process id until it is reaped, so that no other process is ever signalled.
     pid: Mutex<Option<i32>>,
     /// The senders of unanswered requests, in order.
-    waiting: Mutex<VecDeque<oneshot::Sender<Answer>>>,
+    pending: Mutex<VecDeque<oneshot::Sender<HolderAnswer>>>,
     /// The channels that signal the ends of supervisors.
     supervisors: Mutex<BTreeMap<i32, watch::Sender<bool>>>,
     lost: AtomicBool,
-    dismissed: AtomicBool,
+    shutting_down: AtomicBool,
 }
 
-impl Shared {
+impl HolderState {
     fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)
     }
@@ -194,92 +194,91 @@ impl Shared {
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<oneshot::Sender<Answer>>> {
-        lock(&self.waiting)
+    fn pending(&self) -> MutexGuard<'_, VecDeque<oneshot::Sender<HolderAnswer>>> {
+        lock(&self.pending)
     }
 
     /// Dispatches a reply of the holder.
-    fn hear(&self, reply: HoldReply) {
+    fn handle_reply(&self, reply: HolderReply) {
         let answer = match reply {
-            HoldReply::Spawned { pid, born } => {
-                let (tell, ended) = watch::channel(false);
-                lock(&self.supervisors).insert(pid, tell);
-                Answer::Spawned(Started { pid: pid.cast_unsigned(), born, ended })
+            HolderReply::Spawned { pid, start_time } => {
+                let (sender, ended) = watch::channel(false);
+                lock(&self.supervisors).insert(pid, sender);
+                HolderAnswer::Spawned(StartedSupervisor { pid: pid.cast_unsigned(), start_time, ended })
             }
-            HoldReply::Failed(errno) => Answer::Failed(errno),
-            HoldReply::Killed => Answer::Killed,
-            HoldReply::Ended(pid) => {
-                if let Some(tell) = lock(&self.supervisors).remove(&pid) {
-                    tell.send_replace(true);
+            HolderReply::Failed(errno) => HolderAnswer::Failed(errno),
+            HolderReply::Killed => HolderAnswer::Killed,
+            HolderReply::Ended(pid) => {
+                if let Some(sender) = lock(&self.supervisors).remove(&pid) {
+                    sender.send_replace(true);
                 }
                 return;
             }
         };
-        if let Some(tell) = self.waiting().pop_front() {
+        if let Some(sender) = self.pending().pop_front() {
             // If no caller waits any more, the supervisor finds its socket closed and ends.
-            let _nobody = tell.send(answer);
+            let _nobody = sender.send(answer);
         }
     }
 }
 
 /// Starts a holder, dispatches its replies, and cleans up after it.
-fn attend(
+fn run_holder(
     program: PathBuf,
     theirs: OwnedFd,
-    mut reading: UnixStream,
-    shared: &Shared,
-    adopts: bool,
-    tell: oneshot::Sender<io::Result<()>>,
+    mut reader: UnixStream,
+    shared: &HolderState,
+    adopt_orphans: bool,
+    sender: oneshot::Sender<io::Result<()>>,
 ) {
-    let mut child = match spawn(&program, theirs, adopts) {
+    let mut child = match spawn_holder(&program, theirs, adopt_orphans) {
         Ok(child) => child,
         Err(error) => {
             shared.lost.store(true, Ordering::Release);
             // A caller that no longer waits needs no error.
-            let _nobody = tell.send(Err(error));
+            let _nobody = sender.send(Err(error));
             return;
         }
     };
     *lock(&shared.pid) = Some(child.id().cast_signed());
     // A caller that no longer waits has dropped its end of the socket, which ends the holder.
-    let _nobody = tell.send(Ok(()));
+    let _nobody = sender.send(Ok(()));
     let mut record = [0; REPLY_LEN];
-    while reading.read_exact(&mut record).is_ok() {
-        if let Some(reply) = HoldReply::decode(record) {
-            shared.hear(reply);
+    while reader.read_exact(&mut record).is_ok() {
+        if let Some(reply) = HolderReply::decode(record) {
+            shared.handle_reply(reply);
         }
     }
-    let died =
-        waitid(Id::Pid(Pid::from_raw(child.id().cast_signed())), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT);
+    let died = waitid(Id::Pid(Pid::from_raw(child.id().cast_signed())), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT);
     shared.lost.store(true, Ordering::Release);
     lock(&shared.pid).take();
     lock(&HOLDERS).remove(&child.id());
     let status = child.wait();
     let supervisors = lock(&shared.supervisors).len();
-    if !shared.dismissed.load(Ordering::Relaxed) {
+    if !shared.shutting_down.load(Ordering::Relaxed) {
         warn!(?died, ?status, supervisors, "the holder of the supervisors was lost; its steps are killed");
     }
     // Dropping the senders fails the pending requests.
-    shared.waiting().clear();
-    let mut round = ROUND;
-    while adopts && end_orphans() {
+    shared.pending().clear();
+    let mut round = KILL_INTERVAL;
+    while adopt_orphans && kill_orphans() {
         std::thread::sleep(round);
-        round = (round * 2).min(ROUND_MAX);
+        round = (round * 2).min(KILL_INTERVAL_MAX);
     }
     // Dropping the senders signals the end of the supervisors: no process remains.
     lock(&shared.supervisors).clear();
 }
 
 /// Executes `program` as a holder.
-fn spawn(program: &Path, theirs: OwnedFd, adopts: bool) -> io::Result<Child> {
-    if adopts {
+fn spawn_holder(program: &Path, theirs: OwnedFd, adopt_orphans: bool) -> io::Result<Child> {
+    if adopt_orphans {
         prctl::set_child_subreaper(true)?;
     }
     // Locked until the holder is registered: a concurrent `kill_orphans` would take it for an orphan.
     let mut holders = lock(&HOLDERS);
     let child = Command::new(program)
         .arg0("push")
-        .arg(keeper::HOLD_ARGUMENT)
+        .arg(supervisor::HOLDER_ARGUMENT)
         .env_clear()
         .current_dir("/")
         .stdin(theirs)
@@ -291,9 +290,9 @@ fn spawn(program: &Path, theirs: OwnedFd, adopts: bool) -> io::Result<Child> {
 }
 
 /// Kills the processes that this process has adopted; returns whether any remains.
-fn end_orphans() -> bool {
+fn kill_orphans() -> bool {
     let holders = lock(&HOLDERS);
-    keeper::end_orphans(&holders)
+    supervisor::kill_orphans(&holders)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -304,7 +303,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A supervisor's process.
 #[derive(Debug)]
 pub(in super::super) struct Process {
-    started: Started,
+    started: StartedSupervisor,
     holder: Arc<Holder>,
 }
 
@@ -315,8 +314,8 @@ impl Process {
     }
 
     /// When it was started.
-    pub(super) const fn born(&self) -> u64 {
-        self.started.born
+    pub(super) const fn start_time(&self) -> u64 {
+        self.started.start_time
     }
 
     /// Waits until it has ended and no process that it started remains.
@@ -327,8 +326,8 @@ impl Process {
 
     /// Kills it; the holder kills the processes that it leaves behind.
     pub(in super::super) async fn kill(&mut self) {
-        let request = HoldRequest::Kill(self.started.pid.cast_signed());
+        let request = HolderRequest::Kill(self.started.pid.cast_signed());
         // A holder that does not answer is killed, which ends all its supervisors.
-        let _replaced = self.holder.ask(request, None).await;
+        let _replaced = self.holder.request(request, None).await;
     }
 }

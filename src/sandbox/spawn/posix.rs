@@ -7,7 +7,7 @@ use std::path::Path;
 use tokio::process::{Child, Command};
 
 use super::Descriptors;
-use crate::sandbox::keeper;
+use crate::sandbox::supervisor;
 
 /// Starts supervisors.
 #[derive(Debug, Default)]
@@ -15,17 +15,17 @@ pub(in super::super) struct Spawner;
 
 impl Spawner {
     /// Does nothing: these systems have no subreapers.
-    pub(in super::super) const fn adopting_orphans(&self) {}
+    pub(in super::super) const fn enable_orphan_adoption(&self) {}
 
     /// Executes `program` as a supervisor.
     pub(super) async fn start(&self, program: &Path, descriptors: Descriptors) -> io::Result<Process> {
-        let Descriptors { link, stdout, stderr } = descriptors;
+        let Descriptors { socket, stdout, stderr } = descriptors;
         let child = Command::new(program)
             .arg0("push")
-            .arg(keeper::ARGUMENT)
+            .arg(supervisor::ARGUMENT)
             .env_clear()
             .current_dir("/")
-            .stdin(OwnedFd::from(link))
+            .stdin(OwnedFd::from(socket))
             .stdout(stdout)
             .stderr(stderr)
             .spawn()?;
@@ -43,7 +43,7 @@ impl Process {
     }
 
     /// The start time is not read on these systems.
-    pub(super) const fn born(&self) -> u64 {
+    pub(super) const fn start_time(&self) -> u64 {
         0
     }
 

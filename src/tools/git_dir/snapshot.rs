@@ -9,11 +9,11 @@ use std::fs::{File, Permissions};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::sandbox::ground::{Folder, Ground, GroundError, Kind, Reach};
+use crate::sandbox::workspace::{DirHandle, FileKind, Reach, WorkspaceDir, WorkspaceError};
 
 /// The limits of a snapshot.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct SnapshotLimits {
     /// The number of entries.
     pub(super) entries: usize,
     /// The depth of directories.
@@ -22,7 +22,7 @@ pub(super) struct Limits {
     pub(super) file_bytes: u64,
 }
 
-impl Default for Limits {
+impl Default for SnapshotLimits {
     fn default() -> Self {
         Self { entries: 200_000, depth: 40, file_bytes: 1024 * 1024 }
     }
@@ -30,7 +30,7 @@ impl Default for Limits {
 
 /// The state of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum EntryState {
     Directory,
     Link(PathBuf),
     File {
@@ -38,7 +38,7 @@ pub(super) enum Found {
         permissions: Permissions,
     },
     /// A file beyond the size limit, with its length.
-    Long(u64),
+    TooLong(u64),
     /// A pipe, a socket or a device.
     Special,
 }
@@ -47,10 +47,10 @@ pub(super) enum Found {
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     /// The compared paths and everything below them.
-    compared: BTreeMap<PathBuf, Found>,
+    compared: BTreeMap<PathBuf, EntryState>,
     /// Links and special files in the rest of the directory.
-    unusual: BTreeMap<PathBuf, Found>,
-    left: usize,
+    links_and_special_files: BTreeMap<PathBuf, EntryState>,
+    entries_left: usize,
     incomplete: bool,
 }
 
@@ -60,46 +60,46 @@ impl Snapshot {
     pub(super) fn take(
         root: &Path,
         compared: &BTreeSet<PathBuf>,
-        closed: &BTreeSet<PathBuf>,
-        limits: Limits,
-    ) -> Result<Self, GroundError> {
-        let ground = Ground::open(root, Reach::Workspace)?;
-        let mut snapshot = Self { left: limits.entries, ..Self::default() };
-        let walk = Walk { compared, closed, limits };
-        let top = ground.folder(Path::new("."))?;
+        read_only: &BTreeSet<PathBuf>,
+        limits: SnapshotLimits,
+    ) -> Result<Self, WorkspaceError> {
+        let workspace = WorkspaceDir::open(root, Reach::Workspace)?;
+        let mut snapshot = Self { entries_left: limits.entries, ..Self::default() };
+        let scope = ScanScope { compared, read_only, limits };
+        let top = workspace.open_directory(Path::new("."))?;
         // Compared paths are opened by name, so that a large number of other entries cannot hide them.
         for path in compared {
-            snapshot.left = limits.entries;
-            snapshot.named(&top, path, limits);
+            snapshot.entries_left = limits.entries;
+            snapshot.record_path(&top, path, limits);
         }
-        snapshot.left = limits.entries;
-        snapshot.rest(&top, Path::new(""), &walk);
+        snapshot.entries_left = limits.entries;
+        snapshot.scan_rest(&top, Path::new(""), &scope);
         Ok(snapshot)
     }
 
     /// Returns the links among compared paths.
     pub(super) fn links<'a>(&'a self, paths: &'a BTreeSet<PathBuf>) -> impl Iterator<Item = &'a PathBuf> {
-        paths.iter().filter(|path| matches!(self.compared.get(*path), Some(Found::Link(_))))
+        paths.iter().filter(|path| matches!(self.compared.get(*path), Some(EntryState::Link(_))))
     }
 
     /// Records a path.
-    fn named(&mut self, top: &Folder, path: &Path, limits: Limits) {
+    fn record_path(&mut self, top: &DirHandle, path: &Path, limits: SnapshotLimits) {
         let Some(name) = path.file_name() else { return };
         let above = path.parent().unwrap_or(Path::new(""));
-        let mut folder: Option<Folder> = None;
+        let mut handle: Option<DirHandle> = None;
         for part in above.components() {
             let part = part.as_os_str();
-            let from = folder.as_ref().unwrap_or(top);
+            let from = handle.as_ref().unwrap_or(top);
             // A link or file in place of a directory is found by the scan of the rest.
-            match self.seen(from.kind(part)).flatten() {
-                Some(Kind::Directory) => match self.seen(from.folder(part)) {
-                    Some(inner) => folder = Some(inner),
+            match self.ok_or_incomplete(from.kind(part)).flatten() {
+                Some(FileKind::Directory) => match self.ok_or_incomplete(from.open_directory(part)) {
+                    Some(inner) => handle = Some(inner),
                     None => return,
                 },
-                Some(Kind::File | Kind::Link | Kind::Other) | None => return,
+                Some(FileKind::File | FileKind::Link | FileKind::Other) | None => return,
             }
         }
-        self.whole(folder.as_ref().unwrap_or(top), name, path, limits);
+        self.record_tree(handle.as_ref().unwrap_or(top), name, path, limits);
     }
 
     /// Whether a limit was exceeded, or an entry could not be read.
@@ -108,8 +108,8 @@ impl Snapshot {
     }
 
     /// Returns the state of a path.
-    pub(super) fn found(&self, path: &Path) -> Option<&Found> {
-        self.compared.get(path).or_else(|| self.unusual.get(path))
+    pub(super) fn entry(&self, path: &Path) -> Option<&EntryState> {
+        self.compared.get(path).or_else(|| self.links_and_special_files.get(path))
     }
 
     /// Returns the paths whose state differs in a later snapshot, parents first.
@@ -118,34 +118,34 @@ impl Snapshot {
     pub(super) fn changed(&self, later: &Self) -> BTreeSet<PathBuf> {
         let differs = |path: &&PathBuf| self.compared.get(*path) != later.compared.get(*path);
         let compared = self.compared.keys().chain(later.compared.keys()).filter(differs);
-        let is_new = |(path, found): &(&PathBuf, &Found)| self.unusual.get(*path) != Some(*found);
-        let unusual = later.unusual.iter().filter(is_new).map(|(path, _)| path);
+        let is_new = |(path, found): &(&PathBuf, &EntryState)| self.links_and_special_files.get(*path) != Some(*found);
+        let unusual = later.links_and_special_files.iter().filter(is_new).map(|(path, _)| path);
         compared.chain(unusual).cloned().collect()
     }
 
     /// Searches for links and special files outside of the compared paths.
-    fn rest(&mut self, folder: &Folder, path: &Path, walk: &Walk<'_>) {
-        for (name, kind) in self.names(folder) {
+    fn scan_rest(&mut self, handle: &DirHandle, path: &Path, scope: &ScanScope<'_>) {
+        for (name, kind) in self.list(handle) {
             let inner = path.join(&name);
-            if walk.closed.contains(&inner) || walk.compared.contains(&inner) {
+            if scope.read_only.contains(&inner) || scope.compared.contains(&inner) {
                 continue;
             }
             match kind {
-                Kind::File => {}
-                Kind::Link => {
-                    if let Some(target) = self.seen(folder.target(&name)) {
-                        self.unusual.insert(inner, Found::Link(target));
+                FileKind::File => {}
+                FileKind::Link => {
+                    if let Some(target) = self.ok_or_incomplete(handle.target(&name)) {
+                        self.links_and_special_files.insert(inner, EntryState::Link(target));
                     }
                 }
-                Kind::Other => {
-                    self.unusual.insert(inner, Found::Special);
+                FileKind::Other => {
+                    self.links_and_special_files.insert(inner, EntryState::Special);
                 }
                 // Objects are named by their digest, and git does not write through a link there.
-                Kind::Directory if is_fan_out(&inner) => {}
-                Kind::Directory if inner.components().count() > walk.limits.depth => self.incomplete = true,
-                Kind::Directory => {
-                    if let Some(folder) = self.seen(folder.folder(&name)) {
-                        self.rest(&folder, &inner, walk);
+                FileKind::Directory if is_fan_out(&inner) => {}
+                FileKind::Directory if inner.components().count() > scope.limits.depth => self.incomplete = true,
+                FileKind::Directory => {
+                    if let Some(handle) = self.ok_or_incomplete(handle.open_directory(&name)) {
+                        self.scan_rest(&handle, &inner, scope);
                     }
                 }
             }
@@ -153,27 +153,29 @@ impl Snapshot {
     }
 
     /// Records an entry with everything below it.
-    fn whole(&mut self, folder: &Folder, name: &OsStr, path: &Path, limits: Limits) {
-        let found = match self.seen(folder.kind(name)).flatten() {
+    fn record_tree(&mut self, handle: &DirHandle, name: &OsStr, path: &Path, limits: SnapshotLimits) {
+        let found = match self.ok_or_incomplete(handle.kind(name)).flatten() {
             None => None,
-            Some(Kind::Link) => self.seen(folder.target(name)).map(Found::Link),
-            Some(Kind::Other) => Some(Found::Special),
-            Some(Kind::File) => self.seen(folder.file(name)).map(|file| file_found(file, limits)),
-            Some(Kind::Directory) if path.components().count() > limits.depth => {
+            Some(FileKind::Link) => self.ok_or_incomplete(handle.target(name)).map(EntryState::Link),
+            Some(FileKind::Other) => Some(EntryState::Special),
+            Some(FileKind::File) => {
+                self.ok_or_incomplete(handle.open_file(name)).map(|file| read_file_state(file, limits))
+            }
+            Some(FileKind::Directory) if path.components().count() > limits.depth => {
                 self.incomplete = true;
                 None
             }
-            Some(Kind::Directory) => {
-                if let Some(folder) = self.seen(folder.folder(name)) {
-                    for (name, _) in self.names(&folder) {
+            Some(FileKind::Directory) => {
+                if let Some(handle) = self.ok_or_incomplete(handle.open_directory(name)) {
+                    for (name, _) in self.list(&handle) {
                         // The objects of a submodule are no more trusted than those of the repository.
-                        if !is_data_of_module(path, &name) {
-                            self.whole(&folder, &name, &path.join(&name), limits);
+                        if !is_module_data(path, &name) {
+                            self.record_tree(&handle, &name, &path.join(&name), limits);
                         }
                     }
                 }
                 // A directory that cannot be read is recorded as well.
-                Some(Found::Directory)
+                Some(EntryState::Directory)
             }
         };
         if let Some(found) = found {
@@ -182,18 +184,20 @@ impl Snapshot {
     }
 
     /// The entries of a directory, within the limit.
-    fn names(&mut self, folder: &Folder) -> Vec<(OsString, Kind)> {
-        let Some((entries, more)) = self.seen(folder.entries(self.left)) else { return Vec::new() };
-        self.left -= entries.len();
+    fn list(&mut self, handle: &DirHandle) -> Vec<(OsString, FileKind)> {
+        let Some((entries, more)) = self.ok_or_incomplete(handle.entries(self.entries_left)) else {
+            return Vec::new();
+        };
+        self.entries_left -= entries.len();
         self.incomplete |= more;
         entries.into_iter().map(|entry| (entry.name, entry.kind)).collect()
     }
 
     /// A path that does not exist is no error; any other error makes the snapshot incomplete.
-    fn seen<T>(&mut self, looked: Result<T, GroundError>) -> Option<T> {
-        match looked {
+    fn ok_or_incomplete<T>(&mut self, result: Result<T, WorkspaceError>) -> Option<T> {
+        match result {
             Ok(seen) => Some(seen),
-            Err(GroundError::NotFound { .. }) => None,
+            Err(WorkspaceError::NotFound { .. }) => None,
             Err(_) => {
                 self.incomplete = true;
                 None
@@ -203,23 +207,23 @@ impl Snapshot {
 }
 
 /// How each path is treated.
-struct Walk<'a> {
+struct ScanScope<'a> {
     compared: &'a BTreeSet<PathBuf>,
-    closed: &'a BTreeSet<PathBuf>,
-    limits: Limits,
+    read_only: &'a BTreeSet<PathBuf>,
+    limits: SnapshotLimits,
 }
 
-fn file_found(file: File, limits: Limits) -> Found {
+fn read_file_state(file: File, limits: SnapshotLimits) -> EntryState {
     let (length, permissions) = match file.metadata() {
         Ok(there) => (there.len(), there.permissions()),
-        Err(_) => return Found::Special,
+        Err(_) => return EntryState::Special,
     };
     let mut bytes = Vec::new();
     let read = file.take(limits.file_bytes.saturating_add(1)).read_to_end(&mut bytes);
     if read.is_err() || bytes.len() as u64 > limits.file_bytes {
-        return Found::Long(length);
+        return EntryState::TooLong(length);
     }
-    Found::File { bytes, permissions }
+    EntryState::File { bytes, permissions }
 }
 
 /// Whether a directory contains objects by the first two digits of their ids.
@@ -229,6 +233,6 @@ fn is_fan_out(path: &Path) -> bool {
 }
 
 /// Whether a name in a directory below `modules` is that of objects, refs or logs.
-fn is_data_of_module(path: &Path, name: &OsStr) -> bool {
+fn is_module_data(path: &Path, name: &OsStr) -> bool {
     path.starts_with("modules") && ["objects", "refs", "logs", "lfs"].iter().any(|data| name == *data)
 }

@@ -5,10 +5,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use super::*;
 
 #[test]
-fn what_is_there_is_closed_by_mounts_and_what_is_missing_is_compared() {
-    let repository = Made::new();
+fn existing_paths_are_mounted_read_only_and_missing_ones_are_compared() {
+    let repository = TestRepository::new();
     fs::remove_dir(repository.at("branches")).unwrap();
-    let dir = repository.prepare(Way::Namespaces);
+    let dir = repository.prepare(Mechanism::Namespaces);
     for (path, closed) in [
         ("hooks", true),
         ("config", true),
@@ -20,78 +20,75 @@ fn what_is_there_is_closed_by_mounts_and_what_is_missing_is_compared() {
         ("sequencer", false),
         ("objects/info/alternates", false),
     ] {
-        assert_eq!(dir.closed.contains(Path::new(path)), closed, "{path}");
+        assert_eq!(dir.read_only.contains(Path::new(path)), closed, "{path}");
         assert_eq!(dir.compared.contains(Path::new(path)), !closed, "{path}");
     }
-    let mut leave = Leave::default();
-    dir.open_to(&mut leave);
+    let mut permissions = StepPermissions::default();
+    dir.grant(&mut permissions);
     assert_eq!(
-        leave.writable,
+        permissions.writable,
         [repository.at(""), repository.at("worktrees")].map(|path| path.components().collect::<PathBuf>())
     );
-    assert!(leave.closed.contains(&repository.at("hooks")));
+    assert!(permissions.read_only.contains(&repository.at("hooks")));
     // Without mounts everything is compared.
-    assert!(repository.prepare(Way::Rules).closed.is_empty());
+    assert!(repository.prepare(Mechanism::Rules).read_only.is_empty());
 }
 
 #[test]
-fn a_git_directory_in_which_git_believes_a_link_is_not_opened() {
-    for way in [Way::Namespaces, Way::Rules] {
+fn a_git_directory_with_a_trusted_path_that_is_a_link_is_refused() {
+    for mechanism in [Mechanism::Namespaces, Mechanism::Rules] {
         for link in ["remotes", "commondir", "objects/info/alternates"] {
-            let repository = Made::new();
+            let repository = TestRepository::new();
             symlink("/nowhere", repository.at(link)).unwrap();
-            let refused = WritableGitDir::prepare(&repository.found(), way).unwrap_err();
+            let refused = WritableGitDir::prepare(&repository.repository(), mechanism).unwrap_err();
             assert!(refused.message.contains(&format!("{link} is a link")), "{}", refused.message);
         }
     }
 }
 
 #[test]
-fn what_git_believes_is_found_however_much_was_put_beside_it() {
-    let repository = Made::new();
-    let dir = repository.prepare(Way::Namespaces);
+fn trusted_paths_are_compared_however_many_files_were_added() {
+    let repository = TestRepository::new();
+    let dir = repository.prepare(Mechanism::Namespaces);
     for number in 0..40 {
         fs::write(repository.at(&format!("a{number}")), "").unwrap();
     }
     fs::write(repository.at("commondir"), "../evil\n").unwrap();
     fs::write(repository.at("objects/info/alternates"), "/evil\n").unwrap();
-    let fault = dir.check_within(Limits { entries: 20, ..Limits::default() }).unwrap_err();
+    let error = dir.check_with_limits(SnapshotLimits { entries: 20, ..SnapshotLimits::default() }).unwrap_err();
     for gone in ["commondir", "objects/info/alternates"] {
         assert!(fs::symlink_metadata(repository.at(gone)).is_err(), "{gone}");
     }
-    assert!(!fault.message.contains("was reverted"), "{}", fault.message);
-    assert!(fault.message.contains("inspect it before you use git again"), "{}", fault.message);
+    assert!(!error.message.contains("was reverted"), "{}", error.message);
+    assert!(error.message.contains("inspect it before you use git again"), "{}", error.message);
 }
 
 #[test]
-fn the_working_tree_of_a_command_is_open_and_those_of_others_are_closed() {
-    let repository = Made::new();
-    let side = Repository { git_dir: repository.at("worktrees/side"), ..repository.found() };
-    let dir = WritableGitDir::prepare(&side, Way::Namespaces).unwrap();
+fn the_working_tree_of_a_command_is_writable_and_others_are_read_only() {
+    let repository = TestRepository::new();
+    let side = Repository { git_dir: repository.at("worktrees/side"), ..repository.repository() };
+    let dir = WritableGitDir::prepare(&side, Mechanism::Namespaces).unwrap();
     let closed: Vec<&Path> =
-        dir.closed.iter().map(PathBuf::as_path).filter(|path| path.starts_with("worktrees")).collect();
-    assert_eq!(
-        closed,
-        ["worktrees/other", "worktrees/side/commondir", "worktrees/side/gitdir"].map(Path::new)
-    );
+        dir.read_only.iter().map(PathBuf::as_path).filter(|path| path.starts_with("worktrees")).collect();
+    assert_eq!(closed, ["worktrees/other", "worktrees/side/commondir", "worktrees/side/gitdir"].map(Path::new));
     assert!(dir.compared.contains(Path::new("worktrees/side/config.worktree")));
     assert!(dir.compared.contains(Path::new("worktrees/side/rebase-merge")));
     assert!(!dir.compared.contains(Path::new("worktrees/other/config.worktree")));
-    let mut leave = Leave::default();
-    dir.open_to(&mut leave);
-    assert!(leave.writable.contains(&repository.at("worktrees/side")));
-    assert!(leave.writable.contains(&repository.at("worktrees")), "no directory above can be renamed");
+    let mut permissions = StepPermissions::default();
+    dir.grant(&mut permissions);
+    assert!(permissions.writable.contains(&repository.at("worktrees/side")));
+    assert!(permissions.writable.contains(&repository.at("worktrees")), "no directory above can be renamed");
 }
 
 #[test]
-fn everything_that_was_changed_is_put_back_and_nothing_is_thrown_away() {
-    let repository = Made::new();
+fn every_change_is_reverted_and_the_rejected_files_are_kept() {
+    let repository = TestRepository::new();
     symlink("here", repository.at("hooks/linked")).unwrap();
     let hook = repository.at("hooks/pre-push");
     fs::write(&hook, "#!/bin/sh\n").unwrap();
     fs::set_permissions(&hook, fs::Permissions::from_mode(0o750)).unwrap();
     let config = fs::read(repository.at("config")).unwrap();
-    let dir = repository.prepare(Way::Rules);
+    let dir = repository.prepare(Mechanism::Rules);
     fs::write(repository.at("config"), "[core]\n\tfsmonitor = evil\n").unwrap();
     fs::remove_dir_all(repository.at("hooks")).unwrap();
     fs::write(repository.at("hooks"), "a file").unwrap();
@@ -100,10 +97,10 @@ fn everything_that_was_changed_is_put_back_and_nothing_is_thrown_away() {
     fs::write(repository.at("sequencer/deep/todo"), "exec evil\n").unwrap();
     fs::write(repository.at("objects/info/alternates"), "/evil\n").unwrap();
     symlink("/evil", repository.at("COMMIT_EDITMSG")).unwrap();
-    let fault = dir.check().unwrap_err();
-    assert_eq!(fault.kind, FaultKind::ProtectedPath);
+    let error = dir.check().unwrap_err();
+    assert_eq!(error.kind, ToolErrorKind::ProtectedPath);
     for part in ["/config", "/hooks", "/remotes", "/sequencer", "was reverted", "`outside`"] {
-        assert!(fault.message.contains(part), "{part}: {}", fault.message);
+        assert!(error.message.contains(part), "{part}: {}", error.message);
     }
     assert_eq!(fs::read(repository.at("config")).unwrap(), config);
     assert_eq!(fs::read_to_string(&hook).unwrap(), "#!/bin/sh\n");
@@ -120,19 +117,16 @@ fn everything_that_was_changed_is_put_back_and_nothing_is_thrown_away() {
     ] {
         assert_eq!(fs::read_to_string(repository.at(aside)).unwrap(), text);
     }
-    repository.prepare(Way::Rules).check().unwrap();
+    repository.prepare(Mechanism::Rules).check().unwrap();
 }
 
 #[test]
-fn what_git_itself_changes_is_no_change() {
-    let repository = Made::new();
-    let dir = repository.prepare(Way::Namespaces);
-    for (path, text) in [
-        ("HEAD", "ref: refs/heads/x\n"),
-        ("refs/heads/x", "1\n"),
-        ("COMMIT_EDITMSG", "m\n"),
-        ("objects/aa/bb", ""),
-    ] {
+fn ordinary_changes_by_git_are_accepted() {
+    let repository = TestRepository::new();
+    let dir = repository.prepare(Mechanism::Namespaces);
+    for (path, text) in
+        [("HEAD", "ref: refs/heads/x\n"), ("refs/heads/x", "1\n"), ("COMMIT_EDITMSG", "m\n"), ("objects/aa/bb", "")]
+    {
         fs::create_dir_all(repository.at(path).parent().unwrap()).unwrap();
         fs::write(repository.at(path), text).unwrap();
     }
@@ -142,36 +136,37 @@ fn what_git_itself_changes_is_no_change() {
 }
 
 #[test]
-fn a_git_directory_that_is_too_large_or_too_deep_is_not_opened_and_one_that_became_so_is_said() {
-    let repository = Made::new();
-    let few = Limits { entries: 4, ..Limits::default() };
-    let refused = WritableGitDir::prepare_within(&repository.found(), Way::Namespaces, few).unwrap_err();
+fn a_git_directory_beyond_the_limits_is_refused_before_and_reported_after_a_command() {
+    let repository = TestRepository::new();
+    let few = SnapshotLimits { entries: 4, ..SnapshotLimits::default() };
+    let refused =
+        WritableGitDir::prepare_with_limits(&repository.repository(), Mechanism::Namespaces, few).unwrap_err();
     assert!(refused.message.contains("more files than can be compared"), "{}", refused.message);
     fs::create_dir_all(repository.at("refs/heads/a/b/c/d")).unwrap();
-    let flat = Limits { depth: 3, ..Limits::default() };
-    assert!(WritableGitDir::prepare_within(&repository.found(), Way::Namespaces, flat).is_err());
-    let dir = repository.prepare(Way::Namespaces);
-    assert!(dir.check_within(few).unwrap_err().message.contains("more than can be compared"));
+    let flat = SnapshotLimits { depth: 3, ..SnapshotLimits::default() };
+    assert!(WritableGitDir::prepare_with_limits(&repository.repository(), Mechanism::Namespaces, flat).is_err());
+    let dir = repository.prepare(Mechanism::Namespaces);
+    assert!(dir.check_with_limits(few).unwrap_err().message.contains("more than can be compared"));
 }
 
 #[test]
-fn a_file_that_is_too_long_to_be_kept_is_not_taken_away() {
-    let repository = Made::new();
+fn a_file_beyond_the_size_limit_is_left_in_place() {
+    let repository = TestRepository::new();
     fs::write(repository.at("info/long"), "123456789").unwrap();
-    let short = Limits { file_bytes: 4, ..Limits::default() };
-    let dir = WritableGitDir::prepare_within(&repository.found(), Way::Rules, short).unwrap();
+    let short = SnapshotLimits { file_bytes: 4, ..SnapshotLimits::default() };
+    let dir = WritableGitDir::prepare_with_limits(&repository.repository(), Mechanism::Rules, short).unwrap();
     fs::write(repository.at("info/long"), "1234567890").unwrap();
-    let fault = dir.check_within(short).unwrap_err();
-    assert!(fault.message.contains("could not be reverted completely"), "{}", fault.message);
+    let error = dir.check_with_limits(short).unwrap_err();
+    assert!(error.message.contains("could not be reverted completely"), "{}", error.message);
     assert_eq!(fs::read_to_string(repository.at("info/long")).unwrap(), "1234567890");
 }
 
 /// A git directory with two linked working trees.
-struct Made(tempfile::TempDir);
+struct TestRepository(tempfile::TempDir);
 
-impl Made {
+impl TestRepository {
     fn new() -> Self {
-        let made = Self(tempfile::tempdir().unwrap());
+        let test_repository = Self(tempfile::tempdir().unwrap());
         for folder in [
             "hooks",
             "info",
@@ -182,7 +177,7 @@ impl Made {
             "worktrees/side",
             "worktrees/other",
         ] {
-            fs::create_dir_all(made.at(folder)).unwrap();
+            fs::create_dir_all(test_repository.at(folder)).unwrap();
         }
         for (file, text) in [
             ("HEAD", "ref: refs/heads/main\n"),
@@ -191,16 +186,16 @@ impl Made {
             ("worktrees/side/commondir", "../..\n"),
             ("worktrees/other/gitdir", "/o/.git\n"),
         ] {
-            fs::write(made.at(file), text).unwrap();
+            fs::write(test_repository.at(file), text).unwrap();
         }
-        made
+        test_repository
     }
 
     fn at(&self, name: &str) -> PathBuf {
         self.0.path().join(".git").join(name)
     }
 
-    fn found(&self) -> Repository {
+    fn repository(&self) -> Repository {
         let git_dir: PathBuf = self.at("").components().collect();
         Repository {
             work_tree: self.0.path().to_owned(),
@@ -210,7 +205,7 @@ impl Made {
         }
     }
 
-    fn prepare(&self, way: Way) -> WritableGitDir {
-        WritableGitDir::prepare(&self.found(), way).unwrap()
+    fn prepare(&self, mechanism: Mechanism) -> WritableGitDir {
+        WritableGitDir::prepare(&self.repository(), mechanism).unwrap()
     }
 }

@@ -24,9 +24,7 @@ fn a_line_of_exactly_the_limit_is_whole_and_one_byte_more_is_not() {
         for size in 1..12 {
             let bytes = format!("12345678{end}123456789{end}ok{end}");
             let pieces: Vec<&[u8]> = bytes.as_bytes().chunks(size).collect();
-            let [first, second, third] = &cut(8, &pieces)[..] else {
-                panic!("three lines, pieces of {size}")
-            };
+            let [first, second, third] = &cut(8, &pieces)[..] else { panic!("three lines, pieces of {size}") };
             assert_eq!((first, third), (&whole("12345678"), &whole("ok")), "pieces of {size}");
             assert!(matches!(second, Line::TooLong { bytes: 9 | 10, .. }), "{second:?}, pieces of {size}");
         }
@@ -39,7 +37,7 @@ fn a_carriage_return_inside_a_line_stays() {
 }
 
 #[test]
-fn a_long_line_is_reported_once_and_never_gathered() {
+fn a_long_line_is_reported_once_and_never_buffered() {
     let mut codec = LineCodec::new(8);
     let mut buffer = BytesMut::new();
     for _ in 0..1000 {
@@ -95,7 +93,7 @@ async fn lines_are_read_from_a_stream_until_it_ends() {
 }
 
 #[tokio::test]
-async fn a_read_that_is_given_up_loses_nothing() {
+async fn a_cancelled_read_loses_nothing() {
     let (near, mut far) = tokio::io::duplex(64);
     let mut lines = Lines::new(near, 64);
     far.write_all(b"half").await.unwrap();
@@ -106,8 +104,8 @@ async fn a_read_that_is_given_up_loses_nothing() {
     }
     far.write_all(b" and half\nnext\n").await.unwrap();
     assert_eq!(lines.next().await.unwrap(), Some(whole("half and half")));
-    assert_eq!(lines.gathered(), Some(whole("next")));
-    assert_eq!(lines.gathered(), None);
+    assert_eq!(lines.next_buffered(), Some(whole("next")));
+    assert_eq!(lines.next_buffered(), None);
 }
 
 fn whole(text: &str) -> Line {

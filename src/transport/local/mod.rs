@@ -31,16 +31,16 @@ pub struct Address {
     /// The file with the daemon's process id, for other programs.
     pub pid: PathBuf,
     /// How a directory with too wide permissions is treated.
-    pub directory: Directory,
+    pub directory: DirectoryKind,
 }
 
 /// How a socket directory with too wide permissions is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Directory {
+pub enum DirectoryKind {
     /// The default run directory: the daemon restricts its mode.
     Default,
     /// A directory from the configuration, which may serve other purposes: the daemon refuses it.
-    Chosen,
+    Custom,
 }
 
 /// Why a listener cannot be bound to an address.
@@ -72,13 +72,13 @@ pub enum BindError {
     },
     /// A path is a symbolic link, which is not followed.
     #[error("{} is a symbolic link, which is not allowed here", .path.display())]
-    Linked {
+    SymbolicLink {
         /// The link.
         path: PathBuf,
     },
     /// Another user owns the path.
     #[error("{} belongs to another user (uid {uid})", .path.display())]
-    Foreign {
+    OtherOwner {
         /// The path.
         path: PathBuf,
         /// The owner.
@@ -109,7 +109,7 @@ pub enum BindError {
 pub enum AcceptError {
     /// Another user connected; the connection is closed.
     #[error("a connection of another user (uid {uid}) was rejected")]
-    Stranger {
+    OtherUser {
         /// The user.
         uid: u32,
     },
@@ -168,8 +168,8 @@ impl Listener {
     }
 
     /// Stops listening, and removes the socket and the pid file if they are still the ones it created.
-    pub fn retire(self) {
-        self.0.retire();
+    pub fn close(self) {
+        self.0.close();
     }
 }
 
@@ -202,8 +202,8 @@ impl Stream {
 
     /// Returns whether the connecting process has exited, so that its process id may have been reused; false if the
     /// system cannot tell.
-    pub fn peer_is_gone(&self) -> bool {
-        os::peer_is_gone(&self.0)
+    pub fn peer_has_exited(&self) -> bool {
+        os::peer_has_exited(&self.0)
     }
 }
 

@@ -3,6 +3,6 @@
 use super::Stream;
 
 /// Always false: the system cannot tell.
-pub(in super::super) const fn peer_is_gone(_stream: &Stream) -> bool {
+pub(in super::super) const fn peer_has_exited(_stream: &Stream) -> bool {
     false
 }

@@ -25,8 +25,8 @@ use tokio::time::Instant;
 
 use super::{AcceptError, Address, BindError, Peer, failed};
 
-#[path = "unix_ground.rs"]
-mod ground;
+#[path = "unix_files.rs"]
+mod files;
 #[cfg(target_os = "linux")]
 #[path = "linux.rs"]
 mod platform;
@@ -34,8 +34,8 @@ mod platform;
 #[path = "posix.rs"]
 mod platform;
 
-use ground::Identity;
-pub(super) use platform::peer_is_gone;
+use files::FileIdentity;
+pub(super) use platform::peer_has_exited;
 
 pub(super) type Stream = UnixStream;
 pub(super) type ReadHalf = OwnedReadHalf;
@@ -44,8 +44,8 @@ pub(super) type WriteHalf = OwnedWriteHalf;
 #[derive(Debug)]
 pub(super) struct Listener {
     socket: UnixListener,
-    socket_file: Made,
-    pid_file: Made,
+    socket_file: OwnedFile,
+    pid_file: OwnedFile,
     /// Held open so that its inode number cannot be reused.
     _pid: File,
     /// Released when the process ends for any reason.
@@ -54,25 +54,25 @@ pub(super) struct Listener {
 
 /// A file that this process created, with the identity that distinguishes it from a later file of the same name.
 #[derive(Debug)]
-struct Made {
+struct OwnedFile {
     path: PathBuf,
-    identity: Identity,
+    identity: FileIdentity,
 }
 
 impl Listener {
     pub(super) fn bind(at: &Address) -> Result<Self, BindError> {
         let directory = at.socket.parent().unwrap_or(Path::new("/"));
-        ground::prepare(directory, at.directory)?;
-        let Some(lock) = ground::lock(&at.lock)? else {
+        files::prepare_directory(directory, at.directory)?;
+        let Some(lock) = files::acquire_lock(&at.lock)? else {
             return Err(BindError::InUse { path: at.socket.clone() });
         };
-        clear(&at.socket)?;
+        remove_stale_socket(&at.socket)?;
         let socket = listen(&at.socket).map_err(failed("listen at", &at.socket))?;
-        let socket_file = Made::at(&at.socket).map_err(failed("inspect", &at.socket))?;
-        match ground::write_pid(&at.pid) {
+        let socket_file = OwnedFile::at(&at.socket).map_err(failed("inspect", &at.socket))?;
+        match files::write_pid(&at.pid) {
             Ok(pid) => {
-                let identity = Identity::of(&pid.metadata().map_err(failed("inspect", &at.pid))?);
-                let pid_file = Made { path: at.pid.clone(), identity };
+                let identity = FileIdentity::of(&pid.metadata().map_err(failed("inspect", &at.pid))?);
+                let pid_file = OwnedFile { path: at.pid.clone(), identity };
                 Ok(Self { socket, socket_file, pid_file, _pid: pid, _lock: lock })
             }
             Err(error) => {
@@ -85,17 +85,17 @@ impl Listener {
     pub(super) async fn accept(&self) -> Result<(Stream, Peer), AcceptError> {
         loop {
             match self.socket.accept().await {
-                Ok((stream, _)) => return admit(stream),
+                Ok((stream, _)) => return authorize(stream),
                 // The peer disconnected while it was queued, or a signal interrupted the call: wait for the next
                 // connection.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(refused(error)),
+                Err(error) => return Err(accept_error(error)),
             }
         }
     }
 
-    pub(super) fn retire(self) {
+    pub(super) fn close(self) {
         // The lock is released last, so that the next holder finds no stale files. The pid file goes first, because a
         // client takes a pid file without a socket for the sign of a crash.
         self.pid_file.remove();
@@ -104,21 +104,21 @@ impl Listener {
     }
 }
 
-impl Made {
+impl OwnedFile {
     fn at(path: &Path) -> io::Result<Self> {
-        Ok(Self { path: path.to_owned(), identity: Identity::of(&fs::symlink_metadata(path)?) })
+        Ok(Self { path: path.to_owned(), identity: FileIdentity::of(&fs::symlink_metadata(path)?) })
     }
 
     /// Removes the file if it is still the same one. On failure a stale file stays, which the next daemon removes.
     fn remove(&self) {
-        if fs::symlink_metadata(&self.path).is_ok_and(|there| Identity::of(&there) == self.identity) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|there| FileIdentity::of(&there) == self.identity) {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
 pub(super) async fn connect(at: &Address) -> io::Result<Stream> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + CONNECT_TIMEOUT;
     let mut pause = Duration::from_millis(1);
     let stream = loop {
         match UnixStream::connect(&at.socket).await {
@@ -143,27 +143,25 @@ pub(super) fn split(stream: Stream) -> (ReadHalf, WriteHalf) {
 }
 
 /// Accepts a connection of the owner and rejects all others.
-fn admit(stream: UnixStream) -> Result<(Stream, Peer), AcceptError> {
+fn authorize(stream: UnixStream) -> Result<(Stream, Peer), AcceptError> {
     let credentials = stream.peer_cred().map_err(|source| AcceptError::Unidentified { source })?;
     if credentials.uid() != geteuid().as_raw() {
-        return Err(AcceptError::Stranger { uid: credentials.uid() });
+        return Err(AcceptError::OtherUser { uid: credentials.uid() });
     }
     // Zero stands for a process in another namespace.
     let pid = credentials.pid().and_then(|pid| u32::try_from(pid).ok()).filter(|&pid| pid != 0);
     Ok((stream, Peer { pid, same_owner: true }))
 }
 
-fn refused(source: io::Error) -> AcceptError {
+fn accept_error(source: io::Error) -> AcceptError {
     match source.raw_os_error().map(Errno::from_raw) {
-        Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM) => {
-            AcceptError::Exhausted { source }
-        }
+        Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM) => AcceptError::Exhausted { source },
         _ => AcceptError::Io { source },
     }
 }
 
 /// Removes the stale socket of a dead daemon; the caller holds the lock.
-fn clear(socket: &Path) -> Result<(), BindError> {
+fn remove_stale_socket(socket: &Path) -> Result<(), BindError> {
     let there = match fs::symlink_metadata(socket) {
         Ok(there) => there,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -173,16 +171,16 @@ fn clear(socket: &Path) -> Result<(), BindError> {
         return Err(BindError::NotASocket { path: socket.to_owned() });
     }
     if there.uid() != geteuid().as_raw() {
-        return Err(BindError::Foreign { path: socket.to_owned(), uid: there.uid() });
+        return Err(BindError::OtherOwner { path: socket.to_owned(), uid: there.uid() });
     }
-    match somebody_answers(socket) {
+    match is_listening(socket) {
         Ok(true) => Err(BindError::InUse { path: socket.to_owned() }),
         Ok(false) => fs::remove_file(socket).map_err(failed("remove the stale socket", socket)),
         Err(error) => Err(failed("connect to", socket)(error)),
     }
 }
 
-fn somebody_answers(socket: &Path) -> io::Result<bool> {
+fn is_listening(socket: &Path) -> io::Result<bool> {
     let name = socket.to_fs_name::<GenericFilePath>()?;
     // Deferred, because a hanging daemon with a full queue would block this call and is alive nevertheless.
     match ConnectOptions::new().name(name).wait_mode(ConnectWaitMode::Deferred).connect_sync() {
@@ -194,7 +192,7 @@ fn somebody_answers(socket: &Path) -> io::Result<bool> {
 
 fn listen(socket: &Path) -> io::Result<UnixListener> {
     let listener = match options(socket)?.mode(0o600).create_sync_as::<uds_local_socket::Listener>() {
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => listen_aside(socket)?,
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => listen_in_private_directory(socket)?,
         result => result?.into(),
     };
     UnixListener::from_std(listener)
@@ -202,7 +200,7 @@ fn listen(socket: &Path) -> io::Result<UnixListener> {
 
 /// Listens on systems that cannot set the mode before the name: the socket is created in a private directory and then
 /// moved.
-fn listen_aside(socket: &Path) -> io::Result<BlockingListener> {
+fn listen_in_private_directory(socket: &Path) -> io::Result<BlockingListener> {
     // A short name, because the path of the socket may already be at the length limit.
     let aside = socket.with_file_name(format!(".{}", std::process::id()));
     let hidden = aside.join("s");
@@ -229,7 +227,7 @@ fn options(socket: &Path) -> io::Result<ListenerOptions<'_>> {
 }
 
 /// How long a client waits for a daemon whose accept queue is full.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 #[path = "unix_tests.rs"]

@@ -52,12 +52,12 @@ impl Listener {
     }
 
     pub(super) async fn accept(&self) -> Result<(Stream, Peer), AcceptError> {
-        let stream = self.pipe.accept().await.map_err(refused)?;
+        let stream = self.pipe.accept().await.map_err(accept_error)?;
         let pid = stream.peer_process_id().ok();
         Ok((stream, Peer { pid, same_owner: true }))
     }
 
-    pub(super) fn retire(self) {
+    pub(super) fn close(self) {
         // The lock is still held, so a file that names this process is the one it wrote.
         if fs::read_to_string(&self.pid).is_ok_and(|text| text.trim() == std::process::id().to_string()) {
             let _ = fs::remove_file(&self.pid);
@@ -67,7 +67,7 @@ impl Listener {
 }
 
 pub(super) async fn connect(at: &Address) -> io::Result<Stream> {
-    let wait = ConnectWaitMode::Timeout(PATIENCE);
+    let wait = ConnectWaitMode::Timeout(CONNECT_TIMEOUT);
     let stream = Stream::connect_by_path_with_wait_mode(at.socket.as_path(), wait).await?;
     if owner::of_object(stream.as_handle())? != owner::of_this_process()? {
         let text = format!("the pipe {} belongs to another user", at.socket.display());
@@ -95,13 +95,7 @@ fn listen(pipe: &Path) -> io::Result<PipeListener<Bytes, Bytes>> {
 
 fn lock(path: &Path) -> Result<Option<File>, BindError> {
     let mut options = OpenOptions::new();
-    let file = options
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)
-        .map_err(failed("open", path))?;
+    let file = options.read(true).write(true).create(true).truncate(false).open(path).map_err(failed("open", path))?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(fs::TryLockError::WouldBlock) => Ok(None),
@@ -117,7 +111,7 @@ fn write_pid(path: &Path) -> Result<(), BindError> {
     fs::rename(draft, path).map_err(failed("replace", path))
 }
 
-fn refused(source: io::Error) -> AcceptError {
+fn accept_error(source: io::Error) -> AcceptError {
     let exhausted = [ERROR_TOO_MANY_OPEN_FILES, ERROR_NOT_ENOUGH_MEMORY, ERROR_NO_SYSTEM_RESOURCES];
     match is(&source, &exhausted) {
         true => AcceptError::Exhausted { source },
@@ -135,9 +129,9 @@ fn invalid(error: &dyn std::fmt::Display) -> io::Error {
 }
 
 /// How long a client waits for a free instance of the daemon's pipe.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Always false: the system cannot tell.
-pub(super) const fn peer_is_gone(_stream: &Stream) -> bool {
+pub(super) const fn peer_has_exited(_stream: &Stream) -> bool {
     false
 }

@@ -11,7 +11,7 @@ use crate::transport::excerpt::Excerpt;
 
 /// A decoded message or control frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum Inbound {
     /// A complete text message.
     Text(Bytes),
     /// A text over the limit, which was discarded.
@@ -33,7 +33,7 @@ pub(super) enum Heard {
 
 /// A protocol violation of the peer; the connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Fault {
+pub(super) enum FrameError {
     #[error("a frame of a client is not masked")]
     Unmasked,
     #[error("a reserved bit is set, but no extension was agreed upon")]
@@ -56,7 +56,7 @@ pub(super) enum Fault {
     BadClose,
 }
 
-impl Fault {
+impl FrameError {
     /// Returns the close code that the peer gets.
     pub(super) const fn code(self) -> u16 {
         match self {
@@ -88,20 +88,20 @@ pub(super) mod code {
 pub(super) struct Codec {
     limit: u64,
     /// Whether the head of a text that is too long contains the request id, so that it can be refused before its end.
-    is_named: fn(&[u8]) -> bool,
-    stage: Stage,
+    has_request_id: fn(&[u8]) -> bool,
+    state: DecodeState,
     message: Message,
 }
 
 /// The position in the stream.
 #[derive(Debug, Clone, Copy)]
-enum Stage {
+enum DecodeState {
     /// Before a frame.
     Head,
     /// In a frame whose payload is needed completely.
-    Payload(Head),
+    Payload(FrameHeader),
     /// In a frame that is skipped; `passed` bytes of it were.
-    Skip { head: Head, passed: u64 },
+    Skip { head: FrameHeader, passed: u64 },
 }
 
 /// The message that data frames belong to.
@@ -112,13 +112,13 @@ enum Message {
     /// A text whose end has not arrived.
     Text(BytesMut),
     /// A text over the limit, which is skipped to its end and reported there, unless its head suffices.
-    TooLong { bytes: u64, excerpt: Excerpt, looked_at: bool },
+    TooLong { bytes: u64, excerpt: Excerpt, head_checked: bool },
     /// A message that is skipped to its end.
-    Unwanted,
+    Skipped,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Head {
+struct FrameHeader {
     last: bool,
     kind: Kind,
     length: u64,
@@ -137,54 +137,54 @@ enum Kind {
 
 impl Codec {
     /// Creates a codec for texts of at most `limit` bytes.
-    pub(super) const fn new(limit: u64, is_named: fn(&[u8]) -> bool) -> Self {
-        Self { limit, is_named, stage: Stage::Head, message: Message::None }
+    pub(super) const fn new(limit: u64, has_request_id: fn(&[u8]) -> bool) -> Self {
+        Self { limit, has_request_id, state: DecodeState::Head, message: Message::None }
     }
 
     /// Takes the next message or control frame out of `source`, if enough of it has arrived.
     ///
     /// After an error the rest of the stream is meaningless.
-    pub(super) fn next(&mut self, source: &mut BytesMut) -> Result<Option<Heard>, Fault> {
+    pub(super) fn next(&mut self, source: &mut BytesMut) -> Result<Option<Inbound>, FrameError> {
         loop {
-            match self.stage {
-                Stage::Head => {
-                    let Some(head) = parse(source)? else { return Ok(None) };
-                    if let Some(heard) = self.begin(head)? {
-                        return Ok(Some(heard));
+            match self.state {
+                DecodeState::Head => {
+                    let Some(head) = parse_header(source)? else { return Ok(None) };
+                    if let Some(event) = self.begin_frame(head)? {
+                        return Ok(Some(event));
                     }
                 }
-                Stage::Skip { head, passed } => {
-                    if let Some(heard) = self.report_early(head, passed) {
-                        return Ok(Some(heard));
+                DecodeState::Skip { head, passed } => {
+                    if let Some(event) = self.report_early(head, passed) {
+                        return Ok(Some(event));
                     }
                     let here = (head.length - passed).min(source.len() as u64).min(self.until_whole_head());
                     // Bounded by `source.len()`, so the cast loses nothing.
                     self.pass_over(&mut source.split_to(here as usize), head, passed);
                     if passed + here < head.length {
-                        self.stage = Stage::Skip { head, passed: passed + here };
+                        self.state = DecodeState::Skip { head, passed: passed + here };
                         if source.is_empty() && self.until_whole_head() > 0 {
                             return Ok(None);
                         }
                         continue;
                     }
-                    self.stage = Stage::Head;
+                    self.state = DecodeState::Head;
                     if head.last
-                        && let Message::TooLong { bytes, excerpt, looked_at: _ } =
+                        && let Message::TooLong { bytes, excerpt, head_checked: _ } =
                             std::mem::replace(&mut self.message, Message::None)
                     {
-                        return Ok(Some(Heard::TooLong { bytes, excerpt }));
+                        return Ok(Some(Inbound::TooLong { bytes, excerpt }));
                     }
                 }
-                Stage::Payload(head) => {
+                DecodeState::Payload(head) => {
                     if (source.len() as u64) < head.length {
                         return Ok(None);
                     }
-                    self.stage = Stage::Head;
+                    self.state = DecodeState::Head;
                     // The payload has arrived, so its length fits.
                     let mut payload = source.split_to(head.length as usize);
                     unmask(&mut payload, head.mask);
-                    if let Some(heard) = self.end(head, payload)? {
-                        return Ok(Some(heard));
+                    if let Some(event) = self.end_frame(head, payload)? {
+                        return Ok(Some(event));
                     }
                 }
             }
@@ -192,77 +192,79 @@ impl Codec {
     }
 
     /// Decides how a frame is decoded, from its header; returns an event that the header alone determines.
-    fn begin(&mut self, head: Head) -> Result<Option<Heard>, Fault> {
-        let gathered = match (head.kind, &self.message) {
+    fn begin_frame(&mut self, head: FrameHeader) -> Result<Option<Inbound>, FrameError> {
+        let buffered = match (head.kind, &self.message) {
             (Kind::Close | Kind::Ping | Kind::Pong, _) => {
-                self.stage = Stage::Payload(head);
+                self.state = DecodeState::Payload(head);
                 return Ok(None);
             }
-            (Kind::Text | Kind::Binary, Message::Text(_) | Message::TooLong { .. } | Message::Unwanted) => {
-                return Err(Fault::Interleaved);
+            (Kind::Text | Kind::Binary, Message::Text(_) | Message::TooLong { .. } | Message::Skipped) => {
+                return Err(FrameError::Interleaved);
             }
-            (Kind::Continuation, Message::None) => return Err(Fault::NothingToContinue),
+            (Kind::Continuation, Message::None) => return Err(FrameError::NothingToContinue),
             (Kind::Binary, Message::None) => {
-                self.skip_unwanted(head);
-                return Ok(Some(Heard::Binary));
+                self.skip_message(head);
+                return Ok(Some(Inbound::Binary));
             }
-            (Kind::Continuation, Message::Unwanted) => {
-                self.skip_unwanted(head);
+            (Kind::Continuation, Message::Skipped) => {
+                self.skip_message(head);
                 return Ok(None);
             }
             (Kind::Continuation, Message::TooLong { .. }) => {
-                self.stage = Stage::Skip { head, passed: 0 };
+                self.state = DecodeState::Skip { head, passed: 0 };
                 return Ok(None);
             }
             (Kind::Text, Message::None) => 0,
-            (Kind::Continuation, Message::Text(gathered)) => gathered.len() as u64,
+            (Kind::Continuation, Message::Text(buffered)) => buffered.len() as u64,
         };
-        let bytes = gathered.saturating_add(head.length);
+        let bytes = buffered.saturating_add(head.length);
         if bytes > self.limit {
             let mut excerpt = Excerpt::default();
-            if let Message::Text(gathered) = &self.message {
-                excerpt.push(gathered);
+            if let Message::Text(buffered) = &self.message {
+                excerpt.push(buffered);
             }
-            self.message = Message::TooLong { bytes: gathered, excerpt, looked_at: false };
-            self.stage = Stage::Skip { head, passed: 0 };
+            self.message = Message::TooLong { bytes: buffered, excerpt, head_checked: false };
+            self.state = DecodeState::Skip { head, passed: 0 };
             return Ok(None);
         }
-        self.stage = Stage::Payload(head);
+        self.state = DecodeState::Payload(head);
         Ok(None)
     }
 
     /// Returns how many bytes may be skipped before the head of a text that is too long is complete.
     fn until_whole_head(&self) -> u64 {
         match &self.message {
-            Message::TooLong { excerpt, looked_at: false, .. } => excerpt.missing_of_head() as u64,
-            Message::TooLong { .. } | Message::None | Message::Text(_) | Message::Unwanted => u64::MAX,
+            Message::TooLong { excerpt, head_checked: false, .. } => excerpt.missing_of_head() as u64,
+            Message::TooLong { .. } | Message::None | Message::Text(_) | Message::Skipped => u64::MAX,
         }
     }
 
     /// Reports a text that is too long as soon as its head is complete and contains the request id.
-    fn report_early(&mut self, head: Head, passed: u64) -> Option<Heard> {
+    fn report_early(&mut self, head: FrameHeader, passed: u64) -> Option<Inbound> {
         if self.until_whole_head() > 0 {
             return None;
         }
-        let Message::TooLong { bytes, excerpt, looked_at } = &mut self.message else { return None };
+        let Message::TooLong { bytes, excerpt, head_checked: looked_at } = &mut self.message else {
+            return None;
+        };
         *looked_at = true;
-        if !(self.is_named)(excerpt.head()) {
+        if !(self.has_request_id)(excerpt.head()) {
             return None;
         }
         let bytes = bytes.saturating_add(head.length - passed);
         let excerpt = std::mem::take(excerpt);
-        self.message = if head.last { Message::None } else { Message::Unwanted };
-        Some(Heard::TooLong { bytes, excerpt })
+        self.message = if head.last { Message::None } else { Message::Skipped };
+        Some(Inbound::TooLong { bytes, excerpt })
     }
 
-    fn skip_unwanted(&mut self, head: Head) {
-        self.stage = Stage::Skip { head, passed: 0 };
-        self.message = if head.last { Message::None } else { Message::Unwanted };
+    fn skip_message(&mut self, head: FrameHeader) {
+        self.state = DecodeState::Skip { head, passed: 0 };
+        self.message = if head.last { Message::None } else { Message::Skipped };
     }
 
     /// Skips bytes of a frame; of a text that is too long the head and the tail are kept.
-    fn pass_over(&mut self, payload: &mut [u8], head: Head, passed: u64) {
-        if let Message::TooLong { bytes, excerpt, looked_at: _ } = &mut self.message {
+    fn pass_over(&mut self, payload: &mut [u8], head: FrameHeader, passed: u64) {
+        if let Message::TooLong { bytes, excerpt, head_checked: _ } = &mut self.message {
             let mut mask = head.mask;
             mask.rotate_left((passed % 4) as usize);
             unmask(payload, mask);
@@ -272,36 +274,36 @@ impl Codec {
     }
 
     /// Handles a complete frame; returns an event if the frame completes one.
-    fn end(&mut self, head: Head, payload: BytesMut) -> Result<Option<Heard>, Fault> {
+    fn end_frame(&mut self, head: FrameHeader, payload: BytesMut) -> Result<Option<Inbound>, FrameError> {
         match head.kind {
-            Kind::Ping => return Ok(Some(Heard::Ping(payload.freeze()))),
-            Kind::Pong => return Ok(Some(Heard::Pong)),
-            Kind::Close => return reason(&payload).map(|code| Some(Heard::Close(code))),
+            Kind::Ping => return Ok(Some(Inbound::Ping(payload.freeze()))),
+            Kind::Pong => return Ok(Some(Inbound::Pong)),
+            Kind::Close => return close_code(&payload).map(|code| Some(Inbound::Close(code))),
             Kind::Continuation | Kind::Text | Kind::Binary => {}
         }
         let text = match std::mem::replace(&mut self.message, Message::None) {
-            Message::Text(mut gathered) => {
-                gathered.extend_from_slice(&payload);
-                gathered
+            Message::Text(mut buffered) => {
+                buffered.extend_from_slice(&payload);
+                buffered
             }
-            Message::None | Message::TooLong { .. } | Message::Unwanted => payload,
+            Message::None | Message::TooLong { .. } | Message::Skipped => payload,
         };
         if !head.last {
             self.message = Message::Text(text);
             return Ok(None);
         }
         if std::str::from_utf8(&text).is_err() {
-            return Err(Fault::NotUtf8);
+            return Err(FrameError::NotUtf8);
         }
-        Ok(Some(Heard::Text(text.freeze())))
+        Ok(Some(Inbound::Text(text.freeze())))
     }
 }
 
 /// Parses a frame header if it has arrived completely; an error is returned as soon as it is visible.
-fn parse(source: &mut BytesMut) -> Result<Option<Head>, Fault> {
+fn parse_header(source: &mut BytesMut) -> Result<Option<FrameHeader>, FrameError> {
     let [first, second, ..] = source[..] else { return Ok(None) };
     if first & 0x70 != 0 {
-        return Err(Fault::Reserved);
+        return Err(FrameError::Reserved);
     }
     let (last, short) = (first & 0x80 != 0, second & 0x7f);
     let kind = match first & 0x0f {
@@ -311,15 +313,15 @@ fn parse(source: &mut BytesMut) -> Result<Option<Head>, Fault> {
         0x8 => Kind::Close,
         0x9 => Kind::Ping,
         0xa => Kind::Pong,
-        _ => return Err(Fault::UnknownKind),
+        _ => return Err(FrameError::UnknownKind),
     };
     if second & 0x80 == 0 {
-        return Err(Fault::Unmasked);
+        return Err(FrameError::Unmasked);
     }
     if matches!(kind, Kind::Close | Kind::Ping | Kind::Pong) {
         match (last, short) {
-            (false, _) => return Err(Fault::SplitControl),
-            (true, 126..) => return Err(Fault::LongControl),
+            (false, _) => return Err(FrameError::SplitControl),
+            (true, 126..) => return Err(FrameError::LongControl),
             (true, _) => {}
         }
     }
@@ -340,48 +342,48 @@ fn parse(source: &mut BytesMut) -> Result<Option<Head>, Fault> {
         127.. => length > 0xffff && length >> 63 == 0,
     };
     if !shortest {
-        return Err(Fault::Length);
+        return Err(FrameError::Length);
     }
     let mask = [mask[0], mask[1], mask[2], mask[3]];
     source.advance(2 + more + 4);
-    Ok(Some(Head { last, kind, length, mask }))
+    Ok(Some(FrameHeader { last, kind, length, mask }))
 }
 
 fn unmask(payload: &mut [u8], mask: [u8; 4]) {
-    let mut eights = payload.chunks_exact_mut(8);
-    for eight in &mut eights {
-        for (byte, key) in eight.iter_mut().zip(mask.iter().chain(&mask)) {
+    let mut blocks = payload.chunks_exact_mut(8);
+    for block in &mut blocks {
+        for (byte, key) in block.iter_mut().zip(mask.iter().chain(&mask)) {
             *byte ^= key;
         }
     }
-    for (byte, key) in eights.into_remainder().iter_mut().zip(mask.iter().chain(&mask)) {
+    for (byte, key) in blocks.into_remainder().iter_mut().zip(mask.iter().chain(&mask)) {
         *byte ^= key;
     }
 }
 
 /// Parses the payload of a close frame.
-fn reason(payload: &[u8]) -> Result<Option<u16>, Fault> {
+fn close_code(payload: &[u8]) -> Result<Option<u16>, FrameError> {
     match payload {
         [] => Ok(None),
         [high, low, words @ ..] => {
             let code = u16::from_be_bytes([*high, *low]);
             if !matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999) {
-                return Err(Fault::BadClose);
+                return Err(FrameError::BadClose);
             }
-            std::str::from_utf8(words).map_err(|_| Fault::NotUtf8)?;
+            std::str::from_utf8(words).map_err(|_| FrameError::NotUtf8)?;
             Ok(Some(code))
         }
-        [_] => Err(Fault::BadClose),
+        [_] => Err(FrameError::BadClose),
     }
 }
 
 /// The header of an outgoing frame.
-pub(super) struct OutHead {
+pub(super) struct OutgoingHeader {
     bytes: [u8; 10],
     length: usize,
 }
 
-impl OutHead {
+impl OutgoingHeader {
     /// Returns the header of a text of `length` bytes.
     pub(super) const fn text(length: usize) -> Self {
         Self::of(0x81, length as u64)
@@ -398,7 +400,7 @@ impl OutHead {
     }
 }
 
-impl AsRef<[u8]> for OutHead {
+impl AsRef<[u8]> for OutgoingHeader {
     fn as_ref(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
@@ -420,7 +422,7 @@ pub(super) fn close(code: Option<u16>, words: &str) -> Bytes {
 /// Encodes a control frame; its payload is short, because the protocol limits it or this module creates it.
 fn control(first: u8, payload: &[u8]) -> Bytes {
     let payload = &payload[..payload.len().min(125)];
-    let head = OutHead::of(first, payload.len() as u64);
+    let head = OutgoingHeader::of(first, payload.len() as u64);
     Bytes::from([head.as_ref(), payload].concat())
 }
 

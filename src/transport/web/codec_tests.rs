@@ -20,24 +20,24 @@ fn texts_come_whole_whatever_pieces_they_are_sent_in() {
     .concat();
     let expected = [
         text("one"),
-        Heard::Ping(Bytes::from_static(b"there?")),
+        Inbound::Ping(Bytes::from_static(b"there?")),
         text("two\u{e4}"),
-        Heard::Pong,
+        Inbound::Pong,
         text(""),
-        Heard::Close(Some(1000)),
+        Inbound::Close(Some(1000)),
     ];
     for size in 1..=stream.len() {
-        assert_eq!(heard(9, &stream, size).unwrap(), expected, "pieces of {size}");
+        assert_eq!(decode_in_pieces(9, &stream, size).unwrap(), expected, "pieces of {size}");
     }
 }
 
 #[test]
-fn a_long_text_costs_itself_and_is_never_gathered() {
+fn a_long_text_is_reported_and_never_buffered() {
     let long = frame(0x81, &[b'x'; 300]);
     let stream = [long, frame(0x01, b"12345"), frame(0x80, b"6789"), frame(0x81, b"fine")].concat();
     for size in 1..=stream.len() {
         let expected = [too_long(&[b'x'; 300]), too_long(b"123456789"), text("fine")];
-        assert_eq!(heard(8, &stream, size).unwrap(), expected, "pieces of {size}");
+        assert_eq!(decode_in_pieces(8, &stream, size).unwrap(), expected, "pieces of {size}");
     }
     let mut codec = Codec::new(8, |_| false);
     let mut source = BytesMut::from(&[0x81, 0xff, 0, 0, 0, 0x10, 0, 0, 0, 0, 1, 2, 3, 4][..]);
@@ -50,7 +50,7 @@ fn a_long_text_costs_itself_and_is_never_gathered() {
 }
 
 #[test]
-fn a_long_text_that_names_itself_is_reported_when_its_beginning_is_there() {
+fn a_long_text_with_a_request_id_is_reported_early() {
     let declared = 1_u64 << 40;
     let mask = [0; 4];
     let mut stream = [&[0x81, 0xff][..], &declared.to_be_bytes(), &mask, b"{\"id\""].concat();
@@ -60,13 +60,13 @@ fn a_long_text_that_names_itself_is_reported_when_its_beginning_is_there() {
     let mut excerpt = Excerpt::default();
     excerpt.push(&whole);
     for size in [1, 3, 1000, stream.len()] {
-        let expected = [Heard::TooLong { bytes: declared, excerpt: excerpt.clone() }];
-        assert_eq!(heard(8, &stream, size).unwrap(), expected, "pieces of {size}");
+        let expected = [Inbound::TooLong { bytes: declared, excerpt: excerpt.clone() }];
+        assert_eq!(decode_in_pieces(8, &stream, size).unwrap(), expected, "pieces of {size}");
     }
 }
 
 #[test]
-fn a_long_text_is_reported_once_and_the_next_message_is_heard() {
+fn a_long_text_is_reported_once_and_the_next_message_is_decoded() {
     let named = [&b"{\"id\""[..], &[b'x'; 3000]].concat();
     for stream in [
         [frame(0x81, &named), frame(0x81, b"next")].concat(),
@@ -74,61 +74,61 @@ fn a_long_text_is_reported_once_and_the_next_message_is_heard() {
         [frame(0x01, &named[..7]), frame(0x80, &named[7..]), frame(0x81, b"next")].concat(),
     ] {
         for size in [1, 3, 1000, stream.len()] {
-            let got = heard(8, &stream, size).unwrap();
-            let [Heard::TooLong { bytes: 3005, excerpt }, next] = &got[..] else { panic!("{got:?}") };
+            let got = decode_in_pieces(8, &stream, size).unwrap();
+            let [Inbound::TooLong { bytes: 3005, excerpt }, next] = &got[..] else { panic!("{got:?}") };
             assert_eq!((excerpt.head(), next), (&named[..1024], &text("next")), "pieces of {size}");
         }
     }
 }
 
 /// A text that is reported as too long.
-fn too_long(message: &[u8]) -> Heard {
+fn too_long(message: &[u8]) -> Inbound {
     let mut excerpt = Excerpt::default();
     excerpt.push(message);
-    Heard::TooLong { bytes: message.len() as u64, excerpt }
+    Inbound::TooLong { bytes: message.len() as u64, excerpt }
 }
 
 #[test]
 fn what_is_not_text_is_reported_once_and_passed_over() {
     let stream = [frame(0x02, b"\xff\xff"), frame(0x89, b""), frame(0x80, b"\xff"), frame(0x81, b"t")];
-    let expected = [Heard::Binary, Heard::Ping(Bytes::new()), text("t")];
-    assert_eq!(heard(1, &stream.concat(), 3).unwrap(), expected);
-    assert_eq!(heard(1, &frame(0x82, &[0; 70_000]), 999).unwrap(), [Heard::Binary]);
+    let expected = [Inbound::Binary, Inbound::Ping(Bytes::new()), text("t")];
+    assert_eq!(decode_in_pieces(1, &stream.concat(), 3).unwrap(), expected);
+    assert_eq!(decode_in_pieces(1, &frame(0x82, &[0; 70_000]), 999).unwrap(), [Inbound::Binary]);
 }
 
 #[test]
 fn a_text_of_exactly_the_limit_is_whole() {
     for length in [0, 1, 125, 126, 0xffff, 0x1_0000] {
         let sent = vec![b'a'; length];
-        let got = heard(length as u64, &frame(0x81, &sent), 4096).unwrap();
-        assert_eq!(got, [Heard::Text(Bytes::from(sent))], "{length}");
+        let got = decode_in_pieces(length as u64, &frame(0x81, &sent), 4096).unwrap();
+        assert_eq!(got, [Inbound::Text(Bytes::from(sent))], "{length}");
     }
 }
 
 #[test]
-fn every_broken_rule_is_found_and_has_its_code() {
+fn every_protocol_violation_is_detected_and_has_its_close_code() {
     let unmasked = [0x81, 0x03, b'a', b'b', b'c'].to_vec();
-    let cases: [(&str, Vec<u8>, Fault, u16); 16] = [
-        ("unmasked", unmasked, Fault::Unmasked, 1002),
-        ("a reserved bit", frame(0xc1, b"x"), Fault::Reserved, 1002),
-        ("kind 3", frame(0x83, b"x"), Fault::UnknownKind, 1002),
-        ("kind 11", frame(0x8b, b"x"), Fault::UnknownKind, 1002),
-        ("a ping in pieces", frame(0x09, b"x"), Fault::SplitControl, 1002),
-        ("a long ping", frame(0x89, &[0; 126]), Fault::LongControl, 1002),
-        ("two bytes for 5", [0x81, 0xfe, 0, 5, 0, 0, 0, 0].to_vec(), Fault::Length, 1002),
-        ("eight for 5", [&[0x81, 0xff][..], &[0; 7], &[5], &[0; 4]].concat(), Fault::Length, 1002),
-        ("a negative length", [&[0x81, 0xff][..], &[0xff; 8], &[0; 4]].concat(), Fault::Length, 1002),
-        ("continued nothing", frame(0x80, b"x"), Fault::NothingToContinue, 1002),
-        ("one in another", [frame(0x01, b"x"), frame(0x81, b"y")].concat(), Fault::Interleaved, 1002),
-        ("one in a binary", [frame(0x02, b"x"), frame(0x82, b"y")].concat(), Fault::Interleaved, 1002),
-        ("no UTF-8", frame(0x81, b"ok\xff"), Fault::NotUtf8, 1007),
-        ("half a character", frame(0x81, b"\xc3"), Fault::NotUtf8, 1007),
-        ("a short close", frame(0x88, b"\x03"), Fault::BadClose, 1002),
-        ("a secret code", frame(0x88, b"\x03\xed"), Fault::BadClose, 1002),
+    let cases: [(&str, Vec<u8>, FrameError, u16); 16] = [
+        ("unmasked", unmasked, FrameError::Unmasked, 1002),
+        ("a reserved bit", frame(0xc1, b"x"), FrameError::Reserved, 1002),
+        ("kind 3", frame(0x83, b"x"), FrameError::UnknownKind, 1002),
+        ("kind 11", frame(0x8b, b"x"), FrameError::UnknownKind, 1002),
+        ("a ping in pieces", frame(0x09, b"x"), FrameError::SplitControl, 1002),
+        ("a long ping", frame(0x89, &[0; 126]), FrameError::LongControl, 1002),
+        ("two bytes for 5", [0x81, 0xfe, 0, 5, 0, 0, 0, 0].to_vec(), FrameError::Length, 1002),
+        ("eight for 5", [&[0x81, 0xff][..], &[0; 7], &[5], &[0; 4]].concat(), FrameError::Length, 1002),
+        ("a negative length", [&[0x81, 0xff][..], &[0xff; 8], &[0; 4]].concat(), FrameError::Length, 1002),
+        ("continued nothing", frame(0x80, b"x"), FrameError::NothingToContinue, 1002),
+        ("one in another", [frame(0x01, b"x"), frame(0x81, b"y")].concat(), FrameError::Interleaved, 1002),
+        ("one in a binary", [frame(0x02, b"x"), frame(0x82, b"y")].concat(), FrameError::Interleaved, 1002),
+        ("no UTF-8", frame(0x81, b"ok\xff"), FrameError::NotUtf8, 1007),
+        ("half a character", frame(0x81, b"\xc3"), FrameError::NotUtf8, 1007),
+        ("a short close", frame(0x88, b"\x03"), FrameError::BadClose, 1002),
+        ("a secret code", frame(0x88, b"\x03\xed"), FrameError::BadClose, 1002),
     ];
     for (what, stream, fault, code) in cases {
         for size in [1, 3, stream.len()] {
-            assert_eq!(heard(64, &stream, size), Err(fault), "{what}, pieces of {size}");
+            assert_eq!(decode_in_pieces(64, &stream, size), Err(fault), "{what}, pieces of {size}");
         }
         assert_eq!(fault.code(), code, "{what}");
         assert!(fault.to_string().len() <= 123, "it fits into a close frame");
@@ -139,7 +139,7 @@ fn every_broken_rule_is_found_and_has_its_code() {
 fn another_implementation_reads_what_we_write() {
     let mut stream = Vec::new();
     for length in [0, 125, 126, 0xffff, 0x1_0000] {
-        stream.extend_from_slice(OutHead::text(length).as_ref());
+        stream.extend_from_slice(OutgoingHeader::text(length).as_ref());
         stream.extend(std::iter::repeat_n(b'z', length));
     }
     stream.extend_from_slice(&pong(b"here"));
@@ -162,22 +162,22 @@ fn we_read_what_another_implementation_writes() {
     theirs.write(Theirs::binary(vec![1, 2, 3])).unwrap();
     theirs.flush().unwrap();
     let written = theirs.get_ref().written.clone();
-    let got = heard(200_000, &written, 777).unwrap();
+    let got = decode_in_pieces(200_000, &written, 777).unwrap();
     let lengths: Vec<usize> = got
         .iter()
         .filter_map(|heard| match heard {
-            Heard::Text(text) => Some(text.len()).filter(|_| text.iter().all(|byte| *byte == b'y')),
-            Heard::TooLong { .. } | Heard::Binary | Heard::Ping(_) | Heard::Pong | Heard::Close(_) => None,
+            Inbound::Text(text) => Some(text.len()).filter(|_| text.iter().all(|byte| *byte == b'y')),
+            Inbound::TooLong { .. } | Inbound::Binary | Inbound::Ping(_) | Inbound::Pong | Inbound::Close(_) => None,
         })
         .collect();
     assert_eq!(lengths, [0, 7, 8, 9, 125, 126, 0xffff, 0x1_0000, 200_000]);
-    assert_eq!(got.last(), Some(&Heard::Binary));
+    assert_eq!(got.last(), Some(&Inbound::Binary));
 }
 
 #[test]
-fn any_bytes_are_heard_the_same_in_any_pieces() {
+fn random_bytes_decode_the_same_in_any_pieces() {
     for seed in 0..3_000_u64 {
-        let mut chance = Chance(seed);
+        let mut chance = SeededRandom(seed);
         let mut stream = Vec::new();
         for _ in 0..chance.below(6) {
             let first = [0x81, 0x01, 0x00, 0x80, 0x82, 0x89, 0x88, 0x8a][chance.below(8) as usize];
@@ -191,17 +191,17 @@ fn any_bytes_are_heard_the_same_in_any_pieces() {
             let at = chance.below(stream.len() as u64) as usize;
             stream[at] = chance.below(256) as u8;
         }
-        let whole = heard(200, &stream, stream.len().max(1));
+        let whole = decode_in_pieces(200, &stream, stream.len().max(1));
         for size in [1, 2, 7, 64] {
-            assert_eq!(heard(200, &stream, size), whole, "seed {seed}, pieces of {size}");
+            assert_eq!(decode_in_pieces(200, &stream, size), whole, "seed {seed}, pieces of {size}");
         }
     }
 }
 
 /// A deterministic stream of numbers from a seed.
-struct Chance(u64);
+struct SeededRandom(u64);
 
-impl Chance {
+impl SeededRandom {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
@@ -209,13 +209,13 @@ impl Chance {
 }
 
 /// Whether a text contains a request id.
-fn is_named(head: &[u8]) -> bool {
+fn has_request_id(head: &[u8]) -> bool {
     head.starts_with(b"{\"id\"")
 }
 
 /// Decodes a stream that arrives in pieces.
-fn heard(limit: u64, stream: &[u8], size: usize) -> Result<Vec<Heard>, Fault> {
-    let (mut codec, mut source, mut all) = (Codec::new(limit, is_named), BytesMut::new(), Vec::new());
+fn decode_in_pieces(limit: u64, stream: &[u8], size: usize) -> Result<Vec<Inbound>, FrameError> {
+    let (mut codec, mut source, mut all) = (Codec::new(limit, has_request_id), BytesMut::new(), Vec::new());
     for piece in stream.chunks(size) {
         source.extend_from_slice(piece);
         while let Some(heard) = codec.next(&mut source)? {
@@ -225,14 +225,14 @@ fn heard(limit: u64, stream: &[u8], size: usize) -> Result<Vec<Heard>, Fault> {
     Ok(all)
 }
 
-fn text(text: &str) -> Heard {
-    Heard::Text(Bytes::copy_from_slice(text.as_bytes()))
+fn text(text: &str) -> Inbound {
+    Inbound::Text(Bytes::copy_from_slice(text.as_bytes()))
 }
 
 /// Encodes a frame of a client.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mask = [0xa5, 0x00, 0x3c, 0xff];
-    let mut bytes = OutHead::of(first, payload.len() as u64).as_ref().to_vec();
+    let mut bytes = OutgoingHeader::of(first, payload.len() as u64).as_ref().to_vec();
     bytes[1] |= 0x80;
     bytes.extend_from_slice(&mask);
     bytes.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, key)| byte ^ key));

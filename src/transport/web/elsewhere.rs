@@ -3,17 +3,17 @@
 use std::net::{IpAddr, SocketAddr};
 
 /// Whether this system can tell the owner of a connection.
-pub(super) const TELLS: bool = false;
+pub(super) const SUPPORTED: bool = false;
 
 pub(super) const fn own_uid() -> u32 {
     0
 }
 
-pub(super) const fn find(_at: SocketAddr, _to: SocketAddr) -> Option<(u32, u64)> {
+pub(super) const fn find_connection(_at: SocketAddr, _to: SocketAddr) -> Option<(u32, u64)> {
     None
 }
 
-pub(super) const fn is_of_this_machine(_peer: IpAddr, _here: IpAddr) -> bool {
+pub(super) const fn is_local(_peer: IpAddr, _here: IpAddr) -> bool {
     false
 }
 
@@ -29,6 +29,6 @@ pub(super) const fn processes_of(_uid: u32) -> Vec<u32> {
     Vec::new()
 }
 
-pub(super) const fn acts_as(_pid: u32, _uid: u32) -> bool {
+pub(super) const fn runs_as(_pid: u32, _uid: u32) -> bool {
     false
 }

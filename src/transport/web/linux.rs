@@ -8,7 +8,7 @@ use nix::ifaddrs::getifaddrs;
 use nix::unistd::geteuid;
 
 /// Whether this system can tell the owner of a connection.
-pub(super) const TELLS: bool = true;
+pub(super) const SUPPORTED: bool = true;
 
 pub(super) fn own_uid() -> u32 {
     geteuid().as_raw()
@@ -18,17 +18,17 @@ pub(super) fn own_uid() -> u32 {
 /// process holds it open.
 ///
 /// The state of the connection does not matter: a socket that its process has shut down still belongs to it.
-pub(super) fn find(at: SocketAddr, to: SocketAddr) -> Option<(u32, u64)> {
+pub(super) fn find_connection(at: SocketAddr, to: SocketAddr) -> Option<(u32, u64)> {
     // An IPv6 socket may be connected to an IPv4 socket.
     let rows = ["/proc/self/net/tcp", "/proc/self/net/tcp6"].iter().filter_map(|table| {
         let lines = BufReader::new(fs::File::open(table).ok()?).lines();
-        lines.map_while(Result::ok).find_map(|line| row(&line, plain(at), plain(to)))
+        lines.map_while(Result::ok).find_map(|line| parse_row(&line, canonical(at), canonical(to)))
     });
     rows.max_by_key(|(_, socket)| *socket)
 }
 
 /// Returns whether a connection from `peer` to `here` starts on this machine.
-pub(super) fn is_of_this_machine(peer: IpAddr, here: IpAddr) -> bool {
+pub(super) fn is_local(peer: IpAddr, here: IpAddr) -> bool {
     let (peer, here) = (peer.to_canonical(), here.to_canonical());
     // Only this machine reaches its loopback and has its addresses.
     peer.is_loopback() || here.is_loopback() || peer == here || is_own_address(peer)
@@ -45,10 +45,10 @@ fn is_own_address(wanted: IpAddr) -> bool {
 }
 
 /// Parses a row of the table, and returns its user and inode if both addresses match.
-fn row(line: &str, at: SocketAddr, to: SocketAddr) -> Option<(u32, u64)> {
+fn parse_row(line: &str, at: SocketAddr, to: SocketAddr) -> Option<(u32, u64)> {
     let mut words = line.split_ascii_whitespace().skip(1);
     let (local, remote) = (words.next()?, words.next()?);
-    if address(local)? != at || address(remote)? != to {
+    if parse_address(local)? != at || parse_address(remote)? != to {
         return None;
     }
     // In between: state, queues, timer, retransmissions; after the user a timeout.
@@ -58,7 +58,7 @@ fn row(line: &str, at: SocketAddr, to: SocketAddr) -> Option<(u32, u64)> {
 }
 
 /// Parses an address of the table: groups of four bytes, each in native byte order.
-fn address(text: &str) -> Option<SocketAddr> {
+fn parse_address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
     let group = |at: usize| u32::from_str_radix(ip.get(at..at + 8)?, 16).ok().map(u32::to_ne_bytes);
@@ -72,11 +72,11 @@ fn address(text: &str) -> Option<SocketAddr> {
         }
         _ => return None,
     };
-    Some(plain(SocketAddr::new(ip, port)))
+    Some(canonical(SocketAddr::new(ip, port)))
 }
 
 /// Maps an IPv4-mapped IPv6 address to IPv4.
-fn plain(address: SocketAddr) -> SocketAddr {
+fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
@@ -94,22 +94,21 @@ pub(super) fn holds(pid: u32, socket: u64) -> bool {
 
 /// Returns the live processes that have a user's id among their user ids.
 pub(super) fn processes_of(uid: u32) -> impl Iterator<Item = u32> {
-    processes().filter(move |pid| acts_as(*pid, uid))
+    processes().filter(move |pid| runs_as(*pid, uid))
 }
 
 /// Returns whether a process is alive and one of its user ids is `uid`. The owner of its `/proc` directory is no
 /// substitute: that is root for a non-dumpable process.
-pub(super) fn acts_as(pid: u32, uid: u32) -> bool {
+pub(super) fn runs_as(pid: u32, uid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    status_is_of(&status, uid)
+    status_matches(&status, uid)
 }
 
-fn status_is_of(status: &str, uid: u32) -> bool {
-    let field =
-        |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim_ascii();
+fn status_matches(status: &str, uid: u32) -> bool {
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim_ascii();
     // A process whose first thread has exited lives on in its other threads.
-    let is_dead = field("State:").starts_with(['Z', 'X'])
-        && field("Threads:").parse().is_ok_and(|count: u32| count <= 1);
+    let is_dead =
+        field("State:").starts_with(['Z', 'X']) && field("Threads:").parse().is_ok_and(|count: u32| count <= 1);
     !is_dead && field("Uid:").split_ascii_whitespace().any(|id| id.parse() == Ok(uid))
 }
 
@@ -131,15 +130,15 @@ mod tests {
                 "   0: 0100007F:0C45 0100007F:0050 {state} 00000000:00000000 00:00000000 00000000  1000        0 {socket} 1 0"
             );
             if cfg!(target_endian = "little") {
-                assert_eq!(row(&line, at, to), Some((1000, socket)), "{state}");
-                assert_eq!(row(&line, to, at), None, "the other end");
+                assert_eq!(parse_row(&line, at, to), Some((1000, socket)), "{state}");
+                assert_eq!(parse_row(&line, to, at), None, "the other end");
             }
         }
     }
 
     #[test]
-    fn what_has_an_address_of_this_machine_is_of_this_machine() {
-        let is = |peer: &str, here: &str| is_of_this_machine(peer.parse().unwrap(), here.parse().unwrap());
+    fn a_peer_with_an_address_of_this_machine_is_local() {
+        let is = |peer: &str, here: &str| is_local(peer.parse().unwrap(), here.parse().unwrap());
         assert!(is("127.0.0.7", "192.0.2.1") && is("192.0.2.1", "127.0.0.1") && is("::1", "2001:db8::1"));
         assert!(is("192.0.2.1", "::ffff:192.0.2.1"));
         assert!(!is("192.0.2.1", "192.0.2.2"));
@@ -147,35 +146,34 @@ mod tests {
     }
 
     #[test]
-    fn a_process_acts_as_its_user() {
+    fn a_process_runs_as_its_user() {
         let own = std::process::id();
-        assert!(acts_as(own, own_uid()));
-        assert!(!acts_as(own, own_uid() + 4711) && !acts_as(u32::MAX, own_uid()));
+        assert!(runs_as(own, own_uid()));
+        assert!(!runs_as(own, own_uid() + 4711) && !runs_as(u32::MAX, own_uid()));
         assert!(processes_of(own_uid()).any(|pid| pid == own));
     }
 
     #[test]
-    fn a_process_that_waits_to_be_reaped_holds_nothing_unless_a_thread_of_it_lives() {
-        let of = |state: &str, threads: u32| {
-            format!("Name:\tx\nState:\t{state}\nUid:\t7\t8\t8\t8\nThreads:\t{threads}\n")
-        };
-        assert!(status_is_of(&of("S (sleeping)", 1), 7) && status_is_of(&of("S (sleeping)", 1), 8));
-        assert!(!status_is_of(&of("S (sleeping)", 1), 9));
-        assert!(!status_is_of(&of("Z (zombie)", 1), 7));
-        assert!(status_is_of(&of("Z (zombie)", 2), 7));
+    fn a_zombie_holds_nothing_unless_one_of_its_threads_is_alive() {
+        let of =
+            |state: &str, threads: u32| format!("Name:\tx\nState:\t{state}\nUid:\t7\t8\t8\t8\nThreads:\t{threads}\n");
+        assert!(status_matches(&of("S (sleeping)", 1), 7) && status_matches(&of("S (sleeping)", 1), 8));
+        assert!(!status_matches(&of("S (sleeping)", 1), 9));
+        assert!(!status_matches(&of("Z (zombie)", 1), 7));
+        assert!(status_matches(&of("Z (zombie)", 2), 7));
     }
 
     #[test]
     fn addresses_are_read_as_the_table_writes_them() {
         if cfg!(target_endian = "little") {
-            assert_eq!(address("0100007F:0C45"), Some("127.0.0.1:3141".parse().unwrap()));
-            let six = address("00000000000000000000000001000000:0050");
+            assert_eq!(parse_address("0100007F:0C45"), Some("127.0.0.1:3141".parse().unwrap()));
+            let six = parse_address("00000000000000000000000001000000:0050");
             assert_eq!(six, Some("[::1]:80".parse().unwrap()));
-            let mapped = address("0000000000000000FFFF00000100007F:0050");
+            let mapped = parse_address("0000000000000000FFFF00000100007F:0050");
             assert_eq!(mapped, Some("127.0.0.1:80".parse().unwrap()));
         }
         for wrong in ["", "0100007F", "0100007:0C45", "0100007F:XYZ", "zz00007F:0C45"] {
-            assert_eq!(address(wrong), None, "{wrong}");
+            assert_eq!(parse_address(wrong), None, "{wrong}");
         }
     }
 }

@@ -3,8 +3,9 @@
 //! Browsers and other users of the machine can reach the same port. Access is decided before the first message is
 //! read, by a policy that the caller passes in.
 
+mod access_policy;
 mod codec;
-mod door;
+mod handshake;
 #[cfg(target_os = "linux")]
 #[path = "linux.rs"]
 mod os;
@@ -13,10 +14,9 @@ mod os;
 mod os;
 mod peer;
 mod socket;
-mod welcome;
 
-pub use door::{Door, Refusal};
-pub use peer::{Identity, Whose};
-pub(super) use socket::halves;
+pub use access_policy::{AccessPolicy, AccessRefusal};
+pub use handshake::{Authorizer, HandshakeError, HandshakeLimits, Upgraded, handshake};
+pub use peer::{PeerIdentity, PeerOwner};
+pub(super) use socket::split;
 pub use socket::{Receiver, Sender, SocketLimits};
-pub use welcome::{Entry, Unwelcome, WelcomeLimits, Welcomed, welcome};

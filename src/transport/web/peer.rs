@@ -9,11 +9,11 @@ use super::os;
 
 /// The owner of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
+pub enum PeerOwner {
     /// The user that the daemon runs as.
     Own,
     /// Another user of this machine.
-    Foreign {
+    OtherUser {
         /// The user id.
         uid: u32,
     },
@@ -25,38 +25,38 @@ pub enum Whose {
 
 /// The identity of a connection's peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Identity {
+pub struct PeerIdentity {
     /// The owner.
-    pub whose: Whose,
+    pub owner: PeerOwner,
     /// The inode number of its socket, if known.
     socket: Option<u64>,
 }
 
-impl Identity {
+impl PeerIdentity {
     /// An unknown peer.
-    pub const UNKNOWN: Self = Self { whose: Whose::Unknown, socket: None };
+    pub const UNKNOWN: Self = Self { owner: PeerOwner::Unknown, socket: None };
 
     /// A connection of this machine that no process holds.
-    const ORPHANED: Self = Self { whose: Whose::Orphaned, socket: None };
+    const ORPHANED: Self = Self { owner: PeerOwner::Orphaned, socket: None };
 
     /// Looks up the peer at `peer`, connected to this side at `here`. It reads a system table, which may take a
     /// moment.
-    pub fn of(peer: SocketAddr, here: SocketAddr) -> Self {
-        match os::find(peer, here) {
+    pub fn lookup(peer: SocketAddr, here: SocketAddr) -> Self {
+        match os::find_connection(peer, here) {
             // The kernel still sends the queued data of an ended process, from a socket without an inode number.
             Some((_, 0)) => Self::ORPHANED,
             Some((uid, socket)) => {
-                let whose = if uid == os::own_uid() { Whose::Own } else { Whose::Foreign { uid } };
-                Self { whose, socket: Some(socket) }
+                let owner = if uid == os::own_uid() { PeerOwner::Own } else { PeerOwner::OtherUser { uid } };
+                Self { owner, socket: Some(socket) }
             }
-            None if os::is_of_this_machine(peer.ip(), here.ip()) => Self::ORPHANED,
+            None if os::is_local(peer.ip(), here.ip()) => Self::ORPHANED,
             None => Self::UNKNOWN,
         }
     }
 
     /// Returns whether this system can tell the owner of a connection.
-    pub const fn is_told() -> bool {
-        os::TELLS
+    pub const fn is_supported() -> bool {
+        os::SUPPORTED
     }
 
     /// Returns the processes that visibly hold the socket open.
@@ -79,14 +79,14 @@ impl Identity {
 
     /// Returns whether a live process may hold the socket invisibly.
     pub fn may_be_held_by(&self, pid: u32) -> bool {
-        self.user().is_some_and(|uid| os::acts_as(pid, uid))
+        self.user().is_some_and(|uid| os::runs_as(pid, uid))
     }
 
     fn user(&self) -> Option<u32> {
-        match self.whose {
-            Whose::Own => Some(os::own_uid()),
-            Whose::Foreign { uid } => Some(uid),
-            Whose::Orphaned | Whose::Unknown => None,
+        match self.owner {
+            PeerOwner::Own => Some(os::own_uid()),
+            PeerOwner::OtherUser { uid } => Some(uid),
+            PeerOwner::Orphaned | PeerOwner::Unknown => None,
         }
     }
 }
@@ -99,14 +99,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_from_this_process_is_found_by_either_family() {
+    fn a_connection_from_this_process_is_found_over_ipv4_and_ipv6() {
         for place in ["127.0.0.1:0", "[::1]:0", "[::ffff:127.0.0.1]:0"] {
             let Ok(listener) = TcpListener::bind(place) else { continue };
             let here = listener.local_addr().unwrap();
             let client = TcpStream::connect(here).unwrap();
             let (accepted, peer) = listener.accept().unwrap();
-            let found = Identity::of(peer, accepted.local_addr().unwrap());
-            assert_eq!(found.whose, Whose::Own, "{place}");
+            let found = PeerIdentity::lookup(peer, accepted.local_addr().unwrap());
+            assert_eq!(found.owner, PeerOwner::Own, "{place}");
             assert!(found.holders().contains(&std::process::id()), "{place}");
             assert!(found.possible_holders().any(|pid| pid == std::process::id()), "{place}");
             assert!(found.is_held_by(std::process::id()), "{place}");
@@ -117,24 +117,24 @@ mod tests {
                 assert!(Instant::now() < deadline, "{place}: it is closed");
             }
             assert!(!found.is_held_by(std::process::id()), "{place}");
-            let found = Identity::of(peer, accepted.local_addr().unwrap());
-            assert_eq!(found, Identity::ORPHANED, "{place}");
+            let found = PeerIdentity::lookup(peer, accepted.local_addr().unwrap());
+            assert_eq!(found, PeerIdentity::ORPHANED, "{place}");
             assert_eq!((found.holders(), found.possible_holders().count()), (vec![], 0), "{place}");
         }
     }
 
     #[test]
-    fn a_connection_that_is_not_there_is_nobodys() {
+    fn a_missing_connection_has_no_owner() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let here = listener.local_addr().unwrap();
-        assert_eq!(Identity::of("127.0.0.1:1".parse().unwrap(), here), Identity::ORPHANED);
+        assert_eq!(PeerIdentity::lookup("127.0.0.1:1".parse().unwrap(), here), PeerIdentity::ORPHANED);
         // A peer connected to the loopback is on this machine, whatever its address.
-        assert_eq!(Identity::of("192.0.2.1:9".parse().unwrap(), here), Identity::ORPHANED);
-        let elsewhere = Identity::of("192.0.2.1:9".parse().unwrap(), "192.0.2.2:9".parse().unwrap());
-        assert_eq!(elsewhere, Identity::UNKNOWN);
-        let oneself = Identity::of("192.0.2.1:9".parse().unwrap(), "192.0.2.1:8".parse().unwrap());
-        assert_eq!(oneself, Identity::ORPHANED);
-        assert_eq!((Identity::UNKNOWN.holders(), Identity::UNKNOWN.possible_holders().count()), (vec![], 0));
+        assert_eq!(PeerIdentity::lookup("192.0.2.1:9".parse().unwrap(), here), PeerIdentity::ORPHANED);
+        let elsewhere = PeerIdentity::lookup("192.0.2.1:9".parse().unwrap(), "192.0.2.2:9".parse().unwrap());
+        assert_eq!(elsewhere, PeerIdentity::UNKNOWN);
+        let oneself = PeerIdentity::lookup("192.0.2.1:9".parse().unwrap(), "192.0.2.1:8".parse().unwrap());
+        assert_eq!(oneself, PeerIdentity::ORPHANED);
+        assert_eq!((PeerIdentity::UNKNOWN.holders(), PeerIdentity::UNKNOWN.possible_holders().count()), (vec![], 0));
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
         while std::io::Write::write(&mut &client, &[0; 65536]).is_ok() {}
         drop(client);
         let deadline = Instant::now() + Duration::from_secs(30);
-        while Identity::of(peer, here) != Identity::ORPHANED {
+        while PeerIdentity::lookup(peer, here) != PeerIdentity::ORPHANED {
             assert!(Instant::now() < deadline, "it is closed");
         }
     }

@@ -24,7 +24,7 @@ async fn messages_go_both_ways_in_order() {
         assert!(matches!(client.read(), Err(Error::ConnectionClosed)));
     });
     for number in 0..100 {
-        assert_eq!(receiver.next().await.unwrap(), Some(said(&format!("to {number}"))));
+        assert_eq!(receiver.next().await.unwrap(), Some(text_frame(&format!("to {number}"))));
     }
     let from: Vec<Bytes> = (0..100).map(|number| Bytes::from(format!("from {number}"))).collect();
     sender.send(&from).await.unwrap();
@@ -45,7 +45,7 @@ async fn a_ping_is_answered_while_nothing_is_sent() {
         client.send(Message::text("done")).unwrap();
     });
     theirs.await.unwrap();
-    assert_eq!(reading.await.unwrap(), Some(said("done")));
+    assert_eq!(reading.await.unwrap(), Some(text_frame("done")));
 }
 
 #[tokio::test]
@@ -60,7 +60,7 @@ async fn a_ping_during_a_long_message_is_answered_behind_it() {
     while receiver.shared.out.try_lock().is_ok() {
         tokio::task::yield_now().await;
     }
-    assert_eq!(receiver.next().await.unwrap(), Some(said("go on")), "reading is not held up");
+    assert_eq!(receiver.next().await.unwrap(), Some(text_frame("go on")), "reading is not held up");
     let reading = tokio::spawn(async move { receiver.next().await });
     let theirs = tokio::task::spawn_blocking(move || {
         assert_eq!(client.read().unwrap().len(), long.len());
@@ -86,14 +86,14 @@ async fn what_is_too_long_or_not_text_is_reported_and_the_connection_goes_on() {
         Some(Frame::TooLong { bytes, excerpt }) if bytes == 1 << 20 && excerpt.head().starts_with(b"xx")
     ));
     assert_eq!(receiver.next().await.unwrap(), Some(Frame::Binary));
-    assert_eq!(receiver.next().await.unwrap(), Some(said("12345678")));
-    assert!(receiver.buffer.capacity() <= KEPT, "{}", receiver.buffer.capacity());
+    assert_eq!(receiver.next().await.unwrap(), Some(text_frame("12345678")));
+    assert!(receiver.buffer.capacity() <= KEPT_CAPACITY, "{}", receiver.buffer.capacity());
     sender.send(&[Bytes::from_static(b"heard")]).await.unwrap();
     theirs.await.unwrap();
 }
 
 #[tokio::test]
-async fn who_breaks_a_rule_is_told_with_which_code() {
+async fn a_protocol_violation_is_answered_with_its_close_code() {
     for (bytes, code) in [
         (&b"\x81\x02hi"[..], 1002),
         (b"\x81\x81\0\0\0\0\xff", 1007),
@@ -120,8 +120,10 @@ async fn who_breaks_a_rule_is_told_with_which_code() {
 }
 
 #[tokio::test]
-async fn a_goodbye_of_ours_is_heard_with_its_reason() {
-    for (why, code) in [(Parting::Done, 1000), (Parting::GoingAway, 1001), (Parting::Policy, 1008)] {
+async fn our_close_frame_carries_its_reason() {
+    for (why, code) in
+        [(CloseReason::Normal, 1000), (CloseReason::GoingAway, 1001), (CloseReason::PolicyViolation, 1008)]
+    {
         let (_receiver, mut sender, mut client) = pair(LIMITS).await;
         sender.send(&[Bytes::from_static(b"last words")]).await.unwrap();
         sender.close(why).await.unwrap();
@@ -136,7 +138,7 @@ async fn a_goodbye_of_ours_is_heard_with_its_reason() {
 }
 
 #[tokio::test]
-async fn a_read_that_is_given_up_loses_nothing() {
+async fn a_cancelled_read_loses_nothing() {
     let (mut receiver, _sender, client) = pair(LIMITS).await;
     let theirs = client.get_ref().try_clone().unwrap();
     theirs.set_nonblocking(true).unwrap();
@@ -150,7 +152,7 @@ async fn a_read_that_is_given_up_loses_nothing() {
                 Ok(frame) => frame,
                 Err(_) => receiver.next().await,
             };
-            assert_eq!(frame.unwrap(), Some(said("abc")));
+            assert_eq!(frame.unwrap(), Some(text_frame("abc")));
         } else {
             assert!(given_up.is_err());
         }
@@ -158,20 +160,20 @@ async fn a_read_that_is_given_up_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_peer_that_takes_nothing_is_given_up_and_nothing_follows_half_a_message() {
+async fn a_stalled_peer_times_out_and_nothing_follows_a_partial_message() {
     let (receiver, mut sender, _client) =
-        pair(SocketLimits { stalled: Duration::from_millis(50), ..LIMITS }).await;
+        pair(SocketLimits { stall_timeout: Duration::from_millis(50), ..LIMITS }).await;
     let stalled = sender.send(&[Bytes::from(vec![b'x'; 64 << 20])]).await.unwrap_err();
     assert_eq!(stalled.kind(), io::ErrorKind::TimedOut);
     assert_eq!(sender.send(&[Bytes::from_static(b"x")]).await.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
-    assert!(sender.close(Parting::Done).await.is_err());
+    assert!(sender.close(CloseReason::Normal).await.is_err());
     drop(receiver);
 }
 
 const LIMITS: SocketLimits =
-    SocketLimits { message: 1 << 20, stalled: Duration::from_secs(30), is_named: |_| false };
+    SocketLimits { message: 1 << 20, stall_timeout: Duration::from_secs(30), has_request_id: |_| false };
 
-fn said(text: &str) -> Frame {
+fn text_frame(text: &str) -> Frame {
     Frame::Text(Bytes::copy_from_slice(text.as_bytes()))
 }
 
@@ -181,8 +183,7 @@ async fn pair(limits: SocketLimits) -> (Receiver, Sender, WebSocket<Plain>) {
     let client = Plain::connect(listener.local_addr().unwrap()).unwrap();
     client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let (stream, _) = listener.accept().await.unwrap();
-    let config =
-        tungstenite::protocol::WebSocketConfig::default().max_frame_size(None).max_message_size(None);
-    let (receiver, sender) = halves(stream, Bytes::new(), limits);
+    let config = tungstenite::protocol::WebSocketConfig::default().max_frame_size(None).max_message_size(None);
+    let (receiver, sender) = split(stream, Bytes::new(), limits);
     (receiver, sender, WebSocket::from_raw_socket(client, Role::Client, Some(config)))
 }

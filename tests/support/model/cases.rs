@@ -3,7 +3,7 @@
 //! A function that returns one reply scripts one request; a function that returns several scripts a request and the
 //! ones after it.
 
-use super::Speaks;
+use super::ServerDialect;
 use super::script::{Delivery, End, Fault, Reply, Spent, Step, call, fault, say, think};
 
 /// A read-only tool that every case uses.
@@ -14,8 +14,7 @@ pub(crate) const ARGS: &str = r#"{"path":"café/😀.txt","lines":[1,2,3]}"#;
 pub(crate) const ANY_TEXT: &str =
     "tabs\tand\nlines\r\n\"quotes\" \\back\\ \u{0} \u{7f} é € 😀 \u{2028} data: [DONE]\n\ndata: {}\n";
 /// The usage of a turn.
-pub(crate) const SPENT: Spent =
-    Spent { fresh: 100, cache_read: 40, cache_write: 10, output: 7, dollars: 0.25 };
+pub(crate) const SPENT: Spent = Spent { fresh: 100, cache_read: 40, cache_write: 10, output: 7, dollars: 0.25 };
 
 /// Numbers, one token each.
 pub(crate) fn numbers() -> Vec<String> {
@@ -53,17 +52,12 @@ pub(crate) fn calls_thrice() -> Reply {
 
 /// Two calls, their arguments a byte at a time.
 pub(crate) fn calls_in_bytes() -> Reply {
-    let step = |id: &str| Step::Call {
-        id: id.to_owned(),
-        tool: LOOK.to_owned(),
-        args: ARGS.to_owned(),
-        fragment: 1,
-    };
+    let step = |id: &str| Step::Call { id: id.to_owned(), tool: LOOK.to_owned(), args: ARGS.to_owned(), fragment: 1 };
     Reply::turn([step("c1"), step("c2")])
 }
 
-pub(crate) fn calls_without_arguments(speaks: Speaks) -> Reply {
-    let args = if speaks == Speaks::Ollama { "{}" } else { "" };
+pub(crate) fn calls_without_arguments(dialect: ServerDialect) -> Reply {
+    let args = if dialect == ServerDialect::Ollama { "{}" } else { "" };
     Reply::turn([call("c1", LOOK, args)])
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Speaks;
+use super::ServerDialect;
 use super::script::{End, Fault, Spent, Step, Turn};
 
 /// The next thing to send.
@@ -13,59 +13,59 @@ pub(super) enum Out {
 }
 
 /// The dialect of a path.
-pub(super) fn spoken_at(path: &str) -> Option<Speaks> {
+pub(super) fn spoken_at(path: &str) -> Option<ServerDialect> {
     match path {
-        "/api/chat" => Some(Speaks::Ollama),
-        "/v1/chat/completions" => Some(Speaks::OpenAi),
-        "/v1/messages" => Some(Speaks::Anthropic),
+        "/api/chat" => Some(ServerDialect::Ollama),
+        "/v1/chat/completions" => Some(ServerDialect::OpenAi),
+        "/v1/messages" => Some(ServerDialect::Anthropic),
         _ => None,
     }
 }
 
 /// The content type of a response.
-pub(super) fn content_type(speaks: Speaks) -> &'static str {
-    match speaks {
-        Speaks::Ollama => "application/x-ndjson",
-        Speaks::OpenAi | Speaks::Anthropic => "text/event-stream",
+pub(super) fn content_type(dialect: ServerDialect) -> &'static str {
+    match dialect {
+        ServerDialect::Ollama => "application/x-ndjson",
+        ServerDialect::OpenAi | ServerDialect::Anthropic => "text/event-stream",
     }
 }
 
 /// Encodes a turn, with its faults in place.
-pub(super) fn encode(speaks: Speaks, turn: &Turn) -> Vec<Out> {
-    let mut out = match speaks {
-        Speaks::Ollama => Vec::new(),
-        Speaks::OpenAi => vec![Out::Event(b": a comment\n\n".to_vec())],
-        Speaks::Anthropic => vec![message_start(turn.spent)],
+pub(super) fn encode(dialect: ServerDialect, turn: &Turn) -> Vec<Out> {
+    let mut out = match dialect {
+        ServerDialect::Ollama => Vec::new(),
+        ServerDialect::OpenAi => vec![Out::Event(b": a comment\n\n".to_vec())],
+        ServerDialect::Anthropic => vec![message_start(turn.spent)],
     };
     let mut blocks = Blocks::default();
     for (index, step) in turn.steps.iter().enumerate() {
-        match (step, speaks) {
-            (Step::Fault(Fault::Error { kind, message }), _) => out.push(error(speaks, kind, message)),
+        match (step, dialect) {
+            (Step::Fault(Fault::Error { kind, message }), _) => out.push(error(dialect, kind, message)),
             (Step::Fault(fault), _) => out.push(Out::Fault(fault.clone())),
-            (step, Speaks::Ollama) => out.push(ollama(step)),
-            (step, Speaks::OpenAi) => out.extend(openai(index, step)),
-            (step, Speaks::Anthropic) => out.extend(blocks.step(step)),
+            (step, ServerDialect::Ollama) => out.push(ollama(step)),
+            (step, ServerDialect::OpenAi) => out.extend(openai(index, step)),
+            (step, ServerDialect::Anthropic) => out.extend(blocks.step(step)),
         }
     }
-    if speaks == Speaks::Anthropic {
+    if dialect == ServerDialect::Anthropic {
         out.extend(blocks.close());
     }
-    out.extend(end(speaks, turn));
+    out.extend(end(dialect, turn));
     out
 }
 
 /// An event with this many bytes of text.
-pub(super) fn huge(speaks: Speaks, bytes: usize) -> Vec<u8> {
-    said(speaks, &"x".repeat(bytes))
+pub(super) fn huge(dialect: ServerDialect, bytes: usize) -> Vec<u8> {
+    said(dialect, &"x".repeat(bytes))
 }
 
 /// An event with this text.
-pub(super) fn said(speaks: Speaks, text: &str) -> Vec<u8> {
+pub(super) fn said(dialect: ServerDialect, text: &str) -> Vec<u8> {
     let step = Step::Say(text.to_owned());
-    let out = match speaks {
-        Speaks::Ollama => ollama(&step),
-        Speaks::OpenAi => openai(0, &step).remove(0),
-        Speaks::Anthropic => event(
+    let out = match dialect {
+        ServerDialect::Ollama => ollama(&step),
+        ServerDialect::OpenAi => openai(0, &step).remove(0),
+        ServerDialect::Anthropic => event(
             &json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": text } }),
         ),
     };
@@ -84,9 +84,7 @@ fn ollama(step: &Step) -> Out {
         }
         Step::Fault(fault) => return Out::Fault(fault.clone()),
     };
-    line(
-        &json!({ "model": "test-model", "created_at": "2026-01-01T00:00:00Z", "message": message, "done": false }),
-    )
+    line(&json!({ "model": "test-model", "created_at": "2026-01-01T00:00:00Z", "message": message, "done": false }))
 }
 
 /// A call with its arguments unchanged, except line feeds: they would end its line.
@@ -114,11 +112,14 @@ fn openai(index: usize, step: &Step) -> Vec<Out> {
         Step::Say(text) => vec![chunk(json!({ "content": text }))],
         Step::Think(text) => vec![chunk(json!({ "content": null, "reasoning_content": text }))],
         Step::Call { id, tool, args, fragment } => {
-            let head = json!({ "index": index, "id": id, "type": "function", "function": { "name": tool, "arguments": "" } });
+            let head =
+                json!({ "index": index, "id": id, "type": "function", "function": { "name": tool, "arguments": "" } });
             let mut out = vec![chunk(json!({ "tool_calls": [head] }))];
-            out.extend(fragments(args, *fragment).into_iter().map(|part| {
-                chunk(json!({ "tool_calls": [{ "index": index, "function": { "arguments": part } }] }))
-            }));
+            out.extend(
+                fragments(args, *fragment).into_iter().map(|part| {
+                    chunk(json!({ "tool_calls": [{ "index": index, "function": { "arguments": part } }] }))
+                }),
+            );
             out
         }
         Step::Fault(fault) => vec![Out::Fault(fault.clone())],
@@ -148,12 +149,7 @@ impl Blocks {
             }
             Step::Call { id, tool, args, fragment } => {
                 let mut out = self.close();
-                out.extend(
-                    self.enter(
-                        "tool_use",
-                        json!({ "type": "tool_use", "id": id, "name": tool, "input": {} }),
-                    ),
-                );
+                out.extend(self.enter("tool_use", json!({ "type": "tool_use", "id": id, "name": tool, "input": {} })));
                 for part in fragments(args, *fragment) {
                     out.push(self.delta(json!({ "type": "input_json_delta", "partial_json": part })));
                 }
@@ -171,9 +167,7 @@ impl Blocks {
         let mut out = self.close();
         self.open = Some(kind);
         self.count += 1;
-        out.push(event(
-            &json!({ "type": "content_block_start", "index": self.count - 1, "content_block": block }),
-        ));
+        out.push(event(&json!({ "type": "content_block_start", "index": self.count - 1, "content_block": block })));
         out
     }
 
@@ -206,11 +200,12 @@ fn message_start(spent: Option<Spent>) -> Out {
     )
 }
 
-fn end(speaks: Speaks, turn: &Turn) -> Vec<Out> {
+fn end(dialect: ServerDialect, turn: &Turn) -> Vec<Out> {
     let spent = turn.spent;
-    match speaks {
-        Speaks::Ollama => {
-            let mut last = json!({ "model": "test-model", "message": { "role": "assistant", "content": "" }, "done": true });
+    match dialect {
+        ServerDialect::Ollama => {
+            let mut last =
+                json!({ "model": "test-model", "message": { "role": "assistant", "content": "" }, "done": true });
             last["done_reason"] = match turn.end {
                 End::Done | End::Calls => "stop".into(),
                 End::Length => "length".into(),
@@ -222,15 +217,14 @@ fn end(speaks: Speaks, turn: &Turn) -> Vec<Out> {
             }
             vec![line(&last)]
         }
-        Speaks::OpenAi => {
+        ServerDialect::OpenAi => {
             let reason = match turn.end {
                 End::Done => "stop",
                 End::Calls => "tool_calls",
                 End::Length => "length",
                 End::Refused => "content_filter",
             };
-            let mut out =
-                vec![event(&json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] }))];
+            let mut out = vec![event(&json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] }))];
             out.extend(spent.map(|spent| {
                 event(&json!({
                     "choices": [],
@@ -245,7 +239,7 @@ fn end(speaks: Speaks, turn: &Turn) -> Vec<Out> {
             out.push(Out::Event(b"data: [DONE]\n\n".to_vec()));
             out
         }
-        Speaks::Anthropic => {
+        ServerDialect::Anthropic => {
             let reason = match turn.end {
                 End::Done => "end_turn",
                 End::Calls => "tool_use",
@@ -263,13 +257,11 @@ fn end(speaks: Speaks, turn: &Turn) -> Vec<Out> {
     }
 }
 
-fn error(speaks: Speaks, kind: &str, message: &str) -> Out {
-    match speaks {
-        Speaks::Ollama => line(&json!({ "error": { "type": kind, "message": message } })),
-        Speaks::OpenAi => event(&json!({ "error": { "type": kind, "message": message, "code": null } })),
-        Speaks::Anthropic => {
-            event(&json!({ "type": "error", "error": { "type": kind, "message": message } }))
-        }
+fn error(dialect: ServerDialect, kind: &str, message: &str) -> Out {
+    match dialect {
+        ServerDialect::Ollama => line(&json!({ "error": { "type": kind, "message": message } })),
+        ServerDialect::OpenAi => event(&json!({ "error": { "type": kind, "message": message, "code": null } })),
+        ServerDialect::Anthropic => event(&json!({ "type": "error", "error": { "type": kind, "message": message } })),
     }
 }
 

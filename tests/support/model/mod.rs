@@ -24,7 +24,7 @@ pub(crate) use serve::spoken;
 
 /// The dialect of the server, chosen by the path of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Speaks {
+pub(crate) enum ServerDialect {
     Ollama,
     OpenAi,
     Anthropic,
@@ -32,9 +32,9 @@ pub(crate) enum Speaks {
 
 /// An address at which nothing listens, reserved while this value lives.
 #[derive(Debug)]
-pub(crate) struct Nobody(TcpSocket);
+pub(crate) struct UnusedPort(TcpSocket);
 
-impl Nobody {
+impl UnusedPort {
     pub(crate) fn new() -> Self {
         let taken = TcpSocket::new_v4().unwrap();
         taken.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -83,12 +83,12 @@ pub(crate) struct Shared {
 pub(crate) struct Window {
     /// In tokens of four bytes.
     pub(crate) tokens: usize,
-    pub(crate) told: WindowTold,
+    pub(crate) told: WindowReport,
 }
 
 /// Where the server reports the context window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WindowTold {
+pub(crate) enum WindowReport {
     /// Nowhere.
     Nowhere,
     /// In the error for a prompt that is too long.
@@ -142,7 +142,7 @@ impl ModelServer {
     }
 
     /// Sets the context window; longer prompts are refused, and use no reply of the script.
-    pub(crate) fn has_window(&self, tokens: usize, told: WindowTold) {
+    pub(crate) fn has_window(&self, tokens: usize, told: WindowReport) {
         *self.shared.window.lock().unwrap() = Some(Window { tokens, told });
     }
 
@@ -157,11 +157,11 @@ impl ModelServer {
     }
 
     /// The base URL that a client of the dialect is given.
-    pub(crate) fn base_url(&self, speaks: Speaks) -> String {
-        match speaks {
-            Speaks::Ollama => self.url(),
-            Speaks::OpenAi => format!("{}/v1", self.url()),
-            Speaks::Anthropic => self.url(),
+    pub(crate) fn base_url(&self, dialect: ServerDialect) -> String {
+        match dialect {
+            ServerDialect::Ollama => self.url(),
+            ServerDialect::OpenAi => format!("{}/v1", self.url()),
+            ServerDialect::Anthropic => self.url(),
         }
     }
 
@@ -218,8 +218,8 @@ impl Shared {
         *self.refused.lock().unwrap() += 1;
         let most = window.tokens;
         let message = match window.told {
-            WindowTold::InErrors => format!("maximum context length is {most} tokens, not {tokens}"),
-            WindowTold::Nowhere | WindowTold::InTheList | WindowTold::InProperties => {
+            WindowReport::InErrors => format!("maximum context length is {most} tokens, not {tokens}"),
+            WindowReport::Nowhere | WindowReport::InTheList | WindowReport::InProperties => {
                 "this is more than the context window".to_owned()
             }
         };

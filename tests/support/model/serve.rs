@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::dialects::{Out, content_type, encode, huge, said, spoken_at};
 use super::script::{Delivery, Fault, Reply, Turn};
-use super::{Seen, Shared, Speaks, WindowTold};
+use super::{Seen, ServerDialect, Shared, WindowReport};
 
 /// What happens to a connection after a response.
 #[derive(PartialEq, Eq)]
@@ -32,15 +32,15 @@ pub(super) async fn listen(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 /// The whole response in parts, for callers that send them themselves: the head, each event, and the end.
-pub(crate) fn spoken(speaks: Speaks, turn: &Turn) -> Vec<Vec<u8>> {
+pub(crate) fn spoken(dialect: ServerDialect, turn: &Turn) -> Vec<Vec<u8>> {
     let part = |out| {
         let Out::Event(bytes) = out else { panic!("{out:?} is not spoken") };
         let mut held = Vec::new();
         frame(&mut held, turn.delivery, &bytes);
         held
     };
-    let head = head(speaks, "transfer-encoding: chunked").into_bytes();
-    let events = encode(speaks, turn).into_iter().map(part);
+    let head = head(dialect, "transfer-encoding: chunked").into_bytes();
+    let events = encode(dialect, turn).into_iter().map(part);
     [head].into_iter().chain(events).chain([b"0\r\n\r\n".to_vec()]).collect()
 }
 
@@ -48,11 +48,11 @@ async fn connection(mut stream: TcpStream, shared: Arc<Shared>) {
     let mut buffer = Vec::new();
     while let Some(seen) = read_request(&mut stream, &mut buffer).await {
         let answer = match (seen.method.as_str(), spoken_at(&seen.path)) {
-            ("POST", Some(speaks)) => {
+            ("POST", Some(dialect)) => {
                 let too_long = shared.refuse_too_long(&seen.body);
                 shared.seen.lock().unwrap().push(seen);
                 let reply = too_long.unwrap_or_else(|| shared.next_reply());
-                reply_to(&mut stream, speaks, reply).await
+                reply_to(&mut stream, dialect, reply).await
             }
             _ => {
                 let body = lookup(&seen, &shared);
@@ -76,17 +76,16 @@ fn lookup(seen: &Seen, shared: &Shared) -> Reply {
     let models = shared.models.lock().unwrap().clone();
     let window = *shared.window.lock().unwrap();
     let told = |told| window.filter(|window| window.told == told).map(|window| window.tokens);
-    let listed = told(WindowTold::InTheList);
-    let list = |name: &str| -> Value {
-        models.iter().map(|model| json!({ name: model, "max_model_len": listed })).collect()
-    };
+    let listed = told(WindowReport::InTheList);
+    let list =
+        |name: &str| -> Value { models.iter().map(|model| json!({ name: model, "max_model_len": listed })).collect() };
     let path = seen.path.split('?').next().unwrap_or_default();
     match path {
         "/api/version" => Reply::status(200, r#"{"version":"0.12.0"}"#),
         "/api/tags" => Reply::status(200, &json!({ "models": list("name") }).to_string()),
         "/v1/models" => Reply::status(200, &json!({ "data": list("id") }).to_string()),
-        "/props" if told(WindowTold::InProperties).is_some() => {
-            let settings = json!({ "n_ctx": told(WindowTold::InProperties) });
+        "/props" if told(WindowReport::InProperties).is_some() => {
+            let settings = json!({ "n_ctx": told(WindowReport::InProperties) });
             Reply::status(200, &json!({ "default_generation_settings": settings }).to_string())
         }
         "/api/show" if listed.is_some() => {
@@ -96,7 +95,7 @@ fn lookup(seen: &Seen, shared: &Shared) -> Reply {
     }
 }
 
-async fn reply_to(stream: &mut TcpStream, speaks: Speaks, reply: Reply) -> std::io::Result<After> {
+async fn reply_to(stream: &mut TcpStream, dialect: ServerDialect, reply: Reply) -> std::io::Result<After> {
     match reply {
         Reply::Turn(turn) => {
             let (framing, after) = match turn.delivery {
@@ -105,8 +104,8 @@ async fn reply_to(stream: &mut TcpStream, speaks: Speaks, reply: Reply) -> std::
                     ("transfer-encoding: chunked", After::Keep)
                 }
             };
-            stream.write_all(head(speaks, framing).as_bytes()).await?;
-            match deliver(stream, speaks, &turn).await? {
+            stream.write_all(head(dialect, framing).as_bytes()).await?;
+            match deliver(stream, dialect, &turn).await? {
                 After::Keep => Ok(after),
                 After::Close => Ok(After::Close),
             }
@@ -118,7 +117,7 @@ async fn reply_to(stream: &mut TcpStream, speaks: Speaks, reply: Reply) -> std::
         }
         Reply::Never => until_closed(stream).await,
         Reply::HeadOnly => {
-            stream.write_all(head(speaks, "transfer-encoding: chunked").as_bytes()).await?;
+            stream.write_all(head(dialect, "transfer-encoding: chunked").as_bytes()).await?;
             until_closed(stream).await
         }
         Reply::HangUp => Ok(After::Close),
@@ -127,8 +126,8 @@ async fn reply_to(stream: &mut TcpStream, speaks: Speaks, reply: Reply) -> std::
 }
 
 /// The head of a successful response.
-fn head(speaks: Speaks, framing: &str) -> String {
-    format!("HTTP/1.1 200 OK\r\ncontent-type: {}\r\n{framing}\r\n\r\n", content_type(speaks))
+fn head(dialect: ServerDialect, framing: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\ncontent-type: {}\r\n{framing}\r\n\r\n", content_type(dialect))
 }
 
 async fn plain(stream: &mut TcpStream, reply: Reply) -> std::io::Result<After> {
@@ -142,19 +141,19 @@ async fn plain(stream: &mut TcpStream, reply: Reply) -> std::io::Result<After> {
     Ok(After::Keep)
 }
 
-async fn deliver(stream: &mut TcpStream, speaks: Speaks, turn: &Turn) -> std::io::Result<After> {
+async fn deliver(stream: &mut TcpStream, dialect: ServerDialect, turn: &Turn) -> std::io::Result<After> {
     let mut held = Vec::new();
-    for out in encode(speaks, turn) {
+    for out in encode(dialect, turn) {
         let bytes = match out {
             Out::Event(bytes) => bytes,
-            Out::Fault(Fault::Garbage) => match speaks {
-                Speaks::Ollama => b"{\"message\": ]\n".to_vec(),
-                Speaks::OpenAi | Speaks::Anthropic => b"data: {\"choices\": ]\n\n".to_vec(),
+            Out::Fault(Fault::Garbage) => match dialect {
+                ServerDialect::Ollama => b"{\"message\": ]\n".to_vec(),
+                ServerDialect::OpenAi | ServerDialect::Anthropic => b"data: {\"choices\": ]\n\n".to_vec(),
             },
-            Out::Fault(Fault::HugeLine(bytes)) => huge(speaks, bytes),
+            Out::Fault(Fault::HugeLine(bytes)) => huge(dialect, bytes),
             Out::Fault(fault) => {
                 stream.write_all(&held).await?;
-                return fail(stream, speaks, turn.delivery, &fault).await;
+                return fail(stream, dialect, turn.delivery, &fault).await;
             }
         };
         frame(&mut held, turn.delivery, &bytes);
@@ -188,7 +187,7 @@ fn frame(held: &mut Vec<u8>, delivery: Delivery, bytes: &[u8]) {
 
 async fn fail(
     stream: &mut TcpStream,
-    speaks: Speaks,
+    dialect: ServerDialect,
     delivery: Delivery,
     fault: &Fault,
 ) -> std::io::Result<After> {
@@ -196,7 +195,7 @@ async fn fail(
     match fault {
         Fault::Cut => {}
         Fault::CutInsideCharacter => {
-            let event = said(speaks, "caf\u{e9} \u{20ac}");
+            let event = said(dialect, "caf\u{e9} \u{20ac}");
             let euro = event.windows(3).position(|bytes| bytes == "\u{20ac}".as_bytes()).unwrap();
             frame(&mut held, delivery, &event[..=euro]);
         }

@@ -7,36 +7,36 @@ mod model;
 
 use std::collections::BTreeSet;
 
-use super::images::Place;
-use super::rows::{self, Head};
-use super::survey::{Candidate, survey};
+use super::images::RecordLocation;
+use super::rows::{self, FoundBlock};
+use super::scan::{Candidate, scan};
 use super::*;
-use model::{Chance, Model, PAGE, Rows, nothing_known, replace};
+use model::{Model, PAGE_BYTES, RowTolerance, SeededRandom, empty_context, replace};
 
 #[tokio::test]
-async fn what_is_not_damaged_is_found_to_the_last_byte() {
+async fn undamaged_data_is_recovered_completely() {
     let model = Model::new().await;
-    let found = model.found(&model.database, &model.log, Rows::Exact);
+    let found = model.salvage(&model.database, &model.log, RowTolerance::Exact);
     assert_eq!(found.events, model.events(), "every event");
     assert_eq!(found.rows, model.sessions.len(), "every row, as it was last");
     assert_eq!((found.checkpoints, found.starts), (2, 1));
     assert_eq!(found.unreadable, 0);
-    let moved = model.found(&model.moved, &[], Rows::Exact);
+    let moved = model.salvage(&model.checkpointed, &[], RowTolerance::Exact);
     assert_eq!((moved.events, moved.unreadable), (model.events(), 0), "without a log");
 }
 
 #[tokio::test]
 async fn a_flipped_bit_costs_one_block_at_most() {
     let model = Model::new().await;
-    let mut chance = Chance::new();
-    for (name, file) in [("database", &model.moved), ("half", &model.database), ("log", &model.log)] {
+    let mut chance = SeededRandom::new();
+    for (name, file) in [("database", &model.checkpointed), ("half", &model.database), ("log", &model.log)] {
         for bit in chance.choose(file.len() * 8, 40) {
             let mut flipped = file.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             let found = match name {
-                "database" => model.found(&flipped, &[], Rows::OneBit),
-                "half" => model.found(&flipped, &model.log, Rows::OneBit),
-                _ => model.found(&model.database, &flipped, Rows::OneBit),
+                "database" => model.salvage(&flipped, &[], RowTolerance::OneBit),
+                "half" => model.salvage(&flipped, &model.log, RowTolerance::OneBit),
+                _ => model.salvage(&model.database, &flipped, RowTolerance::OneBit),
             };
             assert!(found.lost <= 1, "bit {bit} of the {name}: {} blocks are lost", found.lost);
             assert_eq!(found.sessions, model.sessions.len(), "bit {bit} of the {name}");
@@ -45,27 +45,24 @@ async fn a_flipped_bit_costs_one_block_at_most() {
 }
 
 #[tokio::test]
-async fn a_file_cut_short_anywhere_keeps_what_precedes() {
+async fn a_file_truncated_anywhere_keeps_everything_before_the_cut() {
     let model = Model::new().await;
-    let mut chance = Chance::new();
-    for file in [&model.moved, &model.log] {
-        let edges =
-            (0..=file.len() / PAGE).flat_map(|page| [page * PAGE, page * PAGE + 1, page * PAGE + PAGE - 1]);
-        let frames = (0..=file.len() / (PAGE + 24)).map(|frame| 32 + frame * (PAGE + 24));
-        let cuts: BTreeSet<usize> = edges
-            .chain(frames)
-            .chain(chance.choose(file.len(), 20))
-            .filter(|cut| *cut <= file.len())
-            .collect();
+    let mut chance = SeededRandom::new();
+    for file in [&model.checkpointed, &model.log] {
+        let edges = (0..=file.len() / PAGE_BYTES)
+            .flat_map(|page| [page * PAGE_BYTES, page * PAGE_BYTES + 1, page * PAGE_BYTES + PAGE_BYTES - 1]);
+        let frames = (0..=file.len() / (PAGE_BYTES + 24)).map(|frame| 32 + frame * (PAGE_BYTES + 24));
+        let cuts: BTreeSet<usize> =
+            edges.chain(frames).chain(chance.choose(file.len(), 20)).filter(|cut| *cut <= file.len()).collect();
         let mut before = 0;
         for cut in cuts {
             let cut_file = &file[..cut];
             if std::ptr::eq(file, &model.log) {
-                let found = model.found(&model.database, cut_file, Rows::Exact);
+                let found = model.salvage(&model.database, cut_file, RowTolerance::Exact);
                 assert!(found.events >= before, "a longer log holds more: {cut}");
                 before = found.events;
             } else {
-                model.found(cut_file, &[], Rows::Exact);
+                model.salvage(cut_file, &[], RowTolerance::Exact);
             }
         }
         assert!(file.len() != model.log.len() || before == model.events());
@@ -73,121 +70,120 @@ async fn a_file_cut_short_anywhere_keeps_what_precedes() {
 }
 
 #[tokio::test]
-async fn pages_that_are_zero_swapped_or_rubbish_cost_themselves() {
+async fn zeroed_swapped_or_random_pages_only_lose_their_own_rows() {
     let model = Model::new().await;
-    let mut chance = Chance::new();
-    let pages = model.moved.len() / PAGE;
+    let mut chance = SeededRandom::new();
+    let pages = model.checkpointed.len() / PAGE_BYTES;
     let mut unreadable = 0;
     for page in 0..pages {
-        let mut file = model.moved.clone();
-        file[page * PAGE..(page + 1) * PAGE].fill(0);
-        let found = model.found(&file, &[], Rows::Exact);
+        let mut file = model.checkpointed.clone();
+        file[page * PAGE_BYTES..(page + 1) * PAGE_BYTES].fill(0);
+        let found = model.salvage(&file, &[], RowTolerance::Exact);
         // An unused page may hold anything.
         assert!(found.unreadable <= 1, "page {page} is zero");
         unreadable += found.unreadable;
-        for byte in &mut file[page * PAGE..(page + 1) * PAGE] {
+        for byte in &mut file[page * PAGE_BYTES..(page + 1) * PAGE_BYTES] {
             *byte = chance.next() as u8;
         }
-        model.found(&file, &[], Rows::Exact);
+        model.salvage(&file, &[], RowTolerance::Exact);
         let other = chance.below(pages);
-        let mut file = model.moved.clone();
-        for at in 0..PAGE {
-            file.swap(page * PAGE + at, other * PAGE + at);
+        let mut file = model.checkpointed.clone();
+        for at in 0..PAGE_BYTES {
+            file.swap(page * PAGE_BYTES + at, other * PAGE_BYTES + at);
         }
-        let found = model.found(&file, &[], Rows::Exact);
+        let found = model.salvage(&file, &[], RowTolerance::Exact);
         assert!(found.events > 0, "pages {page} and {other} are swapped");
     }
     assert!(unreadable >= pages as u64 / 2, "{unreadable} of {pages} pages are missed");
 }
 
 #[tokio::test]
-async fn nothing_is_found_in_nothing_and_in_rubbish() {
+async fn nothing_is_recovered_from_empty_or_random_files() {
     let model = Model::new().await;
-    let mut chance = Chance::new();
+    let mut chance = SeededRandom::new();
     let rubbish: Vec<u8> = (0..30_000).map(|_| chance.next() as u8).collect();
     let low: Vec<u8> = (0..30_000).map(|_| chance.below(20) as u8).collect();
     let circle = [13_u8, 0, 0, 0].repeat(8_000);
     let files: [&[u8]; 7] = [&[], &[0], &[0; 20_000], &[255; 20_000], &rubbish, &low, &circle];
     for database in files {
         for log in files {
-            let found = model.found(database, log, Rows::Exact);
+            let found = model.salvage(database, log, RowTolerance::Exact);
             assert_eq!((found.sessions, found.events), (0, 0));
         }
     }
 }
 
 #[tokio::test]
-async fn a_history_is_found_by_a_name_known_outside() {
+async fn a_history_is_recovered_by_the_name_in_its_mark() {
     let model = Model::new().await;
-    let mut file = model.moved.clone();
+    let mut file = model.checkpointed.clone();
     for written in model.sessions.values() {
         replace(&mut file, written.id.as_str().as_bytes(), b"\0\0\0\0");
     }
-    let nothing = model.found(&file, &[], Rows::Exact);
+    let nothing = model.salvage(&file, &[], RowTolerance::Exact);
     assert_eq!(nothing.sessions, 0, "no source names the sessions of the blocks");
     let names = |key: i64| model.sessions.get(&key).map(|written| written.id.clone());
-    let outside = Outside { names: &names, ..nothing_known() };
-    let found = model.found_with(&file, &[], Rows::Exact, &outside);
+    let context = SalvageContext { name_of: &names, ..empty_context() };
+    let found = model.salvage_with(&file, &[], RowTolerance::Exact, &context);
     assert_eq!((found.sessions, found.rows, found.lost), (model.sessions.len(), 0, 0));
 }
 
 #[tokio::test]
-async fn a_name_that_is_not_the_one_known_outside_is_not_believed() {
+async fn a_name_that_contradicts_its_mark_is_ignored() {
     let model = Model::new().await;
     let names = |key: i64| (key == 1).then(|| SessionId::from("sess_other"));
-    let found = model.found_with(
+    let found = model.salvage_with(
         &model.database,
         &model.log,
-        Rows::Exact,
-        &Outside { names: &names, ..nothing_known() },
+        RowTolerance::Exact,
+        &SalvageContext { name_of: &names, ..empty_context() },
     );
     assert_eq!(found.sessions, model.sessions.len() - 1);
 }
 
 #[tokio::test]
-async fn a_deleted_key_is_not_found() {
+async fn a_deleted_session_is_not_recovered() {
     let model = Model::new().await;
     let deleted = |key: i64| key == 2;
-    let outside = Outside { deleted: &deleted, ..nothing_known() };
-    let found = model.found_with(&model.database, &model.log, Rows::Exact, &outside);
+    let context = SalvageContext { is_deleted: &deleted, ..empty_context() };
+    let found = model.salvage_with(&model.database, &model.log, RowTolerance::Exact, &context);
     assert_eq!(found.sessions, model.sessions.len() - 1);
     assert!(!found.keys.contains(&2));
 }
 
 #[tokio::test]
-async fn the_size_of_a_page_is_found_where_the_heads_are_wrong() {
+async fn the_page_size_is_found_when_the_headers_are_wrong() {
     let model = Model::new().await;
     let (mut database, mut log) = (model.database.clone(), model.log.clone());
     for wrong in [[0_u8, 0], [2, 0], [0, 1], [0x20, 0], [0xff, 0xff]] {
         database[16..18].copy_from_slice(&wrong);
-        assert_eq!(model.found(&database, &model.log, Rows::Exact).events, model.events(), "{wrong:?}");
+        assert_eq!(model.salvage(&database, &model.log, RowTolerance::Exact).events, model.events(), "{wrong:?}");
         log[10..12].copy_from_slice(&wrong);
-        assert_eq!(model.found(&database, &log, Rows::Exact).events, model.events(), "{wrong:?} in both");
+        assert_eq!(model.salvage(&database, &log, RowTolerance::Exact).events, model.events(), "{wrong:?} in both");
         database[..100].fill(0);
-        assert_eq!(model.found(&database, &log, Rows::Exact).events, model.events(), "no head at all");
+        assert_eq!(model.salvage(&database, &log, RowTolerance::Exact).events, model.events(), "no head at all");
     }
 }
 
 #[tokio::test]
-async fn what_was_not_committed_is_not_found() {
+async fn uncommitted_frames_are_not_recovered() {
     let model = Model::new().await;
-    let frames = (model.log.len() - 32) / (PAGE + 24);
-    let head = |frame: usize| &model.log[32 + frame * (PAGE + 24)..][..24];
+    let frames = (model.log.len() - 32) / (PAGE_BYTES + 24);
+    let head = |frame: usize| &model.log[32 + frame * (PAGE_BYTES + 24)..][..24];
     // After the current frames the log still holds frames from before its restart.
     let current = |frame: &usize| head(*frame)[8..16] == model.log[16..24];
-    let commits: Vec<usize> =
-        (0..frames).filter(current).filter(|frame| head(*frame)[4..8] != [0; 4]).collect();
+    let commits: Vec<usize> = (0..frames).filter(current).filter(|frame| head(*frame)[4..8] != [0; 4]).collect();
     let end = *commits.last().expect("the log has a commit");
     let start = commits.iter().rev().nth(1).map_or(0, |before| before + 1);
     assert!(end > start, "the last transaction has several frames");
-    let whole = &model.log[..32 + (end + 1) * (PAGE + 24)];
-    let all = model.found(&model.database, whole, Rows::Exact);
-    let without = model.found(&model.database, &whole[..32 + start * (PAGE + 24)], Rows::Exact);
+    let whole = &model.log[..32 + (end + 1) * (PAGE_BYTES + 24)];
+    let all = model.salvage(&model.database, whole, RowTolerance::Exact);
+    let without = model.salvage(&model.database, &whole[..32 + start * (PAGE_BYTES + 24)], RowTolerance::Exact);
     assert!(without.events < all.events);
     let mut unmarked = whole.to_vec();
-    unmarked[32 + end * (PAGE + 24) + 4..][..4].fill(0);
-    for log in [&unmarked[..], &whole[..32 + end * (PAGE + 24)]] {
-        let found = model.found(&model.database, log, Rows::Exact);
+    unmarked[32 + end * (PAGE_BYTES + 24) + 4..][..4].fill(0);
+    for log in [&unmarked[..], &whole[..32 + end * (PAGE_BYTES + 24)]] {
+        let found = model.salvage(&model.database, log, RowTolerance::Exact);
         assert_eq!(found.events, without.events, "half a transaction is none");
     }
 }
@@ -195,62 +191,41 @@ async fn what_was_not_committed_is_not_found() {
 #[test]
 fn the_history_is_the_chain_that_reaches_furthest() {
     let block =
-        |first, last, prev, checksum| Head { first, last, count: (last - first) as u32 + 1, prev, checksum };
-    let choose = |heads: &[Head]| {
+        |first, last, prev, checksum| FoundBlock { first, last, count: (last - first) as u32 + 1, prev, checksum };
+    let choose = |heads: &[FoundBlock]| {
         let mut heads = heads.to_vec();
         heads.sort_unstable();
         let chosen = chain::history(100, &heads);
         chosen.into_iter().map(|at| (heads[at].first, heads[at].last)).collect::<Vec<_>>()
     };
-    let small: Vec<Head> =
-        (0..9).map(|n| block(n * 2 + 1, n * 2 + 2, 100 + n as u32, 101 + n as u32)).collect();
+    let small: Vec<FoundBlock> = (0..9).map(|n| block(n * 2 + 1, n * 2 + 2, 100 + n as u32, 101 + n as u32)).collect();
     let ranges: Vec<(u64, u64)> = small.iter().map(|head| (head.first, head.last)).collect();
     assert_eq!(choose(&small), ranges);
-    let with = |more: &[Head]| [&small[..], more].concat();
-    assert_eq!(
-        choose(&with(&[block(1, 10, 100, 105), block(11, 18, 105, 109)])),
-        [(1, 10), (11, 18)],
-        "merged ones"
-    );
+    let with = |more: &[FoundBlock]| [&small[..], more].concat();
+    assert_eq!(choose(&with(&[block(1, 10, 100, 105), block(11, 18, 105, 109)])), [(1, 10), (11, 18)], "merged ones");
     assert_eq!(choose(&with(&[block(3, 18, 101, 109)]))[..2], [(1, 2), (3, 18)]);
     assert_eq!(choose(&[&small[..3], &small[5..]].concat())[2..4], [(5, 6), (11, 12)], "a hole stays");
     assert_eq!(choose(&small[4..]), ranges[4..], "and so does a lost beginning");
     let lost = block(19, 20, 109, 999);
     let after = block(4_097, 4_099, 109, 110);
-    assert_eq!(
-        choose(&with(&[lost, after]))[8..],
-        [(17, 18), (4_097, 4_099)],
-        "what was given up does not return"
-    );
+    assert_eq!(choose(&with(&[lost, after]))[8..], [(17, 18), (4_097, 4_099)], "what was given up does not return");
     assert_eq!(choose(&with(&[lost]))[8..], [(17, 18), (19, 20)], "unless nothing took its place");
-    let splice = Head { count: 0, ..block(19, 20, 109, 109) };
-    assert_eq!(
-        choose(&with(&[splice, lost, after]))[8..],
-        [(17, 18), (19, 20), (4_097, 4_099)],
-        "a splice stays"
-    );
-    let longer = Head { last: 25, ..splice };
+    let splice = FoundBlock { count: 0, ..block(19, 20, 109, 109) };
+    assert_eq!(choose(&with(&[splice, lost, after]))[8..], [(17, 18), (19, 20), (4_097, 4_099)], "a splice stays");
+    let longer = FoundBlock { last: 25, ..splice };
     assert_eq!(choose(&with(&[splice, longer]))[8..], [(17, 18), (19, 25)], "nothing is taken twice");
-    let mut heads = with(&[Head { count: 0, ..small[4] }]);
+    let mut heads = with(&[FoundBlock { count: 0, ..small[4] }]);
     heads.sort_unstable();
     let chosen = chain::history(100, &heads);
     assert_eq!(chosen.len(), 9);
     assert_eq!(chosen.iter().filter(|at| heads[**at].count == 0).count(), 1, "what was given up stays so");
-    let removed = Head { count: 0, ..block(0, 10, 100, 105) };
+    let removed = FoundBlock { count: 0, ..block(0, 10, 100, 105) };
     assert_eq!(choose(&with(&[removed]))[..2], [(0, 10), (11, 12)], "what was removed does not return");
-    let removed_first = Head { count: 0, ..block(0, 4, 100, 102) };
-    assert_eq!(
-        choose(&with(&[removed_first, removed]))[..2],
-        [(0, 10), (11, 12)],
-        "nor what was removed later"
-    );
+    let removed_first = FoundBlock { count: 0, ..block(0, 4, 100, 102) };
+    assert_eq!(choose(&with(&[removed_first, removed]))[..2], [(0, 10), (11, 12)], "nor what was removed later");
     let chosen = [&small[8], &after];
-    assert!(chain::is_passed_over(chosen.into_iter(), 20));
-    assert!(
-        !chain::is_passed_over(chosen.into_iter(), 18) && !chain::is_passed_over(chosen.into_iter(), 4_097)
-    );
-    assert!(
-        !chain::is_passed_over(chosen.into_iter(), 9_999) && !chain::is_passed_over(chosen.into_iter(), 1)
-    );
+    assert!(chain::is_skipped(chosen.into_iter(), 20));
+    assert!(!chain::is_skipped(chosen.into_iter(), 18) && !chain::is_skipped(chosen.into_iter(), 4_097));
+    assert!(!chain::is_skipped(chosen.into_iter(), 9_999) && !chain::is_skipped(chosen.into_iter(), 1));
     assert!(choose(&[]).is_empty());
 }

@@ -12,16 +12,16 @@ use crate::kernel::time::Now;
 
 /// What was written, and the files that hold it.
 pub(super) struct Model {
-    pub(super) sessions: BTreeMap<i64, Written>,
+    pub(super) sessions: BTreeMap<i64, WrittenSession>,
     /// The database and its log, each of which holds a part.
     pub(super) database: Vec<u8>,
     pub(super) log: Vec<u8>,
     /// The database after its log was checkpointed.
-    pub(super) moved: Vec<u8>,
+    pub(super) checkpointed: Vec<u8>,
 }
 
 /// Everything that was ever written about one session.
-pub(super) struct Written {
+pub(super) struct WrittenSession {
     pub(super) id: SessionId,
     pub(super) lines: BTreeMap<u64, Bytes>,
     /// All versions of its row, the last one last.
@@ -31,13 +31,13 @@ pub(super) struct Written {
 
 /// How far a recovered row may differ from what was written.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Rows {
+pub(super) enum RowTolerance {
     Exact,
     OneBit,
 }
 
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct SalvageResult {
     pub(super) keys: BTreeSet<i64>,
     pub(super) sessions: usize,
     pub(super) rows: usize,
@@ -52,8 +52,7 @@ pub(super) struct Found {
 impl Model {
     pub(super) async fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let options =
-            Options { checkpoint_pages: 10, small_block: 2_000, spare_bytes: 0, ..Options::default() };
+        let options = Options { checkpoint_pages: 10, small_block: 2_000, reserve_bytes: 0, ..Options::default() };
         let journal = Journal::open(dir.path(), options).expect("a journal");
         let mut sessions = BTreeMap::new();
         for key in 1..=3_i64 {
@@ -63,7 +62,7 @@ impl Model {
                 start_key: (key == 2).then(|| ("a start".to_owned(), Fingerprint(77))),
                 opened_at: Now(5),
             };
-            let mut written = Written {
+            let mut written = WrittenSession {
                 id: id.clone(),
                 lines: BTreeMap::new(),
                 rows: Vec::new(),
@@ -80,21 +79,21 @@ impl Model {
             if round == 5 {
                 let all = Seq::new(u64::MAX);
                 let merge = journal.merge(sessions[&1].id.clone(), all).await;
-                assert!(merge.expect("an answer").expect("merged").joined > 0);
+                assert!(merge.expect("an answer").expect("merged").merged_blocks > 0);
             }
         }
         let read = |name: &str| std::fs::read(dir.path().join(name)).expect("a file");
-        let mut model = Self { sessions, database: Vec::new(), log: Vec::new(), moved: Vec::new() };
+        let mut model = Self { sessions, database: Vec::new(), log: Vec::new(), checkpointed: Vec::new() };
         for round in 11.. {
             model.sessions.get_mut(&3).expect("a session").round(&journal, round, 3).await;
             (model.database, model.log) = (read(DATABASE), read(LOG));
             // The writer may just have checkpointed the log; the last events must be in the log alone.
-            if model.found(&model.database, &[], Rows::Exact).events < model.events() {
+            if model.salvage(&model.database, &[], RowTolerance::Exact).events < model.events() {
                 break;
             }
         }
         journal.close().await.expect("closes");
-        model.moved = read(DATABASE);
+        model.checkpointed = read(DATABASE);
         model
     }
 
@@ -102,27 +101,33 @@ impl Model {
         self.sessions.values().map(|written| written.lines.len()).sum()
     }
 
-    pub(super) fn found(&self, database: &[u8], log: &[u8], rows: Rows) -> Found {
-        self.found_with(database, log, rows, &nothing_known())
+    pub(super) fn salvage(&self, database: &[u8], log: &[u8], rows: RowTolerance) -> SalvageResult {
+        self.salvage_with(database, log, rows, &empty_context())
     }
 
     /// Searches two files and compares everything recovered with what was written.
-    pub(super) fn found_with(&self, database: &[u8], log: &[u8], rows: Rows, outside: &Outside<'_>) -> Found {
-        let file = |bytes: &[u8]| Some(Box::new(Memory(bytes.to_vec())) as Box<dyn RawFile>);
+    pub(super) fn salvage_with(
+        &self,
+        database: &[u8],
+        log: &[u8],
+        rows: RowTolerance,
+        context: &SalvageContext<'_>,
+    ) -> SalvageResult {
+        let file = |bytes: &[u8]| Some(Box::new(MemoryFile(bytes.to_vec())) as Box<dyn RawFile>);
         let images = Images::open(file(database), file(log)).expect("files in memory");
-        let findings = survey(&images, outside);
-        let mut found = Found { unreadable: findings.unreadable, ..Found::default() };
-        let chosen = fill::chosen(findings.sessions);
-        found.starts = findings.starts.keys().filter(|key| chosen.contains_key(key)).count();
+        let findings = scan(&images, context);
+        let mut found = SalvageResult { unreadable: findings.unreadable_pages, ..SalvageResult::default() };
+        let chosen = fill::choose_sessions(findings.sessions);
+        found.starts = findings.start_keys.keys().filter(|key| chosen.contains_key(key)).count();
         for (key, candidate) in chosen {
             let written = self.sessions.get(&key).expect("a key that was written");
             assert_eq!(candidate.id, written.id);
             let history = fill::history(&candidate);
-            let events = written.holds(&images, &history);
+            let events = written.check_history(&images, &history);
             found.events += events;
             found.lost += usize::from(events < written.lines.len());
-            found.checkpoints += usize::from(written.knows_checkpoint(&images, &candidate, &history));
-            found.rows += usize::from(written.knows_row(&images, &candidate, rows));
+            found.checkpoints += usize::from(written.check_checkpoint(&images, &candidate, &history));
+            found.rows += usize::from(written.check_row(&images, &candidate, rows));
             found.sessions += 1;
             found.keys.insert(key);
         }
@@ -130,7 +135,7 @@ impl Model {
     }
 }
 
-impl Written {
+impl WrittenSession {
     /// Writes one batch with parts of each kind.
     pub(super) async fn round(&mut self, journal: &Journal, round: u64, key: i64) {
         let next = self.lines.keys().last().map_or(1, |last| last + 1);
@@ -138,8 +143,7 @@ impl Written {
         let first = if key == 2 && round.is_multiple_of(4) { next + 10 } else { next };
         let length = if round % 5 == key as u64 { 4_500 } else { 90 };
         let lines = (first..first + 2).map(|seq| {
-            let mut text: String =
-                (0..length).map(|at| char::from(b'a' + ((seq + at * at) % 26) as u8)).collect();
+            let mut text: String = (0..length).map(|at| char::from(b'a' + ((seq + at * at) % 26) as u8)).collect();
             text.push('\n');
             (seq, Bytes::from(format!("{{\"seq\":{seq},\"of\":{key}}}{text}")))
         });
@@ -186,41 +190,38 @@ impl Written {
     }
 
     /// Compares a history with what was written, and returns how many events it has.
-    pub(super) fn holds(&self, images: &Images, history: &[(Head, Place)]) -> usize {
+    pub(super) fn check_history(&self, images: &Images, history: &[(FoundBlock, RecordLocation)]) -> usize {
         let (mut reached, mut events) = (0, 0);
-        for (head, place) in history {
+        for (head, location) in history {
             assert!(head.first > reached, "events come once and in order");
             reached = head.last;
-            let (record, payload) = images.record(*place, &mut Vec::new()).expect("it was there");
+            let (record, payload) = images.record(*location, &mut Vec::new()).expect("it was there");
             let lines: Vec<_> = self.lines.range(head.first..=head.last).collect();
             assert_eq!(lines.len(), head.count as usize);
             let bytes: Vec<u8> = lines.into_iter().flat_map(|(_, line)| line.to_vec()).collect();
-            assert!(
-                record.bytes(&payload, rows::BLOCK_BYTES) == Some(&bytes[..]),
-                "{head:?} was not written"
-            );
+            assert!(record.bytes(&payload, rows::BLOCK_BYTES) == Some(&bytes[..]), "{head:?} was not written");
             events += head.count as usize;
         }
         events
     }
 
-    pub(super) fn knows_checkpoint(
+    pub(super) fn check_checkpoint(
         &self,
         images: &Images,
         candidate: &Candidate,
-        history: &[(Head, Place)],
+        history: &[(FoundBlock, RecordLocation)],
     ) -> bool {
-        let Some(place) = fill::checkpoint(candidate, history) else { return false };
-        let (record, payload) = images.record(place, &mut Vec::new()).expect("it was there");
+        let Some(location) = fill::checkpoint(candidate, history) else { return false };
+        let (record, payload) = images.record(location, &mut Vec::new()).expect("it was there");
         let found = rows::Checkpoint::read(&record, &payload).expect("a checkpoint");
         assert_eq!(self.checkpoints.get(&found.seq).map(Vec::as_slice), Some(found.bytes));
         true
     }
 
     /// Compares a row with what was written; returns whether it is the last version.
-    pub(super) fn knows_row(&self, images: &Images, candidate: &Candidate, rows: Rows) -> bool {
-        let Some(place) = candidate.row() else { return false };
-        let (record, payload) = images.record(place, &mut Vec::new()).expect("it was there");
+    pub(super) fn check_row(&self, images: &Images, candidate: &Candidate, rows: RowTolerance) -> bool {
+        let Some(location) = candidate.row() else { return false };
+        let (record, payload) = images.record(location, &mut Vec::new()).expect("it was there");
         let row = rows::Session::read(&record, &payload).expect("a row");
         let found = row_of(
             &row.token_hash,
@@ -232,7 +233,7 @@ impl Written {
                 && written.iter().zip(&found).map(|(one, other)| (one ^ other).count_ones()).sum::<u32>() <= 1
         };
         assert!(
-            self.rows.contains(&found) || (rows == Rows::OneBit && self.rows.iter().any(near)),
+            self.rows.contains(&found) || (rows == RowTolerance::OneBit && self.rows.iter().any(near)),
             "a row that was never written: {}",
             String::from_utf8_lossy(&found)
         );
@@ -245,8 +246,13 @@ pub(super) fn row_of(token_hash: &[u8; 32], numbers: [u64; 3], texts: [Option<&s
     [token_hash.to_vec(), numbers.map(u64::to_be_bytes).concat(), texts.into_bytes()].concat()
 }
 
-pub(super) fn nothing_known() -> Outside<'static> {
-    Outside { names: &|_| None, deleted: &|_| false, summary: &|_| String::new(), last: &|_, _| Ok(()) }
+pub(super) fn empty_context() -> SalvageContext<'static> {
+    SalvageContext {
+        name_of: &|_| None,
+        is_deleted: &|_| false,
+        lost_summary: &|_| String::new(),
+        before_swap: &|_, _| Ok(()),
+    }
 }
 
 /// Overwrites the beginning of every occurrence of `text`.
@@ -258,9 +264,9 @@ pub(super) fn replace(file: &mut [u8], text: &[u8], with: &[u8]) {
     }
 }
 
-pub(super) struct Memory(Vec<u8>);
+pub(super) struct MemoryFile(Vec<u8>);
 
-impl RawFile for Memory {
+impl RawFile for MemoryFile {
     fn read_at(&self, at: u64, into: &mut [u8]) -> io::Result<usize> {
         let rest = self.0.get(at as usize..).unwrap_or_default();
         let read = rest.len().min(into.len());
@@ -286,9 +292,9 @@ impl RawFile for Memory {
 }
 
 /// A seeded random number generator; the seed is printed.
-pub(super) struct Chance(u64);
+pub(super) struct SeededRandom(u64);
 
-impl Chance {
+impl SeededRandom {
     pub(super) fn new() -> Self {
         let given = std::env::var("PUSH_SALVAGE_SEED").ok().and_then(|seed| seed.parse().ok());
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_nanos() as u64;
@@ -317,4 +323,4 @@ impl Chance {
     }
 }
 
-pub(super) const PAGE: usize = 4096;
+pub(super) const PAGE_BYTES: usize = 4096;

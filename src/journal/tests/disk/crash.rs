@@ -13,56 +13,56 @@ use super::super::random::Random;
 use super::{Op, Recording};
 
 /// The possible disk contents at one position of a recording; it only moves forward.
-pub(in super::super) struct Player<'a> {
+pub(in super::super) struct CrashSimulator<'a> {
     recording: &'a Recording,
     at: usize,
-    files: Vec<Image>,
+    files: Vec<FileImage>,
     /// The durable names, and their changes since.
     names: BTreeMap<String, usize>,
-    since: Vec<(&'a str, Option<usize>)>,
+    unsynced_names: Vec<(&'a str, Option<usize>)>,
 }
 
 /// One file: its durable content, and the later operations.
 #[derive(Default, Clone)]
-struct Image {
+struct FileImage {
     durable: Vec<u8>,
-    later: Vec<Later>,
+    pending: Vec<PendingOp>,
 }
 
 /// An operation, and what is known about it.
 #[derive(Clone, Copy)]
-struct Later {
+struct PendingOp {
     op: usize,
-    fate: Fate,
+    status: OpStatus,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum OpStatus {
     /// The next sync makes it durable.
-    Waiting,
+    Unsynced,
     /// A sync failed; later syncs say nothing about it.
-    Doubtful,
+    SyncFailed,
     /// It is durable, but follows an operation whose sync failed.
-    Certain,
+    Durable,
 }
 
 /// How many of the operations that are not durable survive.
 #[derive(Clone, Copy)]
-enum Luck {
+enum Survival {
     All,
     None,
     /// The first so many percent.
-    Until(u64),
+    Prefix(u64),
     /// Each with this probability in percent.
-    Each(u64),
+    Random(u64),
 }
 
-impl<'a> Player<'a> {
+impl<'a> CrashSimulator<'a> {
     pub(in super::super) fn new(recording: &'a Recording) -> Self {
-        let found = recording.found.values();
-        let files = found.map(|bytes| Image { durable: bytes.clone(), later: Vec::new() }).collect();
-        let names = recording.found.keys().enumerate().map(|(file, name)| (name.clone(), file)).collect();
-        Self { recording, at: 0, files, names, since: Vec::new() }
+        let found = recording.initial_files.values();
+        let files = found.map(|bytes| FileImage { durable: bytes.clone(), pending: Vec::new() }).collect();
+        let names = recording.initial_files.keys().enumerate().map(|(file, name)| (name.clone(), file)).collect();
+        Self { recording, at: 0, files, names, unsynced_names: Vec::new() }
     }
 
     /// Moves to the moment after the first `cut` operations.
@@ -70,17 +70,17 @@ impl<'a> Player<'a> {
         let recording = self.recording;
         for (index, op) in recording.ops.iter().enumerate().take(cut).skip(self.at) {
             match op {
-                Op::Made { name, file } => {
+                Op::Created { name, file } => {
                     self.image(*file);
-                    self.since.push((name, Some(*file)));
+                    self.unsynced_names.push((name, Some(*file)));
                 }
-                Op::Gone { name } => self.since.push((name, None)),
-                Op::NamesSynced => self.settle_names(),
+                Op::Removed { name } => self.unsynced_names.push((name, None)),
+                Op::NamesSynced => self.apply_names(),
                 Op::Write { file, .. } | Op::Length { file, .. } => {
-                    self.image(*file).later.push(Later { op: index, fate: Fate::Waiting });
+                    self.image(*file).pending.push(PendingOp { op: index, status: OpStatus::Unsynced });
                 }
                 Op::Synced { file, begun } => self.image(*file).sync(*begun, &recording.ops),
-                Op::SyncFailed { file, begun, .. } => self.image(*file).doubt(*begun),
+                Op::SyncFailed { file, begun, .. } => self.image(*file).fail_sync(*begun),
             }
         }
         self.at = self.at.max(cut);
@@ -89,41 +89,41 @@ impl<'a> Player<'a> {
     /// Writes one of the possible states into `dir`.
     pub(in super::super) fn lose_power(&self, random: &mut Random, dir: &Path) {
         let mut names = self.names.clone();
-        let mut changed: Vec<&str> = self.since.iter().map(|(name, _)| *name).collect();
+        let mut changed: Vec<&str> = self.unsynced_names.iter().map(|(name, _)| *name).collect();
         changed.dedup();
         for name in changed {
             let mut values = vec![self.names.get(name).copied()];
-            values.extend(self.since.iter().filter(|(other, _)| *other == name).map(|(_, file)| *file));
+            values.extend(self.unsynced_names.iter().filter(|(other, _)| *other == name).map(|(_, file)| *file));
             match values[random.below(values.len() as u64) as usize] {
                 Some(file) => names.insert(name.to_owned(), file),
                 None => names.remove(name),
             };
         }
         for (name, file) in names {
-            let bytes = self.files[file].survivor(random, &self.recording.ops);
+            let bytes = self.files[file].random_content(random, &self.recording.ops);
             fs::write(dir.join(name), bytes).expect("a file");
         }
     }
 
     /// Returns the content of a file as a reader sees it before the power loss.
     pub(in super::super) fn read(&self, name: &str) -> Option<Vec<u8>> {
-        let known = self.since.iter().rev().find(|(other, _)| *other == name).map(|(_, file)| *file);
+        let known = self.unsynced_names.iter().rev().find(|(other, _)| *other == name).map(|(_, file)| *file);
         let file = known.unwrap_or_else(|| self.names.get(name).copied())?;
-        let Image { durable, later } = &self.files[file];
+        let FileImage { durable, pending: later } = &self.files[file];
         let mut bytes = durable.clone();
         later.iter().for_each(|later| apply(&mut bytes, &self.recording.ops[later.op]));
         Some(bytes)
     }
 
-    fn image(&mut self, file: usize) -> &mut Image {
+    fn image(&mut self, file: usize) -> &mut FileImage {
         if self.files.len() <= file {
-            self.files.resize(file + 1, Image::default());
+            self.files.resize(file + 1, FileImage::default());
         }
         &mut self.files[file]
     }
 
-    fn settle_names(&mut self) {
-        for (name, file) in self.since.drain(..) {
+    fn apply_names(&mut self) {
+        for (name, file) in self.unsynced_names.drain(..) {
             match file {
                 Some(file) => self.names.insert(name.to_owned(), file),
                 None => self.names.remove(name),
@@ -132,66 +132,66 @@ impl<'a> Player<'a> {
     }
 }
 
-impl Image {
+impl FileImage {
     fn sync(&mut self, begun: usize, ops: &[Op]) {
-        for later in &mut self.later {
-            if later.op < begun && later.fate == Fate::Waiting {
-                later.fate = Fate::Certain;
+        for later in &mut self.pending {
+            if later.op < begun && later.status == OpStatus::Unsynced {
+                later.status = OpStatus::Durable;
             }
         }
         // Everything up to the first doubtful operation is durable.
-        let certain = self.later.iter().take_while(|later| later.fate == Fate::Certain).count();
-        for later in self.later.drain(..certain) {
+        let certain = self.pending.iter().take_while(|later| later.status == OpStatus::Durable).count();
+        for later in self.pending.drain(..certain) {
             apply(&mut self.durable, &ops[later.op]);
         }
     }
 
-    fn doubt(&mut self, begun: usize) {
-        for later in &mut self.later {
-            if later.op < begun && later.fate == Fate::Waiting {
-                later.fate = Fate::Doubtful;
+    fn fail_sync(&mut self, begun: usize) {
+        for later in &mut self.pending {
+            if later.op < begun && later.status == OpStatus::Unsynced {
+                later.status = OpStatus::SyncFailed;
             }
         }
     }
 
     /// Returns one possible content.
-    fn survivor(&self, random: &mut Random, ops: &[Op]) -> Vec<u8> {
+    fn random_content(&self, random: &mut Random, ops: &[Op]) -> Vec<u8> {
         let mut bytes = self.durable.clone();
         let luck = match random.below(8) {
-            0 => Luck::All,
-            1 => Luck::None,
-            2..=4 => Luck::Until(random.below(100)),
-            5 => Luck::Each(95),
-            6 => Luck::Each(5),
-            _ => Luck::Each(50),
+            0 => Survival::All,
+            1 => Survival::None,
+            2..=4 => Survival::Prefix(random.below(100)),
+            5 => Survival::Random(95),
+            6 => Survival::Random(5),
+            _ => Survival::Random(50),
         };
         let mut shrunk = false;
-        for (number, later) in self.later.iter().enumerate() {
+        for (number, later) in self.pending.iter().enumerate() {
             shrunk |= matches!(ops[later.op], Op::Length { .. });
-            let kept = later.fate == Fate::Certain
+            let kept = later.status == OpStatus::Durable
                 || match luck {
-                    Luck::All => true,
-                    Luck::None => false,
-                    Luck::Until(share) => (number as u64) * 100 < share * self.later.len() as u64,
-                    Luck::Each(chance) => random.below(100) < chance,
+                    Survival::All => true,
+                    Survival::None => false,
+                    Survival::Prefix(share) => (number as u64) * 100 < share * self.pending.len() as u64,
+                    Survival::Random(chance) => random.below(100) < chance,
                 };
             // Near the cut, and sometimes elsewhere, a write is torn.
-            let torn = later.fate != Fate::Certain && !matches!(luck, Luck::All | Luck::None);
+            let torn = later.status != OpStatus::Durable && !matches!(luck, Survival::All | Survival::None);
             if torn && random.one_in(6) {
                 tear(&mut bytes, &ops[later.op], random);
             } else if kept {
                 apply(&mut bytes, &ops[later.op]);
             }
         }
-        let loose = self.later.iter().all(|later| later.fate != Fate::Certain);
+        let loose = self.pending.iter().all(|later| later.status != OpStatus::Durable);
         if loose && !shrunk && bytes.len() > self.durable.len() {
             let (sectors, grown) = (bytes.len() / SECTOR, (bytes.len() - self.durable.len()) / SECTOR);
             match random.below(6) {
                 // The length is an earlier one.
                 0 => bytes.truncate((sectors * SECTOR).max(self.durable.len())),
-                1 => bytes.truncate(
-                    self.durable.len().max((sectors - random.below(grown as u64 + 1) as usize) * SECTOR),
-                ),
+                1 => {
+                    bytes.truncate(self.durable.len().max((sectors - random.below(grown as u64 + 1) as usize) * SECTOR))
+                }
                 // The length is a later one, and the new bytes were not written.
                 2 => bytes.resize(bytes.len() + random.below(3 * 4096) as usize, 0),
                 _ => {}
@@ -206,7 +206,7 @@ fn apply(bytes: &mut Vec<u8>, op: &Op) {
     match op {
         Op::Write { at, bytes: written, .. } => put(bytes, *at as usize, written),
         Op::Length { len, .. } => bytes.resize(*len as usize, 0),
-        Op::Made { .. } | Op::Gone { .. } | Op::NamesSynced | Op::Synced { .. } | Op::SyncFailed { .. } => {}
+        Op::Created { .. } | Op::Removed { .. } | Op::NamesSynced | Op::Synced { .. } | Op::SyncFailed { .. } => {}
     }
 }
 

@@ -20,14 +20,14 @@ use super::{Disk, PATIENCE};
 pub(in super::super) struct Entry {
     pub(in super::super) batch: Batch,
     /// The position in the recording when it was submitted.
-    pub(in super::super) handed: usize,
+    pub(in super::super) submitted: usize,
     /// The position in the recording when it was answered, and the answer.
     pub(in super::super) answer: Option<(usize, Result<(), CommitError>)>,
 }
 
 /// All submitted batches, in order.
 #[derive(Debug, Clone, Default)]
-pub(in super::super) struct Story {
+pub(in super::super) struct RequestLog {
     pub(in super::super) entries: Vec<Entry>,
     /// How many of them existed before the recording began.
     pub(in super::super) before: usize,
@@ -35,7 +35,7 @@ pub(in super::super) struct Story {
     pub(in super::super) floors: Vec<(usize, usize)>,
 }
 
-impl Story {
+impl RequestLog {
     /// Returns how many batches must be there, and how many may, after a power loss at `cut`.
     pub(in super::super) fn bounds(&self, cut: usize) -> (usize, usize) {
         let said = self.floors.iter().filter(|(at, _)| *at <= cut).map(|(_, count)| *count);
@@ -46,7 +46,7 @@ impl Story {
         });
         let least = said.chain(answered).max().unwrap_or(0).max(self.before);
         let later = self.entries.iter().skip(self.before);
-        let most = self.before + later.take_while(|entry| entry.handed < cut).count();
+        let most = self.before + later.take_while(|entry| entry.submitted < cut).count();
         // A batch that changes nothing on the disk is durable as soon as it is submitted.
         (least, most.max(least))
     }
@@ -57,16 +57,16 @@ pub(in super::super) struct Driver {
     pub(in super::super) disk: Disk,
     pub(in super::super) journal: Journal,
     options: Options,
-    told: Arc<Mutex<Told>>,
+    state: Arc<Mutex<DriverState>>,
     waker: Waker,
 }
 
 #[derive(Default)]
-struct Told {
-    story: Story,
+struct DriverState {
+    requests: RequestLog,
     waiting: Vec<(usize, oneshot::Receiver<Result<(), CommitError>>)>,
     /// The batches whose reply was dropped.
-    forgotten: Vec<usize>,
+    dropped: Vec<usize>,
 }
 
 impl Driver {
@@ -74,52 +74,52 @@ impl Driver {
     pub(in super::super) fn open(
         disk: Disk,
         options: Options,
-        story: Story,
+        requests: RequestLog,
     ) -> Result<Self, Box<(Disk, OpenError)>> {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        let told = Arc::new(Mutex::new(Told { story, ..Told::default() }));
-        let (watched, woken) = (Arc::clone(&told), waker.clone());
-        disk.watched_by(move |position| watched.lock().expect("not poisoned").look(position, &woken));
-        match Journal::open_on(disk.ground(), options) {
+        let state = Arc::new(Mutex::new(DriverState { requests, ..DriverState::default() }));
+        let (watched, woken) = (Arc::clone(&state), waker.clone());
+        disk.set_observer(move |position| watched.lock().expect("not poisoned").collect_replies(position, &woken));
+        match Journal::open_with_env(disk.env(), options) {
             Ok(journal) => {
                 disk.names_synced();
-                Ok(Self { disk, journal, options, told, waker })
+                Ok(Self { disk, journal, options, state, waker })
             }
             Err(error) => Err(Box::new((disk, error))),
         }
     }
 
     /// Records that exactly the first `count` batches were found; they are durable from here on.
-    pub(in super::super) fn found(&self, count: usize) {
+    pub(in super::super) fn set_found(&self, count: usize) {
         let position = self.disk.position();
-        let mut told = self.told.lock().expect("not poisoned");
-        told.story.entries.truncate(count);
-        told.story.floors.push((position, count));
+        let mut state = self.state.lock().expect("not poisoned");
+        state.requests.entries.truncate(count);
+        state.requests.floors.push((position, count));
     }
 
     /// Submits a batch and returns its number.
-    pub(in super::super) fn hand(&self, batch: Batch) -> usize {
+    pub(in super::super) fn submit(&self, batch: Batch) -> usize {
         let handed = self.disk.position();
         // The lock is held so that the reply is not collected before its batch is registered.
-        let mut told = self.told.lock().expect("not poisoned");
+        let mut state = self.state.lock().expect("not poisoned");
         let receiver = self.journal.commit(batch.clone());
-        let number = told.story.entries.len();
-        told.story.entries.push(Entry { batch, handed, answer: None });
-        told.waiting.push((number, receiver));
+        let number = state.requests.entries.len();
+        state.requests.entries.push(Entry { batch, submitted: handed, answer: None });
+        state.waiting.push((number, receiver));
         number
     }
 
     /// Waits until all batches are answered.
-    pub(in super::super) fn settle(&self) {
+    pub(in super::super) fn wait_for_replies(&self) {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            self.disk.look();
-            let told = self.told.lock().expect("not poisoned");
-            assert_eq!(told.forgotten, [0; 0], "a batch was dropped without an answer");
-            if told.waiting.is_empty() {
+            self.disk.observe();
+            let state = self.state.lock().expect("not poisoned");
+            assert_eq!(state.dropped, [0; 0], "a batch was dropped without an answer");
+            if state.waiting.is_empty() {
                 return;
             }
-            drop(told);
+            drop(state);
             assert!(Instant::now() < deadline, "a batch was not answered");
             thread::park_timeout(PATIENCE);
         }
@@ -127,83 +127,81 @@ impl Driver {
 
     /// Submits a batch and waits for its reply.
     pub(in super::super) fn commit(&self, batch: Batch) -> Result<(), CommitError> {
-        let number = self.hand(batch);
-        self.settle();
-        let told = self.told.lock().expect("not poisoned");
-        told.story.entries[number].answer.as_ref().expect("an answer").1.clone()
+        let number = self.submit(batch);
+        self.wait_for_replies();
+        let state = self.state.lock().expect("not poisoned");
+        state.requests.entries[number].answer.as_ref().expect("an answer").1.clone()
     }
 
     /// Closes the journal and opens it again on the same disk.
     pub(in super::super) fn reopen(self) -> Self {
-        let Self { disk, journal, options, told, waker } = self;
-        wait(journal.close()).expect("closes");
-        let closed = Self::count(&disk, &told);
-        let journal = Journal::open_on(disk.ground(), options).expect("opens again");
+        let Self { disk, journal, options, state, waker } = self;
+        block_on(journal.close()).expect("closes");
+        let closed = Self::position_and_count(&disk, &state);
+        let journal = Journal::open_with_env(disk.env(), options).expect("opens again");
         disk.names_synced();
-        told.lock().expect("not poisoned").story.floors.push(closed);
-        Self { disk, journal, options, told, waker }
+        state.lock().expect("not poisoned").requests.floors.push(closed);
+        Self { disk, journal, options, state, waker }
     }
 
     /// Simulates a kill of the journal's process; everything acknowledged was written.
-    pub(in super::super) fn die(self) -> (Disk, Story) {
-        let Self { disk, journal, told, .. } = self;
+    pub(in super::super) fn kill(self) -> (Disk, RequestLog) {
+        let Self { disk, journal, state, .. } = self;
         disk.kill();
         // Its result does not matter: it can change nothing.
-        let _ = wait(journal.close());
+        let _ = block_on(journal.close());
         disk.revive();
-        let story = told.lock().expect("not poisoned").story.clone();
-        (disk, story)
+        let requests = state.lock().expect("not poisoned").requests.clone();
+        (disk, requests)
     }
 
     /// Kills the journal and opens it again on the same disk.
-    pub(in super::super) fn rise(self) -> Self {
+    pub(in super::super) fn kill_and_reopen(self) -> Self {
         let options = self.options;
-        let (disk, story) = self.die();
-        let count = story.entries.len();
-        let driver = Self::open(disk, options, story).map_err(|refused| refused.1).expect("opens again");
-        driver.found(count);
+        let (disk, requests) = self.kill();
+        let count = requests.entries.len();
+        let driver = Self::open(disk, options, requests).map_err(|refused| refused.1).expect("opens again");
+        driver.set_found(count);
         driver
     }
 
     /// Returns whether all batches are answered.
-    pub(in super::super) fn is_settled(&self) -> bool {
-        self.disk.look();
-        self.told.lock().expect("not poisoned").waiting.is_empty()
+    pub(in super::super) fn is_idle(&self) -> bool {
+        self.disk.observe();
+        self.state.lock().expect("not poisoned").waiting.is_empty()
     }
 
     /// Closes the journal; returns the disk, the log of batches and the result.
-    pub(in super::super) fn close(self) -> (Disk, Story, Result<(), CommitError>) {
-        let Self { disk, journal, told, .. } = self;
-        let outcome = wait(journal.close());
+    pub(in super::super) fn close(self) -> (Disk, RequestLog, Result<(), CommitError>) {
+        let Self { disk, journal, state, .. } = self;
+        let outcome = block_on(journal.close());
         if outcome.is_ok() {
-            let closed = Self::count(&disk, &told);
-            told.lock().expect("not poisoned").story.floors.push(closed);
+            let closed = Self::position_and_count(&disk, &state);
+            state.lock().expect("not poisoned").requests.floors.push(closed);
         }
-        let story = told.lock().expect("not poisoned").story.clone();
-        (disk, story, outcome)
+        let requests = state.lock().expect("not poisoned").requests.clone();
+        (disk, requests, outcome)
     }
 
     /// Returns the position in the recording and the number of batches.
-    fn count(disk: &Disk, told: &Mutex<Told>) -> (usize, usize) {
-        (disk.position(), told.lock().expect("not poisoned").story.entries.len())
+    fn position_and_count(disk: &Disk, state: &Mutex<DriverState>) -> (usize, usize) {
+        (disk.position(), state.lock().expect("not poisoned").requests.entries.len())
     }
 }
 
-impl Told {
+impl DriverState {
     /// Collects all replies that have arrived.
-    fn look(&mut self, position: &dyn Fn() -> usize, waker: &Waker) {
-        let Self { story, waiting, forgotten } = self;
-        waiting.retain_mut(|(number, receiver)| {
-            match Pin::new(receiver).poll(&mut Context::from_waker(waker)) {
-                Poll::Pending => true,
-                Poll::Ready(Ok(answer)) => {
-                    story.entries[*number].answer = Some((position(), answer));
-                    false
-                }
-                Poll::Ready(Err(_)) => {
-                    forgotten.push(*number);
-                    false
-                }
+    fn collect_replies(&mut self, position: &dyn Fn() -> usize, waker: &Waker) {
+        let Self { requests, waiting, dropped } = self;
+        waiting.retain_mut(|(number, receiver)| match Pin::new(receiver).poll(&mut Context::from_waker(waker)) {
+            Poll::Pending => true,
+            Poll::Ready(Ok(answer)) => {
+                requests.entries[*number].answer = Some((position(), answer));
+                false
+            }
+            Poll::Ready(Err(_)) => {
+                dropped.push(*number);
+                false
             }
         });
     }
@@ -219,7 +217,7 @@ impl Wake for Unpark {
 }
 
 /// Waits for a future without a runtime, so that reads run on this thread.
-pub(in super::super) fn wait<T>(future: impl Future<Output = T>) -> T {
+pub(in super::super) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut future = pin!(future);
     let deadline = Instant::now() + PATIENCE;

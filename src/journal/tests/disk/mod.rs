@@ -20,18 +20,18 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::super::files::{Ground, RawFile};
+use super::super::files::{RawFile, StorageEnv};
 
 /// An operation on the files, in order.
 #[derive(Debug, Clone)]
 pub(super) enum Op {
     /// A file was created.
-    Made {
+    Created {
         name: String,
         file: usize,
     },
     /// A name was removed.
-    Gone {
+    Removed {
         name: String,
     },
     /// All names are durable.
@@ -103,47 +103,47 @@ pub(super) enum Failure {
 
 /// How long a fault lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lasting {
+pub(super) enum FaultDuration {
     Once,
-    ForEver,
+    Permanent,
 }
 
 /// Which call fails, counted from one since the fault was set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct FaultSpec {
     pub(super) kind: Kind,
     pub(super) nth: u64,
     pub(super) failure: Failure,
-    pub(super) lasting: Lasting,
+    pub(super) duration: FaultDuration,
 }
 
 /// All operations on a disk since its creation.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Recording {
     /// The initial files, all durable, numbered in the order of their names.
-    pub(super) found: BTreeMap<String, Vec<u8>>,
+    pub(super) initial_files: BTreeMap<String, Vec<u8>>,
     pub(super) ops: Vec<Op>,
 }
 
 /// A directory whose files are recorded.
 pub(super) struct Disk {
     shared: Arc<Shared>,
-    layer: vfs::Layer,
+    layer: vfs::TestVfs,
     dir: TempDir,
 }
 
 /// A callback that observes each change; its argument returns the length of the recording.
-type Watch = Box<dyn FnMut(&dyn Fn() -> usize) + Send>;
+type Observer = Box<dyn FnMut(&dyn Fn() -> usize) + Send>;
 
 /// The state shared by all handles.
 struct Shared {
     state: Mutex<State>,
     /// Called before each change.
-    watch: Mutex<Option<Watch>>,
+    observer: Mutex<Option<Observer>>,
     /// Held during an operation and its recording, so that both happen or neither.
-    doing: RwLock<()>,
-    gate: Mutex<Gate>,
-    turned: Condvar,
+    operation: RwLock<()>,
+    gate: Mutex<SyncGate>,
+    gate_changed: Condvar,
 }
 
 #[derive(Default)]
@@ -152,14 +152,14 @@ struct State {
     names: BTreeMap<String, usize>,
     files: usize,
     calls: BTreeMap<Kind, u64>,
-    fault: Option<Fault>,
-    struck: bool,
+    fault: Option<FaultSpec>,
+    triggered: bool,
     /// Whether the process counts as killed: it changes nothing, and nothing is recorded.
     dead: bool,
 }
 
 /// A change in progress.
-struct Turn<'a> {
+struct ChangeGuard<'a> {
     /// The length of the recording when the change began.
     begun: usize,
     _doing: RwLockReadGuard<'a, ()>,
@@ -167,7 +167,7 @@ struct Turn<'a> {
 
 /// Whether a sync of the log is held back.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Gate {
+enum SyncGate {
     Open,
     Closed,
     Reached,
@@ -186,32 +186,32 @@ impl Disk {
             let path = entry.expect("an entry").path();
             let name = name_of(&path);
             if !name.ends_with("-shm") {
-                state.recording.found.insert(name, fs::read(&path).expect("a file"));
+                state.recording.initial_files.insert(name, fs::read(&path).expect("a file"));
             }
         }
-        let names = state.recording.found.keys().cloned().enumerate();
+        let names = state.recording.initial_files.keys().cloned().enumerate();
         state.names = names.map(|(file, name)| (name, file)).collect();
         state.files = state.names.len();
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
-            watch: Mutex::new(None),
-            doing: RwLock::new(()),
-            gate: Mutex::new(Gate::Open),
-            turned: Condvar::new(),
+            observer: Mutex::new(None),
+            operation: RwLock::new(()),
+            gate: Mutex::new(SyncGate::Open),
+            gate_changed: Condvar::new(),
         });
-        let layer = vfs::Layer::over(&shared);
+        let layer = vfs::TestVfs::over(&shared);
         Self { shared, layer, dir }
     }
 
     /// Returns the storage environment for a journal.
-    pub(super) fn ground(&self) -> Ground {
+    pub(super) fn env(&self) -> StorageEnv {
         let shared = Arc::clone(&self.shared);
         let open = move |path: &Path| raw::open(&shared, path).map(|file| Box::new(file) as Box<dyn RawFile>);
-        Ground {
+        StorageEnv {
             dir: self.dir.path().to_path_buf(),
-            layer: Some(self.layer.name().to_owned()),
-            open: Box::new(open),
-            memory: None,
+            vfs: Some(self.layer.name().to_owned()),
+            open_file: Box::new(open),
+            memory_dir: None,
         }
     }
 
@@ -225,13 +225,13 @@ impl Disk {
     }
 
     /// Sets the callback that runs before each change; whatever it observes precedes the change.
-    pub(super) fn watched_by(&self, watch: impl FnMut(&dyn Fn() -> usize) + Send + 'static) {
-        *self.shared.watch.lock().expect("not poisoned") = Some(Box::new(watch));
+    pub(super) fn set_observer(&self, watch: impl FnMut(&dyn Fn() -> usize) + Send + 'static) {
+        *self.shared.observer.lock().expect("not poisoned") = Some(Box::new(watch));
     }
 
     /// Runs the observer.
-    pub(super) fn look(&self) {
-        self.shared.look();
+    pub(super) fn observe(&self) {
+        self.shared.observe();
     }
 
     /// Returns the length of the recording.
@@ -252,38 +252,38 @@ impl Disk {
     /// Returns the numbers of all files that ever had such a name.
     pub(super) fn files_of(&self, is_meant: impl Fn(&str) -> bool) -> Vec<usize> {
         let state = self.shared.state();
-        let found = state.recording.found.keys().enumerate().map(|(file, name)| (name.as_str(), file));
+        let found = state.recording.initial_files.keys().enumerate().map(|(file, name)| (name.as_str(), file));
         let made = state.recording.ops.iter().filter_map(|op| match op {
-            Op::Made { name, file } => Some((name.as_str(), *file)),
-            Op::Gone { .. } | Op::NamesSynced | Op::Write { .. } => None,
+            Op::Created { name, file } => Some((name.as_str(), *file)),
+            Op::Removed { .. } | Op::NamesSynced | Op::Write { .. } => None,
             Op::Length { .. } | Op::Synced { .. } | Op::SyncFailed { .. } => None,
         });
         found.chain(made).filter(|(name, _)| is_meant(name)).map(|(_, file)| file).collect()
     }
 
     /// Sets the fault and clears the previous one.
-    pub(super) fn fail(&self, fault: Fault) {
+    pub(super) fn fail(&self, fault: FaultSpec) {
         let mut state = self.shared.state();
         state.calls.clear();
-        state.struck = false;
+        state.triggered = false;
         state.fault = Some(fault);
     }
 
     /// Clears the fault; returns whether it triggered.
-    pub(super) fn heal(&self) -> bool {
+    pub(super) fn clear_fault(&self) -> bool {
         let mut state = self.shared.state();
         state.fault = None;
-        state.struck
+        state.triggered
     }
 
     /// Returns whether the fault triggered.
-    pub(super) fn struck(&self) -> bool {
-        self.shared.state().struck
+    pub(super) fn triggered(&self) -> bool {
+        self.shared.state().triggered
     }
 
     /// Discards all further changes, as if the process had been killed.
     pub(super) fn kill(&self) {
-        let _nothing_under_way = self.shared.doing.write().expect("not poisoned");
+        let _nothing_under_way = self.shared.operation.write().expect("not poisoned");
         self.shared.state().dead = true;
     }
 
@@ -293,28 +293,28 @@ impl Disk {
     }
 
     /// Holds the journal's next sync until it is released.
-    pub(super) fn hold(&self) {
-        *self.shared.gate.lock().expect("not poisoned") = Gate::Closed;
+    pub(super) fn hold_sync(&self) {
+        *self.shared.gate.lock().expect("not poisoned") = SyncGate::Closed;
     }
 
     /// Waits until a sync is held, or until `in_vain` returns true.
     pub(super) fn wait_until_held(&self, mut in_vain: impl FnMut() -> bool) {
         let deadline = Instant::now() + PATIENCE;
         let mut gate = self.shared.gate.lock().expect("not poisoned");
-        while *gate != Gate::Reached {
+        while *gate != SyncGate::Reached {
             assert!(Instant::now() < deadline, "nothing was synced");
             drop(gate);
             if in_vain() {
                 return;
             }
             gate = self.shared.gate.lock().expect("not poisoned");
-            gate = self.shared.turned.wait_timeout(gate, Duration::from_millis(1)).expect("not poisoned").0;
+            gate = self.shared.gate_changed.wait_timeout(gate, Duration::from_millis(1)).expect("not poisoned").0;
         }
     }
 
-    pub(super) fn release(&self) {
-        *self.shared.gate.lock().expect("not poisoned") = Gate::Open;
-        self.shared.turned.notify_all();
+    pub(super) fn release_sync(&self) {
+        *self.shared.gate.lock().expect("not poisoned") = SyncGate::Open;
+        self.shared.gate_changed.notify_all();
     }
 }
 
@@ -327,17 +327,17 @@ impl Shared {
     ///
     /// Every change runs it first, so that the recording does not grow between an observation and the query of its
     /// length.
-    fn look(&self) {
-        if let Some(watch) = self.watch.lock().expect("not poisoned").as_mut() {
+    fn observe(&self) {
+        if let Some(watch) = self.observer.lock().expect("not poisoned").as_mut() {
             watch(&|| self.state().recording.ops.len());
         }
     }
 
     /// Begins a change, and returns its position in the recording.
-    fn begin(&self) -> Turn<'_> {
-        self.look();
-        let doing = self.doing.read().expect("not poisoned");
-        Turn { begun: self.state().recording.ops.len(), _doing: doing }
+    fn begin_change(&self) -> ChangeGuard<'_> {
+        self.observe();
+        let doing = self.operation.read().expect("not poisoned");
+        ChangeGuard { begun: self.state().recording.ops.len(), _doing: doing }
     }
 
     fn record_failed_sync(&self, file: usize, begun: usize) {
@@ -361,16 +361,16 @@ impl Shared {
         *count += 1;
         let count = *count;
         let fault = state.fault.filter(|fault| fault.kind == kind)?;
-        let strikes = match fault.lasting {
-            Lasting::Once => count == fault.nth,
-            Lasting::ForEver => count >= fault.nth,
+        let strikes = match fault.duration {
+            FaultDuration::Once => count == fault.nth,
+            FaultDuration::Permanent => count >= fault.nth,
         };
-        state.struck |= strikes;
+        state.triggered |= strikes;
         strikes.then_some(fault.failure)
     }
 
     /// Returns the number of the file at `path`, which exists.
-    fn file(&self, path: &Path) -> usize {
+    fn file_number(&self, path: &Path) -> usize {
         let name = name_of(path);
         let mut state = self.state();
         if let Some(file) = state.names.get(&name) {
@@ -379,7 +379,7 @@ impl Shared {
         let file = state.files;
         state.files += 1;
         state.names.insert(name.clone(), file);
-        state.recording.ops.push(Op::Made { name, file });
+        state.recording.ops.push(Op::Created { name, file });
         // The file may have been created outside this layer; then it is not durable either.
         let bytes = fs::read(path).expect("a file");
         if !bytes.is_empty() {
@@ -389,25 +389,25 @@ impl Shared {
     }
 
     /// Records that a name was removed.
-    fn gone(&self, path: &Path) {
+    fn record_removed(&self, path: &Path) {
         let name = name_of(path);
         let mut state = self.state();
         state.names.remove(&name);
-        state.recording.ops.push(Op::Gone { name });
+        state.recording.ops.push(Op::Removed { name });
     }
 
     /// Holds a sync back while the gate is closed.
-    fn pass(&self) {
+    fn wait_at_gate(&self) {
         let mut gate = self.gate.lock().expect("not poisoned");
-        if *gate == Gate::Closed {
-            *gate = Gate::Reached;
-            self.turned.notify_all();
+        if *gate == SyncGate::Closed {
+            *gate = SyncGate::Reached;
+            self.gate_changed.notify_all();
         }
         let deadline = Instant::now() + PATIENCE;
-        while *gate == Gate::Reached {
+        while *gate == SyncGate::Reached {
             let left = deadline.saturating_duration_since(Instant::now());
             assert!(!left.is_zero(), "a sync was held and not released");
-            gate = self.turned.wait_timeout(gate, left).expect("not poisoned").0;
+            gate = self.gate_changed.wait_timeout(gate, left).expect("not poisoned").0;
         }
     }
 }

@@ -2,22 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use super::super::super::{Batch, Block, Checkpoint, Journal, ListQuery, Meta, ReadError, Stored};
-use super::ledger::wait;
+use super::super::super::{Batch, Block, Checkpoint, Journal, ListQuery, Meta, ReadError, StoredSession};
+use super::ledger::block_on;
 use crate::kernel::id::Seq;
 use crate::kernel::time::Now;
 
 /// Everything that can be read from a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(in super::super) struct Seen {
-    pub(in super::super) sessions: BTreeMap<String, Session>,
+pub(in super::super) struct JournalContents {
+    pub(in super::super) sessions: BTreeMap<String, SessionContents>,
     /// The session count that the journal reports.
     pub(in super::super) count: u64,
 }
 
 /// Everything that can be read from a session.
 #[derive(Clone, PartialEq, Eq)]
-pub(in super::super) struct Session {
+pub(in super::super) struct SessionContents {
     pub(in super::super) meta: Meta,
     pub(in super::super) reserved: Seq,
     pub(in super::super) token_hash: [u8; 32],
@@ -30,7 +30,7 @@ pub(in super::super) struct Session {
     pub(in super::super) text: Vec<u8>,
 }
 
-impl std::fmt::Debug for Session {
+impl std::fmt::Debug for SessionContents {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let last = self.blocks.last().map(|block| block.1);
         let checkpoint = self.checkpoint.as_ref().map(|checkpoint| checkpoint.seq);
@@ -46,31 +46,31 @@ impl std::fmt::Debug for Session {
     }
 }
 
-impl Seen {
+impl JournalContents {
     /// Reads everything, in pages of about `page` bytes.
-    pub(in super::super) fn of(journal: &Journal, page: usize) -> Result<Self, ReadError> {
+    pub(in super::super) fn read(journal: &Journal, page: usize) -> Result<Self, ReadError> {
         let all = ListQuery { limit: usize::MAX, after: None, prefix: None };
         let mut seen = Self { count: journal.stats().sessions, ..Self::default() };
-        for meta in wait(journal.list(all))? {
-            let stored = wait(journal.load(meta.session.clone()))?.expect("what is listed is there");
+        for meta in block_on(journal.list(all))? {
+            let stored = block_on(journal.load(meta.session.clone()))?.expect("what is listed is there");
             assert_eq!(stored.meta, meta, "a list says what the session says");
-            let session = Session::of(journal, stored, page)?;
+            let session = SessionContents::read(journal, stored, page)?;
             seen.sessions.insert(meta.session.as_str().to_owned(), session);
         }
         Ok(seen)
     }
 }
 
-impl Session {
-    fn of(journal: &Journal, stored: Stored, page: usize) -> Result<Self, ReadError> {
-        let Stored { meta, reserved, token_hash, checkpoint, tail, floor, holes: known } = stored;
+impl SessionContents {
+    fn read(journal: &Journal, stored: StoredSession, page: usize) -> Result<Self, ReadError> {
+        let StoredSession { meta, reserved, token_hash, checkpoint, tail, floor, holes: known } = stored;
         assert_eq!(floor, Seq::ZERO, "nothing was removed");
         let after = checkpoint.as_ref().map_or(Seq::ZERO, |checkpoint| checkpoint.seq);
-        let rest = wait(journal.page(meta.session.clone(), after, usize::MAX))?;
+        let rest = block_on(journal.page(meta.session.clone(), after, usize::MAX))?;
         assert_eq!(rest.blocks, tail, "the tail is what follows the checkpoint");
         let (mut blocks, mut holes, mut text, mut after) = (Vec::new(), Vec::new(), Vec::new(), Seq::ZERO);
         loop {
-            let page = wait(journal.page(meta.session.clone(), after, page))?;
+            let page = block_on(journal.page(meta.session.clone(), after, page))?;
             for Block { first, last, count, bytes } in &page.blocks {
                 assert!(*first > after, "blocks do not overlap");
                 after = *last;
@@ -137,17 +137,17 @@ impl Model {
     }
 
     /// Finds after how many batches, from `least` to `most`, the journal would have the contents `seen`.
-    pub(in super::super) fn find(&self, seen: &Seen, least: usize, most: usize) -> Option<usize> {
-        (least..=most).rev().find(|count| self.is(seen, *count))
+    pub(in super::super) fn find(&self, seen: &JournalContents, least: usize, most: usize) -> Option<usize> {
+        (least..=most).rev().find(|count| self.matches(seen, *count))
     }
 
     /// Describes the differences from the state after `count` batches.
-    pub(in super::super) fn differences(&self, seen: &Seen, count: usize) -> String {
+    pub(in super::super) fn describe_differences(&self, seen: &JournalContents, count: usize) -> String {
         let mut text = String::new();
         for (name, history) in &self.sessions {
             let expected = history.at(count);
             let found = seen.sessions.get(name);
-            if !history.is(found, count) {
+            if !history.matches(found, count) {
                 text += &format!(
                     "  {name}: expected {:?} with {:?} events, found {found:?}\n",
                     expected.map(|step| (step.after, step.meta.updated_at, step.reserved)),
@@ -160,7 +160,7 @@ impl Model {
 
     /// Returns the events written by `batches` that are neither there nor in a hole.
     pub(in super::super) fn unexplained<'a>(
-        seen: &Seen,
+        seen: &JournalContents,
         batches: impl Iterator<Item = &'a Batch>,
     ) -> Vec<String> {
         let mut missing = Vec::new();
@@ -179,11 +179,11 @@ impl Model {
         missing
     }
 
-    fn is(&self, seen: &Seen, count: usize) -> bool {
+    fn matches(&self, seen: &JournalContents, count: usize) -> bool {
         let there = self.sessions.values().filter(|history| history.at(count).is_some()).count();
         seen.sessions.len() == there
             && seen.count == there as u64
-            && self.sessions.iter().all(|(name, history)| history.is(seen.sessions.get(name), count))
+            && self.sessions.iter().all(|(name, history)| history.matches(seen.sessions.get(name), count))
     }
 
     fn add(&mut self, after: usize, batch: &Batch) {
@@ -235,7 +235,7 @@ impl History {
     }
 
     /// Returns the upper bound of a reservation: a mark may hold a higher one, and a hole ends above it.
-    fn highest(&self, seen: &Session) -> u64 {
+    fn highest(&self, seen: &SessionContents) -> u64 {
         let mentioned = self.steps.iter().map(|step| step.highest.number()).max().unwrap_or(0);
         mentioned.max(seen.end()) + 1
     }
@@ -244,7 +244,7 @@ impl History {
         events.checked_sub(1).map_or(0, |last| self.events[last].1)
     }
 
-    fn is(&self, seen: Option<&Session>, count: usize) -> bool {
+    fn matches(&self, seen: Option<&SessionContents>, count: usize) -> bool {
         let (step, seen) = match (self.at(count), seen) {
             (None, None) => return true,
             (Some(step), Some(seen)) => (step, seen),

@@ -11,7 +11,7 @@ use super::super::super::os;
 use super::{Failure, Kind, Op, Shared, name_of};
 
 /// A file that the journal writes itself.
-pub(super) struct Own {
+pub(super) struct RecordedFile {
     shared: Arc<Shared>,
     file: usize,
     real: File,
@@ -19,22 +19,22 @@ pub(super) struct Own {
 }
 
 /// Opens a file, and creates it if it does not exist.
-pub(super) fn open(shared: &Arc<Shared>, path: &Path) -> io::Result<Own> {
-    let _turn = shared.begin();
+pub(super) fn open(shared: &Arc<Shared>, path: &Path) -> io::Result<RecordedFile> {
+    let _turn = shared.begin_change();
     check(shared, Kind::OwnOpen)?;
     let real = os::private_file(path)?;
     let is_log = name_of(path) == LOG;
-    Ok(Own { shared: Arc::clone(shared), file: shared.file(path), real, is_log })
+    Ok(RecordedFile { shared: Arc::clone(shared), file: shared.file_number(path), real, is_log })
 }
 
-impl RawFile for Own {
+impl RawFile for RecordedFile {
     fn read_at(&self, at: u64, into: &mut [u8]) -> io::Result<usize> {
         check(&self.shared, Kind::OwnRead)?;
         RawFile::read_at(&self.real, at, into)
     }
 
     fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        let _turn = self.shared.begin();
+        let _turn = self.shared.begin_change();
         let failure = self.shared.failure(Kind::OwnWrite);
         let kept = match failure {
             None => bytes,
@@ -54,7 +54,7 @@ impl RawFile for Own {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        let _turn = self.shared.begin();
+        let _turn = self.shared.begin_change();
         check(&self.shared, Kind::OwnLength)?;
         RawFile::set_len(&self.real, len)?;
         self.shared.record(Op::Length { file: self.file, len });
@@ -63,10 +63,10 @@ impl RawFile for Own {
 
     fn sync(&self) -> io::Result<()> {
         if self.is_log {
-            self.shared.look();
-            self.shared.pass();
+            self.shared.observe();
+            self.shared.wait_at_gate();
         }
-        let turn = self.shared.begin();
+        let turn = self.shared.begin_change();
         let begun = turn.begun;
         if let Err(error) = check(&self.shared, Kind::OwnSync) {
             self.shared.record_failed_sync(self.file, begun);

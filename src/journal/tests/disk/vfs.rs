@@ -15,17 +15,17 @@ use rusqlite::ffi;
 use super::{Failure, Kind, Op, Shared};
 
 /// A registered VFS; it is unregistered when dropped.
-pub(super) struct Layer {
+pub(super) struct TestVfs {
     name: String,
     vfs: *mut ffi::sqlite3_vfs,
 }
 
 // SAFETY: only the register and unregister calls use the pointer, under SQLite's own lock.
-unsafe impl Send for Layer {}
+unsafe impl Send for TestVfs {}
 // SAFETY: as above; a shared reference exposes only the name.
-unsafe impl Sync for Layer {}
+unsafe impl Sync for TestVfs {}
 
-impl Layer {
+impl TestVfs {
     /// Registers a VFS for `shared` under a unique name.
     pub(super) fn over(shared: &Arc<Shared>) -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -37,7 +37,7 @@ impl Layer {
             assert_eq!(ffi::sqlite3_initialize(), ffi::SQLITE_OK);
             let real = ffi::sqlite3_vfs_find(ptr::null());
             assert!(!real.is_null(), "SQLite has a default layer");
-            let under = Box::into_raw(Box::new(Under { real, shared: Arc::downgrade(shared) }));
+            let under = Box::into_raw(Box::new(VfsData { real, shared: Arc::downgrade(shared) }));
             let own = c_int::try_from(mem::size_of::<Handle>()).expect("a small size");
             let vfs = ffi::sqlite3_vfs {
                 szOsFile: own + (*real).szOsFile,
@@ -62,7 +62,7 @@ impl Layer {
     }
 }
 
-impl Drop for Layer {
+impl Drop for TestVfs {
     fn drop(&mut self) {
         // SAFETY: it was registered by `over` and is never freed.
         unsafe { ffi::sqlite3_vfs_unregister(self.vfs) };
@@ -70,7 +70,7 @@ impl Drop for Layer {
 }
 
 /// The application data of the VFS.
-struct Under {
+struct VfsData {
     real: *mut ffi::sqlite3_vfs,
     shared: Weak<Shared>,
 }
@@ -79,11 +79,11 @@ struct Under {
 #[repr(C)]
 struct Handle {
     head: ffi::sqlite3_file,
-    open: *mut Open,
+    open: *mut FileData,
 }
 
 /// Our data of an open file.
-struct Open {
+struct FileData {
     shared: Arc<Shared>,
     /// `None` for a temporary file, which is never found again.
     file: Option<usize>,
@@ -93,7 +93,7 @@ struct Open {
 
 /// # Safety
 /// `file` was opened by [`open`] and is not closed.
-unsafe fn parts<'a>(file: *mut ffi::sqlite3_file) -> (&'a mut Open, *mut ffi::sqlite3_file) {
+unsafe fn parts<'a>(file: *mut ffi::sqlite3_file) -> (&'a mut FileData, *mut ffi::sqlite3_file) {
     // SAFETY: SQLite allocated `szOsFile` bytes, so the real file follows the handle; its size is a multiple of
     // its alignment, which is that of a pointer. SQLite uses a file from one thread at a time.
     unsafe {
@@ -124,9 +124,9 @@ unsafe extern "C" fn open(
     // `name` is null or a path with its parameters in front of it, which is passed on unchanged.
     unsafe {
         (*file).pMethods = ptr::null();
-        let under = &*(*vfs).pAppData.cast::<Under>();
+        let under = &*(*vfs).pAppData.cast::<VfsData>();
         let Some(shared) = under.shared.upgrade() else { return ffi::SQLITE_CANTOPEN };
-        let _turn = shared.begin();
+        let _turn = shared.begin_change();
         if shared.failure(Kind::Open).is_some() {
             return ffi::SQLITE_CANTOPEN;
         }
@@ -141,10 +141,10 @@ unsafe extern "C" fn open(
             }
             return code;
         }
-        let number = (!name.is_null()).then(|| shared.file(&path(name)));
+        let number = (!name.is_null()).then(|| shared.file_number(&path(name)));
         let kind = ffi::SQLITE_OPEN_WAL | ffi::SQLITE_OPEN_MAIN_JOURNAL | ffi::SQLITE_OPEN_SUPER_JOURNAL;
         let names = flags & ffi::SQLITE_OPEN_CREATE != 0 && flags & kind != 0;
-        (*handle).open = Box::into_raw(Box::new(Open { shared: Arc::clone(&shared), file: number, names }));
+        (*handle).open = Box::into_raw(Box::new(FileData { shared: Arc::clone(&shared), file: number, names }));
         (*handle).head.pMethods = &METHODS;
         code
     }
@@ -153,16 +153,16 @@ unsafe extern "C" fn open(
 unsafe extern "C" fn delete(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, sync: c_int) -> c_int {
     // SAFETY: as in `open`.
     unsafe {
-        let under = &*(*vfs).pAppData.cast::<Under>();
+        let under = &*(*vfs).pAppData.cast::<VfsData>();
         let Some(shared) = under.shared.upgrade() else { return ffi::SQLITE_IOERR_DELETE };
-        let _turn = shared.begin();
+        let _turn = shared.begin_change();
         if shared.failure(Kind::Delete).is_some() {
             return ffi::SQLITE_IOERR_DELETE;
         }
         let Some(delete) = (*under.real).xDelete else { return ffi::SQLITE_IOERR_DELETE };
         let code = delete(under.real, name, sync);
         if code == ffi::SQLITE_OK {
-            shared.gone(&path(name));
+            shared.record_removed(&path(name));
             if sync & 1 != 0 {
                 shared.record(Op::NamesSynced);
             }
@@ -171,15 +171,10 @@ unsafe extern "C" fn delete(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, syn
     }
 }
 
-unsafe extern "C" fn access(
-    vfs: *mut ffi::sqlite3_vfs,
-    name: *const c_char,
-    flags: c_int,
-    out: *mut c_int,
-) -> c_int {
+unsafe extern "C" fn access(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, flags: c_int, out: *mut c_int) -> c_int {
     // SAFETY: as in `open`.
     unsafe {
-        let under = &*(*vfs).pAppData.cast::<Under>();
+        let under = &*(*vfs).pAppData.cast::<VfsData>();
         if under.shared.upgrade().is_none_or(|shared| shared.failure(Kind::Access).is_some()) {
             return ffi::SQLITE_IOERR_ACCESS;
         }
@@ -223,7 +218,7 @@ unsafe extern "C" fn write(
     unsafe {
         let (open, real) = parts(file);
         let Some(number) = open.file else { return below!(real, xWrite, from, amount, at) };
-        let _turn = open.shared.begin();
+        let _turn = open.shared.begin_change();
         let failure = open.shared.failure(Kind::Write);
         let kept = match failure {
             None => amount,
@@ -235,8 +230,7 @@ unsafe extern "C" fn write(
             if code != ffi::SQLITE_OK {
                 return code;
             }
-            let bytes = std::slice::from_raw_parts(from.cast::<u8>(), usize::try_from(kept).expect("a size"))
-                .to_vec();
+            let bytes = std::slice::from_raw_parts(from.cast::<u8>(), usize::try_from(kept).expect("a size")).to_vec();
             let at = u64::try_from(at).expect("a position");
             open.shared.record(Op::Write { file: number, at, bytes });
         }
@@ -253,7 +247,7 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: ffi::sqlite3_i
     unsafe {
         let (open, real) = parts(file);
         let Some(number) = open.file else { return below!(real, xTruncate, size) };
-        let _turn = open.shared.begin();
+        let _turn = open.shared.begin_change();
         if open.shared.failure(Kind::Length).is_some() {
             return ffi::SQLITE_IOERR_TRUNCATE;
         }
@@ -271,7 +265,7 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
     unsafe {
         let (open, real) = parts(file);
         let Some(number) = open.file else { return below!(real, xSync, flags) };
-        let turn = open.shared.begin();
+        let turn = open.shared.begin_change();
         let begun = turn.begun;
         if open.shared.failure(Kind::Sync).is_some() {
             open.shared.record_failed_sync(number, begun);

@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use super::super::super::{Batch, Block, Checkpoint, Create, Durability, Meta, Options};
 use super::super::random::Random;
-use super::ledger::{Driver, wait};
-use super::model::{OPENED, Seen, Session};
+use super::ledger::{Driver, block_on};
+use super::model::{JournalContents, OPENED, SessionContents};
 use crate::kernel::id::{Fingerprint, Seq};
 use crate::kernel::time::Now;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use std::time::Duration;
 /// The sessions and their positions.
 pub(in super::super) struct Workload {
     pub(in super::super) random: Random,
-    sessions: Vec<Lane>,
+    sessions: Vec<LaneState>,
     /// Makes all metadata, and with it every batch that has some, unique.
     tick: u64,
 }
 
 /// A session as its lane knows it.
-struct Lane {
+struct LaneState {
     name: String,
     /// The last issued number.
     last: u64,
@@ -33,10 +33,10 @@ impl Workload {
     }
 
     /// Continues with the contents of an existing journal.
-    pub(in super::super) fn after(seed: u64, seen: &Seen) -> Self {
-        let lane = |(name, found): (&String, &Session)| {
+    pub(in super::super) fn resume(seed: u64, seen: &JournalContents) -> Self {
+        let lane = |(name, found): (&String, &SessionContents)| {
             let reserved = found.reserved.number();
-            Lane { name: name.clone(), last: found.end().max(reserved), reserved }
+            LaneState { name: name.clone(), last: found.end().max(reserved), reserved }
         };
         let sessions = seen.sessions.iter().map(lane).collect();
         Self { random: Random::new(seed), sessions, tick: 1_000_000 }
@@ -52,7 +52,7 @@ impl Workload {
             readers: 2,
             small_block: 2_048,
             merged_block: 12_000,
-            spare_bytes: 8_192,
+            reserve_bytes: 8_192,
             boot: BOOT,
             ..Options::default()
         }
@@ -67,10 +67,10 @@ impl Workload {
             }
             12..=13 => {
                 self.restore();
-                return driver.rise();
+                return driver.kill_and_reopen();
             }
-            1..=3 => drop(wait(self.merge(&driver)).expect("an answer").expect("merged")),
-            4..=5 => drop(Seen::of(&driver.journal, self.page()).expect("readable")),
+            1..=3 => drop(block_on(self.merge(&driver)).expect("an answer").expect("merged")),
+            4..=5 => drop(JournalContents::read(&driver.journal, self.page()).expect("readable")),
             6..=11 => self.burst(&driver),
             _ => {
                 let batch = self.batch();
@@ -97,35 +97,34 @@ impl Workload {
 
     /// Submits several batches so that they form one group, and sometimes a merge between them.
     fn burst(&mut self, driver: &Driver) {
-        driver.disk.hold();
+        driver.disk.hold_sync();
         let mut plug = self.batch();
         plug.durability = Durability::Synced;
         plug.token_hash = Some([9; 32]);
         let mut flight = vec![plug.session.as_str().to_owned()];
-        driver.hand(plug);
-        driver.disk.wait_until_held(|| driver.is_settled());
+        driver.submit(plug);
+        driver.disk.wait_until_held(|| driver.is_idle());
         let count = 1 + self.random.below(4);
         let mut merge = None;
         for _ in 0..count {
-            let batch = self.batch_beside(&flight);
+            let batch = self.batch_excluding(&flight);
             flight.push(batch.session.as_str().to_owned());
-            driver.hand(batch);
+            driver.submit(batch);
             if self.random.one_in(8) {
                 merge = Some(self.merge(driver));
             }
         }
-        driver.disk.release();
-        driver.settle();
+        driver.disk.release_sync();
+        driver.wait_for_replies();
         if let Some(merge) = merge {
-            wait(merge).expect("an answer").expect("merged");
+            block_on(merge).expect("an answer").expect("merged");
         }
     }
 
     fn merge(
         &mut self,
         driver: &Driver,
-    ) -> tokio::sync::oneshot::Receiver<Result<super::super::super::Merged, super::super::super::MergeError>>
-    {
+    ) -> tokio::sync::oneshot::Receiver<Result<super::super::super::MergeStats, super::super::super::MergeError>> {
         if self.sessions.is_empty() {
             let batch = self.batch();
             driver.commit(batch).expect("kept");
@@ -136,12 +135,12 @@ impl Workload {
 
     /// Generates a batch.
     pub(in super::super) fn batch(&mut self) -> Batch {
-        self.batch_beside(&[])
+        self.batch_excluding(&[])
     }
 
     /// Generates a batch of a session that has none in `flight`, because a lane waits for a reply before it
     /// continues.
-    fn batch_beside(&mut self, flight: &[String]) -> Batch {
+    fn batch_excluding(&mut self, flight: &[String]) -> Batch {
         let random = &mut self.random;
         self.tick += 1;
         let free: Vec<usize> =
@@ -149,10 +148,10 @@ impl Workload {
         let new = free.is_empty() || (self.sessions.len() < SESSIONS && random.one_in(8));
         if new {
             let name = format!("s{}", self.sessions.len());
-            self.sessions.push(Lane { name, last: 0, reserved: 0 });
+            self.sessions.push(LaneState { name, last: 0, reserved: 0 });
         }
         let index = if new { self.sessions.len() - 1 } else { *random.pick(&free).expect("a session") };
-        let Lane { name, last, reserved } = &mut self.sessions[index];
+        let LaneState { name, last, reserved } = &mut self.sessions[index];
         let mut batch = Batch::new(name.as_str().into());
         if random.one_in(3) {
             batch.durability = Durability::Synced;
@@ -161,8 +160,7 @@ impl Workload {
             return batch;
         }
         if new {
-            let start_key =
-                random.one_in(2).then(|| (format!("key of {name}"), Fingerprint(self.tick.into())));
+            let start_key = random.one_in(2).then(|| (format!("key of {name}"), Fingerprint(self.tick.into())));
             batch.create = Some(Create { token_hash: [7; 32], start_key, opened_at: Now(OPENED) });
         }
         if !random.one_in(6) {
@@ -182,8 +180,7 @@ impl Workload {
         }
         if *last > 0 && random.one_in(10) {
             let bytes = vec![b'c'; random.below(9_000) as usize];
-            batch.checkpoint =
-                Some(Checkpoint { seq: Seq::new(1 + random.below(*last)), bytes: bytes.into() });
+            batch.checkpoint = Some(Checkpoint { seq: Seq::new(1 + random.below(*last)), bytes: bytes.into() });
         }
         if batch.is_empty() || !random.one_in(3) {
             batch.meta = Some(Meta {

@@ -4,12 +4,12 @@ use serde_json::{Map, Value};
 
 /// An invalid field and why it is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Problem {
+pub(super) struct FieldError {
     pub(super) field: String,
     pub(super) message: String,
 }
 
-impl Problem {
+impl FieldError {
     pub(super) fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self { field: field.into(), message: message.into() }
     }
@@ -19,19 +19,19 @@ impl Problem {
 pub(super) struct Fields<'a> {
     map: &'a Map<String, Value>,
     /// The prefix of its field names in error messages.
-    at: &'static str,
+    prefix: &'static str,
 }
 
 impl<'a> Fields<'a> {
     pub(super) const fn new(map: &'a Map<String, Value>) -> Self {
-        Self { map, at: "" }
+        Self { map, prefix: "" }
     }
 
     /// Reads a required object.
-    pub(super) fn inner(&self, name: &'static str, at: &'static str) -> Result<Self, Problem> {
+    pub(super) fn nested(&self, name: &'static str, at: &'static str) -> Result<Self, FieldError> {
         match self.value(name) {
-            Some(Value::Object(map)) => Ok(Self { map, at }),
-            Some(_) | None => Err(self.problem(name, "must be an object")),
+            Some(Value::Object(map)) => Ok(Self { map, prefix: at }),
+            Some(_) | None => Err(self.error(name, "must be an object")),
         }
     }
 
@@ -46,134 +46,134 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads an optional string of any length.
-    pub(super) fn any_text(&self, name: &str) -> Result<Option<&'a str>, Problem> {
+    pub(super) fn any_text(&self, name: &str) -> Result<Option<&'a str>, FieldError> {
         match self.value(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(self.problem(name, "must be a string")),
+            Some(_) => Err(self.error(name, "must be a string")),
         }
     }
 
     /// Reads an optional string of at most `most` characters.
-    pub(super) fn text(&self, name: &str, most: usize) -> Result<Option<String>, Problem> {
+    pub(super) fn text(&self, name: &str, most: usize) -> Result<Option<String>, FieldError> {
         let Some(text) = self.any_text(name)? else { return Ok(None) };
-        self.bounded(name, text, most)?;
+        self.check_length(name, text, most)?;
         Ok(Some(text.to_owned()))
     }
 
     /// Reads an optional string that must not be blank.
-    pub(super) fn key(&self, name: &str, most: usize) -> Result<Option<String>, Problem> {
+    pub(super) fn non_empty_text(&self, name: &str, most: usize) -> Result<Option<String>, FieldError> {
         let text = self.text(name, most)?;
         if text.as_deref().is_some_and(|text| text.trim().is_empty()) {
-            return Err(self.problem(name, "must not be empty"));
+            return Err(self.error(name, "must not be empty"));
         }
         Ok(text)
     }
 
     /// Reads a required string that must not be blank.
-    pub(super) fn needed(&self, name: &str, most: usize) -> Result<String, Problem> {
-        self.key(name, most)?.ok_or_else(|| self.problem(name, "must be a string and is missing"))
+    pub(super) fn required_text(&self, name: &str, most: usize) -> Result<String, FieldError> {
+        self.non_empty_text(name, most)?.ok_or_else(|| self.error(name, "must be a string and is missing"))
     }
 
     /// Reads a required string that may be empty.
-    pub(super) fn any_needed(&self, name: &str, most: usize) -> Result<String, Problem> {
-        self.text(name, most)?.ok_or_else(|| self.problem(name, "must be a string and is missing"))
+    pub(super) fn required_maybe_empty_text(&self, name: &str, most: usize) -> Result<String, FieldError> {
+        self.text(name, most)?.ok_or_else(|| self.error(name, "must be a string and is missing"))
     }
 
     /// Reads an optional list of command ids.
-    pub(super) fn keys(&self, name: &str, most: usize, chars: usize) -> Result<Vec<String>, Problem> {
+    pub(super) fn id_list(&self, name: &str, most: usize, chars: usize) -> Result<Vec<String>, FieldError> {
         let items = match self.value(name) {
             None => return Ok(Vec::new()),
             Some(Value::Array(items)) => items,
-            Some(_) => return Err(self.problem(name, "must be a list of command ids")),
+            Some(_) => return Err(self.error(name, "must be a list of command ids")),
         };
         if items.len() > most {
             let found = items.len();
-            return Err(self.problem(name, format!("must be at most {most} command ids, not {found}")));
+            return Err(self.error(name, format!("must be at most {most} command ids, not {found}")));
         }
         let key = |(at, item): (usize, &Value)| {
-            let place = format!("{name}[{at}]");
+            let field = format!("{name}[{at}]");
             let text = item.as_str().filter(|text| !text.trim().is_empty());
-            let text = text.ok_or_else(|| self.problem(&place, "must be a command id"))?;
-            self.bounded(&place, text, chars)?;
+            let text = text.ok_or_else(|| self.error(&field, "must be a command id"))?;
+            self.check_length(&field, text, chars)?;
             Ok(text.to_owned())
         };
         items.iter().enumerate().map(key).collect()
     }
 
     /// Reads an optional unsigned integer.
-    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, FieldError> {
         let Some(value) = self.value(name) else { return Ok(None) };
         let number = value.as_u64();
-        number.map(Some).ok_or_else(|| self.problem(name, "must be a whole number that is not negative"))
+        number.map(Some).ok_or_else(|| self.error(name, "must be a whole number that is not negative"))
     }
 
     /// Reads an optional boolean.
-    pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, Problem> {
+    pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, FieldError> {
         match self.value(name) {
             None => Ok(None),
             Some(Value::Bool(flag)) => Ok(Some(*flag)),
-            Some(_) => Err(self.problem(name, "must be true or false")),
+            Some(_) => Err(self.error(name, "must be true or false")),
         }
     }
 
     /// Reads a required boolean.
-    pub(super) fn needed_flag(&self, name: &str) -> Result<bool, Problem> {
-        self.flag(name)?.ok_or_else(|| self.problem(name, "must be true or false"))
+    pub(super) fn required_flag(&self, name: &str) -> Result<bool, FieldError> {
+        self.flag(name)?.ok_or_else(|| self.error(name, "must be true or false"))
     }
 
     /// Reads an optional keyword.
-    pub(super) fn word<T>(
+    pub(super) fn keyword<T>(
         &self,
         name: &str,
         allowed: &str,
         parse: impl Fn(&str) -> Option<T>,
-    ) -> Result<Option<T>, Problem> {
+    ) -> Result<Option<T>, FieldError> {
         let Some(value) = self.value(name) else { return Ok(None) };
         let found = value.as_str().and_then(parse);
-        found.map(Some).ok_or_else(|| self.problem(name, format!("must be one of {allowed}")))
+        found.map(Some).ok_or_else(|| self.error(name, format!("must be one of {allowed}")))
     }
 
     /// Reads an optional path of bounded length, without `..` or NUL.
-    pub(super) fn path(&self, name: &str, most: usize, ground: Ground) -> Result<Option<String>, Problem> {
-        let Some(path) = self.key(name, most)? else { return Ok(None) };
+    pub(super) fn path(&self, name: &str, most: usize, rule: PathRule) -> Result<Option<String>, FieldError> {
+        let Some(path) = self.non_empty_text(name, most)? else { return Ok(None) };
         let steps_back = path.split(['/', '\\']).any(|part| part == "..");
         if steps_back || path.contains('\0') {
             let reason = format!("{name} contains potentially dangerous path components");
-            return Err(match ground {
-                Ground::Session => self.problem(name, format!("{reason}; {name} must be {SESSION_PATH}")),
-                Ground::Absolute | Ground::Free => self.problem(name, reason),
+            return Err(match rule {
+                PathRule::SessionFile => self.error(name, format!("{reason}; {name} must be {SESSION_PATH}")),
+                PathRule::Absolute | PathRule::Any => self.error(name, reason),
             });
         }
-        if ground != Ground::Free && !is_absolute(&path) {
-            return Err(self.problem(name, format!("{name} must be an absolute path")));
+        if rule != PathRule::Any && !is_absolute(&path) {
+            return Err(self.error(name, format!("{name} must be an absolute path")));
         }
         Ok(Some(path))
     }
 
-    pub(super) fn bounded(&self, name: &str, text: &str, most: usize) -> Result<(), Problem> {
+    pub(super) fn check_length(&self, name: &str, text: &str, most: usize) -> Result<(), FieldError> {
         // A string has at most as many characters as bytes, so short strings need no counting.
         let found = if text.len() > most { text.chars().count() } else { 0 };
         if found > most {
-            return Err(self.problem(name, format!("must be at most {most} characters, not {found}")));
+            return Err(self.error(name, format!("must be at most {most} characters, not {found}")));
         }
         Ok(())
     }
 
-    pub(super) fn problem(&self, name: &str, message: impl Into<String>) -> Problem {
-        Problem::new(format!("{}{name}", self.at), message)
+    pub(super) fn error(&self, name: &str, message: impl Into<String>) -> FieldError {
+        FieldError::new(format!("{}{name}", self.prefix), message)
     }
 }
 
 /// Which paths a field accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ground {
+pub(super) enum PathRule {
     /// Absolute paths.
     Absolute,
     /// Absolute paths under a session directory.
-    Session,
+    SessionFile,
     /// Any path.
-    Free,
+    Any,
 }
 
 /// The requirement on the path of a session file, for errors.

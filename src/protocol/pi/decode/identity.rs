@@ -5,14 +5,14 @@
 
 /// The id and type that were found.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(super) struct RequestIdentity {
     pub(super) id: Option<String>,
     pub(super) command: Option<String>,
 }
 
 /// Scans the head of an object, which may be truncated or malformed at any point.
-pub(super) fn from_head(text: &[u8]) -> Identity {
-    let mut found = Identity::default();
+pub(super) fn from_head(text: &[u8]) -> RequestIdentity {
+    let mut found = RequestIdentity::default();
     let mut scanner = Scanner { text, at: 0 };
     scanner.skip_spaces();
     if !scanner.take(b'{') {
@@ -32,8 +32,7 @@ pub(super) fn from_head(text: &[u8]) -> Identity {
 pub(super) fn id_from_tail(text: &[u8]) -> Option<String> {
     let text = text.trim_ascii_end().strip_suffix(b"}")?.trim_ascii_end();
     let before_quote = text.strip_suffix(b"\"")?;
-    let is_escaped =
-        |at: usize| before_quote[..at].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1;
+    let is_escaped = |at: usize| before_quote[..at].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1;
     let opening = (0..before_quote.len()).rev().find(|at| before_quote[*at] == b'"' && !is_escaped(*at))?;
     let rest = text[..opening].trim_ascii_end().strip_suffix(b":")?.trim_ascii_end();
     let rest = rest.strip_suffix(b"\"id\"")?.trim_ascii_end();

@@ -5,16 +5,16 @@
 
 mod fields;
 mod identity;
+mod image;
 mod payload;
-mod picture;
 
 use serde_json::{Map, Value};
 
-use super::ask::Asked;
-use super::kind::{Kind, Naming};
-use super::text;
+use super::error_text;
+use super::kind::{Kind, SessionRequirement};
+use super::request::Request;
 use crate::kernel::id::SessionId;
-use fields::{Fields, Problem};
+use fields::{FieldError, Fields};
 
 /// Size limits of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Default for DecodeLimits {
 
 /// A line that is not a valid command, with the parts of it that the response echoes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Malformed {
+pub struct MalformedRequest {
     /// The client's id for the command.
     pub id: Option<String>,
     /// The command's type as sent; `unknown` if there is none.
@@ -63,7 +63,7 @@ pub struct Malformed {
     pub error: String,
 }
 
-impl Malformed {
+impl MalformedRequest {
     /// Makes the refusal of a line without a readable id or type.
     pub fn unreadable(error: impl Into<String>) -> Self {
         Self { id: None, command: UNKNOWN.to_owned(), error: error.into() }
@@ -75,109 +75,107 @@ impl Malformed {
 /// # Errors
 ///
 /// Returns the response to a malformed line, which is not admitted as a command.
-pub fn decode(line: &[u8], limits: &DecodeLimits) -> Result<Asked, Box<Malformed>> {
+pub fn decode(line: &[u8], limits: &DecodeLimits) -> Result<Request, Box<MalformedRequest>> {
     let mut map = match serde_json::from_slice::<Value>(line) {
         Ok(Value::Object(map)) => map,
         Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
-            let error = text::invalid("command", "must be a JSON object");
-            return Err(Box::new(Malformed::unreadable(error)));
+            let error = error_text::invalid("command", "must be a JSON object");
+            return Err(Box::new(MalformedRequest::unreadable(error)));
         }
         Err(_) => {
-            let id = identity::from_head(line).id.filter(|id| is_repeated(id, limits.id));
-            return Err(Box::new(Malformed { id, ..Malformed::unreadable(text::INVALID_JSON) }));
+            let id = identity::from_head(line).id.filter(|id| is_echoed(id, limits.id));
+            return Err(Box::new(MalformedRequest { id, ..MalformedRequest::unreadable(error_text::INVALID_JSON) }));
         }
     };
-    match understand(&map, limits) {
-        Ok(mut asked) => {
+    match parse_request(&map, limits) {
+        Ok(mut request) => {
             map.remove("id");
             map.remove("idempotencyKey");
             // serde_json sorts the keys of a map, so equivalent commands get equal text.
-            asked.canonical = Value::Object(map).to_string();
-            Ok(asked)
+            request.canonical = Value::Object(map).to_string();
+            Ok(request)
         }
-        Err(problem) => Err(Box::new(malformed(&map, &problem, limits))),
+        Err(error) => Err(Box::new(malformed(&map, &error, limits))),
     }
 }
 
 /// Returns whether the head of a message contains its id, so that the message can be refused before its end arrives.
-pub fn names_itself(head: &[u8]) -> bool {
+pub fn has_request_id(head: &[u8]) -> bool {
     identity::from_head(head).id.is_some()
 }
 
 /// Builds the refusal of an oversized message from its first and last bytes.
-pub fn too_long(head: &[u8], tail: &[u8], bytes: u64, limit: usize, limits: &DecodeLimits) -> Malformed {
+pub fn too_long(head: &[u8], tail: &[u8], bytes: u64, limit: usize, limits: &DecodeLimits) -> MalformedRequest {
     let found = identity::from_head(head);
-    let id = found.id.or_else(|| identity::id_from_tail(tail)).filter(|id| is_repeated(id, limits.id));
-    let command = found.command.filter(|command| is_repeated(command, limits.name));
-    Malformed {
+    let id = found.id.or_else(|| identity::id_from_tail(tail)).filter(|id| is_echoed(id, limits.id));
+    let command = found.command.filter(|command| is_echoed(command, limits.name));
+    MalformedRequest {
         id,
         command: command.unwrap_or_else(|| UNKNOWN.to_owned()),
-        error: text::too_long(bytes, limit),
+        error: error_text::too_long(bytes, limit),
     }
 }
 
 const UNKNOWN: &str = "unknown";
 /// Prefix of the ids that the server assigns.
-const RESERVED: &str = "anon:";
+const RESERVED_PREFIX: &str = "anon:";
 
-fn understand(map: &Map<String, Value>, limits: &DecodeLimits) -> Result<Asked, Problem> {
+fn parse_request(map: &Map<String, Value>, limits: &DecodeLimits) -> Result<Request, FieldError> {
     let fields = Fields::new(map);
-    let name = fields.any_text("type")?.ok_or_else(|| Problem::new("type", "must be a string"))?;
-    let kind = Kind::parse(name).ok_or_else(|| unknown(name, limits))?;
-    let id = fields.key("id", limits.id)?;
-    if id.as_deref().is_some_and(|id| id.starts_with(RESERVED)) {
-        return Err(Problem::new("id", format!("Cannot use reserved prefix '{RESERVED}'")));
+    let name = fields.any_text("type")?.ok_or_else(|| FieldError::new("type", "must be a string"))?;
+    let kind = Kind::parse(name).ok_or_else(|| unknown_type(name, limits))?;
+    let id = fields.non_empty_text("id", limits.id)?;
+    if id.as_deref().is_some_and(|id| id.starts_with(RESERVED_PREFIX)) {
+        return Err(FieldError::new("id", format!("Cannot use reserved prefix '{RESERVED_PREFIX}'")));
     }
-    let idempotency_key = fields.key("idempotencyKey", limits.id)?;
-    let depends_on = fields.keys("dependsOn", limits.dependencies, limits.id)?;
+    let idempotency_key = fields.non_empty_text("idempotencyKey", limits.id)?;
+    let depends_on = fields.id_list("dependsOn", limits.dependencies, limits.id)?;
     let if_session_version = fields.number("ifSessionVersion")?;
     let session = session(&fields, kind, limits)?;
     if if_session_version.is_some() && session.is_none() {
-        return Err(Problem::new("ifSessionVersion", "needs a command that names a session"));
+        return Err(FieldError::new("ifSessionVersion", "needs a command that names a session"));
     }
-    let ask = payload::read(kind, &fields, limits)?;
+    let body = payload::read(kind, &fields, limits)?;
     let canonical = String::new();
-    Ok(Asked { id, kind, session, depends_on, if_session_version, idempotency_key, ask, canonical })
+    Ok(Request { id, kind, session, depends_on, if_session_version, idempotency_key, body, canonical })
 }
 
-fn session(fields: &Fields<'_>, kind: Kind, limits: &DecodeLimits) -> Result<Option<SessionId>, Problem> {
+fn session(fields: &Fields<'_>, kind: Kind, limits: &DecodeLimits) -> Result<Option<SessionId>, FieldError> {
     const NAME: &str = "sessionId";
-    match kind.naming() {
-        Naming::Free => Ok(fields.key(NAME, limits.id)?.map(SessionId::from)),
-        Naming::Session => match fields.text_of(NAME) {
+    match kind.session_requirement() {
+        SessionRequirement::Optional => Ok(fields.non_empty_text(NAME, limits.id)?.map(SessionId::from)),
+        SessionRequirement::Required => match fields.text_of(NAME) {
             Some(id) if !id.trim().is_empty() => {
-                fields.bounded(NAME, id, limits.id)?;
+                fields.check_length(NAME, id, limits.id)?;
                 Ok(Some(SessionId::from(id)))
             }
-            Some(_) | None => {
-                Err(Problem::new(NAME, "Session commands must have a non-empty string 'sessionId'"))
-            }
+            Some(_) | None => Err(FieldError::new(NAME, "Session commands must have a non-empty string 'sessionId'")),
         },
     }
 }
 
 /// Reports an unknown command type; an overlong name is not echoed.
-fn unknown(name: &str, limits: &DecodeLimits) -> Problem {
+fn unknown_type(name: &str, limits: &DecodeLimits) -> FieldError {
     let found = name.chars().count();
     if found > limits.name {
-        return Problem::new("type", format!("must be at most {} characters, not {found}", limits.name));
+        return FieldError::new("type", format!("must be at most {} characters, not {found}", limits.name));
     }
-    Problem::new("type", format!("Unknown command type '{name}'"))
+    FieldError::new("type", format!("Unknown command type '{name}'"))
 }
 
-fn malformed(map: &Map<String, Value>, problem: &Problem, limits: &DecodeLimits) -> Malformed {
+fn malformed(map: &Map<String, Value>, error: &FieldError, limits: &DecodeLimits) -> MalformedRequest {
     let repeated = |name: &str, most: usize| {
         let text = map.get(name).and_then(Value::as_str)?;
-        is_repeated(text, most).then(|| text.to_owned())
+        is_echoed(text, most).then(|| text.to_owned())
     };
-    Malformed {
+    MalformedRequest {
         id: repeated("id", limits.id),
         command: repeated("type", limits.name).unwrap_or_else(|| UNKNOWN.to_owned()),
-        error: text::invalid(&problem.field, &problem.message),
+        error: error_text::invalid(&error.field, &error.message),
     }
 }
 
 /// Returns whether a response echoes a text: it is not empty and has at most `most` characters.
-fn is_repeated(text: &str, most: usize) -> bool {
+fn is_echoed(text: &str, most: usize) -> bool {
     !text.is_empty() && text.chars().count() <= most
 }

@@ -3,88 +3,93 @@
 use serde_json::Value;
 
 use super::DecodeLimits;
-use super::fields::{Fields, Ground, Problem};
-use super::picture;
+use super::fields::{FieldError, Fields, PathRule};
+use super::image;
 use crate::kernel::id::Json;
-use crate::protocol::pi::ask::{Ask, Direction, Streaming, Telling, Thinking, UiResponse, Words};
 use crate::protocol::pi::kind::Kind;
+use crate::protocol::pi::request::{
+    ContextInclusion, Direction, RequestBody, StreamingBehavior, Thinking, UiResponse, UserInput,
+};
 
 /// Decodes the parameters of a command.
-pub(super) fn read(kind: Kind, fields: &Fields<'_>, limits: &DecodeLimits) -> Result<Ask, Problem> {
+pub(super) fn read(kind: Kind, fields: &Fields<'_>, limits: &DecodeLimits) -> Result<RequestBody, FieldError> {
     Ok(match kind {
-        Kind::ListSessions => Ask::ListSessions,
-        Kind::CreateSession => Ask::CreateSession { cwd: fields.path("cwd", limits.path, Ground::Absolute)? },
-        Kind::DeleteSession => Ask::DeleteSession,
-        Kind::SwitchSession => Ask::SwitchSession,
-        Kind::GetMetrics => Ask::GetMetrics,
-        Kind::HealthCheck => Ask::HealthCheck,
-        Kind::ListStoredSessions => Ask::ListStoredSessions,
-        Kind::LoadSession => Ask::LoadSession { path: session_path(fields, limits)? },
-        Kind::GetAvailableModels => Ask::GetAvailableModels,
-        Kind::GetCommands => Ask::GetCommands,
-        Kind::GetSkills => Ask::GetSkills,
-        Kind::GetTools => Ask::GetTools,
-        Kind::ListSessionFiles => Ask::ListSessionFiles,
+        Kind::ListSessions => RequestBody::ListSessions,
+        Kind::CreateSession => RequestBody::CreateSession { cwd: fields.path("cwd", limits.path, PathRule::Absolute)? },
+        Kind::DeleteSession => RequestBody::DeleteSession,
+        Kind::SwitchSession => RequestBody::SwitchSession,
+        Kind::GetMetrics => RequestBody::GetMetrics,
+        Kind::HealthCheck => RequestBody::HealthCheck,
+        Kind::ListStoredSessions => RequestBody::ListStoredSessions,
+        Kind::LoadSession => RequestBody::LoadSession { path: session_path(fields, limits)? },
+        Kind::GetAvailableModels => RequestBody::GetAvailableModels,
+        Kind::GetCommands => RequestBody::GetCommands,
+        Kind::GetSkills => RequestBody::GetSkills,
+        Kind::GetTools => RequestBody::GetTools,
+        Kind::ListSessionFiles => RequestBody::ListSessionFiles,
         Kind::Prompt => {
-            let streaming = fields.word("streamingBehavior", "steer, followUp", streaming)?;
-            Ask::Prompt { words: words(fields, limits)?, streaming }
+            let streaming = fields.keyword("streamingBehavior", "steer, followUp", streaming)?;
+            RequestBody::Prompt { input: user_input(fields, limits)?, streaming_behavior: streaming }
         }
-        Kind::Steer => Ask::Steer(words(fields, limits)?),
-        Kind::FollowUp => Ask::FollowUp(words(fields, limits)?),
-        Kind::Abort => Ask::Abort,
-        Kind::GetState => Ask::GetState,
-        Kind::GetMessages => Ask::GetMessages,
-        Kind::SetModel => Ask::SetModel {
-            provider: fields.needed("provider", limits.name)?,
-            model: fields.needed("modelId", limits.name)?,
+        Kind::Steer => RequestBody::Steer(user_input(fields, limits)?),
+        Kind::FollowUp => RequestBody::FollowUp(user_input(fields, limits)?),
+        Kind::Abort => RequestBody::Abort,
+        Kind::GetState => RequestBody::GetState,
+        Kind::GetMessages => RequestBody::GetMessages,
+        Kind::SetModel => RequestBody::SetModel {
+            provider: fields.required_text("provider", limits.name)?,
+            model: fields.required_text("modelId", limits.name)?,
         },
         Kind::CycleModel => {
-            let direction = fields.word("direction", "forward, backward", direction)?;
-            Ask::CycleModel { direction: direction.unwrap_or(Direction::Forward) }
+            let direction = fields.keyword("direction", "forward, backward", direction)?;
+            RequestBody::CycleModel { direction: direction.unwrap_or(Direction::Forward) }
         }
-        Kind::SetThinkingLevel => Ask::SetThinkingLevel { level: level(fields)? },
-        Kind::CycleThinkingLevel => Ask::CycleThinkingLevel,
-        Kind::SetSessionName => Ask::SetSessionName { name: name(fields, limits)? },
-        Kind::Compact => Ask::Compact { instructions: instructions(fields, limits)? },
-        Kind::AbortCompaction => Ask::AbortCompaction,
-        Kind::SetAutoCompaction => Ask::SetAutoCompaction { enabled: fields.needed_flag("enabled")? },
-        Kind::SetAutoRetry => Ask::SetAutoRetry { enabled: fields.needed_flag("enabled")? },
-        Kind::AbortRetry => Ask::AbortRetry,
-        Kind::Bash => {
-            Ask::Bash { command: fields.needed("command", limits.bash)?, telling: telling(fields)? }
-        }
-        Kind::AbortBash => Ask::AbortBash,
-        Kind::GetSessionStats => Ask::GetSessionStats,
-        Kind::ExportHtml => Ask::ExportHtml { path: fields.path("outputPath", limits.path, Ground::Free)? },
-        Kind::NewSession => {
-            Ask::NewSession { parent: fields.path("parentSession", limits.path, Ground::Free)? }
-        }
-        Kind::SwitchSessionFile => Ask::SwitchSessionFile { path: session_path(fields, limits)? },
-        Kind::Fork => Ask::Fork { entry: fields.needed("entryId", limits.id)? },
-        Kind::GetForkMessages => Ask::GetForkMessages,
-        Kind::GetLastAssistantText => Ask::GetLastAssistantText,
-        Kind::GetContextUsage => Ask::GetContextUsage,
-        Kind::ExtensionUiResponse => Ask::ExtensionUiResponse {
-            request: fields.needed("requestId", limits.id)?,
+        Kind::SetThinkingLevel => RequestBody::SetThinkingLevel { level: level(fields)? },
+        Kind::CycleThinkingLevel => RequestBody::CycleThinkingLevel,
+        Kind::SetSessionName => RequestBody::SetSessionName { name: name(fields, limits)? },
+        Kind::Compact => RequestBody::Compact { instructions: instructions(fields, limits)? },
+        Kind::AbortCompaction => RequestBody::AbortCompaction,
+        Kind::SetAutoCompaction => RequestBody::SetAutoCompaction { enabled: fields.required_flag("enabled")? },
+        Kind::SetAutoRetry => RequestBody::SetAutoRetry { enabled: fields.required_flag("enabled")? },
+        Kind::AbortRetry => RequestBody::AbortRetry,
+        Kind::Bash => RequestBody::Bash {
+            command: fields.required_text("command", limits.bash)?,
+            context: context_inclusion(fields)?,
+        },
+        Kind::AbortBash => RequestBody::AbortBash,
+        Kind::GetSessionStats => RequestBody::GetSessionStats,
+        Kind::ExportHtml => RequestBody::ExportHtml { path: fields.path("outputPath", limits.path, PathRule::Any)? },
+        Kind::NewSession => RequestBody::NewSession { parent: parent_session(fields, limits)? },
+        Kind::SwitchSessionFile => RequestBody::SwitchSessionFile { path: session_path(fields, limits)? },
+        Kind::Fork => RequestBody::Fork { entry: fields.required_text("entryId", limits.id)? },
+        Kind::GetForkMessages => RequestBody::GetForkMessages,
+        Kind::GetLastAssistantText => RequestBody::GetLastAssistantText,
+        Kind::GetContextUsage => RequestBody::GetContextUsage,
+        Kind::ExtensionUiResponse => RequestBody::ExtensionUiResponse {
+            request: fields.required_text("requestId", limits.id)?,
             response: Box::new(response(fields, limits)?),
         },
     })
 }
 
-fn words(fields: &Fields<'_>, limits: &DecodeLimits) -> Result<Box<Words>, Problem> {
-    let message = fields.needed("message", limits.message)?;
-    Ok(Box::new(Words { message, images: picture::read(fields, limits)? }))
+fn parent_session(fields: &Fields<'_>, limits: &DecodeLimits) -> Result<Option<String>, FieldError> {
+    fields.path("parentSession", limits.path, PathRule::Any)
 }
 
-fn session_path(fields: &Fields<'_>, limits: &DecodeLimits) -> Result<String, Problem> {
-    let path = fields.path("sessionPath", limits.path, Ground::Session)?;
-    path.ok_or_else(|| fields.problem("sessionPath", "must be a string and is missing"))
+fn user_input(fields: &Fields<'_>, limits: &DecodeLimits) -> Result<Box<UserInput>, FieldError> {
+    let message = fields.required_text("message", limits.message)?;
+    Ok(Box::new(UserInput { message, images: image::read(fields, limits)? }))
 }
 
-fn streaming(word: &str) -> Option<Streaming> {
+fn session_path(fields: &Fields<'_>, limits: &DecodeLimits) -> Result<String, FieldError> {
+    let path = fields.path("sessionPath", limits.path, PathRule::SessionFile)?;
+    path.ok_or_else(|| fields.error("sessionPath", "must be a string and is missing"))
+}
+
+fn streaming(word: &str) -> Option<StreamingBehavior> {
     match word {
-        "steer" => Some(Streaming::Steer),
-        "followUp" => Some(Streaming::FollowUp),
+        "steer" => Some(StreamingBehavior::Steer),
+        "followUp" => Some(StreamingBehavior::FollowUp),
         _ => None,
     }
 }
@@ -97,46 +102,50 @@ fn direction(word: &str) -> Option<Direction> {
     }
 }
 
-fn level(fields: &Fields<'_>) -> Result<Thinking, Problem> {
+fn level(fields: &Fields<'_>) -> Result<Thinking, FieldError> {
     const ALLOWED: &str = "off, minimal, low, medium, high, xhigh";
-    let level = fields.word("level", ALLOWED, Thinking::parse)?;
-    level.ok_or_else(|| fields.problem("level", format!("must be one of {ALLOWED}")))
+    let level = fields.keyword("level", ALLOWED, Thinking::parse)?;
+    level.ok_or_else(|| fields.error("level", format!("must be one of {ALLOWED}")))
 }
 
-fn name(fields: &Fields<'_>, limits: &DecodeLimits) -> Result<String, Problem> {
-    let name = fields.needed("name", limits.name)?;
+fn name(fields: &Fields<'_>, limits: &DecodeLimits) -> Result<String, FieldError> {
+    let name = fields.required_text("name", limits.name)?;
     if name.chars().any(char::is_control) {
-        return Err(fields.problem("name", "must not contain control characters"));
+        return Err(fields.error("name", "must not contain control characters"));
     }
     Ok(name)
 }
 
-fn instructions(fields: &Fields<'_>, limits: &DecodeLimits) -> Result<Option<String>, Problem> {
+fn instructions(fields: &Fields<'_>, limits: &DecodeLimits) -> Result<Option<String>, FieldError> {
     let text = fields.text("customInstructions", limits.message)?;
     Ok(text.filter(|text| !text.trim().is_empty()))
 }
 
-fn telling(fields: &Fields<'_>) -> Result<Telling, Problem> {
-    Ok(if fields.flag("excludeFromContext")?.unwrap_or(false) { Telling::Kept } else { Telling::Told })
+fn context_inclusion(fields: &Fields<'_>) -> Result<ContextInclusion, FieldError> {
+    Ok(if fields.flag("excludeFromContext")?.unwrap_or(false) {
+        ContextInclusion::Excluded
+    } else {
+        ContextInclusion::Included
+    })
 }
 
-fn response(fields: &Fields<'_>, limits: &DecodeLimits) -> Result<UiResponse, Problem> {
+fn response(fields: &Fields<'_>, limits: &DecodeLimits) -> Result<UiResponse, FieldError> {
     const METHODS: &str = "select, confirm, input, editor, interview, cancelled";
-    let inner = fields.inner("response", "response.")?;
+    let inner = fields.nested("response", "response.")?;
     Ok(match inner.text_of("method") {
-        Some("select") => UiResponse::Select { value: inner.any_needed("value", limits.message)? },
-        Some("confirm") => UiResponse::Confirm { confirmed: inner.needed_flag("confirmed")? },
-        Some("input") => UiResponse::Input { value: inner.any_needed("value", limits.message)? },
-        Some("editor") => UiResponse::Editor { value: inner.any_needed("value", limits.message)? },
+        Some("select") => UiResponse::Select { value: inner.required_maybe_empty_text("value", limits.message)? },
+        Some("confirm") => UiResponse::Confirm { confirmed: inner.required_flag("confirmed")? },
+        Some("input") => UiResponse::Input { value: inner.required_maybe_empty_text("value", limits.message)? },
+        Some("editor") => UiResponse::Editor { value: inner.required_maybe_empty_text("value", limits.message)? },
         Some("interview") => match inner.value("responses") {
             Some(responses @ Value::Object(_)) => {
                 let text = responses.to_string();
-                inner.bounded("responses", &text, limits.message)?;
+                inner.check_length("responses", &text, limits.message)?;
                 UiResponse::Interview { responses: Json::new(text) }
             }
-            Some(_) | None => return Err(inner.problem("responses", "must be an object")),
+            Some(_) | None => return Err(inner.error("responses", "must be an object")),
         },
         Some("cancelled") => UiResponse::Cancelled,
-        Some(_) | None => return Err(inner.problem("method", format!("must be one of {METHODS}"))),
+        Some(_) | None => return Err(inner.error("method", format!("must be one of {METHODS}"))),
     })
 }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::json;
 
-use super::instant::iso;
 use super::row::{
     BashResult, CommandRow, ContextUsage, FileRow, Health, Metrics, ModelRow, SessionInfo, SkillRow, Stats,
     StoredSession, ToolRow,
 };
+use super::timestamp::to_rfc3339;
 use crate::kernel::id::SessionId;
 use crate::protocol::json;
-use crate::protocol::pi::ask::Thinking;
-use crate::protocol::pi::story::{ForkMessage, Summary};
+use crate::protocol::pi::projection::{ForkMessage, Summary};
+use crate::protocol::pi::request::Thinking;
 
 /// The result of a command: JSON, or empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl From<Data> for Arc<str> {
 }
 
 /// The result of commands without data.
-pub fn nothing() -> Data {
+pub fn no_data() -> Data {
     Data("".into())
 }
 
@@ -80,20 +80,20 @@ pub fn models(models: &[ModelRow]) -> Data {
 }
 
 /// The result of `set_model`.
-pub fn with_model(model: &ModelRow) -> Data {
+pub fn model_set(model: &ModelRow) -> Data {
     Data::of(&json!({ "model": Model::of(model) }))
 }
 
 /// The result of `cycle_model`; `null` if there is no other model.
 pub fn cycled_model(next: Option<(&ModelRow, Thinking)>) -> Data {
-    Data::of(&next.map(|(model, thinking)| {
-        json!({ "model": Model::of(model), "thinkingLevel": thinking.word(), "isScoped": false })
-    }))
+    Data::of(&next.map(
+        |(model, thinking)| json!({ "model": Model::of(model), "thinkingLevel": thinking.as_str(), "isScoped": false }),
+    ))
 }
 
 /// The result of `cycle_thinking_level`; `null` if the model has no levels.
 pub fn cycled_thinking(next: Option<Thinking>) -> Data {
-    Data::of(&next.map(|level| json!({ "level": level.word() })))
+    Data::of(&next.map(|level| json!({ "level": level.as_str() })))
 }
 
 /// The result of `get_commands`.
@@ -127,7 +127,7 @@ pub fn tools(tools: &[ToolRow]) -> Data {
 pub fn files(files: &[FileRow]) -> Data {
     let rows: Vec<_> = files
         .iter()
-        .map(|row| File { path: &row.path, name: &row.name, modified_at: row.modified_at.map(iso) })
+        .map(|row| File { path: &row.path, name: &row.name, modified_at: row.modified_at.map(to_rfc3339) })
         .collect();
     Data::of(&json!({ "files": rows }))
 }
@@ -185,7 +185,7 @@ pub fn exported(path: &str) -> Data {
 }
 
 /// The result of `new_session` and `switch_session_file`, which no extension can cancel here.
-pub fn moved() -> Data {
+pub fn conversation_switched() -> Data {
     Data::of(&json!({ "cancelled": false }))
 }
 
@@ -266,7 +266,7 @@ pub fn metrics(metrics: &Metrics) -> Data {
     }))
 }
 
-fn stores(stores: &super::row::Stores) -> serde_json::Value {
+fn stores(stores: &super::row::StoreMetrics) -> serde_json::Value {
     json!({
         "replay": {
             "inFlightCount": stores.in_flight_count,
@@ -300,10 +300,10 @@ fn info(row: &SessionInfo) -> Info<'_> {
         session_path: None,
         cwd: None,
         model: row.model.as_ref().map(Model::of),
-        thinking_level: row.thinking.word(),
+        thinking_level: row.thinking.as_str(),
         is_streaming: row.streaming,
         message_count: row.message_count,
-        created_at: iso(row.created_at),
+        created_at: to_rfc3339(row.created_at),
         file_exists: None,
     }
 }
@@ -316,10 +316,10 @@ fn stored(row: &StoredSession) -> Info<'_> {
         session_path: Some(&row.file),
         cwd: Some(&row.cwd),
         model: row.model.as_ref().map(Model::of),
-        thinking_level: row.thinking.word(),
+        thinking_level: row.thinking.as_str(),
         is_streaming: false,
         message_count: row.message_count,
-        created_at: iso(row.created_at),
+        created_at: to_rfc3339(row.created_at),
         file_exists: Some(row.file_exists),
     }
 }

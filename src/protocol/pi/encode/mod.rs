@@ -3,27 +3,27 @@
 //! The output is valid under the schemas in `schemas/pi/`, provided that the kernel's JSON texts are valid JSON.
 
 mod data;
-mod instant;
 mod row;
+mod timestamp;
 
 pub(in crate::protocol::pi) use data::dollars;
 pub use data::{
-    Data, bash, commands, compaction, context_usage, created, cycled_model, cycled_thinking, deleted,
-    exported, files, fork_messages, forked, health, last_text, messages, metrics, models, moved, nothing,
-    session_stats, sessions, skills, state, stored_sessions, switched, tools, with_model,
+    Data, bash, commands, compaction, context_usage, conversation_switched, created, cycled_model, cycled_thinking,
+    deleted, exported, files, fork_messages, forked, health, last_text, messages, metrics, model_set, models, no_data,
+    session_stats, sessions, skills, state, stored_sessions, switched, tools,
 };
-pub use instant::iso;
 pub use row::{
-    BashCircuit, BashResult, Circuit, CommandRow, ContextUsage, FileRow, Health, Metrics, ModelCost,
-    ModelRow, Rejected, SessionInfo, SkillRow, Stats, StoredSession, Stores, ToolRow,
+    BashCircuit, BashResult, Circuit, CommandRow, ContextUsage, FileRow, Health, Metrics, ModelCost, ModelRow,
+    RejectionCounts, SessionInfo, SkillRow, Stats, StoreMetrics, StoredSession, ToolRow,
 };
+pub use timestamp::to_rfc3339;
 
 use bytes::Bytes;
 use serde::Serialize;
 
 use super::PROTOCOL;
-use super::decode::Malformed;
-use super::story::SessionEvent;
+use super::decode::MalformedRequest;
+use super::projection::SessionEvent;
 use crate::kernel::id::SessionId;
 use crate::protocol::json;
 
@@ -80,12 +80,12 @@ pub fn response(response: &Response<'_>) -> Bytes {
 }
 
 /// Returns the response to a line that is not a valid command.
-pub fn malformed(malformed: &Malformed) -> Bytes {
-    refused(malformed.id.as_deref(), &malformed.command, &malformed.error)
+pub fn malformed_response(malformed: &MalformedRequest) -> Bytes {
+    failure_response(malformed.id.as_deref(), &malformed.command, &malformed.error)
 }
 
 /// Returns the response to a command that was not admitted.
-pub fn refused(id: Option<&str>, command: &str, error: &str) -> Bytes {
+pub fn failure_response(id: Option<&str>, command: &str, error: &str) -> Bytes {
     response(&Response {
         id,
         command,
@@ -106,7 +106,7 @@ pub fn server_ready(server_version: &str, transports: &[&str]) -> Bytes {
         protocol_version: &'a str,
         transports: &'a [&'a str],
     }
-    announced("server_ready", &Ready { server_version, protocol_version: PROTOCOL, transports })
+    announcement("server_ready", &Ready { server_version, protocol_version: PROTOCOL, transports })
 }
 
 /// Returns the `server_shutdown` line.
@@ -118,12 +118,12 @@ pub fn server_shutdown(reason: &str, timeout_ms: Option<u64>) -> Bytes {
         #[serde(skip_serializing_if = "Option::is_none")]
         timeout_ms: Option<u64>,
     }
-    announced("server_shutdown", &Shutdown { reason, timeout_ms })
+    announcement("server_shutdown", &Shutdown { reason, timeout_ms })
 }
 
 /// Returns the `session_created` line; `info` is as in the response of `create_session`.
 pub fn session_created(session: &SessionId, info: &SessionInfo) -> Bytes {
-    announce("session_created", created(session, info).as_str())
+    announcement_of_json("session_created", created(session, info).as_str())
 }
 
 /// Returns the `session_deleted` line.
@@ -133,12 +133,12 @@ pub fn session_deleted(session: &SessionId) -> Bytes {
     struct Deleted<'a> {
         session_id: &'a str,
     }
-    announced("session_deleted", &Deleted { session_id: session.as_str() })
+    announcement("session_deleted", &Deleted { session_id: session.as_str() })
 }
 
 /// The lifecycle stage of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step<'a> {
+pub enum LifecycleStage<'a> {
     /// It was admitted.
     Accepted,
     /// It is running.
@@ -156,7 +156,7 @@ pub enum Step<'a> {
 
 /// A command as lifecycle events describe it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lifecycle<'a> {
+pub struct CommandLifecycle<'a> {
     /// Its id, or the one the server assigned.
     pub command_id: &'a str,
     /// Its type.
@@ -172,13 +172,13 @@ pub struct Lifecycle<'a> {
 }
 
 /// Returns the line of a command's lifecycle event.
-pub fn lifecycle(command: &Lifecycle<'_>, step: Step<'_>) -> Bytes {
+pub fn lifecycle(command: &CommandLifecycle<'_>, step: LifecycleStage<'_>) -> Bytes {
     let name = match step {
-        Step::Accepted => "command_accepted",
-        Step::Started => "command_started",
-        Step::Finished { .. } => "command_finished",
+        LifecycleStage::Accepted => "command_accepted",
+        LifecycleStage::Started => "command_started",
+        LifecycleStage::Finished { .. } => "command_finished",
     };
-    let mut told = Told {
+    let mut data = LifecycleData {
         command_id: command.command_id,
         command_type: command.command,
         session_id: command.session.map(SessionId::as_str),
@@ -190,13 +190,13 @@ pub fn lifecycle(command: &Lifecycle<'_>, step: Step<'_>) -> Bytes {
         session_version: None,
         replayed: None,
     };
-    if let Step::Finished { error, session_version, replayed } = step {
-        told.success = Some(error.is_none());
-        told.error = error;
-        told.session_version = session_version;
-        told.replayed = replayed.then_some(true);
+    if let LifecycleStage::Finished { error, session_version, replayed } = step {
+        data.success = Some(error.is_none());
+        data.error = error;
+        data.session_version = session_version;
+        data.replayed = replayed.then_some(true);
     }
-    announced(name, &told)
+    announcement(name, &data)
 }
 
 /// Returns the line of a session event.
@@ -212,7 +212,7 @@ pub fn event(session: &SessionId, event: &SessionEvent) -> Bytes {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Told<'a> {
+struct LifecycleData<'a> {
     command_id: &'a str,
     command_type: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -232,17 +232,17 @@ struct Told<'a> {
     replayed: Option<bool>,
 }
 
-fn announced<T: Serialize>(name: &str, data: &T) -> Bytes {
+fn announcement<T: Serialize>(name: &str, data: &T) -> Bytes {
     let mut text = Vec::new();
     json::value(&mut text, data);
-    announce_bytes(name, &text)
+    announcement_line(name, &text)
 }
 
-fn announce(name: &str, data: &str) -> Bytes {
-    announce_bytes(name, data.as_bytes())
+fn announcement_of_json(name: &str, data: &str) -> Bytes {
+    announcement_line(name, data.as_bytes())
 }
 
-fn announce_bytes(name: &str, data: &[u8]) -> Bytes {
+fn announcement_line(name: &str, data: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(data.len() + 64);
     out.extend_from_slice(b"{\"type\":\"");
     out.extend_from_slice(name.as_bytes());

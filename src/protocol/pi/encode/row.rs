@@ -1,9 +1,9 @@
 //! The rows of results: plain data that the daemon fills in.
 
-use crate::kernel::event::{Ending, Settlement};
+use crate::kernel::event::{CallResult, ToolOutcome};
 use crate::kernel::id::SessionId;
 use crate::kernel::time::Now;
-use crate::protocol::pi::ask::Thinking;
+use crate::protocol::pi::request::Thinking;
 
 /// A session as clients see it.
 #[derive(Debug, Clone, PartialEq)]
@@ -148,14 +148,14 @@ pub struct BashResult {
 
 impl BashResult {
     /// Builds the result of a shell command; without output, the error message takes its place.
-    pub fn of(settlement: &Settlement) -> Self {
-        let output = match &settlement.fault {
+    pub fn of(settlement: &CallResult) -> Self {
+        let output = match &settlement.error {
             Some(fault) if settlement.text.is_empty() => fault.message.clone(),
             Some(_) | None => settlement.text.clone(),
         };
-        let cancelled = match settlement.ending {
-            Ending::Cut | Ending::Skipped => true,
-            Ending::Done | Ending::Failed => false,
+        let cancelled = match settlement.outcome {
+            ToolOutcome::Aborted | ToolOutcome::Skipped => true,
+            ToolOutcome::Succeeded | ToolOutcome::Failed => false,
         };
         Self { exit_code: settlement.exit_code, output, cancelled }
     }
@@ -218,7 +218,7 @@ pub struct Metrics {
     /// How many commands were executed.
     pub total_commands_executed: u64,
     /// How many commands were rejected, by reason.
-    pub rejected: Rejected,
+    pub rejected: RejectionCounts,
     /// Orphaned sessions that were found.
     pub zombies_detected: u64,
     /// How many of them were unloaded.
@@ -230,7 +230,7 @@ pub struct Metrics {
     /// The limit on commands per minute.
     pub global_limit: u64,
     /// Sizes of the in-memory stores.
-    pub stores: Stores,
+    pub stores: StoreMetrics,
     /// The circuit breakers of providers.
     pub circuits: Vec<Circuit>,
     /// The circuit breaker of shell commands.
@@ -239,7 +239,7 @@ pub struct Metrics {
 
 /// How many commands were rejected, by reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Rejected {
+pub struct RejectionCounts {
     /// Too many sessions.
     pub session_limit: u64,
     /// The message was too large.
@@ -256,7 +256,7 @@ pub struct Rejected {
 
 /// Sizes of the in-memory stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Stores {
+pub struct StoreMetrics {
     /// Commands in flight.
     pub in_flight_count: u64,
     /// Cached outcomes.

@@ -2,25 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use super::entry::{Change, Entry, Stored};
+use super::entry::{Change, Entry, ParsedSession};
 use super::message::{BranchSummary, CompactionSummary, Custom, Message};
 
 /// A conversation that can be continued.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Conversation {
     /// The visible messages in order; after a compaction its summary is the first.
-    pub told: Vec<Told>,
+    pub messages: Vec<BranchMessage>,
     /// The provider and model that answered last or were selected since.
     pub model: Option<(String, String)>,
     /// The thinking level, by the protocol's name.
     pub thinking: Option<String>,
     /// The last compaction, if any.
-    pub compacted: Option<Compacted>,
+    pub compaction: Option<AppliedCompaction>,
 }
 
 /// A message with the id of its entry.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Told {
+pub struct BranchMessage {
     /// The entry's id.
     pub entry: String,
     /// The message.
@@ -29,7 +29,7 @@ pub struct Told {
 
 /// The last compaction of a branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Compacted {
+pub struct AppliedCompaction {
     /// The entry's id.
     pub entry: String,
     /// The id of the first entry that stays visible; it may not be on the branch.
@@ -38,11 +38,10 @@ pub struct Compacted {
     pub tokens_before: u64,
 }
 
-impl Stored {
+impl ParsedSession {
     /// Returns the entries from the root to the last one.
     pub fn branch(&self) -> Vec<&Entry> {
-        let by_id: BTreeMap<&str, &Entry> =
-            self.entries.iter().map(|entry| (entry.id.as_str(), entry)).collect();
+        let by_id: BTreeMap<&str, &Entry> = self.entries.iter().map(|entry| (entry.id.as_str(), entry)).collect();
         let mut branch = Vec::new();
         let mut next = self.entries.last();
         // Parsed parents precede their children, so the walk ends; the bound covers entries that a caller built.
@@ -60,8 +59,7 @@ impl Stored {
     /// The compaction comes first, so that it replaces none of the entries that follow.
     pub fn since_compaction(&self) -> Vec<&Entry> {
         let branch = self.branch();
-        let Some(at) = branch.iter().rposition(|entry| matches!(entry.change, Change::Compaction { .. }))
-        else {
+        let Some(at) = branch.iter().rposition(|entry| matches!(entry.change, Change::Compaction { .. })) else {
             return branch;
         };
         let Change::Compaction { first_kept, .. } = &branch[at].change else { return branch };
@@ -75,11 +73,11 @@ impl Stored {
         let branch = self.branch();
         let mut conversation = Conversation::default();
         for entry in &branch {
-            conversation.note(entry);
+            conversation.apply_entry(entry);
         }
-        conversation.told = match &conversation.compacted {
-            None => branch.iter().filter_map(|entry| told(entry)).collect(),
-            Some(compacted) => since(&branch, compacted),
+        conversation.messages = match &conversation.compaction {
+            None => branch.iter().filter_map(|entry| branch_message(entry)).collect(),
+            Some(compaction) => messages_since(&branch, compaction),
         };
         conversation
     }
@@ -87,7 +85,7 @@ impl Stored {
 
 impl Conversation {
     /// Updates the model, thinking level and compaction from an entry.
-    fn note(&mut self, entry: &Entry) {
+    fn apply_entry(&mut self, entry: &Entry) {
         match &entry.change {
             Change::Model { provider, model } => self.model = Some((provider.clone(), model.clone())),
             Change::Message(Message::Assistant(message)) if !message.model.is_empty() => {
@@ -95,7 +93,7 @@ impl Conversation {
             }
             Change::Thinking { level } => self.thinking = Some(level.clone()),
             Change::Compaction { first_kept, tokens_before, .. } => {
-                self.compacted = Some(Compacted {
+                self.compaction = Some(AppliedCompaction {
                     entry: entry.id.clone(),
                     first_kept: first_kept.clone(),
                     tokens_before: *tokens_before,
@@ -111,13 +109,13 @@ impl Conversation {
 }
 
 /// Returns the summary, the messages it kept and all later ones.
-fn since(branch: &[&Entry], compacted: &Compacted) -> Vec<Told> {
-    let at = branch.iter().position(|entry| entry.id == compacted.entry).unwrap_or(0);
+fn messages_since(branch: &[&Entry], compaction: &AppliedCompaction) -> Vec<BranchMessage> {
+    let at = branch.iter().position(|entry| entry.id == compaction.entry).unwrap_or(0);
     let (before, after) = branch.split_at(at);
-    let kept = before.iter().position(|entry| entry.id == compacted.first_kept).unwrap_or(at);
+    let kept = before.iter().position(|entry| entry.id == compaction.first_kept).unwrap_or(at);
     let (summary, after) = after.split_at(after.len().min(1));
     let summary = summary.iter().filter_map(|entry| match &entry.change {
-        Change::Compaction { summary, tokens_before, .. } => Some(Told {
+        Change::Compaction { summary, tokens_before, .. } => Some(BranchMessage {
             entry: entry.id.clone(),
             message: Message::CompactionSummary(CompactionSummary {
                 summary: summary.clone(),
@@ -133,24 +131,19 @@ fn since(branch: &[&Entry], compacted: &Compacted) -> Vec<Told> {
         | Change::Name(_)
         | Change::Other { .. } => None,
     });
-    summary.chain(before[kept..].iter().chain(after).filter_map(|entry| told(entry))).collect()
+    summary.chain(before[kept..].iter().chain(after).filter_map(|entry| branch_message(entry))).collect()
 }
 
 /// Returns the message that an entry adds to the conversation.
-fn told(entry: &Entry) -> Option<Told> {
+fn branch_message(entry: &Entry) -> Option<BranchMessage> {
     let message = match &entry.change {
         Change::Message(message) => message.clone(),
-        Change::BranchSummary { summary, from } => Message::BranchSummary(BranchSummary {
-            summary: summary.clone(),
-            from: from.clone(),
-            at: entry.at,
-        }),
-        Change::CustomMessage { kind, content, display } => Message::Custom(Custom {
-            kind: kind.clone(),
-            content: content.clone(),
-            display: *display,
-            at: entry.at,
-        }),
+        Change::BranchSummary { summary, from } => {
+            Message::BranchSummary(BranchSummary { summary: summary.clone(), from: from.clone(), at: entry.at })
+        }
+        Change::CustomMessage { kind, content, display } => {
+            Message::Custom(Custom { kind: kind.clone(), content: content.clone(), display: *display, at: entry.at })
+        }
         // The last compaction includes the earlier ones.
         Change::Compaction { .. }
         | Change::Model { .. }
@@ -158,5 +151,5 @@ fn told(entry: &Entry) -> Option<Told> {
         | Change::Name(_)
         | Change::Other { .. } => return None,
     };
-    Some(Told { entry: entry.id.clone(), message })
+    Some(BranchMessage { entry: entry.id.clone(), message })
 }

@@ -95,7 +95,7 @@ pub enum Change {
 
 /// A parsed session file.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stored {
+pub struct ParsedSession {
     /// Its header.
     pub header: Header,
     /// The entries in file order; parents precede their children, and ids are unique.
@@ -105,14 +105,14 @@ pub struct Stored {
     /// Whether the last line was torn, and is ignored.
     pub torn: bool,
     /// How many entries, messages and blocks were skipped because their kind is unknown or they are truncated.
-    pub unknown: u64,
+    pub skipped: u64,
     /// The size of the file in bytes.
     pub bytes: u64,
     /// The number of bytes in complete lines.
-    pub(crate) whole: u64,
+    pub(crate) complete_bytes: u64,
 }
 
-impl Stored {
+impl ParsedSession {
     /// Returns the session's name: the last one set.
     pub fn name(&self) -> Option<&str> {
         let given = self.entries.iter().rev().find_map(|entry| match &entry.change {

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::kernel::time::Now;
 
-use super::moment::moment;
+use super::timestamp::parse_rfc3339;
 
 /// Deserializes a value, or returns the default if it has the wrong type.
 pub(super) fn loose<'de, D, T>(from: D) -> Result<T, D::Error>
@@ -30,14 +30,14 @@ pub(super) fn object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
 
 /// A timestamp in either form: RFC 3339 text, or milliseconds since 1970.
 #[derive(Default, Clone, Copy)]
-pub(super) struct Moment(pub(super) Option<Now>);
+pub(super) struct Timestamp(pub(super) Option<Now>);
 
-impl<'de> Deserialize<'de> for Moment {
+impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let raw = <&RawValue>::deserialize(from)?.get();
         if raw.starts_with('"') {
             let text: Option<String> = serde_json::from_str(raw).ok();
-            return Ok(Self(text.and_then(|text| moment(&text))));
+            return Ok(Self(text.and_then(|text| parse_rfc3339(&text))));
         }
         if let Ok(millis) = serde_json::from_str::<u64>(raw) {
             return Ok(Self(Some(Now(millis))));

@@ -100,7 +100,7 @@ pub struct Assistant {
     /// Its token usage.
     pub usage: Usage,
     /// Why it stopped.
-    pub stop: Stop,
+    pub stop: StopReason,
     /// The error, if the turn failed.
     pub error: Option<String>,
     /// When the turn started.
@@ -127,7 +127,7 @@ pub enum Block {
 
 /// Why an assistant message ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
+pub enum StopReason {
     /// The model finished.
     Stop,
     /// The output limit was reached.
@@ -140,9 +140,9 @@ pub enum Stop {
     Aborted,
 }
 
-impl Stop {
+impl StopReason {
     /// Every reason with its name in a file.
-    const WORDS: [(Self, &'static str); 5] = [
+    const NAMES: [(Self, &'static str); 5] = [
         (Self::Stop, "stop"),
         (Self::Length, "length"),
         (Self::ToolUse, "toolUse"),
@@ -151,7 +151,7 @@ impl Stop {
     ];
 
     /// Returns its name in a file.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Stop => "stop",
             Self::Length => "length",
@@ -162,8 +162,8 @@ impl Stop {
     }
 
     /// Parses a name; an unknown one counts as [`Stop`](Self::Stop).
-    pub(super) fn read(word: &str) -> Self {
-        Self::WORDS.iter().find(|(_, known)| *known == word).map_or(Self::Stop, |(stop, _)| *stop)
+    pub(super) fn parse(word: &str) -> Self {
+        Self::NAMES.iter().find(|(_, known)| *known == word).map_or(Self::Stop, |(stop, _)| *stop)
     }
 }
 

@@ -7,25 +7,25 @@
 
 mod branch;
 mod entry;
+mod entry_parser;
 mod fields;
 mod import;
 mod message;
-mod moment;
 mod read;
-mod says;
 #[cfg(test)]
 mod tests;
+mod timestamp;
 mod wire;
 mod write;
 
-pub use branch::{Compacted, Conversation, Told};
-pub use entry::{Change, Entry, Header, Stored};
-pub use import::{Names, TakenIn, import};
+pub use branch::{AppliedCompaction, BranchMessage, Conversation};
+pub use entry::{Change, Entry, Header, ParsedSession};
+pub use import::{IdGenerator, ImportResult, import};
 pub use message::{
-    Assistant, Bash, Block, BranchSummary, CompactionSummary, Content, Cost, Custom, Message, Stop,
-    ToolResult, Usage, User,
+    Assistant, Bash, Block, BranchSummary, CompactionSummary, Content, Cost, Custom, Message, StopReason, ToolResult,
+    Usage, User,
 };
-pub use moment::{moment, spelled};
-pub(crate) use read::identified;
-pub use read::{Limits, ParseError, Summary, parse, summary};
-pub use write::{WriteError, lines, render};
+pub(crate) use read::lines_with_id;
+pub use read::{FileSummary, Limits, ParseError, parse, summarize};
+pub use timestamp::{parse_rfc3339, to_rfc3339};
+pub use write::{WriteError, render, render_entries};

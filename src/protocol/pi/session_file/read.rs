@@ -7,11 +7,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::transport::compact::{Limits as Door, Problem, compact};
+use crate::transport::canonical_json::{JsonError, Limits as JsonLimits, canonicalize};
 
-use super::entry::{Entry, Header, Stored, VERSION};
-use super::says::Says;
-use super::wire::{Glance, Line};
+use super::entry::{Entry, Header, ParsedSession, VERSION};
+use super::entry_parser::EntryParser;
+use super::wire::{Line, ListingLine};
 
 /// Size limits of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub enum ParseError {
         /// The line number.
         line: usize,
         /// The reason.
-        problem: Problem,
+        problem: JsonError,
     },
     /// The file has no session header.
     #[error("it does not begin with a session header")]
@@ -116,40 +116,48 @@ pub enum ParseError {
 }
 
 /// Parses a file.
-pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Stored, ParseError> {
+pub fn parse(bytes: &[u8], limits: &Limits) -> Result<ParsedSession, ParseError> {
     if bytes.len() as u64 > limits.bytes {
         return Err(ParseError::TooLarge { limit: limits.bytes });
     }
-    let mut reader = Reader {
+    let mut reader = FileParser {
         limits,
-        found: None,
+        file: None,
         ids: BTreeSet::new(),
-        says: Says { blocks: limits.blocks, unknown: 0 },
+        entries: EntryParser { blocks_left: limits.blocks, skipped: 0 },
     };
     let mut torn = false;
     for (number, line, ended) in lines_of(bytes) {
         if line.len() > limits.line {
             return Err(ParseError::LongLine { line: number, limit: limits.line });
         }
-        match compact(line, Door { depth: limits.depth }) {
+        match canonicalize(line, JsonLimits { depth: limits.depth }) {
             Ok(line) => reader.line(number, &line)?,
             Err(problem) if !ended && may_be_torn(&problem) => torn = true,
-            Err(problem) if number > 1 && is_cut_short(line, &problem) => reader.says.unknown += 1,
-            Err(problem) if number == 1 && reader.found.is_none() => {
-                return Err(begins_wrongly(problem));
+            Err(problem) if number > 1 && is_truncated_entry(line, &problem) => reader.entries.skipped += 1,
+            Err(problem) if number == 1 && reader.file.is_none() => {
+                return Err(header_error(problem));
             }
             Err(problem) => return Err(ParseError::Line { line: number, problem }),
         }
     }
-    let unknown = reader.says.unknown;
-    let Found { header, header_name, entries } = reader.found.ok_or(ParseError::NoHeader)?;
+    let unknown = reader.entries.skipped;
+    let FileContents { header, header_name, entries } = reader.file.ok_or(ParseError::NoHeader)?;
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1) as u64;
-    Ok(Stored { header, header_name, entries, torn, unknown, bytes: bytes.len() as u64, whole })
+    Ok(ParsedSession {
+        header,
+        header_name,
+        entries,
+        torn,
+        skipped: unknown,
+        bytes: bytes.len() as u64,
+        complete_bytes: whole,
+    })
 }
 
 /// The summary of a file, for listings.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Summary {
+pub struct FileSummary {
     /// The header.
     pub header: Header,
     /// The last name set.
@@ -163,18 +171,18 @@ pub struct Summary {
 }
 
 /// Scans a file without parsing its messages; only the header is validated.
-pub fn summary(bytes: &[u8], limits: &Limits) -> Result<Summary, ParseError> {
+pub fn summarize(bytes: &[u8], limits: &Limits) -> Result<FileSummary, ParseError> {
     let mut lines = lines_of(bytes);
     let (number, first, _) = lines.next().ok_or(ParseError::NoHeader)?;
     if first.len() > limits.line {
         return Err(ParseError::LongLine { line: number, limit: limits.line });
     }
-    let first = compact(first, Door { depth: limits.depth }).map_err(begins_wrongly)?;
+    let first = canonicalize(first, JsonLimits { depth: limits.depth }).map_err(header_error)?;
     let (header, mut name) = header(&read_line(number, &first)?)?;
     let (mut messages, mut model, mut thinking) = (0, None, None);
     for (_, line, _) in lines {
         // An unreadable line adds nothing to the summary.
-        let Ok(glance) = serde_json::from_slice::<Glance>(line) else { continue };
+        let Ok(glance) = serde_json::from_slice::<ListingLine>(line) else { continue };
         match glance.r#type.as_str() {
             "message" => {
                 messages += 1;
@@ -186,11 +194,11 @@ pub fn summary(bytes: &[u8], limits: &Limits) -> Result<Summary, ParseError> {
             _ => {}
         }
     }
-    Ok(Summary { header, name: cleaned(name), messages, model, thinking })
+    Ok(FileSummary { header, name: sanitize_name(name), messages, model, thinking })
 }
 
 /// Returns the lines that have an id, with their ids; other lines are skipped.
-pub(crate) fn identified(bytes: &[u8]) -> impl Iterator<Item = (&[u8], String)> {
+pub(crate) fn lines_with_id(bytes: &[u8]) -> impl Iterator<Item = (&[u8], String)> {
     lines_of(bytes).skip(1).filter_map(|(_, line, _)| {
         let id = serde_json::from_slice::<Line<'_>>(line).ok()?.id?;
         Some((line, id))
@@ -208,61 +216,60 @@ fn lines_of(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8], bool)> {
 }
 
 /// Maps an error of the first line: a file that is not JSON has no header, and byte positions would not help.
-fn begins_wrongly(problem: Problem) -> ParseError {
+fn header_error(problem: JsonError) -> ParseError {
     match problem {
-        Problem::NotJson { .. } | Problem::NotAnObject | Problem::NotUtf8 { .. } => ParseError::NoHeader,
-        Problem::TooDeep { .. }
-        | Problem::DuplicateKey { .. }
-        | Problem::LoneSurrogate { .. }
-        | Problem::NumberOutOfRange { .. }
-        | Problem::TooLong => ParseError::Line { line: 1, problem },
+        JsonError::NotJson { .. } | JsonError::NotAnObject | JsonError::NotUtf8 { .. } => ParseError::NoHeader,
+        JsonError::TooDeep { .. }
+        | JsonError::DuplicateKey { .. }
+        | JsonError::LoneSurrogate { .. }
+        | JsonError::NumberOutOfRange { .. }
+        | JsonError::TooLong => ParseError::Line { line: 1, problem },
     }
 }
 
 /// Returns whether a prefix of a valid line can have this error.
-const fn may_be_torn(problem: &Problem) -> bool {
+const fn may_be_torn(problem: &JsonError) -> bool {
     match problem {
-        Problem::NotUtf8 { .. } | Problem::NotJson { .. } | Problem::LoneSurrogate { .. } => true,
-        Problem::NotAnObject
-        | Problem::TooDeep { .. }
-        | Problem::DuplicateKey { .. }
-        | Problem::NumberOutOfRange { .. }
-        | Problem::TooLong => false,
+        JsonError::NotUtf8 { .. } | JsonError::NotJson { .. } | JsonError::LoneSurrogate { .. } => true,
+        JsonError::NotAnObject
+        | JsonError::TooDeep { .. }
+        | JsonError::DuplicateKey { .. }
+        | JsonError::NumberOutOfRange { .. }
+        | JsonError::TooLong => false,
     }
 }
 
 /// Returns whether a line is the prefix of an entry that was not written completely.
-fn is_cut_short(line: &[u8], problem: &Problem) -> bool {
-    let is_open = !line.ends_with(b"}") || *problem == Problem::NotJson { at: line.len() };
+fn is_truncated_entry(line: &[u8], problem: &JsonError) -> bool {
+    let is_open = !line.ends_with(b"}") || *problem == JsonError::NotJson { at: line.len() };
     // Some file systems fill unwritten ranges with zeros.
     (line.starts_with(b"{") || line.starts_with(b"\0")) && is_open && may_be_torn(problem)
 }
 
 fn read_line(number: usize, line: &[u8]) -> Result<Line<'_>, ParseError> {
-    serde_json::from_slice(line)
-        .map_err(|_| ParseError::Malformed { line: number, why: "it is not a valid entry" })
+    serde_json::from_slice(line).map_err(|_| ParseError::Malformed { line: number, why: "it is not a valid entry" })
 }
 
 /// The part of the file parsed so far.
-struct Found {
+struct FileContents {
     header: Header,
     header_name: Option<String>,
     entries: Vec<Entry>,
 }
 
-struct Reader<'l> {
+struct FileParser<'l> {
     limits: &'l Limits,
-    found: Option<Found>,
+    file: Option<FileContents>,
     ids: BTreeSet<String>,
-    says: Says,
+    entries: EntryParser,
 }
 
-impl Reader<'_> {
+impl FileParser<'_> {
     fn line(&mut self, number: usize, line: &[u8]) -> Result<(), ParseError> {
         let line = read_line(number, line)?;
-        let Some(found) = &mut self.found else {
+        let Some(found) = &mut self.file else {
             let (header, header_name) = header(&line)?;
-            self.found = Some(Found { header, header_name, entries: Vec::new() });
+            self.file = Some(FileContents { header, header_name, entries: Vec::new() });
             return Ok(());
         };
         if line.r#type == "session" {
@@ -271,30 +278,30 @@ impl Reader<'_> {
         if found.entries.len() >= self.limits.entries {
             return Err(ParseError::TooManyEntries { limit: self.limits.entries });
         }
-        let Some((id, parent)) = place(&line, found, number)? else {
-            self.says.unknown += 1;
+        let Some((id, parent)) = entry_ids(&line, found, number)? else {
+            self.entries.skipped += 1;
             return Ok(());
         };
         if let Some(parent) = parent.as_ref().filter(|parent| !self.ids.contains(*parent)) {
-            return Err(ParseError::UnknownParent { line: number, parent: beginning(parent) });
+            return Err(ParseError::UnknownParent { line: number, parent: prefix(parent) });
         }
         if !self.ids.insert(id.clone()) {
-            return Err(ParseError::DuplicateId { line: number, id: beginning(&id) });
+            return Err(ParseError::DuplicateId { line: number, id: prefix(&id) });
         }
         let at = line.timestamp.0.unwrap_or_default();
         let change = self
-            .says
-            .change(&line, at, &found.entries)
-            .map_err(|problem| problem.at(number, self.limits.blocks))?;
+            .entries
+            .parse_entry(&line, at, &found.entries)
+            .map_err(|problem| problem.into_parse_error(number, self.limits.blocks))?;
         found.entries.push(Entry { id, parent, at, change });
         Ok(())
     }
 }
 
 /// Returns the id and the parent id of an entry; `None` for an entry of unknown kind without an id.
-fn place(
+fn entry_ids(
     line: &Line<'_>,
-    found: &Found,
+    found: &FileContents,
     number: usize,
 ) -> Result<Option<(String, Option<String>)>, ParseError> {
     if found.header.version == 1 {
@@ -307,7 +314,9 @@ fn place(
             Err(ParseError::Malformed { line: number, why: "its id is empty or too long" })
         }
         Some(id) => Ok(Some((id.clone(), line.parent_id.clone()))),
-        None if Says::knows(&line.r#type) => Err(ParseError::Malformed { line: number, why: "it has no id" }),
+        None if EntryParser::is_known_type(&line.r#type) => {
+            Err(ParseError::Malformed { line: number, why: "it has no id" })
+        }
         None => Ok(None),
     }
 }
@@ -341,7 +350,7 @@ fn header(line: &Line<'_>) -> Result<(Header, Option<String>), ParseError> {
         cwd: line.cwd.clone(),
         parent: line.parent_session.clone().filter(|parent| parent.len() <= PATH_MAX),
     };
-    Ok((header, cleaned(line.name.clone())))
+    Ok((header, sanitize_name(line.name.clone())))
 }
 
 /// Maximum bytes of a path.
@@ -351,7 +360,7 @@ const PATH_MAX: usize = 4096;
 const NAME_MAX: usize = 256;
 
 /// Removes control characters from a name and truncates it; an empty name becomes `None`.
-pub(super) fn cleaned(name: Option<String>) -> Option<String> {
+pub(super) fn sanitize_name(name: Option<String>) -> Option<String> {
     let name = name?;
     let name: String = name.chars().filter(|letter| !letter.is_control()).take(NAME_MAX).collect();
     let name = name.trim();
@@ -359,6 +368,6 @@ pub(super) fn cleaned(name: Option<String>) -> Option<String> {
 }
 
 /// Returns the start of a text, for error messages.
-fn beginning(text: &str) -> String {
+fn prefix(text: &str) -> String {
     text.chars().take(40).collect()
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::fields::{Moment, loose};
+use super::fields::{Timestamp, loose};
 
 /// A line: the header or an entry.
 #[derive(Deserialize)]
@@ -16,7 +16,7 @@ pub(super) struct Line<'a> {
     #[serde(default, deserialize_with = "loose")]
     pub(super) parent_id: Option<String>,
     #[serde(default)]
-    pub(super) timestamp: Moment,
+    pub(super) timestamp: Timestamp,
     #[serde(default, deserialize_with = "loose")]
     pub(super) version: Option<u64>,
     #[serde(default, deserialize_with = "loose")]
@@ -54,13 +54,13 @@ pub(super) struct Line<'a> {
 /// A message of any role.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Said<'a> {
+pub(super) struct RawMessage<'a> {
     #[serde(default, deserialize_with = "loose")]
     pub(super) role: String,
     #[serde(default, borrow)]
     pub(super) content: Option<&'a RawValue>,
     #[serde(default)]
-    pub(super) timestamp: Moment,
+    pub(super) timestamp: Timestamp,
     #[serde(default, deserialize_with = "loose")]
     pub(super) api: String,
     #[serde(default, deserialize_with = "loose")]
@@ -110,7 +110,7 @@ pub(super) struct Said<'a> {
 /// A block of a message.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Piece<'a> {
+pub(super) struct RawBlock<'a> {
     #[serde(default, deserialize_with = "loose")]
     pub(super) r#type: String,
     #[serde(default, deserialize_with = "loose")]
@@ -132,7 +132,7 @@ pub(super) struct Piece<'a> {
 /// The usage of a turn.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Used<'a> {
+pub(super) struct RawUsage<'a> {
     #[serde(default, deserialize_with = "loose")]
     pub(super) input: u64,
     #[serde(default, deserialize_with = "loose")]
@@ -150,7 +150,7 @@ pub(super) struct Used<'a> {
 /// The cost of a turn.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Costs {
+pub(super) struct RawCost {
     #[serde(default, deserialize_with = "loose")]
     pub(super) input: f64,
     #[serde(default, deserialize_with = "loose")]
@@ -165,7 +165,7 @@ pub(super) struct Costs {
 
 /// The fields of a line that a file listing needs.
 #[derive(Deserialize)]
-pub(super) struct Glance {
+pub(super) struct ListingLine {
     #[serde(default, deserialize_with = "loose")]
     pub(super) r#type: String,
     #[serde(default, deserialize_with = "loose")]
@@ -177,12 +177,12 @@ pub(super) struct Glance {
     #[serde(default, rename = "thinkingLevel", deserialize_with = "loose")]
     pub(super) thinking_level: Option<String>,
     #[serde(default, deserialize_with = "loose")]
-    pub(super) message: GlanceMessage,
+    pub(super) message: ListingMessage,
 }
 
 /// The fields of a message that a file listing needs: the model of an assistant message.
 #[derive(Deserialize, Default)]
-pub(super) struct GlanceMessage {
+pub(super) struct ListingMessage {
     #[serde(default, deserialize_with = "loose")]
     pub(super) provider: Option<String>,
     #[serde(default, deserialize_with = "loose")]

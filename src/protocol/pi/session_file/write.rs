@@ -9,7 +9,7 @@ use crate::kernel::id::Json;
 
 use super::entry::{Change, Entry, Header, VERSION};
 use super::message::{Block, Content, Cost, Message, Usage};
-use super::moment::spelled;
+use super::timestamp::to_rfc3339;
 
 /// Why entries cannot be written as a session file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,17 +49,17 @@ pub fn render(header: &Header, entries: &[Entry]) -> Result<Vec<u8>, WriteError>
         r#type: "session",
         version: VERSION,
         id: &header.id,
-        timestamp: spelled(header.created),
+        timestamp: to_rfc3339(header.created),
         cwd: &header.cwd,
         parent_session: header.parent.as_deref(),
     };
-    push(&mut out, &header.id, &line)?;
-    out.extend(lines(entries, BTreeSet::new())?);
+    push_line(&mut out, &header.id, &line)?;
+    out.extend(render_entries(entries, BTreeSet::new())?);
     Ok(out)
 }
 
 /// Renders entries that follow those whose ids are `known`.
-pub fn lines<'a>(entries: &'a [Entry], mut known: BTreeSet<&'a str>) -> Result<Vec<u8>, WriteError> {
+pub fn render_entries<'a>(entries: &'a [Entry], mut known: BTreeSet<&'a str>) -> Result<Vec<u8>, WriteError> {
     let mut out = Vec::new();
     for entry in entries {
         if let Some(parent) = entry.parent.as_deref().filter(|parent| !known.contains(parent)) {
@@ -68,28 +68,28 @@ pub fn lines<'a>(entries: &'a [Entry], mut known: BTreeSet<&'a str>) -> Result<V
         if entry.id.is_empty() || !known.insert(&entry.id) {
             return Err(WriteError::Id { id: entry.id.clone() });
         }
-        push(&mut out, &entry.id, &line(entry)?)?;
+        push_line(&mut out, &entry.id, &entry_line(entry)?)?;
     }
     Ok(out)
 }
 
-fn push(out: &mut Vec<u8>, id: &str, line: &impl Serialize) -> Result<(), WriteError> {
+fn push_line(out: &mut Vec<u8>, id: &str, line: &impl Serialize) -> Result<(), WriteError> {
     serde_json::to_writer(&mut *out, line).map_err(|_| WriteError::NotJson { id: id.to_owned() })?;
     out.push(b'\n');
     Ok(())
 }
 
-fn line(entry: &Entry) -> Result<EntryLine<'_>, WriteError> {
+fn entry_line(entry: &Entry) -> Result<EntryLine<'_>, WriteError> {
     let line = EntryLine {
         id: &entry.id,
         parent_id: entry.parent.as_deref(),
-        timestamp: spelled(entry.at),
+        timestamp: to_rfc3339(entry.at),
         ..EntryLine::default()
     };
     Ok(match &entry.change {
         Change::Message(said) => {
             let not_json = |_| WriteError::NotJson { id: entry.id.clone() };
-            EntryLine { r#type: "message", message: Some(message(said).map_err(not_json)?), ..line }
+            EntryLine { r#type: "message", message: Some(message_line(said).map_err(not_json)?), ..line }
         }
         Change::Model { provider, model } => {
             EntryLine { r#type: "model_change", provider: Some(provider), model_id: Some(model), ..line }
@@ -110,38 +110,36 @@ fn line(entry: &Entry) -> Result<EntryLine<'_>, WriteError> {
         Change::CustomMessage { kind, content, display } => EntryLine {
             r#type: "custom_message",
             custom_type: Some(kind),
-            content: Some(pieces(content)),
+            content: Some(content_lines(content)),
             display: Some(*display),
             ..line
         },
-        Change::Name(name) => {
-            EntryLine { r#type: "session_info", name: Some(name.as_deref().unwrap_or("")), ..line }
-        }
+        Change::Name(name) => EntryLine { r#type: "session_info", name: Some(name.as_deref().unwrap_or("")), ..line },
         Change::Other { .. } => return Err(WriteError::Unknown { id: entry.id.clone() }),
     })
 }
 
-fn message(message: &Message) -> serde_json::Result<MessageLine<'_>> {
+fn message_line(message: &Message) -> serde_json::Result<MessageLine<'_>> {
     let line = MessageLine { timestamp: message.at().0, ..MessageLine::default() };
     Ok(match message {
-        Message::User(user) => MessageLine { role: "user", content: Some(pieces(&user.content)), ..line },
+        Message::User(user) => MessageLine { role: "user", content: Some(content_lines(&user.content)), ..line },
         Message::Assistant(said) => MessageLine {
             role: "assistant",
-            content: Some(blocks(&said.blocks)?),
+            content: Some(block_lines(&said.blocks)?),
             api: Some(&said.api),
             provider: Some(&said.provider),
             model: Some(&said.model),
-            usage: Some(usage(&said.usage)),
-            stop_reason: Some(said.stop.word()),
+            usage: Some(usage_line(&said.usage)),
+            stop_reason: Some(said.stop.as_str()),
             error_message: said.error.as_deref(),
             ..line
         },
         Message::ToolResult(result) => MessageLine {
             role: "toolResult",
-            content: Some(pieces(&result.content)),
+            content: Some(content_lines(&result.content)),
             tool_call_id: Some(&result.call),
             tool_name: Some(&result.tool),
-            details: result.details.as_ref().map(raw).transpose()?,
+            details: result.details.as_ref().map(raw_json).transpose()?,
             is_error: Some(result.is_error),
             ..line
         },
@@ -159,16 +157,13 @@ fn message(message: &Message) -> serde_json::Result<MessageLine<'_>> {
         Message::Custom(custom) => MessageLine {
             role: "custom",
             custom_type: Some(&custom.kind),
-            content: Some(pieces(&custom.content)),
+            content: Some(content_lines(&custom.content)),
             display: Some(custom.display),
             ..line
         },
-        Message::BranchSummary(branch) => MessageLine {
-            role: "branchSummary",
-            summary: Some(&branch.summary),
-            from_id: Some(&branch.from),
-            ..line
-        },
+        Message::BranchSummary(branch) => {
+            MessageLine { role: "branchSummary", summary: Some(&branch.summary), from_id: Some(&branch.from), ..line }
+        }
         Message::CompactionSummary(compaction) => MessageLine {
             role: "compactionSummary",
             summary: Some(&compaction.summary),
@@ -178,33 +173,33 @@ fn message(message: &Message) -> serde_json::Result<MessageLine<'_>> {
     })
 }
 
-fn pieces(content: &[Content]) -> Vec<PieceLine<'_>> {
-    content.iter().map(piece).collect()
+fn content_lines(content: &[Content]) -> Vec<BlockLine<'_>> {
+    content.iter().map(content_line).collect()
 }
 
-fn piece(content: &Content) -> PieceLine<'_> {
+fn content_line(content: &Content) -> BlockLine<'_> {
     match content {
-        Content::Text(text) => PieceLine { r#type: "text", text: Some(text), ..PieceLine::default() },
+        Content::Text(text) => BlockLine { r#type: "text", text: Some(text), ..BlockLine::default() },
         Content::Image { mime, data } => {
-            PieceLine { r#type: "image", data: Some(data), mime_type: Some(mime), ..PieceLine::default() }
+            BlockLine { r#type: "image", data: Some(data), mime_type: Some(mime), ..BlockLine::default() }
         }
     }
 }
 
-fn blocks(blocks: &[Block]) -> serde_json::Result<Vec<PieceLine<'_>>> {
+fn block_lines(blocks: &[Block]) -> serde_json::Result<Vec<BlockLine<'_>>> {
     let mut lines = Vec::with_capacity(blocks.len());
     for block in blocks {
         lines.push(match block {
-            Block::Text(text) => PieceLine { r#type: "text", text: Some(text), ..PieceLine::default() },
+            Block::Text(text) => BlockLine { r#type: "text", text: Some(text), ..BlockLine::default() },
             Block::Thinking(thinking) => {
-                PieceLine { r#type: "thinking", thinking: Some(thinking), ..PieceLine::default() }
+                BlockLine { r#type: "thinking", thinking: Some(thinking), ..BlockLine::default() }
             }
-            Block::ToolCall { id, name, args } => PieceLine {
+            Block::ToolCall { id, name, args } => BlockLine {
                 r#type: "toolCall",
                 id: Some(id),
                 name: Some(name),
-                arguments: Some(raw(args)?),
-                ..PieceLine::default()
+                arguments: Some(raw_json(args)?),
+                ..BlockLine::default()
             },
         });
     }
@@ -212,14 +207,14 @@ fn blocks(blocks: &[Block]) -> serde_json::Result<Vec<PieceLine<'_>>> {
 }
 
 /// Returns a JSON text verbatim if it is valid and on one line.
-fn raw(json: &Json) -> serde_json::Result<&RawValue> {
+fn raw_json(json: &Json) -> serde_json::Result<&RawValue> {
     if json.as_str().contains(['\n', '\r']) {
         return Err(serde::ser::Error::custom("not on one line"));
     }
     serde_json::from_str(json.as_str())
 }
 
-const fn usage(usage: &Usage) -> UsageLine {
+const fn usage_line(usage: &Usage) -> UsageLine {
     let Cost { input, output, cache_read, cache_write, total } = usage.cost;
     UsageLine {
         input: usage.input,
@@ -270,7 +265,7 @@ struct EntryLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     custom_type: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    content: Option<Vec<PieceLine<'a>>>,
+    content: Option<Vec<BlockLine<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     display: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -282,7 +277,7 @@ struct EntryLine<'a> {
 struct MessageLine<'a> {
     role: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    content: Option<Vec<PieceLine<'a>>>,
+    content: Option<Vec<BlockLine<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     api: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -332,7 +327,7 @@ struct MessageLine<'a> {
 
 #[derive(Serialize, Default)]
 #[serde(rename_all = "camelCase")]
-struct PieceLine<'a> {
+struct BlockLine<'a> {
     r#type: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,

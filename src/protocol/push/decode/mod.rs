@@ -2,18 +2,18 @@
 //!
 //! The decoder makes no decisions. A line is expected to be canonical: one compact JSON object without duplicate keys.
 
-mod ask;
 mod fields;
 mod payload;
-mod problem;
+mod request;
+mod request_error;
 #[cfg(test)]
 mod tests;
 
-pub use ask::{
-    Ask, Attach, Decide, Environment, ListSessions, Prompt, Protocol, SessionAsk, Speak, StartSession,
-    Summary, Token,
+pub use request::{
+    ApprovalDecision, Attach, Environment, ListSessions, Prompt, Protocol, RequestBody, SessionRequestBody,
+    SnapshotMode, StartSession, SwitchProtocol, Token,
 };
-pub use problem::{Bound, Fault, Malformed, Problem};
+pub use request_error::{FieldError, LengthLimit, MalformedRequest, RequestError};
 
 use serde_json::value::RawValue;
 
@@ -21,7 +21,7 @@ use super::PROTOCOL;
 use super::client::MESSAGE_BYTES;
 use super::wire::request::{RequestEnvelope, RequestType};
 use crate::kernel::id::SessionId;
-use fields::{Fields, problem as named, read_text};
+use fields::{Fields, field_error as error_at, read_text};
 
 /// A decoded request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Request {
     /// The session named in the envelope or the payload.
     pub session: Option<SessionId>,
     /// The request's parameters.
-    pub ask: Ask,
+    pub body: RequestBody,
 }
 
 /// Size limits of a request.
@@ -101,72 +101,76 @@ impl Default for DecodeLimits {
 /// # Errors
 ///
 /// Returns the readable parts of the envelope with the error, so that the request can be answered.
-pub fn decode(line: &[u8], limits: &DecodeLimits) -> Result<Request, Malformed> {
+pub fn decode(line: &[u8], limits: &DecodeLimits) -> Result<Request, MalformedRequest> {
     let Ok(envelope) = serde_json::from_slice::<RequestEnvelope<'_>>(line) else {
-        return Err(Malformed::unreadable(Problem::NotAnEnvelope));
+        return Err(MalformedRequest::unreadable(RequestError::NotAnEnvelope));
     };
-    let head = Head::read(&envelope, limits);
-    match head.understand(&envelope, limits) {
-        Ok((kind_name, session, ask)) => {
-            Ok(Request { request_id: head.request_id.ok().flatten(), kind_name, session, ask })
+    let head = RequestHead::read(&envelope, limits);
+    match head.parse_request(&envelope, limits) {
+        Ok((kind_name, session, body)) => {
+            Ok(Request { request_id: head.request_id.ok().flatten(), kind_name, session, body })
         }
         Err(problem) => Err(head.malformed(&envelope, problem, limits)),
     }
 }
 
 /// Exceeds every keyword of an envelope.
-const WORD: Bound = Bound::Bytes(64);
+const WORD_LIMIT: LengthLimit = LengthLimit::Bytes(64);
 
 /// The parts of an envelope that a response echoes, each valid or not.
-struct Head {
-    request_id: Result<Option<String>, Problem>,
-    type_name: Result<String, Problem>,
-    session: Result<Option<String>, Problem>,
+struct RequestHead {
+    request_id: Result<Option<String>, RequestError>,
+    type_name: Result<String, RequestError>,
+    session: Result<Option<String>, RequestError>,
 }
 
-impl Head {
+impl RequestHead {
     fn read(envelope: &RequestEnvelope<'_>, limits: &DecodeLimits) -> Self {
-        let bound = Bound::Chars(limits.id);
+        let bound = LengthLimit::Chars(limits.id);
         Self {
             // An empty id identifies nothing: it counts as missing, and the daemon generates one.
-            request_id: part("requestId", envelope.request_id, bound)
-                .map(|id| id.filter(|id| !id.is_empty())),
-            type_name: needed("type", envelope.r#type, bound),
-            session: match part("sessionId", envelope.session_id, bound) {
-                Ok(Some(id)) if id.is_empty() => Err(named("sessionId".to_owned(), Fault::Empty)),
+            request_id: optional_part("requestId", envelope.request_id, bound).map(|id| id.filter(|id| !id.is_empty())),
+            type_name: required_part("type", envelope.r#type, bound),
+            session: match optional_part("sessionId", envelope.session_id, bound) {
+                Ok(Some(id)) if id.is_empty() => Err(error_at("sessionId".to_owned(), FieldError::Empty)),
                 session => session,
             },
         }
     }
 
-    fn understand(
+    fn parse_request(
         &self,
         envelope: &RequestEnvelope<'_>,
         limits: &DecodeLimits,
-    ) -> Result<(String, Option<SessionId>, Ask), Problem> {
-        if !matches!(read_text(envelope.v, WORD), Ok(Some(version)) if version == PROTOCOL) {
-            return Err(Problem::Version);
+    ) -> Result<(String, Option<SessionId>, RequestBody), RequestError> {
+        if !matches!(read_text(envelope.v, WORD_LIMIT), Ok(Some(version)) if version == PROTOCOL) {
+            return Err(RequestError::UnsupportedVersion);
         }
-        if needed("kind", envelope.kind, WORD)? != "request" {
-            return Err(named("kind".to_owned(), Fault::Word { allowed: "\"request\"" }));
+        if required_part("kind", envelope.kind, WORD_LIMIT)? != "request" {
+            return Err(error_at("kind".to_owned(), FieldError::UnknownWord { allowed: "\"request\"" }));
         }
         self.request_id.clone()?;
         let type_name = self.type_name.clone()?;
         let Some(request) = RequestType::parse(&type_name) else {
-            return Err(Problem::UnknownType { name: type_name });
+            return Err(RequestError::UnknownType { name: type_name });
         };
         let session = self.session.clone()?;
         let fields = Fields::read("payload", envelope.payload)?;
-        let (session, ask) = payload::read(request, session, &fields, limits)?;
-        Ok((type_name, session, ask))
+        let (session, body) = payload::read(request, session, &fields, limits)?;
+        Ok((type_name, session, body))
     }
 
-    fn malformed(self, envelope: &RequestEnvelope<'_>, problem: Problem, limits: &DecodeLimits) -> Malformed {
+    fn malformed(
+        self,
+        envelope: &RequestEnvelope<'_>,
+        problem: RequestError,
+        limits: &DecodeLimits,
+    ) -> MalformedRequest {
         let of_payload = || {
             let fields = Fields::read("payload", envelope.payload).ok()?;
-            fields.key("sessionId", Bound::Chars(limits.id)).ok().flatten()
+            fields.non_empty_text("sessionId", LengthLimit::Chars(limits.id)).ok().flatten()
         };
-        Malformed {
+        MalformedRequest {
             request_id: self.request_id.ok().flatten(),
             type_name: self.type_name.ok(),
             session: self.session.ok().flatten().or_else(of_payload),
@@ -175,14 +179,14 @@ impl Head {
     }
 }
 
-fn part(name: &str, raw: Option<&RawValue>, bound: Bound) -> Result<Option<String>, Problem> {
-    read_text(raw, bound).map_err(|fault| named(name.to_owned(), fault))
+fn optional_part(name: &str, raw: Option<&RawValue>, bound: LengthLimit) -> Result<Option<String>, RequestError> {
+    read_text(raw, bound).map_err(|fault| error_at(name.to_owned(), fault))
 }
 
-fn needed(name: &str, raw: Option<&RawValue>, bound: Bound) -> Result<String, Problem> {
-    match part(name, raw, bound)? {
-        None => Err(named(name.to_owned(), Fault::Missing)),
-        Some(text) if text.is_empty() => Err(named(name.to_owned(), Fault::Empty)),
+fn required_part(name: &str, raw: Option<&RawValue>, bound: LengthLimit) -> Result<String, RequestError> {
+    match optional_part(name, raw, bound)? {
+        None => Err(error_at(name.to_owned(), FieldError::Missing)),
+        Some(text) if text.is_empty() => Err(error_at(name.to_owned(), FieldError::Empty)),
         Some(text) => Ok(text),
     }
 }

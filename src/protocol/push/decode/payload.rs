@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use super::DecodeLimits;
-use super::ask::{
-    Ask, Attach, Decide, ListSessions, Prompt, Protocol, SessionAsk, Speak, StartSession, Summary, Token,
-};
 use super::fields::Fields;
-use super::problem::{Bound, Fault, Problem};
-use crate::kernel::event::{Budget, Criterion, Decision, Image, Lasting};
+use super::request::{
+    ApprovalDecision, Attach, ListSessions, Prompt, Protocol, RequestBody, SessionRequestBody, SnapshotMode,
+    StartSession, SwitchProtocol, Token,
+};
+use super::request_error::{FieldError, LengthLimit, RequestError};
+use crate::kernel::event::{ApprovalScope, Budget, Criterion, Decision, Image};
 use crate::kernel::id::{GateId, MessageId, RunId, Seq, SessionId};
 use crate::protocol::push::wire::request::{PlainRequest, RequestType, SessionRequest};
 
@@ -18,175 +19,175 @@ pub(super) fn read(
     envelope_session: Option<String>,
     fields: &Fields<'_>,
     limits: &DecodeLimits,
-) -> Result<(Option<SessionId>, Ask), Problem> {
-    let reader = Reader { fields, limits };
+) -> Result<(Option<SessionId>, RequestBody), RequestError> {
+    let reader = PayloadReader { fields, limits };
     let request = match request {
         RequestType::Plain(request) => request,
         RequestType::OfSession(request) => {
             let Some(id) = reader.session(envelope_session)? else {
-                return Err(fields.fault("sessionId", Fault::Missing));
+                return Err(fields.error("sessionId", FieldError::Missing));
             };
-            let ask = reader.session_ask(request)?;
-            return Ok((Some(id.clone()), Ask::Session { id, ask }));
+            let body = reader.session_request(request)?;
+            return Ok((Some(id.clone()), RequestBody::Session { id, body }));
         }
     };
-    let ask = match request {
+    let body = match request {
         PlainRequest::Hello => reader.hello()?,
-        PlainRequest::Ping => Ask::Ping,
-        PlainRequest::Reload => Ask::Reload,
-        PlainRequest::StartSession => Ask::StartSession(Box::new(reader.start_session()?)),
+        PlainRequest::Ping => RequestBody::Ping,
+        PlainRequest::Reload => RequestBody::Reload,
+        PlainRequest::StartSession => RequestBody::StartSession(Box::new(reader.start_session()?)),
         PlainRequest::ListSessions => reader.list_sessions()?,
-        PlainRequest::ListGrants => Ask::ListGrants,
-        PlainRequest::RevokeGrant => Ask::RevokeGrant { id: fields.text("grantId", reader.id())? },
-        PlainRequest::ListProviders => Ask::ListProviders,
-        PlainRequest::GetMetrics => Ask::Metrics { sandbox: fields.flag("sandbox")?.unwrap_or(false) },
-        PlainRequest::CheckJournal => Ask::CheckJournal { full: fields.flag("full")?.unwrap_or(false) },
-        PlainRequest::Speak => Ask::Speak(Box::new(reader.speak()?)),
-        PlainRequest::Drain => Ask::Drain { grace_ms: fields.number("graceMs")? },
+        PlainRequest::ListGrants => RequestBody::ListGrants,
+        PlainRequest::RevokeGrant => RequestBody::RevokeGrant { id: fields.required_text("grantId", reader.id())? },
+        PlainRequest::ListProviders => RequestBody::ListProviders,
+        PlainRequest::GetMetrics => RequestBody::Metrics { sandbox: fields.flag("sandbox")?.unwrap_or(false) },
+        PlainRequest::CheckJournal => RequestBody::CheckJournal { full: fields.flag("full")?.unwrap_or(false) },
+        PlainRequest::Speak => RequestBody::SwitchProtocol(Box::new(reader.switch_protocol()?)),
+        PlainRequest::Drain => RequestBody::Drain { grace_ms: fields.number("graceMs")? },
         PlainRequest::ListApprovals => {
             let session = reader.session(envelope_session)?;
-            return Ok((session.clone(), Ask::ListApprovals { session }));
+            return Ok((session.clone(), RequestBody::ListApprovals { session }));
         }
     };
     // These payloads have no session id; the response echoes that of the envelope.
-    Ok((envelope_session.map(SessionId::from), ask))
+    Ok((envelope_session.map(SessionId::from), body))
 }
 
-struct Reader<'r, 'a> {
+struct PayloadReader<'r, 'a> {
     fields: &'r Fields<'a>,
     limits: &'r DecodeLimits,
 }
 
-impl Reader<'_, '_> {
-    fn session(&self, envelope: Option<String>) -> Result<Option<SessionId>, Problem> {
-        match (envelope, self.fields.key("sessionId", self.id())?) {
-            (Some(outer), Some(inner)) if outer != inner => Err(Problem::TwoSessions),
+impl PayloadReader<'_, '_> {
+    fn session(&self, envelope: Option<String>) -> Result<Option<SessionId>, RequestError> {
+        match (envelope, self.fields.non_empty_text("sessionId", self.id())?) {
+            (Some(outer), Some(inner)) if outer != inner => Err(RequestError::SessionMismatch),
             (outer, inner) => Ok(outer.or(inner).map(SessionId::from)),
         }
     }
 
-    fn hello(&self) -> Result<Ask, Problem> {
-        Ok(Ask::Hello {
-            client_name: self.fields.hint("clientName", self.name())?,
-            client_version: self.fields.hint("clientVersion", self.name())?,
+    fn hello(&self) -> Result<RequestBody, RequestError> {
+        Ok(RequestBody::Hello {
+            client_name: self.fields.optional_text("clientName", self.name())?,
+            client_version: self.fields.optional_text("clientVersion", self.name())?,
             capabilities: self.fields.texts("capabilities", self.limits.capabilities, self.name())?,
         })
     }
 
-    fn start_session(&self) -> Result<StartSession, Problem> {
+    fn start_session(&self) -> Result<StartSession, RequestError> {
         let fields = self.fields;
-        let object = Bound::Bytes(self.limits.object);
-        let word = |name, default: &str| -> Result<String, Problem> {
-            Ok(fields.hint(name, self.name())?.unwrap_or_else(|| default.to_owned()))
+        let object = LengthLimit::Bytes(self.limits.object);
+        let word = |name, default: &str| -> Result<String, RequestError> {
+            Ok(fields.optional_text(name, self.name())?.unwrap_or_else(|| default.to_owned()))
         };
         Ok(StartSession {
             mode: self.mode(word("mode", "interactive")?)?,
-            provider: fields.hint("provider", self.name())?,
-            sandbox_provider: fields.hint("sandboxProvider", self.name())?,
+            provider: fields.optional_text("provider", self.name())?,
+            sandbox_provider: fields.optional_text("sandboxProvider", self.name())?,
             repo: fields.object("repo", object)?,
             cwd: self.directory()?,
-            model: fields.hint("model", self.name())?,
-            name: fields.hint("name", self.name())?,
+            model: fields.optional_text("model", self.name())?,
+            name: fields.optional_text("name", self.name())?,
             metadata: fields.object("metadata", object)?,
             environment: fields.environment(self.limits)?,
-            idempotency_key: fields.key("idempotencyKey", self.id())?,
+            idempotency_key: fields.non_empty_text("idempotencyKey", self.id())?,
         })
     }
 
-    fn mode(&self, word: String) -> Result<String, Problem> {
+    fn mode(&self, word: String) -> Result<String, RequestError> {
         match word.as_str() {
             "interactive" | "headless" => Ok(word),
-            _ => Err(self.fields.fault("mode", Fault::Word { allowed: "\"interactive\" or \"headless\"" })),
+            _ => Err(self.fields.error("mode", FieldError::UnknownWord { allowed: "\"interactive\" or \"headless\"" })),
         }
     }
 
-    fn directory(&self) -> Result<String, Problem> {
-        let path = Bound::Bytes(self.limits.path);
-        if let Some(cwd) = self.fields.hint("cwd", path)? {
-            return absolute(cwd).map_err(|fault| self.fields.fault("cwd", fault));
+    fn directory(&self) -> Result<String, RequestError> {
+        let path = LengthLimit::Bytes(self.limits.path);
+        if let Some(cwd) = self.fields.optional_text("cwd", path)? {
+            return require_absolute(cwd).map_err(|fault| self.fields.error("cwd", fault));
         }
-        let repo = self.fields.inner("repo")?;
-        match repo.hint("rootPath", path)? {
-            Some(root) => absolute(root).map_err(|fault| repo.fault("rootPath", fault)),
-            None => Err(Problem::NoDirectory),
+        let repo = self.fields.nested("repo")?;
+        match repo.optional_text("rootPath", path)? {
+            Some(root) => require_absolute(root).map_err(|fault| repo.error("rootPath", fault)),
+            None => Err(RequestError::MissingDirectory),
         }
     }
 
-    fn speak(&self) -> Result<Speak, Problem> {
+    fn switch_protocol(&self) -> Result<SwitchProtocol, RequestError> {
         let fields = self.fields;
-        let protocol = match fields.text("protocol", self.name())?.as_str() {
+        let protocol = match fields.required_text("protocol", self.name())?.as_str() {
             "pi" => Protocol::Pi,
-            _ => return Err(fields.fault("protocol", Fault::Word { allowed: "\"pi\"" })),
+            _ => return Err(fields.error("protocol", FieldError::UnknownWord { allowed: "\"pi\"" })),
         };
-        let cwd = fields.hint("cwd", Bound::Bytes(self.limits.path))?;
-        let cwd = cwd.map(|cwd| absolute(cwd).map_err(|fault| fields.fault("cwd", fault))).transpose()?;
-        Ok(Speak { protocol, cwd, environment: fields.environment(self.limits)? })
+        let cwd = fields.optional_text("cwd", LengthLimit::Bytes(self.limits.path))?;
+        let cwd = cwd.map(|cwd| require_absolute(cwd).map_err(|fault| fields.error("cwd", fault))).transpose()?;
+        Ok(SwitchProtocol { protocol, cwd, environment: fields.environment(self.limits)? })
     }
 
-    fn list_sessions(&self) -> Result<Ask, Problem> {
-        Ok(Ask::ListSessions(ListSessions {
+    fn list_sessions(&self) -> Result<RequestBody, RequestError> {
+        Ok(RequestBody::ListSessions(ListSessions {
             limit: self.fields.page("limit", 20, self.limits.page)?,
-            cursor: self.fields.hint("cursor", Bound::Chars(4 * self.limits.id))?,
-            prefix: self.fields.hint("prefix", self.id())?,
+            cursor: self.fields.optional_text("cursor", LengthLimit::Chars(4 * self.limits.id))?,
+            prefix: self.fields.optional_text("prefix", self.id())?,
             include_ended: self.fields.flag("includeEnded")?.unwrap_or(false),
         }))
     }
 
-    fn session_ask(&self, request: SessionRequest) -> Result<SessionAsk, Problem> {
+    fn session_request(&self, request: SessionRequest) -> Result<SessionRequestBody, RequestError> {
         Ok(match request {
-            SessionRequest::AttachSession => SessionAsk::Attach(Box::new(self.attach(Summary::AfterGap)?)),
-            SessionRequest::ResumeSession => SessionAsk::Attach(Box::new(self.attach(Summary::Always)?)),
-            SessionRequest::SendUserMessage => SessionAsk::Prompt(Box::new(self.prompt()?)),
-            SessionRequest::QueueMessage => SessionAsk::Queue(Box::new(self.prompt()?)),
-            SessionRequest::ListQueue => SessionAsk::ListQueue,
-            SessionRequest::RemoveQueued => {
-                SessionAsk::Unqueue { message: MessageId::from(self.fields.text("messageId", self.id())?) }
-            }
+            SessionRequest::AttachSession => SessionRequestBody::Attach(Box::new(self.attach(SnapshotMode::AfterGap)?)),
+            SessionRequest::ResumeSession => SessionRequestBody::Attach(Box::new(self.attach(SnapshotMode::Always)?)),
+            SessionRequest::SendUserMessage => SessionRequestBody::Prompt(Box::new(self.prompt()?)),
+            SessionRequest::QueueMessage => SessionRequestBody::Queue(Box::new(self.prompt()?)),
+            SessionRequest::ListQueue => SessionRequestBody::ListQueue,
+            SessionRequest::RemoveQueued => SessionRequestBody::Unqueue {
+                message: MessageId::from(self.fields.required_text("messageId", self.id())?),
+            },
             SessionRequest::Steer => {
                 let (message, text) = (self.message_id()?, self.message_text()?);
-                SessionAsk::Steer { message, text, images: self.images()? }
+                SessionRequestBody::Steer { message, text, images: self.images()? }
             }
-            SessionRequest::SubmitApproval => SessionAsk::Decide(Box::new(self.decide()?)),
-            SessionRequest::CancelRun => SessionAsk::Cancel {
+            SessionRequest::SubmitApproval => SessionRequestBody::Decide(Box::new(self.approval_decision()?)),
+            SessionRequest::CancelRun => SessionRequestBody::Cancel {
                 run: self.run_id()?,
                 reason: self
                     .fields
-                    .hint("reason", self.name())?
+                    .optional_text("reason", self.name())?
                     .unwrap_or_else(|| "user_cancelled".to_owned()),
             },
-            SessionRequest::GetSessionSnapshot => SessionAsk::Snapshot,
-            SessionRequest::GetSessionMessages => SessionAsk::Messages {
+            SessionRequest::GetSessionSnapshot => SessionRequestBody::Snapshot,
+            SessionRequest::GetSessionMessages => SessionRequestBody::Messages {
                 after: Seq::new(self.fields.number("afterSeq")?.unwrap_or(0)),
                 limit: self.fields.page("limit", 100, self.limits.page)?,
             },
             SessionRequest::RenameSession => {
-                SessionAsk::Rename { name: self.fields.text("name", self.name())? }
+                SessionRequestBody::Rename { name: self.fields.required_text("name", self.name())? }
             }
-            SessionRequest::EndSession => SessionAsk::End,
-            SessionRequest::CompactSession => SessionAsk::Compact {
-                instructions: self.fields.hint("instructions", Bound::Bytes(self.limits.comment))?,
+            SessionRequest::EndSession => SessionRequestBody::End,
+            SessionRequest::CompactSession => SessionRequestBody::Compact {
+                instructions: self.fields.optional_text("instructions", LengthLimit::Bytes(self.limits.comment))?,
                 environment: self.fields.environment(self.limits)?,
             },
             SessionRequest::DeleteSession => {
                 let dry_run = self.fields.flag("dryRun")?.unwrap_or(false);
                 let with_pi_files = self.fields.flag("withPiFiles")?.unwrap_or(false);
-                SessionAsk::Delete { dry_run, with_pi_files }
+                SessionRequestBody::Delete { dry_run, with_pi_files }
             }
-            SessionRequest::DetachSession => SessionAsk::Detach,
+            SessionRequest::DetachSession => SessionRequestBody::Detach,
         })
     }
 
-    fn attach(&self, summary: Summary) -> Result<Attach, Problem> {
+    fn attach(&self, snapshot: SnapshotMode) -> Result<Attach, RequestError> {
         Ok(Attach {
             seen: Seq::new(self.fields.number("lastSeenSeq")?.unwrap_or(0)),
-            summary,
-            token: self.fields.hint("attachToken", self.id())?.map(Token::new),
+            snapshot,
+            token: self.fields.optional_text("attachToken", self.id())?.map(Token::new),
             read_only: self.fields.flag("readOnly")?.unwrap_or(false),
             environment: self.fields.environment(self.limits)?,
         })
     }
 
-    fn prompt(&self) -> Result<Prompt, Problem> {
+    fn prompt(&self) -> Result<Prompt, RequestError> {
         let criteria = self.fields.objects("acceptanceCriteria", self.limits.criteria)?;
         Ok(Prompt {
             message: self.message_id()?,
@@ -199,13 +200,13 @@ impl Reader<'_, '_> {
                 .collect::<Result<_, _>>()?,
             time_limit: self.fields.positive("timeoutMs")?,
             budget: self.budget()?,
-            rules: self.fields.texts("rules", self.limits.rules, Bound::Bytes(self.limits.comment))?,
+            rules: self.fields.texts("rules", self.limits.rules, LengthLimit::Bytes(self.limits.comment))?,
             environment: self.fields.environment(self.limits)?,
         })
     }
 
-    fn budget(&self) -> Result<Budget, Problem> {
-        let budget = self.fields.inner("budget")?;
+    fn budget(&self) -> Result<Budget, RequestError> {
+        let budget = self.fields.nested("budget")?;
         Ok(Budget {
             cost: budget.millionths("maxCostUsd")?,
             turns: budget.positive("maxTurns")?,
@@ -213,93 +214,93 @@ impl Reader<'_, '_> {
         })
     }
 
-    fn criterion(&self, at: usize, item: &Fields<'_>) -> Result<Criterion, Problem> {
-        let check = item.text("check", Bound::Bytes(self.limits.check))?;
+    fn criterion(&self, at: usize, item: &Fields<'_>) -> Result<Criterion, RequestError> {
+        let check = item.required_text("check", LengthLimit::Bytes(self.limits.check))?;
         if check.contains('\0') {
-            return Err(item.fault("check", Fault::Nul));
+            return Err(item.error("check", FieldError::ContainsNul));
         }
         Ok(Criterion {
-            id: item.hint("id", self.id())?.unwrap_or_else(|| format!("check-{}", at + 1)),
+            id: item.optional_text("id", self.id())?.unwrap_or_else(|| format!("check-{}", at + 1)),
             check,
             exit_code: item.exit_code("exitCode")?.unwrap_or(0),
-            description: item.hint("description", Bound::Bytes(self.limits.comment))?,
+            description: item.optional_text("description", LengthLimit::Bytes(self.limits.comment))?,
         })
     }
 
-    fn decide(&self) -> Result<Decide, Problem> {
+    fn approval_decision(&self) -> Result<ApprovalDecision, RequestError> {
         let fields = self.fields;
-        let decision = match fields.text("decision", self.name())?.as_str() {
+        let decision = match fields.required_text("decision", self.name())?.as_str() {
             "approve" => Decision::Approve,
             "deny" => Decision::Deny,
             _ => {
                 let allowed = "\"approve\" or \"deny\"";
-                return Err(fields.fault("decision", Fault::Word { allowed }));
+                return Err(fields.error("decision", FieldError::UnknownWord { allowed }));
             }
         };
-        let lasting = match fields.hint("scope", self.name())?.as_deref() {
-            None | Some("once") => Lasting::Once,
-            Some("run") => Lasting::Run,
-            Some("session") => Lasting::Session,
-            Some("always") => Lasting::Always,
+        let scope = match fields.optional_text("scope", self.name())?.as_deref() {
+            None | Some("once") => ApprovalScope::Once,
+            Some("run") => ApprovalScope::Run,
+            Some("session") => ApprovalScope::Session,
+            Some("always") => ApprovalScope::Always,
             Some(_) => {
                 let allowed = "\"once\", \"run\", \"session\" or \"always\"";
-                return Err(fields.fault("scope", Fault::Word { allowed }));
+                return Err(fields.error("scope", FieldError::UnknownWord { allowed }));
             }
         };
-        Ok(Decide {
-            gate: GateId::from(fields.text("approvalId", self.id())?),
+        Ok(ApprovalDecision {
+            gate: GateId::from(fields.required_text("approvalId", self.id())?),
             run: self.run_id()?,
             decision,
-            choice: fields.hint("choice", self.name())?,
-            comment: fields.hint("comment", Bound::Bytes(self.limits.comment))?,
-            lasting,
-            answer: fields.json("answer", Bound::Bytes(self.limits.answer))?,
+            choice: fields.optional_text("choice", self.name())?,
+            comment: fields.optional_text("comment", LengthLimit::Bytes(self.limits.comment))?,
+            scope,
+            answer: fields.json("answer", LengthLimit::Bytes(self.limits.answer))?,
             environment: fields.environment(self.limits)?,
         })
     }
 
     /// Reads the images of a message: each has a media type, and their total size is bounded.
-    fn images(&self) -> Result<Vec<Image>, Problem> {
-        let bound = Bound::Bytes(self.limits.image_bytes);
+    fn images(&self) -> Result<Vec<Image>, RequestError> {
+        let bound = LengthLimit::Bytes(self.limits.image_bytes);
         let mut images = Vec::new();
         let mut bytes = 0;
         for item in self.fields.objects("images", self.limits.images)? {
-            let mime = item.text("mimeType", self.id())?;
+            let mime = item.required_text("mimeType", self.id())?;
             if !IMAGE_TYPES.contains(&mime.as_str()) {
                 let allowed = "\"image/png\", \"image/jpeg\", \"image/gif\" or \"image/webp\"";
-                return Err(item.fault("mimeType", Fault::Word { allowed }));
+                return Err(item.error("mimeType", FieldError::UnknownWord { allowed }));
             }
-            let data = item.text("data", bound)?;
+            let data = item.required_text("data", bound)?;
             if !is_base64(&data) {
-                return Err(item.fault("data", Fault::NotBase64));
+                return Err(item.error("data", FieldError::NotBase64));
             }
             bytes += data.len();
             images.push(Image { mime, data });
         }
         if bytes > self.limits.image_bytes {
-            return Err(self.fields.fault("images", Fault::Long { bound }));
+            return Err(self.fields.error("images", FieldError::TooLong { bound }));
         }
         Ok(images)
     }
 
-    fn message_text(&self) -> Result<String, Problem> {
-        self.fields.text("text", Bound::Bytes(self.limits.text))
+    fn message_text(&self) -> Result<String, RequestError> {
+        self.fields.required_text("text", LengthLimit::Bytes(self.limits.text))
     }
 
-    fn message_id(&self) -> Result<Option<MessageId>, Problem> {
-        Ok(self.fields.key("clientMessageId", self.id())?.map(MessageId::from))
+    fn message_id(&self) -> Result<Option<MessageId>, RequestError> {
+        Ok(self.fields.non_empty_text("clientMessageId", self.id())?.map(MessageId::from))
     }
 
-    fn run_id(&self) -> Result<Option<RunId>, Problem> {
-        Ok(self.fields.key("runId", self.id())?.map(RunId::from))
+    fn run_id(&self) -> Result<Option<RunId>, RequestError> {
+        Ok(self.fields.non_empty_text("runId", self.id())?.map(RunId::from))
     }
 
-    const fn id(&self) -> Bound {
-        Bound::Chars(self.limits.id)
+    const fn id(&self) -> LengthLimit {
+        LengthLimit::Chars(self.limits.id)
     }
 
-    const fn name(&self) -> Bound {
-        Bound::Chars(self.limits.name)
+    const fn name(&self) -> LengthLimit {
+        LengthLimit::Chars(self.limits.name)
     }
 }
 
@@ -313,12 +314,12 @@ fn is_base64(text: &str) -> bool {
     text.len().is_multiple_of(4) && text.len() - digits.len() <= 2 && digits.bytes().all(plain)
 }
 
-fn absolute(path: String) -> Result<String, Fault> {
+fn require_absolute(path: String) -> Result<String, FieldError> {
     if path.contains('\0') {
-        return Err(Fault::Nul);
+        return Err(FieldError::ContainsNul);
     }
     if !Path::new(&path).is_absolute() {
-        return Err(Fault::Relative);
+        return Err(FieldError::RelativePath);
     }
     Ok(path)
 }

@@ -6,111 +6,110 @@ use serde_json::value::RawValue;
 
 use super::message::{steered, user_message};
 use super::tool::{tool_call, tool_result};
-use super::{Head, json};
+use super::{EventHead, json};
 use crate::kernel::event::{
-    Adjustment, Branch, Compaction, Decision, Denial, EventKind, Lasting, Opening, OutputStream, Question,
-    Retry, RunReport, Taken, Verdict, Wanted, WorkspaceIdentity,
+    Adjustment, ApprovalScope, Branch, Compaction, Decision, DenialEffect, EventKind, GateDecision, GateQuestion,
+    Opening, OutputStream, PendingCall, Retry, RunReport, TurnUsage, WorkspaceIdentity,
 };
 use crate::kernel::id::{GateId, RunId, SessionId};
 use crate::protocol::push::wire::event::{
-    Acceptance, AcceptanceResult, ApprovalReceived, ApprovalRequired, ApprovalVote, AssistantDone,
-    CompactionEnded, CompactionStarted, ContextCompacted, EventsLost, Failure, Headless, MessageUnqueued,
-    RetryEnded, RetryStarted, RunComplete, RunRecovered, SessionAdjusted, SessionBranched, SessionEnded,
-    SessionRenamed, SessionStarted, SessionTouched, Status, StoppingItem, Usage, WantedItem, Warning,
-    WorkspaceItem,
+    Acceptance, AcceptanceResult, ApprovalReceived, ApprovalRequired, ApprovalVote, AssistantDone, CompactionEnded,
+    CompactionStarted, ContextCompacted, EventsLost, Failure, Headless, MessageUnqueued, PendingCallItem, RetryEnded,
+    RetryStarted, RunComplete, RunRecovered, SessionAdjusted, SessionBranched, SessionEnded, SessionRenamed,
+    SessionStarted, SessionTouched, Status, StoppingItem, Usage, Warning, WorkspaceItem,
 };
 use crate::protocol::push::wire::word::{DecisionWord, IdleWord};
-use crate::protocol::push::wire::{Raw, raw, some_text, text, whole_line};
+use crate::protocol::push::wire::{Raw, raw, single_line, some_text, text};
 
 /// Appends the line of an event.
 #[rustfmt::skip] // One arm per line reads as a table; rustfmt would double its length.
-pub(super) fn write(head: &Head<'_>, kind: &EventKind, out: &mut Vec<u8>) {
+pub(super) fn write(head: &EventHead<'_>, kind: &EventKind, out: &mut Vec<u8>) {
     match kind {
-        EventKind::Said { text } => head.line("assistant_token", out, |out| token(out, text)),
-        EventKind::Thought { text } => head.line("thinking_token", out, |out| token(out, text)),
+        EventKind::TextDelta { text } => head.line("assistant_token", out, |out| token(out, text)),
+        EventKind::ThinkingDelta { text } => head.line("thinking_token", out, |out| token(out, text)),
         EventKind::CallOutput { call, stream, text } =>
             head.line("tool_output", out, |out| output(out, call.as_str(), *stream, text)),
-        EventKind::SessionOpened(opening) => head.put("session_started", out, &started(head, opening)),
+        EventKind::SessionOpened(opening) => head.write_payload("session_started", out, &session_started(head, opening)),
         EventKind::SessionRenamed { name } =>
-            head.put("session_renamed", out, &SessionRenamed { name: text(name) }),
-        EventKind::SessionEnded { by } => head.put("session_ended", out, &SessionEnded { by: text(by) }),
-        EventKind::Touched { .. } | EventKind::Loaded { .. } | EventKind::Adjusted { .. }
-        | EventKind::Branched { .. } | EventKind::CompactionBegan { .. } | EventKind::Compacted(_)
-        | EventKind::CompactionOver { .. } | EventKind::RetryBegan(_) | EventKind::RetryOver { .. } =>
-            write_change(head, kind, out),
-        EventKind::RunStarted(message) => head.put("user_message", out, &user_message(message, None)),
+            head.write_payload("session_renamed", out, &SessionRenamed { name: text(name) }),
+        EventKind::SessionEnded { by } => head.write_payload("session_ended", out, &SessionEnded { by: text(by) }),
+        EventKind::VersionBumped { .. } | EventKind::Loaded { .. } | EventKind::Adjusted { .. }
+        | EventKind::Branched { .. } | EventKind::CompactionStarted { .. } | EventKind::Compacted(_)
+        | EventKind::CompactionFailed { .. } | EventKind::RetryStarted(_) | EventKind::RetryEnded { .. } =>
+            write_session_change(head, kind, out),
+        EventKind::RunStarted(message) => head.write_payload("user_message", out, &user_message(message, None)),
         EventKind::MessageQueued(queued) =>
-            head.put("message_queued", out, &user_message(&queued.message, Some(&queued.run))),
+            head.write_payload("message_queued", out, &user_message(&queued.message, Some(&queued.run))),
         EventKind::MessageUnqueued { message, by } => {
             let gone = MessageUnqueued { message_id: text(message.as_str()), by: text(by) };
-            head.put("message_unqueued", out, &gone);
+            head.write_payload("message_unqueued", out, &gone);
         }
-        EventKind::Steered(steering) => head.put("user_message", out, &steered(steering)),
+        EventKind::Steered(steering) => head.write_payload("user_message", out, &steered(steering)),
         EventKind::Status { source, phase, detail } =>
-            head.put("status", out, &status(source, phase, detail.as_deref())),
-        EventKind::SayingDone { message } =>
-            head.put("assistant_done", out, &AssistantDone { message_id: text(message.as_str()) }),
-        EventKind::TurnTaken(taken) => head.put("usage", out, &usage(taken)),
-        EventKind::CallIntended(intention) => head.put("tool_call", out, &tool_call(intention)),
+            head.write_payload("status", out, &status(source, phase, detail.as_deref())),
+        EventKind::TextDone { message } =>
+            head.write_payload("assistant_done", out, &AssistantDone { message_id: text(message.as_str()) }),
+        EventKind::TurnUsage(taken) => head.write_payload("usage", out, &usage(taken)),
+        EventKind::CallIntended(intention) => head.write_payload("tool_call", out, &tool_call(intention)),
         EventKind::CallStarted { call, tool } => {
             let plain = status("orchestrator", "Executing tool...", Some(tool));
-            head.put("status", out, &Status { call_id: Some(text(call.as_str())), ..plain });
+            head.write_payload("status", out, &Status { call_id: Some(text(call.as_str())), ..plain });
         }
-        EventKind::CallSettled(settlement) => head.put("tool_result", out, &tool_result(settlement)),
-        EventKind::GateOpened(question) => head.put("approval_required", out, &approval(question)),
+        EventKind::CallSettled(settlement) => head.write_payload("tool_result", out, &tool_result(settlement)),
+        EventKind::GateOpened(question) => head.write_payload("approval_required", out, &approval_required(question)),
         EventKind::GateVoted { gate, decision, by } =>
-            head.put("approval_vote", out, &vote(gate, *decision, by)),
-        EventKind::GateSettled(verdict) => head.put("approval_received", out, &received(verdict)),
+            head.write_payload("approval_vote", out, &vote(gate, *decision, by)),
+        EventKind::GateSettled(verdict) => head.write_payload("approval_received", out, &approval_received(verdict)),
         EventKind::Warned { code, message, detail } => {
             let (code, message, detail) = (text(code), text(message), some_text(detail.as_ref()));
-            head.put("warning", out, &Warning { code, message, detail });
+            head.write_payload("warning", out, &Warning { code, message, detail });
         }
         EventKind::Failed { code, message, retryable, detail } => {
             let (code, message, detail) = (text(code), text(message), some_text(detail.as_ref()));
-            head.put("error", out, &Failure { code, message, retryable: *retryable, detail });
+            head.write_payload("error", out, &Failure { code, message, retryable: *retryable, detail });
         }
-        EventKind::Stopping { outcome, reason, by } => {
+        EventKind::RunStopping { outcome, reason, by } => {
             let plain = status("orchestrator", "Stopping run...", Some(reason));
             let stopping = Some(StoppingItem { outcome: (*outcome).into(), by: text(by) });
-            head.put("status", out, &Status { stopping, ..plain });
+            head.write_payload("status", out, &Status { stopping, ..plain });
         }
-        EventKind::RunRecovered { found } =>
-            head.put("run_recovered", out, &RunRecovered { found: (*found).into() }),
-        EventKind::RunEnded(report) => head.put("run_complete", out, &run_complete(head, report)),
-        EventKind::Lost { after, cause } => {
+        EventKind::RunRecovered { phase: found } =>
+            head.write_payload("run_recovered", out, &RunRecovered { found: (*found).into() }),
+        EventKind::RunEnded(report) => head.write_payload("run_complete", out, &run_complete(head, report)),
+        EventKind::EventsLost { after, cause } => {
             let (after_seq, until_seq) = (after.number(), head.seq.number());
-            head.put("events_lost", out, &EventsLost { after_seq, until_seq, cause: (*cause).into() });
+            head.write_payload("events_lost", out, &EventsLost { after_seq, until_seq, cause: (*cause).into() });
         }
     }
 }
 
 /// Appends the line of an event of settings, branches, compactions or retries.
-fn write_change(head: &Head<'_>, kind: &EventKind, out: &mut Vec<u8>) {
+fn write_session_change(head: &EventHead<'_>, kind: &EventKind, out: &mut Vec<u8>) {
     match kind {
-        EventKind::Touched { what, by } => {
-            head.put("session_touched", out, &SessionTouched { what: text(what), by: text(by) });
+        EventKind::VersionBumped { change: what, by } => {
+            head.write_payload("session_touched", out, &SessionTouched { what: text(what), by: text(by) });
         }
-        EventKind::Loaded { by } => head.put("session_loaded", out, &SessionEnded { by: text(by) }),
+        EventKind::Loaded { by } => head.write_payload("session_loaded", out, &SessionEnded { by: text(by) }),
         EventKind::Adjusted { adjustment, by } => {
-            head.put("session_adjusted", out, &adjusted(adjustment, by));
+            head.write_payload("session_adjusted", out, &adjusted(adjustment, by));
         }
         EventKind::Branched { branch: Branch { until, from }, by } => {
             let (until_seq, from_seq) = (until.number(), from.number());
-            head.put("session_branched", out, &SessionBranched { until_seq, from_seq, by: text(by) });
+            head.write_payload("session_branched", out, &SessionBranched { until_seq, from_seq, by: text(by) });
         }
-        EventKind::CompactionBegan { reason, by } => {
+        EventKind::CompactionStarted { reason, by } => {
             let (reason, by) = ((*reason).into(), some_text(by.as_ref()));
-            head.put("compaction_started", out, &CompactionStarted { reason, by });
+            head.write_payload("compaction_started", out, &CompactionStarted { reason, by });
         }
-        EventKind::Compacted(compaction) => head.put("context_compacted", out, &compacted(compaction)),
-        EventKind::CompactionOver { ending, message, again } => {
+        EventKind::Compacted(compaction) => head.write_payload("context_compacted", out, &compacted(compaction)),
+        EventKind::CompactionFailed { failure: ending, message, will_retry: again } => {
             let (ending, message) = ((*ending).into(), some_text(message.as_ref()));
-            head.put("compaction_ended", out, &CompactionEnded { ending, message, again: *again });
+            head.write_payload("compaction_ended", out, &CompactionEnded { ending, message, again: *again });
         }
-        EventKind::RetryBegan(retry) => head.put("retry_started", out, &retry_started(retry)),
-        EventKind::RetryOver { succeeded, attempt, message } => {
+        EventKind::RetryStarted(retry) => head.write_payload("retry_started", out, &retry_started(retry)),
+        EventKind::RetryEnded { succeeded, attempt, message } => {
             let (succeeded, attempt, message) = (*succeeded, *attempt, some_text(message.as_ref()));
-            head.put("retry_ended", out, &RetryEnded { succeeded, attempt, message });
+            head.write_payload("retry_ended", out, &RetryEnded { succeeded, attempt, message });
         }
         EventKind::SessionOpened(_)
         | EventKind::SessionRenamed { .. }
@@ -120,10 +119,10 @@ fn write_change(head: &Head<'_>, kind: &EventKind, out: &mut Vec<u8>) {
         | EventKind::MessageUnqueued { .. }
         | EventKind::Steered(_)
         | EventKind::Status { .. }
-        | EventKind::Thought { .. }
-        | EventKind::Said { .. }
-        | EventKind::SayingDone { .. }
-        | EventKind::TurnTaken(_)
+        | EventKind::ThinkingDelta { .. }
+        | EventKind::TextDelta { .. }
+        | EventKind::TextDone { .. }
+        | EventKind::TurnUsage(_)
         | EventKind::CallIntended(_)
         | EventKind::CallStarted { .. }
         | EventKind::CallOutput { .. }
@@ -133,10 +132,10 @@ fn write_change(head: &Head<'_>, kind: &EventKind, out: &mut Vec<u8>) {
         | EventKind::GateSettled(_)
         | EventKind::Warned { .. }
         | EventKind::Failed { .. }
-        | EventKind::Stopping { .. }
+        | EventKind::RunStopping { .. }
         | EventKind::RunRecovered { .. }
         | EventKind::RunEnded(_)
-        | EventKind::Lost { .. } => write(head, kind, out),
+        | EventKind::EventsLost { .. } => write(head, kind, out),
     }
 }
 
@@ -160,27 +159,27 @@ fn workspace(identity: &WorkspaceIdentity) -> WorkspaceItem<'_> {
 fn retry_started(retry: &Retry) -> RetryStarted<'_> {
     RetryStarted {
         attempt: retry.attempt,
-        max_attempts: retry.most,
+        max_attempts: retry.max_attempts,
         delay_ms: retry.pause_millis,
         message: text(&retry.message),
     }
 }
 
 /// Encodes the question of a gate.
-pub(super) fn approval(question: &Question) -> ApprovalRequired<'_> {
+pub(super) fn approval_required(question: &GateQuestion) -> ApprovalRequired<'_> {
     ApprovalRequired {
         approval_id: text(question.gate.as_str()),
         kind: text(&question.kind),
         title: text(&question.title),
         summary: text(&question.summary),
-        details: details(question),
+        details: gate_details(question),
         options: OPTIONS,
         expires_at: question.expires.0,
         call_id: text(question.call.as_str()),
-        needed: question.needed,
-        remember: some_text(question.remember.as_ref()),
+        needed: question.quorum,
+        remember: some_text(question.grant_rule.as_ref()),
         sha256: some_text(question.digest.as_ref()),
-        on_denial: Some(question.denial).filter(|denial| *denial != Denial::Ends).map(Into::into),
+        on_denial: Some(question.on_denial).filter(|denial| *denial != DenialEffect::EndRun).map(Into::into),
         form: question.form.as_ref().map(raw),
     }
 }
@@ -188,8 +187,8 @@ pub(super) fn approval(question: &Question) -> ApprovalRequired<'_> {
 /// Encodes the details of a gate, with its choices or the approval scopes as the last field.
 ///
 /// They come last so that decoding can cut them off and restore the details verbatim.
-pub(super) fn details(question: &Question) -> Raw<'_> {
-    let (name, words) = match (&question.remember, question.choices.is_empty()) {
+pub(super) fn gate_details(question: &GateQuestion) -> Raw<'_> {
+    let (name, words) = match (&question.grant_rule, question.choices.is_empty()) {
         (_, false) => ("choices", question.choices.clone()),
         (Some(_), true) => ("scopes", SCOPES.map(str::to_owned).to_vec()),
         (None, true) => return raw(&question.details),
@@ -206,7 +205,7 @@ pub(super) fn details(question: &Question) -> Raw<'_> {
     json::value(&mut merged, &words);
     merged.push(b'}');
     let merged = String::from_utf8(merged).unwrap_or_default();
-    match whole_line(&merged) {
+    match single_line(&merged) {
         Some(merged) => Cow::Owned(merged.into_owned()),
         None => Cow::Borrowed(RawValue::NULL),
     }
@@ -218,8 +217,8 @@ const SCOPES: [&str; 4] = ["once", "run", "session", "always"];
 /// The two decisions of an approval.
 pub(super) const OPTIONS: [DecisionWord; 2] = [DecisionWord::Approve, DecisionWord::Deny];
 
-impl Head<'_> {
-    fn put<T: serde::Serialize>(&self, type_name: &str, out: &mut Vec<u8>, payload: &T) {
+impl EventHead<'_> {
+    fn write_payload<T: serde::Serialize>(&self, type_name: &str, out: &mut Vec<u8>, payload: &T) {
         self.line(type_name, out, |out| json::value(out, payload));
     }
 }
@@ -234,8 +233,8 @@ fn output(out: &mut Vec<u8>, call: &str, stream: OutputStream, text: &str) {
     out.extend_from_slice(b"{\"callId\":");
     json::string(out, call);
     out.extend_from_slice(match stream {
-        OutputStream::Out => b",\"stream\":\"stdout\",\"text\":",
-        OutputStream::Err => b",\"stream\":\"stderr\",\"text\":",
+        OutputStream::Stdout => b",\"stream\":\"stdout\",\"text\":",
+        OutputStream::Stderr => b",\"stream\":\"stderr\",\"text\":",
     });
     json::string(out, text);
     out.push(b'}');
@@ -249,7 +248,7 @@ pub(super) fn mode(opening: &Opening) -> &str {
     }
 }
 
-fn started<'a>(head: &Head<'a>, opening: &'a Opening) -> SessionStarted<'a> {
+fn session_started<'a>(head: &EventHead<'a>, opening: &'a Opening) -> SessionStarted<'a> {
     SessionStarted {
         session_id: text(head.session.as_str()),
         state: IdleWord::Idle,
@@ -263,27 +262,27 @@ fn started<'a>(head: &Head<'a>, opening: &'a Opening) -> SessionStarted<'a> {
         name: some_text(opening.name.as_ref()),
         repo: opening.repo.as_ref().map(raw),
         metadata: opening.metadata.as_ref().map(raw),
-        sandbox: opening.walls.as_ref().map(raw),
+        sandbox: opening.confinement.as_ref().map(raw),
         parent_session_id: opening.parent.as_ref().map(SessionId::as_str).map(text),
     }
 }
 
-fn usage(taken: &Taken) -> Usage<'_> {
+fn usage(taken: &TurnUsage) -> Usage<'_> {
     Usage {
         model: text(&taken.model),
-        input_tokens: taken.used.input,
-        output_tokens: taken.used.output,
-        cache_read_tokens: taken.used.cache_read,
-        cache_write_tokens: taken.used.cache_write,
-        cost_micro_usd: taken.used.cost,
-        estimated: taken.used.estimated,
-        carry: some_text(taken.carry.as_ref()),
-        pending: taken.pending.iter().map(wanted).collect(),
+        input_tokens: taken.usage.input,
+        output_tokens: taken.usage.output,
+        cache_read_tokens: taken.usage.cache_read,
+        cache_write_tokens: taken.usage.cache_write,
+        cost_micro_usd: taken.usage.cost,
+        estimated: taken.usage.estimated,
+        carry: some_text(taken.provider_state.as_ref()),
+        pending: taken.pending.iter().map(pending_call).collect(),
     }
 }
 
-fn wanted(wanted: &Wanted) -> WantedItem<'_> {
-    WantedItem { tool_name: text(&wanted.tool), args: raw(&wanted.args) }
+fn pending_call(wanted: &PendingCall) -> PendingCallItem<'_> {
+    PendingCallItem { tool_name: text(&wanted.tool), args: raw(&wanted.args) }
 }
 
 fn compacted(compaction: &Compaction) -> ContextCompacted<'_> {
@@ -295,33 +294,27 @@ fn compacted(compaction: &Compaction) -> ContextCompacted<'_> {
 }
 
 fn status<'a>(source: &'a str, phase: &'a str, detail: Option<&'a str>) -> Status<'a> {
-    Status {
-        source: text(source),
-        phase: text(phase),
-        detail: detail.map(text),
-        call_id: None,
-        stopping: None,
-    }
+    Status { source: text(source), phase: text(phase), detail: detail.map(text), call_id: None, stopping: None }
 }
 
 fn vote<'a>(gate: &'a GateId, decision: Decision, by: &'a str) -> ApprovalVote<'a> {
     ApprovalVote { approval_id: text(gate.as_str()), decision: decision.into(), by: text(by) }
 }
 
-fn received(verdict: &Verdict) -> ApprovalReceived<'_> {
+fn approval_received(verdict: &GateDecision) -> ApprovalReceived<'_> {
     ApprovalReceived {
         approval_id: text(verdict.gate.as_str()),
         decision: verdict.decision.into(),
         by: text(&verdict.by),
         choice: some_text(verdict.choice.as_ref()),
         comment: some_text(verdict.comment.as_ref()),
-        scope: Some(verdict.lasting).filter(|lasting| *lasting != Lasting::Once).map(Into::into),
+        scope: Some(verdict.scope).filter(|lasting| *lasting != ApprovalScope::Once).map(Into::into),
         answer: verdict.answer.as_ref().map(raw),
     }
 }
 
-fn run_complete<'a>(head: &Head<'a>, report: &'a RunReport) -> RunComplete<'a> {
-    let asked = report.checks_asked > 0 || !report.checks.is_empty();
+fn run_complete<'a>(head: &EventHead<'a>, report: &'a RunReport) -> RunComplete<'a> {
+    let asked = report.checks_requested > 0 || !report.checks.is_empty();
     let passed = report.checks.iter().filter(|check| check.passed).count();
     let results = report.checks.iter().map(|check| AcceptanceResult {
         id: text(&check.id),
@@ -335,7 +328,7 @@ fn run_complete<'a>(head: &Head<'a>, report: &'a RunReport) -> RunComplete<'a> {
         summary: text(&report.summary),
         reason: some_text(report.reason.as_ref()),
         acceptance: asked.then(|| Acceptance {
-            total: report.checks_asked,
+            total: report.checks_requested,
             passed: u32::try_from(passed).unwrap_or(u32::MAX),
             results: results.collect(),
         }),

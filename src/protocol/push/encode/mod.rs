@@ -13,21 +13,21 @@ mod tool;
 mod tool_tests;
 
 pub use payload::{
-    Payload, accepted, approvals, attached, compacting, deleted, detached, draining, ended, grants,
-    has_ended, hello, journal_check, messages, metrics, pong, prompted, providers, queue, queued, reloaded,
-    renamed, revoked, session_item, sessions, snapshot_payload, speaking, started, steered, unqueued,
+    Payload, accepted, approvals, attached, compacting, deleted, detached, draining, ended, grants, hello, is_ended,
+    journal_check, messages, metrics, pong, prompted, protocol_switched, providers, queue, queued, reloaded, renamed,
+    revoked, session_item, sessions, snapshot_payload, started, steered, unqueued,
 };
 pub use row::{
-    CircuitRow, GrantRow, JournalCheck, LossRow, MessagePage, MessageRow, Metrics, PendingApproval,
-    PiFileRow, ProblemRow, Proof, ProviderRow, Role, SessionRow,
+    CircuitRow, GrantRow, IntegrityReport, JournalCheck, LossRow, MessagePage, MessageRow, Metrics, PendingApproval,
+    PiFileRow, ProblemRow, ProviderRow, Role, SessionRow,
 };
 
 use super::error::ErrorBody;
-use super::tool_words::run_of_user_command;
+use super::tool_compat::synthetic_run_id;
 use super::wire::event::{SessionEnded, Warning};
 use super::wire::response::ProtocolError;
 use super::wire::text;
-use crate::kernel::command::{Gap, Phase, Private, Snapshot};
+use crate::kernel::command::{Gap, Phase, PrivateEvent, Snapshot};
 use crate::kernel::event::Event;
 use crate::kernel::id::{RunId, Seq, SessionId};
 use crate::kernel::time::Now;
@@ -35,15 +35,15 @@ use crate::protocol::json;
 
 /// Appends the line of an event.
 pub fn event_line(session: &SessionId, event: &Event, out: &mut Vec<u8>) {
-    let of_user = run_of_user_command(event);
+    let of_user = synthetic_run_id(event);
     let (run, version) = (event.run.as_ref().or(of_user.as_ref()), event.version);
     let origin = event.origin.as_deref();
-    let head = Head { session, run, seq: event.seq, at: event.at, version, origin };
+    let head = EventHead { session, run, seq: event.seq, at: event.at, version, origin };
     event::write(&head, &event.kind, out);
 }
 
 /// Returns the protocol's name of a session phase.
-pub fn phase_word(phase: Phase) -> &'static str {
+pub fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Idle => "idle",
         Phase::Running => "running",
@@ -55,14 +55,14 @@ pub fn phase_word(phase: Phase) -> &'static str {
 }
 
 /// Appends the line of an event for one client only.
-pub fn private_line(session: &SessionId, private: &Private, out: &mut Vec<u8>) {
+pub fn private_line(session: &SessionId, private: &PrivateEvent, out: &mut Vec<u8>) {
     match private {
-        Private::Gap { seq, at, seen, gap } => gap_line(session, *seq, *at, *seen, *gap, out),
-        Private::Snapshot { seq, at, snapshot } | Private::Summary { seq, at, snapshot, after: _ } => {
+        PrivateEvent::Gap { seq, at, seen, gap } => gap_line(session, *seq, *at, *seen, *gap, out),
+        PrivateEvent::Snapshot { seq, at, snapshot } | PrivateEvent::Summary { seq, at, snapshot, after: _ } => {
             snapshot_line(session, *seq, *at, snapshot, out);
         }
-        Private::Deleted { seq, at, by } => {
-            let head = Head { session, run: None, seq: *seq, at: *at, version: None, origin: None };
+        PrivateEvent::Deleted { seq, at, by } => {
+            let head = EventHead { session, run: None, seq: *seq, at: *at, version: None, origin: None };
             head.line("session_deleted", out, |out| json::value(out, &SessionEnded { by: text(by) }));
         }
     }
@@ -72,9 +72,7 @@ pub fn private_line(session: &SessionId, private: &Private, out: &mut Vec<u8>) {
 fn gap_line(session: &SessionId, seq: Seq, at: Now, seen: Seq, gap: Gap, out: &mut Vec<u8>) {
     let detail = match gap {
         Gap::None => None,
-        Gap::Lost { earliest } => {
-            Some(format!("Requested lastSeenSeq={seen} but earliest retained seq is {earliest}"))
-        }
+        Gap::Lost { earliest } => Some(format!("Requested lastSeenSeq={seen} but earliest retained seq is {earliest}")),
         Gap::Foreign => Some(format!("Requested lastSeenSeq={seen} was never issued")),
     };
     let warning = Warning {
@@ -82,14 +80,14 @@ fn gap_line(session: &SessionId, seq: Seq, at: Now, seen: Seq, gap: Gap, out: &m
         message: text("Replay gap detected; snapshot sent."),
         detail: detail.map(Into::into),
     };
-    let head = Head { session, run: None, seq, at, version: None, origin: None };
+    let head = EventHead { session, run: None, seq, at, version: None, origin: None };
     head.line("warning", out, |out| json::value(out, &warning));
 }
 
 /// Appends a snapshot line.
 fn snapshot_line(session: &SessionId, seq: Seq, at: Now, snapshot: &Snapshot, out: &mut Vec<u8>) {
     let payload = snapshot_payload(snapshot);
-    let head = Head { session, run: None, seq, at, version: None, origin: None };
+    let head = EventHead { session, run: None, seq, at, version: None, origin: None };
     head.line("session_snapshot", out, |out| out.extend_from_slice(payload.as_str().as_bytes()));
 }
 
@@ -105,12 +103,7 @@ pub fn response_ok(request_id: &str, type_name: &str, session: Option<&str>, pay
 }
 
 /// Returns the line of an error response.
-pub fn response_error(
-    request_id: &str,
-    type_name: &str,
-    session: Option<&str>,
-    error: &ErrorBody,
-) -> Vec<u8> {
+pub fn response_error(request_id: &str, type_name: &str, session: Option<&str>, error: &ErrorBody) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     response_head(&mut out, request_id, type_name, session);
     out.extend_from_slice(b",\"ok\":false,\"payload\":{},\"error\":");
@@ -137,7 +130,7 @@ fn response_head(out: &mut Vec<u8>, request_id: &str, type_name: &str, session: 
 }
 
 /// The envelope fields of an event, without its type.
-struct Head<'a> {
+struct EventHead<'a> {
     session: &'a SessionId,
     run: Option<&'a RunId>,
     seq: Seq,
@@ -146,7 +139,7 @@ struct Head<'a> {
     origin: Option<&'a str>,
 }
 
-impl Head<'_> {
+impl EventHead<'_> {
     /// Appends the line of an event whose payload `payload` writes.
     #[inline]
     fn line(&self, type_name: &str, out: &mut Vec<u8>, payload: impl FnOnce(&mut Vec<u8>)) {

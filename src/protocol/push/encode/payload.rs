@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::event::{OPTIONS, approval, details};
+use super::event::{OPTIONS, approval_required, gate_details};
 use super::row::{
-    CircuitRow, GrantRow, JournalCheck, LossRow, MessagePage, Metrics, PendingApproval, PiFileRow,
-    ProblemRow, ProviderRow, Role, SessionRow,
+    CircuitRow, GrantRow, JournalCheck, LossRow, MessagePage, Metrics, PendingApproval, PiFileRow, ProblemRow,
+    ProviderRow, Role, SessionRow,
 };
-use crate::kernel::command::{Gap, Openness, Phase, Repetition, Replay, Snapshot, Waiting};
-use crate::kernel::event::Denial;
+use crate::kernel::command::{Gap, Openness, Phase, QueueEntry, Repetition, Replay, Snapshot};
+use crate::kernel::event::DenialEffect;
 use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq, SessionId};
 use crate::kernel::time::Now;
 use crate::protocol::json;
@@ -34,7 +34,7 @@ impl Payload {
         Self(String::from_utf8(out).unwrap_or_default())
     }
 
-    fn yes(name: &str) -> Self {
+    fn flag(name: &str) -> Self {
         Self(format!("{{\"{name}\":true}}"))
     }
 }
@@ -73,18 +73,13 @@ pub fn attached(session: &SessionId, phase: Phase, replay: Replay) -> Payload {
     Payload::of(&wire::Attached {
         session_id: session.as_str(),
         state: phase.into(),
-        replay: wire::ReplayItem {
-            from_seq: replay.from.number(),
-            to_seq: replay.to.number(),
-            completed: !gap,
-            gap,
-        },
+        replay: wire::ReplayItem { from_seq: replay.from.number(), to_seq: replay.to.number(), completed: !gap, gap },
     })
 }
 
 /// Answers `detach_session`.
 pub fn detached() -> Payload {
-    Payload::yes("detached")
+    Payload::flag("detached")
 }
 
 /// Answers `send_user_message`.
@@ -103,7 +98,7 @@ pub fn queued(message: &MessageId, run: &RunId, position: usize) -> Payload {
 }
 
 /// Answers `list_queue`.
-pub fn queue(waiting: &[Waiting]) -> Payload {
+pub fn queue(waiting: &[QueueEntry]) -> Payload {
     let messages = waiting.iter().map(|one| wire::QueueItem {
         message_id: one.message.as_str(),
         run_id: one.run.as_str(),
@@ -114,22 +109,22 @@ pub fn queue(waiting: &[Waiting]) -> Payload {
 
 /// Answers `remove_queued`.
 pub fn unqueued() -> Payload {
-    Payload::yes("removed")
+    Payload::flag("removed")
 }
 
 /// Answers `submit_approval` and `cancel_run`.
 pub fn accepted() -> Payload {
-    Payload::yes("accepted")
+    Payload::flag("accepted")
 }
 
 /// Answers `rename_session`.
 pub fn renamed() -> Payload {
-    Payload::yes("renamed")
+    Payload::flag("renamed")
 }
 
 /// Answers `end_session`.
 pub fn ended() -> Payload {
-    Payload::yes("ended")
+    Payload::flag("ended")
 }
 
 /// Answers `compact_session` with the position of the start event.
@@ -149,13 +144,13 @@ fn pi_file(row: &PiFileRow) -> wire::PiFileItem<'_> {
 }
 
 /// Answers `speak`; afterwards the connection uses the other protocol.
-pub fn speaking() -> Payload {
-    Payload::yes("speaking")
+pub fn protocol_switched() -> Payload {
+    Payload::flag("speaking")
 }
 
 /// Answers `drain`.
 pub fn draining() -> Payload {
-    Payload::yes("draining")
+    Payload::flag("draining")
 }
 
 /// Answers `reload` with the number of variables of the login shell, or a warning why the daemon's environment is used.
@@ -170,7 +165,7 @@ pub fn snapshot_payload(snapshot: &Snapshot) -> Payload {
         state: snapshot.phase.into(),
         active_run_id: snapshot.run.as_ref().map(|run| text(run.as_str())),
         last_assistant_text: &snapshot.last_text,
-        pending_approval: snapshot.question.as_ref().map(approval),
+        pending_approval: snapshot.question.as_ref().map(approval_required),
         meta: wire::Meta {
             provider: snapshot.provider(),
             sandbox_provider: &opening.sandbox,
@@ -181,7 +176,7 @@ pub fn snapshot_payload(snapshot: &Snapshot) -> Payload {
             mode: super::event::mode(opening),
         },
         last_seq: snapshot.last_seq.number(),
-        last_user_message: said(&snapshot.last_message),
+        last_user_message: non_empty(&snapshot.last_message),
         queued: snapshot.queued,
         ended: match snapshot.open {
             Openness::Open => false,
@@ -243,7 +238,7 @@ pub fn session_item(row: &SessionRow) -> Json {
 }
 
 /// Returns whether an item written by [`session_item`] is of an ended session.
-pub fn has_ended(item: &str) -> bool {
+pub fn is_ended(item: &str) -> bool {
     #[derive(Deserialize)]
     struct Item {
         #[serde(default)]
@@ -276,14 +271,14 @@ pub fn approvals(pending: &[PendingApproval]) -> Payload {
         kind: &one.question.kind,
         title: &one.question.title,
         summary: &one.question.summary,
-        details: details(&one.question),
+        details: gate_details(&one.question),
         options: OPTIONS,
         expires_at: one.question.expires.0,
         call_id: one.question.call.as_str(),
-        needed: Some(one.question.needed).filter(|needed| *needed != 1),
-        remember: one.question.remember.as_deref(),
+        needed: Some(one.question.quorum).filter(|needed| *needed != 1),
+        remember: one.question.grant_rule.as_deref(),
         sha256: one.question.digest.as_deref(),
-        on_denial: Some(one.question.denial).filter(|denial| *denial != Denial::Ends).map(Into::into),
+        on_denial: Some(one.question.on_denial).filter(|denial| *denial != DenialEffect::EndRun).map(Into::into),
         form: one.question.form.as_ref().map(raw),
     });
     Payload::of(&wire::Approvals { approvals: approvals.collect() })
@@ -364,13 +359,13 @@ pub fn journal_check(check: &JournalCheck) -> Payload {
         set_aside_files: check.set_aside_files,
         set_aside_bytes: check.set_aside_bytes,
         set_aside_blocks: check.set_aside_blocks,
-        left_in_order: check.left_in_order,
-        marks_kept: check.marks_kept,
+        left_in_order: check.clean_shutdown,
+        marks_kept: check.marks_enabled,
         disk_full: check.disk_full,
         sync_failed: check.sync_failed,
         losses_total: check.losses_total,
         losses: check.losses.iter().map(loss).collect(),
-        proof: check.proof.as_ref().map(|proof| wire::ProofItem {
+        proof: check.integrity.as_ref().map(|proof| wire::IntegrityItem {
             sessions: proof.sessions,
             bytes: proof.bytes,
             found: proof.found.iter().map(loss).collect(),
@@ -398,10 +393,10 @@ fn problem(problem: &ProblemRow) -> wire::ProblemItem<'_> {
 fn repeated(repetition: Repetition) -> Option<bool> {
     match repetition {
         Repetition::First => None,
-        Repetition::Again => Some(true),
+        Repetition::Repeated => Some(true),
     }
 }
 
-fn said(text: &str) -> Option<&str> {
+fn non_empty(text: &str) -> Option<&str> {
     Some(text).filter(|text| !text.is_empty())
 }

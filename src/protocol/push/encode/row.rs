@@ -2,7 +2,7 @@
 
 use super::event::mode;
 use crate::kernel::command::{Openness, Phase, Snapshot};
-use crate::kernel::event::Question;
+use crate::kernel::event::GateQuestion;
 use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq, SessionId};
 use crate::kernel::time::Now;
 
@@ -113,7 +113,7 @@ pub struct PendingApproval {
     /// Its run.
     pub run: RunId,
     /// The question.
-    pub question: Question,
+    pub question: GateQuestion,
 }
 
 /// A grant: a rule that applies in a repository until it is revoked.
@@ -166,9 +166,9 @@ pub struct JournalCheck {
     /// Number of blocks that were set aside because their checksum did not match.
     pub set_aside_blocks: u64,
     /// Whether the previous shutdown was clean.
-    pub left_in_order: bool,
+    pub clean_shutdown: bool,
     /// Whether marks are written outside the database.
-    pub marks_kept: bool,
+    pub marks_enabled: bool,
     /// Whether the disk is full.
     pub disk_full: bool,
     /// Whether a sync has failed, so that the journal accepts no more writes.
@@ -178,7 +178,7 @@ pub struct JournalCheck {
     /// The most recent losses, newest first.
     pub losses: Vec<LossRow>,
     /// The result of a full verification, if requested.
-    pub proof: Option<Proof>,
+    pub integrity: Option<IntegrityReport>,
 }
 
 /// A range of lost events.
@@ -200,7 +200,7 @@ pub struct LossRow {
 
 /// The result of a full verification.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Proof {
+pub struct IntegrityReport {
     /// Number of verified sessions.
     pub sessions: u64,
     /// Bytes of verified events.

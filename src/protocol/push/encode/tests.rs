@@ -3,24 +3,23 @@
 use super::*;
 use crate::kernel::command::{Openness, Phase, Repetition, Replay};
 use crate::kernel::event::{
-    Adjustment, CheckResult, Denial, Ending, EventKind, Fault, Opening, Outcome, OutputStream, Purpose,
-    Question, RunReport, Settlement,
+    Adjustment, CallResult, CheckResult, DenialEffect, EventKind, GateQuestion, Opening, OutputStream, Purpose,
+    RunOutcome, RunReport, ToolError, ToolOutcome,
 };
 use crate::kernel::id::Json;
 use crate::kernel::refusal::Refusal;
-use crate::protocol::push::error::{Code, ErrorBody, refusal};
+use crate::protocol::push::error::{Code, ErrorBody, from_refusal};
 use crate::protocol::push::record::decode_event;
 
 #[test]
-fn tokens_are_spelled_like_everything_else() {
+fn token_events_are_encoded_like_other_events() {
     assert_eq!(
-        line(EventKind::Said { text: "a\"\n\u{2028}".into() }),
+        line(EventKind::TextDelta { text: "a\"\n\u{2028}".into() }),
         "{\"v\":\"push.runtime.v1\",\"kind\":\"event\",\"sessionId\":\"s\",\"runId\":\"r\",\"seq\":42,\
          \"ts\":1760000000000,\"type\":\"assistant_token\",\"payload\":{\"text\":\"a\\\"\\n\u{2028}\"}}\n"
     );
-    assert_eq!(payload(EventKind::Thought { text: String::new() }), r#"{"text":""}"#);
-    let output =
-        EventKind::CallOutput { call: "c".into(), stream: OutputStream::Err, text: "\u{1b}[0m".into() };
+    assert_eq!(payload(EventKind::ThinkingDelta { text: String::new() }), r#"{"text":""}"#);
+    let output = EventKind::CallOutput { call: "c".into(), stream: OutputStream::Stderr, text: "\u{1b}[0m".into() };
     assert_eq!(payload(output), r#"{"callId":"c","stream":"stderr","text":"\u001b[0m"}"#);
 }
 
@@ -52,13 +51,12 @@ fn an_event_outside_a_run_has_no_run_id() {
 }
 
 #[test]
-fn three_kinds_of_status_are_told_apart() {
+fn three_kinds_of_status_are_distinguished() {
     assert_eq!(
         payload(EventKind::CallStarted { call: "c".into(), tool: "shell".into() }),
         r#"{"source":"orchestrator","phase":"Executing tool...","detail":"shell","callId":"c"}"#
     );
-    let stopping =
-        EventKind::Stopping { outcome: Outcome::Cancelled, reason: "user".into(), by: "cli".into() };
+    let stopping = EventKind::RunStopping { outcome: RunOutcome::Cancelled, reason: "user".into(), by: "cli".into() };
     assert_eq!(
         payload(stopping),
         r#"{"source":"orchestrator","phase":"Stopping run...","detail":"user","stopping":{"outcome":"cancelled","by":"cli"}}"#
@@ -68,26 +66,26 @@ fn three_kinds_of_status_are_told_apart() {
 }
 
 #[test]
-fn results_say_what_went_wrong() {
+fn results_carry_their_error() {
     let settled = |ending, fault| {
-        payload(EventKind::CallSettled(Box::new(Settlement {
+        payload(EventKind::CallSettled(Box::new(CallResult {
             call: "c".into(),
             tool: "shell".into(),
             purpose: Purpose::Check(0),
             millis: 5,
-            ending,
+            outcome: ending,
             exit_code: Some(-1),
             text: "t".into(),
-            fault,
+            error: fault,
         })))
     };
     assert_eq!(
-        settled(Ending::Done, None),
+        settled(ToolOutcome::Succeeded, None),
         r#"{"source":"sandbox","toolName":"shell","durationMs":5,"isError":false,"text":"t","structuredError":null,"callId":"c","status":"done","exitCode":-1,"purpose":"acceptance","check":0}"#
     );
-    let fault = Fault { kind: "TIMEOUT".into(), retryable: true, message: "m".into(), detail: None };
+    let fault = ToolError { kind: "TIMEOUT".into(), retryable: true, message: "m".into(), detail: None };
     assert_eq!(
-        settled(Ending::Cut, Some(fault)),
+        settled(ToolOutcome::Aborted, Some(fault)),
         r#"{"source":"sandbox","toolName":"shell","durationMs":5,"isError":true,"text":"t","structuredError":{"type":"UNKNOWN","retryable":true,"message":"m","detail":"TIMEOUT","code":"TIMEOUT"},"callId":"c","status":"cut","exitCode":-1,"purpose":"acceptance","check":0}"#
     );
 }
@@ -105,16 +103,13 @@ fn choices_are_the_last_field_of_the_details() {
         question.details = Json::new(details);
         question.choices = choices.into_iter().map(str::to_owned).collect();
         let line = line(EventKind::GateOpened(Box::new(question.clone())));
-        assert!(
-            line.contains(&format!("\"details\":{spelled},\"options\":[\"approve\",\"deny\"]")),
-            "{line}"
-        );
+        assert!(line.contains(&format!("\"details\":{spelled},\"options\":[\"approve\",\"deny\"]")), "{line}");
         assert_eq!(decode_event(line.as_bytes()).unwrap().kind, EventKind::GateOpened(Box::new(question)));
     }
 }
 
 #[test]
-fn a_text_that_is_no_json_cannot_tear_a_line() {
+fn invalid_json_cannot_break_a_line() {
     let mut question = question();
     question.details = Json::new("{\"open\":");
     assert!(payload(EventKind::GateOpened(Box::new(question.clone()))).contains(r#""details":null"#));
@@ -124,18 +119,13 @@ fn a_text_that_is_no_json_cannot_tear_a_line() {
 }
 
 #[test]
-fn acceptance_is_reported_when_it_was_asked_for() {
+fn acceptance_is_reported_when_it_was_requested() {
     let mut report = RunReport {
-        outcome: Outcome::Failed,
+        outcome: RunOutcome::Failed,
         reason: Some("acceptance".into()),
         summary: "s".into(),
-        checks: vec![CheckResult {
-            id: "build".into(),
-            passed: false,
-            exit_code: None,
-            output: String::new(),
-        }],
-        checks_asked: 2,
+        checks: vec![CheckResult { id: "build".into(), passed: false, exit_code: None, output: String::new() }],
+        checks_requested: 2,
         exit_code: 4,
     };
     assert_eq!(
@@ -143,7 +133,7 @@ fn acceptance_is_reported_when_it_was_asked_for() {
         r#"{"runId":"r","outcome":"failed","summary":"s","reason":"acceptance","acceptance":{"total":2,"passed":0,"results":[{"id":"build","passed":false,"exitCode":null,"output":""}]},"headless":{"exitCodeHint":4}}"#
     );
     report.checks.clear();
-    report.checks_asked = 0;
+    report.checks_requested = 0;
     report.reason = None;
     assert_eq!(
         payload(EventKind::RunEnded(Box::new(report))),
@@ -152,16 +142,9 @@ fn acceptance_is_reported_when_it_was_asked_for() {
 }
 
 #[test]
-fn a_gap_is_told_with_its_numbers() {
+fn a_gap_warning_names_its_positions() {
     let mut out = Vec::new();
-    gap_line(
-        &"s".into(),
-        Seq::new(9),
-        Now(1),
-        Seq::new(120),
-        Gap::Lost { earliest: Seq::new(140) },
-        &mut out,
-    );
+    gap_line(&"s".into(), Seq::new(9), Now(1), Seq::new(120), Gap::Lost { earliest: Seq::new(140) }, &mut out);
     assert_eq!(
         String::from_utf8(out).unwrap(),
         "{\"v\":\"push.runtime.v1\",\"kind\":\"event\",\"sessionId\":\"s\",\"seq\":9,\"ts\":1,\"type\":\"warning\",\
@@ -171,7 +154,7 @@ fn a_gap_is_told_with_its_numbers() {
 }
 
 #[test]
-fn a_snapshot_draws_the_session() {
+fn a_snapshot_holds_the_session_state() {
     let snapshot = Snapshot {
         phase: Phase::Waiting,
         opening: Opening {
@@ -190,7 +173,7 @@ fn a_snapshot_draws_the_session() {
         last_seq: Seq::new(5),
         opened_at: Now(1),
         updated_at: Now(2),
-        last_run: Some(("r0".into(), Outcome::Denied, 3)),
+        last_run: Some(("r0".into(), RunOutcome::Denied, 3)),
         queued: 1,
         open: Openness::Ended,
         version: 7,
@@ -198,10 +181,11 @@ fn a_snapshot_draws_the_session() {
     };
     let expected = r#"{"state":"awaiting_approval","activeRunId":"r","lastAssistantText":"end","pendingApproval":null,"meta":{"provider":"p","sandboxProvider":"l","model":"x","cwd":"/","name":"n","mode":"interactive"},"lastSeq":5,"queued":1,"ended":true,"lastRun":{"runId":"r0","outcome":"denied","exitCode":3},"openedAt":1,"updatedAt":2,"sessionVersion":7}"#;
     assert_eq!(snapshot_payload(&snapshot).as_str(), expected);
-    let private = Private::Snapshot { seq: Seq::new(6), at: Now(3), snapshot: Box::new(snapshot) };
+    let private = PrivateEvent::Snapshot { seq: Seq::new(6), at: Now(3), snapshot: Box::new(snapshot) };
     let mut out = Vec::new();
     private_line(&"s".into(), &private, &mut out);
-    let envelope = r#"{"v":"push.runtime.v1","kind":"event","sessionId":"s","seq":6,"ts":3,"type":"session_snapshot","payload":"#;
+    let envelope =
+        r#"{"v":"push.runtime.v1","kind":"event","sessionId":"s","seq":6,"ts":3,"type":"session_snapshot","payload":"#;
     assert_eq!(String::from_utf8(out).unwrap(), format!("{envelope}{expected}}}\n"));
 }
 
@@ -213,21 +197,21 @@ fn responses_name_a_session_only_where_there_is_one() {
         "{\"v\":\"push.runtime.v1\",\"kind\":\"response\",\"requestId\":\"q\\\"\",\"type\":\"ping\",\"ok\":true,\
          \"payload\":{\"pong\":true,\"ts\":7},\"error\":null}\n"
     );
-    let error = response_error("q", "cancel_run", Some("s"), &refusal(Refusal::NoActiveRun).with_detail("d"));
+    let error = response_error("q", "cancel_run", Some("s"), &from_refusal(Refusal::NoActiveRun).with_detail("d"));
     assert_eq!(
         String::from_utf8(error).unwrap(),
         "{\"v\":\"push.runtime.v1\",\"kind\":\"response\",\"requestId\":\"q\",\"type\":\"cancel_run\",\
          \"sessionId\":\"s\",\"ok\":false,\"payload\":{},\"error\":{\"code\":\"NO_ACTIVE_RUN\",\
          \"message\":\"no such run is active in this session\",\"retryable\":false,\"detail\":\"d\"}}\n"
     );
-    assert_eq!(ErrorBody::passing(Code::InternalError, "x").detail, None);
+    assert_eq!(ErrorBody::transient(Code::InternalError, "x").detail, None);
 }
 
 #[test]
 fn repetitions_and_replays_are_marked() {
     assert_eq!(prompted(&"r".into(), Repetition::First).as_str(), r#"{"runId":"r","accepted":true}"#);
     assert_eq!(
-        prompted(&"r".into(), Repetition::Again).as_str(),
+        prompted(&"r".into(), Repetition::Repeated).as_str(),
         r#"{"runId":"r","accepted":true,"repeated":true}"#
     );
     let replay = |gap| Replay { from: Seq::new(136), to: Seq::new(149), gap };
@@ -242,9 +226,9 @@ fn repetitions_and_replays_are_marked() {
 }
 
 #[test]
-fn a_pending_approval_is_its_event_with_its_place() {
+fn a_pending_approval_is_its_event_with_session_and_run() {
     let mut question = question();
-    question.needed = 2;
+    question.quorum = 2;
     let event = payload(EventKind::GateOpened(Box::new(question.clone())));
     let listed = approvals(&[PendingApproval { session: "s".into(), run: "r".into(), question }]);
     let place = r#"{"sessionId":"s","runId":"r","#;
@@ -253,11 +237,11 @@ fn a_pending_approval_is_its_event_with_its_place() {
 }
 
 #[test]
-fn what_may_be_remembered_is_offered_with_its_scopes() {
-    let question = Question {
-        remember: Some("exec(make)".into()),
+fn a_grantable_approval_lists_its_scopes() {
+    let question = GateQuestion {
+        grant_rule: Some("exec(make)".into()),
         digest: Some("ab".into()),
-        denial: Denial::Told,
+        on_denial: DenialEffect::InformModel,
         ..question()
     };
     let event = payload(EventKind::GateOpened(Box::new(question)));
@@ -265,8 +249,8 @@ fn what_may_be_remembered_is_offered_with_its_scopes() {
     assert!(event.ends_with(r#""remember":"exec(make)","sha256":"ab","onDenial":"continue"}"#), "{event}");
 }
 
-fn question() -> Question {
-    Question {
+fn question() -> GateQuestion {
+    GateQuestion {
         gate: "g".into(),
         call: "c".into(),
         kind: "command".into(),
@@ -274,11 +258,11 @@ fn question() -> Question {
         summary: "s".into(),
         details: Json::new("{}"),
         choices: vec![],
-        needed: 1,
+        quorum: 1,
         expires: Now(9),
-        remember: None,
+        grant_rule: None,
         digest: None,
-        denial: Denial::Ends,
+        on_denial: DenialEffect::EndRun,
         form: None,
     }
 }

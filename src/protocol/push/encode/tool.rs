@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::kernel::event::{Ending, Fault, Intention, Purpose, Settlement};
-use crate::protocol::push::tool_words::{error_detail, error_type, failure_text};
+use crate::kernel::event::{CallResult, Intention, Purpose, ToolError, ToolOutcome};
+use crate::protocol::push::tool_compat::{error_detail, error_type, failure_text};
 use crate::protocol::push::wire::event::{StructuredError, ToolCall, ToolResult};
 use crate::protocol::push::wire::word::{PurposeWord, SourceWord};
 use crate::protocol::push::wire::{raw, text};
@@ -23,22 +23,22 @@ pub(super) fn tool_call(intention: &Intention) -> ToolCall<'_> {
 }
 
 /// Encodes the result of a call.
-pub(super) fn tool_result(settlement: &Settlement) -> ToolResult<'_> {
+pub(super) fn tool_result(settlement: &CallResult) -> ToolResult<'_> {
     let (purpose, check, exclude_from_context) = purpose(settlement.purpose);
-    let spoken = failure_text(settlement);
+    let failure = failure_text(settlement);
     ToolResult {
         source: SourceWord::Sandbox,
         tool_name: text(&settlement.tool),
         duration_ms: settlement.millis,
-        is_error: match settlement.ending {
-            Ending::Done | Ending::Skipped => false,
-            Ending::Failed | Ending::Cut => true,
+        is_error: match settlement.outcome {
+            ToolOutcome::Succeeded | ToolOutcome::Skipped => false,
+            ToolOutcome::Failed | ToolOutcome::Aborted => true,
         },
-        text: spoken.map_or_else(|| text(&settlement.text), text),
-        no_output: spoken.is_some(),
-        structured_error: settlement.fault.as_ref().map(|fault| structured_error(&settlement.tool, fault)),
+        text: failure.map_or_else(|| text(&settlement.text), text),
+        no_output: failure.is_some(),
+        structured_error: settlement.error.as_ref().map(|fault| structured_error(&settlement.tool, fault)),
         call_id: text(settlement.call.as_str()),
-        status: settlement.ending.into(),
+        status: settlement.outcome.into(),
         exit_code: settlement.exit_code,
         purpose,
         check,
@@ -46,7 +46,7 @@ pub(super) fn tool_result(settlement: &Settlement) -> ToolResult<'_> {
     }
 }
 
-fn structured_error<'a>(tool: &str, fault: &'a Fault) -> StructuredError<'a> {
+fn structured_error<'a>(tool: &str, fault: &'a ToolError) -> StructuredError<'a> {
     StructuredError {
         r#type: text(error_type(tool, &fault.kind)),
         retryable: fault.retryable,
@@ -62,6 +62,6 @@ const fn purpose(purpose: Purpose) -> (Option<PurposeWord>, Option<u32>, bool) {
     match purpose {
         Purpose::Work => (None, None, false),
         Purpose::Check(at) => (Some(PurposeWord::Acceptance), Some(at), false),
-        Purpose::Aside { told } => (Some(PurposeWord::User), None, !told),
+        Purpose::UserCommand { in_context: told } => (Some(PurposeWord::User), None, !told),
     }
 }

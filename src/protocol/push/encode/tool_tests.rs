@@ -1,9 +1,7 @@
 //! The compatibility encoding of tools and messages, and that decoding reverses it.
 
 use super::*;
-use crate::kernel::event::{
-    Ending, EventKind, Fault, Intention, OutputStream, Purpose, Settlement, Steering,
-};
+use crate::kernel::event::{CallResult, EventKind, Intention, OutputStream, Purpose, Steering, ToolError, ToolOutcome};
 use crate::kernel::id::{CallId, Fingerprint, Json, MessageId};
 use crate::protocol::push::record::decode_event;
 
@@ -23,8 +21,8 @@ fn errors_of_tools_have_a_type_that_existing_clients_know() {
         ("sandbox_exec", "DENIED", "UNKNOWN"),
     ] {
         for detail in [None, Some("more".to_owned())] {
-            let fault = Fault { kind: code.into(), retryable: false, message: "m".into(), detail };
-            let settlement = settlement(tool, Ending::Failed, "", Some(fault));
+            let fault = ToolError { kind: code.into(), retryable: false, message: "m".into(), detail };
+            let settlement = call_result(tool, ToolOutcome::Failed, "", Some(fault));
             let line = line(EventKind::CallSettled(Box::new(settlement.clone())));
             assert!(line.contains(&format!(r#""structuredError":{{"type":"{known}""#)), "{line}");
             assert!(line.contains(&format!(r#""detail":"{code}"#)), "{line}");
@@ -36,37 +34,33 @@ fn errors_of_tools_have_a_type_that_existing_clients_know() {
 
 #[test]
 fn a_failed_result_always_has_a_text() {
-    let fault = |message: &str| Fault {
-        kind: "EXIT_CODE".into(),
-        retryable: false,
-        message: message.into(),
-        detail: None,
-    };
+    let fault =
+        |message: &str| ToolError { kind: "EXIT_CODE".into(), retryable: false, message: message.into(), detail: None };
     for (ending, fault, text) in [
-        (Ending::Failed, Some(fault("exit code 3")), "exit code 3"),
-        (Ending::Failed, Some(fault("")), "the tool failed"),
-        (Ending::Cut, None, "the tool was stopped before it finished"),
+        (ToolOutcome::Failed, Some(fault("exit code 3")), "exit code 3"),
+        (ToolOutcome::Failed, Some(fault("")), "the tool failed"),
+        (ToolOutcome::Aborted, None, "the tool was stopped before it finished"),
     ] {
-        let settlement = settlement("sandbox_exec", ending, "", fault);
+        let settlement = call_result("sandbox_exec", ending, "", fault);
         let line = line(EventKind::CallSettled(Box::new(settlement.clone())));
         assert!(line.contains(&format!(r#""text":"{text}","noOutput":true"#)), "{line}");
         let read = decode_event(line.as_bytes()).unwrap().kind;
         assert_eq!(read, EventKind::CallSettled(Box::new(settlement)));
     }
-    let done = line(EventKind::CallSettled(Box::new(settlement("sandbox_exec", Ending::Done, "", None))));
+    let done = line(EventKind::CallSettled(Box::new(call_result("sandbox_exec", ToolOutcome::Succeeded, "", None))));
     assert!(done.contains(r#""text":"","structuredError""#), "{done}");
 }
 
 #[test]
 fn every_event_of_a_users_own_command_names_one_run() {
     let (call, tool) = (CallId::from("call_01ABC"), "bash".to_owned());
-    let purpose = Purpose::Aside { told: true };
+    let purpose = Purpose::UserCommand { in_context: true };
     let intention = Intention { call: call.clone(), tool: tool.clone(), args: Json::new("{}"), purpose };
-    let settled = Settlement { call: call.clone(), purpose, ..settlement("bash", Ending::Done, "a", None) };
+    let settled = CallResult { call: call.clone(), purpose, ..call_result("bash", ToolOutcome::Succeeded, "a", None) };
     for kind in [
         EventKind::CallIntended(Box::new(intention)),
         EventKind::CallStarted { call: call.clone(), tool },
-        EventKind::CallOutput { call, stream: OutputStream::Out, text: "a".into() },
+        EventKind::CallOutput { call, stream: OutputStream::Stdout, text: "a".into() },
         EventKind::CallSettled(Box::new(settled)),
     ] {
         let event = Event { seq: Seq::new(1), at: Now(2), run: None, version: None, origin: None, kind };
@@ -80,7 +74,8 @@ fn every_event_of_a_users_own_command_names_one_run() {
 
 #[test]
 fn lines_of_older_journals_are_read_as_before() {
-    let head = r#"{"v":"push.runtime.v1","kind":"event","sessionId":"s","seq":1,"ts":2,"type":"tool_result","payload":"#;
+    let head =
+        r#"{"v":"push.runtime.v1","kind":"event","sessionId":"s","seq":1,"ts":2,"type":"tool_result","payload":"#;
     let read = |payload: &str| {
         let kind = decode_event(format!("{head}{payload}}}").as_bytes()).unwrap().kind;
         let EventKind::CallSettled(settlement) = kind else { panic!("{kind:?}") };
@@ -90,12 +85,12 @@ fn lines_of_older_journals_are_read_as_before() {
         r#"{"source":"acceptance","toolName":"shell","durationMs":5,"isError":true,"text":"","structuredError":{"type":"TIMEOUT","retryable":true,"message":"m","detail":"d"},"callId":"c","status":"cut","check":2}"#,
     );
     assert_eq!((check.purpose, check.text.as_str()), (Purpose::Check(2), ""));
-    let fault = check.fault.unwrap();
+    let fault = check.error.unwrap();
     assert_eq!((fault.kind.as_str(), fault.detail.as_deref()), ("TIMEOUT", Some("d")));
     let own = read(
         r#"{"source":"user","toolName":"bash","durationMs":5,"isError":false,"text":"a","structuredError":null,"callId":"c","status":"done","excludeFromContext":true}"#,
     );
-    assert_eq!(own.purpose, Purpose::Aside { told: false });
+    assert_eq!(own.purpose, Purpose::UserCommand { in_context: false });
 }
 
 #[test]
@@ -108,26 +103,22 @@ fn a_message_has_its_length_and_a_preview() {
     assert!(said.contains(&format!(r#""text":"{text}","chars":281,"preview":"{preview}","by""#)), "{said}");
 }
 
-fn settlement(tool: &str, ending: Ending, text: &str, fault: Option<Fault>) -> Settlement {
-    Settlement {
+fn call_result(tool: &str, ending: ToolOutcome, text: &str, fault: Option<ToolError>) -> CallResult {
+    CallResult {
         call: "c".into(),
         tool: tool.into(),
         purpose: Purpose::Work,
         millis: 5,
-        ending,
+        outcome: ending,
         exit_code: None,
         text: text.into(),
-        fault,
+        error: fault,
     }
 }
 
 fn line(kind: EventKind) -> String {
     let run = Some(RunId::from("r"));
     let mut line = Vec::new();
-    event_line(
-        &"s".into(),
-        &Event { seq: Seq::new(1), at: Now(2), run, version: None, origin: None, kind },
-        &mut line,
-    );
+    event_line(&"s".into(), &Event { seq: Seq::new(1), at: Now(2), run, version: None, origin: None, kind }, &mut line);
     String::from_utf8(line).unwrap()
 }

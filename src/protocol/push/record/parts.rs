@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 
 use crate::kernel::event::{
-    Adjustment, Branch, CheckResult, Compaction, Criterion, EventKind, Image, Lasting, Opening, Retry,
-    RunReport, Taken, Used, Verdict, Wanted, WorkspaceIdentity,
+    Adjustment, ApprovalScope, Branch, CheckResult, Compaction, Criterion, EventKind, GateDecision, Image, Opening,
+    PendingCall, Retry, RunReport, TokenUsage, TurnUsage, WorkspaceIdentity,
 };
 use crate::kernel::id::Seq;
 use crate::protocol::push::wire::event::{
-    ApprovalReceived, ContextCompacted, CriterionItem, ImageItem, RetryStarted, RunComplete, SessionAdjusted,
-    SessionBranched, SessionStarted, Usage, WantedItem, WorkspaceItem,
+    ApprovalReceived, ContextCompacted, CriterionItem, ImageItem, PendingCallItem, RetryStarted, RunComplete,
+    SessionAdjusted, SessionBranched, SessionStarted, Usage, WorkspaceItem,
 };
 use crate::protocol::push::wire::{Text, json};
 
@@ -24,8 +24,8 @@ pub(super) fn opening(started: SessionStarted<'_>) -> Opening {
         repo: started.repo.as_deref().map(json),
         metadata: started.metadata.as_deref().map(json),
         name: owned(started.name),
-        walls: started.sandbox.as_deref().map(json),
-        parent: started.parent_session_id.map(name),
+        confinement: started.sandbox.as_deref().map(json),
+        parent: started.parent_session_id.map(id),
     }
 }
 
@@ -34,11 +34,11 @@ pub(super) fn compaction(compacted: ContextCompacted<'_>) -> Compaction {
     Compaction { summary: summary.into_owned(), kept_from: Seq::new(kept_from_seq), tokens_before }
 }
 
-pub(super) fn taken(usage: Usage<'_>) -> Taken {
-    let wanted = |item: WantedItem<'_>| Wanted { tool: item.tool_name.into_owned(), args: json(&item.args) };
-    Taken {
+pub(super) fn turn_usage(usage: Usage<'_>) -> TurnUsage {
+    let wanted = |item: PendingCallItem<'_>| PendingCall { tool: item.tool_name.into_owned(), args: json(&item.args) };
+    TurnUsage {
         model: usage.model.into_owned(),
-        used: Used {
+        usage: TokenUsage {
             input: usage.input_tokens,
             output: usage.output_tokens,
             cache_read: usage.cache_read_tokens,
@@ -46,7 +46,7 @@ pub(super) fn taken(usage: Usage<'_>) -> Taken {
             cost: usage.cost_micro_usd,
             estimated: usage.estimated,
         },
-        carry: owned(usage.carry),
+        provider_state: owned(usage.carry),
         pending: usage.pending.into_iter().map(wanted).collect(),
     }
 }
@@ -60,14 +60,14 @@ pub(super) fn criterion(item: CriterionItem<'_>) -> Criterion {
     }
 }
 
-pub(super) fn verdict(received: ApprovalReceived<'_>) -> Verdict {
-    Verdict {
-        gate: name(received.approval_id),
+pub(super) fn gate_decision(received: ApprovalReceived<'_>) -> GateDecision {
+    GateDecision {
+        gate: id(received.approval_id),
         decision: received.decision.into(),
         choice: owned(received.choice),
         by: received.by.into_owned(),
         comment: owned(received.comment),
-        lasting: received.scope.map_or(Lasting::Once, Into::into),
+        scope: received.scope.map_or(ApprovalScope::Once, Into::into),
         answer: received.answer.as_deref().map(json),
     }
 }
@@ -88,7 +88,7 @@ pub(super) fn report(complete: RunComplete<'_>) -> RunReport {
                 output: result.output.into_owned(),
             })
             .collect(),
-        checks_asked,
+        checks_requested: checks_asked,
         exit_code: complete.headless.exit_code_hint,
     }
 }
@@ -107,11 +107,7 @@ pub(super) fn adjusted(adjusted: SessionAdjusted<'_>) -> EventKind {
 }
 
 fn workspace(item: WorkspaceItem<'_>) -> WorkspaceIdentity {
-    WorkspaceIdentity {
-        path: item.path.into_owned(),
-        file_id: item.file_id.into_owned(),
-        boot: item.boot.into_owned(),
-    }
+    WorkspaceIdentity { path: item.path.into_owned(), file_id: item.file_id.into_owned(), boot: item.boot.into_owned() }
 }
 
 pub(super) fn branched(branched: SessionBranched<'_>) -> EventKind {
@@ -123,19 +119,18 @@ pub(super) fn branched(branched: SessionBranched<'_>) -> EventKind {
 pub(super) fn retry(started: RetryStarted<'_>) -> Retry {
     Retry {
         attempt: started.attempt,
-        most: started.max_attempts,
+        max_attempts: started.max_attempts,
         pause_millis: started.delay_ms,
         message: started.message.into_owned(),
     }
 }
 
 pub(super) fn images(items: Vec<ImageItem<'_>>) -> Vec<Image> {
-    let image =
-        |item: ImageItem<'_>| Image { mime: item.mime_type.into_owned(), data: item.data.into_owned() };
+    let image = |item: ImageItem<'_>| Image { mime: item.mime_type.into_owned(), data: item.data.into_owned() };
     items.into_iter().map(image).collect()
 }
 
-pub(super) fn name<T: From<String>>(text: Text<'_>) -> T {
+pub(super) fn id<T: From<String>>(text: Text<'_>) -> T {
     T::from(text.into_owned())
 }
 

@@ -1,37 +1,36 @@
 //! Decodes tool calls and their results, from lines of this version and of older ones.
 
-use super::parts::{name, owned};
-use super::{Line, RecordError};
-use crate::kernel::event::{Fault, Intention, Purpose, Settlement};
-use crate::protocol::push::tool_words::plain_detail;
+use super::parts::{id, owned};
+use super::{EventDecoder, RecordError};
+use crate::kernel::event::{CallResult, Intention, Purpose, ToolError};
+use crate::protocol::push::tool_compat::strip_error_code;
 use crate::protocol::push::wire::event::{StructuredError, ToolCall, ToolResult};
 use crate::protocol::push::wire::json;
 use crate::protocol::push::wire::word::{PurposeWord, SourceWord};
 
-impl Line<'_, '_> {
+impl EventDecoder<'_, '_> {
     pub(super) fn intention(&self) -> Result<Intention, RecordError> {
         let call: ToolCall<'_> = self.payload()?;
         Ok(Intention {
-            call: name(call.call_id),
+            call: id(call.call_id),
             tool: call.tool_name.into_owned(),
             args: json(&call.args),
             purpose: self.purpose(call.source, call.purpose, call.check, call.exclude_from_context)?,
         })
     }
 
-    pub(super) fn settlement(&self) -> Result<Settlement, RecordError> {
+    pub(super) fn call_result(&self) -> Result<CallResult, RecordError> {
         let result: ToolResult<'_> = self.payload()?;
-        let purpose =
-            self.purpose(result.source, result.purpose, result.check, result.exclude_from_context)?;
-        Ok(Settlement {
-            call: name(result.call_id),
+        let purpose = self.purpose(result.source, result.purpose, result.check, result.exclude_from_context)?;
+        Ok(CallResult {
+            call: id(result.call_id),
             tool: result.tool_name.into_owned(),
             purpose,
             millis: result.duration_ms,
-            ending: result.status.into(),
+            outcome: result.status.into(),
             exit_code: result.exit_code,
             text: if result.no_output { String::new() } else { result.text.into_owned() },
-            fault: result.structured_error.map(fault),
+            error: result.structured_error.map(tool_error),
         })
     }
 
@@ -44,23 +43,25 @@ impl Line<'_, '_> {
     ) -> Result<Purpose, RecordError> {
         match (source, purpose) {
             (_, Some(PurposeWord::Acceptance)) | (SourceWord::Acceptance, None) => {
-                check.map(Purpose::Check).ok_or_else(|| self.fault("check"))
+                check.map(Purpose::Check).ok_or_else(|| self.field_error("check"))
             }
-            (_, Some(PurposeWord::User)) | (SourceWord::User, None) => Ok(Purpose::Aside { told: !excluded }),
+            (_, Some(PurposeWord::User)) | (SourceWord::User, None) => {
+                Ok(Purpose::UserCommand { in_context: !excluded })
+            }
             (SourceWord::Sandbox, None) => Ok(Purpose::Work),
         }
     }
 }
 
-fn fault(error: StructuredError<'_>) -> Fault {
+fn tool_error(error: StructuredError<'_>) -> ToolError {
     let StructuredError { r#type, retryable, message, detail, code } = error;
     let (kind, detail) = match code {
         Some(code) => {
-            let detail = detail.and_then(|detail| plain_detail(&code, &detail));
+            let detail = detail.and_then(|detail| strip_error_code(&code, &detail));
             (code.into_owned(), detail)
         }
         // Older journals have no `code`.
         None => (r#type.into_owned(), owned(detail)),
     };
-    Fault { kind, retryable, message: message.into_owned(), detail }
+    ToolError { kind, retryable, message: message.into_owned(), detail }
 }

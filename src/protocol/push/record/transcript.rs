@@ -9,50 +9,50 @@ use crate::protocol::push::encode::{MessageRow, Role};
 /// it; so is the incomplete text of a run that ends.
 #[derive(Debug, Clone, Default)]
 pub struct Transcript {
-    saying: String,
+    partial_text: String,
 }
 
 impl Transcript {
     /// Returns whether an assistant text is incomplete.
-    pub const fn is_saying(&self) -> bool {
-        !self.saying.is_empty()
+    pub const fn has_partial_text(&self) -> bool {
+        !self.partial_text.is_empty()
     }
 
     /// Applies an event and returns the message that it completes.
-    pub fn take(&mut self, event: &Event) -> Option<MessageRow> {
+    pub fn apply(&mut self, event: &Event) -> Option<MessageRow> {
         let (role, message, text) = match &event.kind {
             EventKind::RunStarted(message) => (Role::User, &message.message, message.text.clone()),
             EventKind::Steered(steering) => (Role::User, &steering.message, steering.text.clone()),
-            EventKind::Said { text } => {
-                self.saying.push_str(text);
+            EventKind::TextDelta { text } => {
+                self.partial_text.push_str(text);
                 return None;
             }
-            EventKind::SayingDone { message } => (Role::Assistant, message, std::mem::take(&mut self.saying)),
-            EventKind::RunEnded(_) | EventKind::Lost { .. } | EventKind::RunRecovered { .. } => {
-                self.saying.clear();
+            EventKind::TextDone { message } => (Role::Assistant, message, std::mem::take(&mut self.partial_text)),
+            EventKind::RunEnded(_) | EventKind::EventsLost { .. } | EventKind::RunRecovered { .. } => {
+                self.partial_text.clear();
                 return None;
             }
             EventKind::Warned { code, .. } if code == TURN_CUT => {
-                self.saying.clear();
+                self.partial_text.clear();
                 return None;
             }
             EventKind::SessionOpened(_)
             | EventKind::SessionRenamed { .. }
             | EventKind::SessionEnded { .. }
-            | EventKind::Touched { .. }
+            | EventKind::VersionBumped { .. }
             | EventKind::Loaded { .. }
             | EventKind::Adjusted { .. }
             | EventKind::Branched { .. }
             | EventKind::MessageQueued(_)
             | EventKind::MessageUnqueued { .. }
             | EventKind::Status { .. }
-            | EventKind::Thought { .. }
-            | EventKind::TurnTaken(_)
-            | EventKind::CompactionBegan { .. }
+            | EventKind::ThinkingDelta { .. }
+            | EventKind::TurnUsage(_)
+            | EventKind::CompactionStarted { .. }
             | EventKind::Compacted(_)
-            | EventKind::CompactionOver { .. }
-            | EventKind::RetryBegan(_)
-            | EventKind::RetryOver { .. }
+            | EventKind::CompactionFailed { .. }
+            | EventKind::RetryStarted(_)
+            | EventKind::RetryEnded { .. }
             | EventKind::CallIntended(_)
             | EventKind::CallStarted { .. }
             | EventKind::CallOutput { .. }
@@ -62,7 +62,7 @@ impl Transcript {
             | EventKind::GateSettled(_)
             | EventKind::Warned { .. }
             | EventKind::Failed { .. }
-            | EventKind::Stopping { .. } => return None,
+            | EventKind::RunStopping { .. } => return None,
         };
         let (message, run) = (message.clone(), event.run.clone());
         Some(MessageRow { seq: event.seq, at: event.at, role, message, run, text })

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::word::{
-    CauseWord, CompactionEndingWord, CompactionReasonWord, DecisionWord, DeliveryWord, DenialWord,
-    EndingWord, FoundWord, IdleWord, OutcomeWord, PurposeWord, ScopeWord, SourceWord, StreamWord,
+    CauseWord, CompactionFailureWord, CompactionReasonWord, DecisionWord, DeliveryWord, DenialEffectWord, IdleWord,
+    OutcomeWord, PurposeWord, RecoveredPhaseWord, ScopeWord, SourceWord, StreamWord, ToolOutcomeWord,
 };
 use super::{Raw, Text};
 
@@ -123,7 +123,7 @@ payloads! {
 
     /// `compaction_ended`
     struct CompactionEnded<'a> {
-        ending: CompactionEndingWord,
+        ending: CompactionFailureWord,
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<Text<'a>>,
         #[serde(default, skip_serializing_if = "is_false")]
@@ -196,11 +196,11 @@ payloads! {
         #[serde(skip_serializing_if = "Option::is_none")]
         carry: Option<Text<'a>>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        pending: Vec<WantedItem<'a>>,
+        pending: Vec<PendingCallItem<'a>>,
     }
 
     /// A tool call that the model requested and that has not started.
-    struct WantedItem<'a> {
+    struct PendingCallItem<'a> {
         tool_name: Text<'a>,
         args: Raw<'a>,
     }
@@ -289,7 +289,7 @@ payloads! {
         no_output: bool,
         structured_error: Option<StructuredError<'a>>,
         call_id: Text<'a>,
-        status: EndingWord,
+        status: ToolOutcomeWord,
         #[serde(skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -329,7 +329,7 @@ payloads! {
         #[serde(skip_serializing_if = "Option::is_none")]
         sha256: Option<Text<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        on_denial: Option<DenialWord>,
+        on_denial: Option<DenialEffectWord>,
         #[serde(skip_serializing_if = "Option::is_none")]
         form: Option<Raw<'a>>,
     }
@@ -416,7 +416,7 @@ pub(in crate::protocol::push) struct BudgetItem {
 /// `run_recovered`
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::protocol::push) struct RunRecovered {
-    pub(in crate::protocol::push) found: FoundWord,
+    pub(in crate::protocol::push) found: RecoveredPhaseWord,
 }
 
 /// `events_lost`

@@ -32,12 +32,12 @@ pub(super) fn some_text(text: Option<&String>) -> Option<Text<'_>> {
 /// A text that is not one JSON value would break the line it is inserted into, and is written as `null`. A line feed
 /// between two tokens would do the same, and is written as a space.
 pub(super) fn raw(json: &Json) -> Raw<'_> {
-    whole_line(json.as_str()).unwrap_or(Cow::Borrowed(RawValue::NULL))
+    single_line(json.as_str()).unwrap_or(Cow::Borrowed(RawValue::NULL))
 }
 
 /// Returns a JSON value without characters that could end the line it is inserted into; `None` if the text is not one
 /// JSON value.
-pub(super) fn whole_line(text: &str) -> Option<Raw<'_>> {
+pub(super) fn single_line(text: &str) -> Option<Raw<'_>> {
     let value = serde_json::from_str::<&RawValue>(text).ok()?;
     if !value.get().bytes().any(|byte| byte < b' ') {
         return Some(Cow::Borrowed(value));
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_value_can_end_its_line() {
+    fn no_value_can_break_its_line() {
         let forged = "{\n\"a\" :\r\n\t[1,\n\"é\\n\"]}\n{\"type\":\"run_complete\"}";
         assert_eq!(raw(&Json::new(forged)).get(), "null", "two values are none");
         let torn = forged.split_once("\n{").map_or("", |(value, _)| value);

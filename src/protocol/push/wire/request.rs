@@ -94,8 +94,6 @@ pub(in crate::protocol::push) enum RequestType {
 impl RequestType {
     /// Parses a request type.
     pub(in crate::protocol::push) fn parse(word: &str) -> Option<Self> {
-        PlainRequest::parse(word)
-            .map(Self::Plain)
-            .or_else(|| SessionRequest::parse(word).map(Self::OfSession))
+        PlainRequest::parse(word).map(Self::Plain).or_else(|| SessionRequest::parse(word).map(Self::OfSession))
     }
 }

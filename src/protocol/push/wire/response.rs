@@ -172,7 +172,7 @@ payloads! {
         #[serde(skip_serializing_if = "Option::is_none")]
         sha256: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        on_denial: Option<super::word::DenialWord>,
+        on_denial: Option<super::word::DenialEffectWord>,
         #[serde(skip_serializing_if = "Option::is_none")]
         form: Option<Raw<'a>>,
     }
@@ -259,7 +259,7 @@ payloads! {
         losses_total: u64,
         losses: Vec<LossItem<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        proof: Option<ProofItem<'a>>,
+        proof: Option<IntegrityItem<'a>>,
     }
 
     /// A range of lost events, as far as known.
@@ -275,7 +275,7 @@ payloads! {
     }
 
     /// The result of a full verification.
-    struct ProofItem<'a> {
+    struct IntegrityItem<'a> {
         sessions: u64,
         bytes: u64,
         found: Vec<LossItem<'a>>,

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernel::command::Phase;
 use crate::kernel::event::{
-    CompactionEnding, CompactionReason, Decision, Denial, Ending, Found, Lasting, LossCause, Outcome,
-    OutputStream,
+    ApprovalScope, CompactionFailure, CompactionReason, Decision, DenialEffect, LossCause, OutputStream,
+    RecoveredPhase, RunOutcome, ToolOutcome,
 };
 
 macro_rules! words {
@@ -47,7 +47,7 @@ words!(
 );
 words!(
     /// How a run ended.
-    OutcomeWord is Outcome { Success = "success", Failed = "failed", Cancelled = "cancelled", Denied = "denied" }
+    OutcomeWord is RunOutcome { Success = "success", Failed = "failed", Cancelled = "cancelled", Denied = "denied" }
 );
 words!(
     /// The decision of an approval.
@@ -55,23 +55,23 @@ words!(
 );
 words!(
     /// The effect of a denial with a comment.
-    DenialWord is Denial { Ends = "end", Told = "continue", Dismissed = "dismiss" }
+    DenialEffectWord is DenialEffect { EndRun = "end", InformModel = "continue", Dismiss = "dismiss" }
 );
 words!(
     /// The scope of an approval.
-    ScopeWord is Lasting { Once = "once", Run = "run", Session = "session", Always = "always" }
+    ScopeWord is ApprovalScope { Once = "once", Run = "run", Session = "session", Always = "always" }
 );
 words!(
     /// The output stream of a tool.
-    StreamWord is OutputStream { Out = "stdout", Err = "stderr" }
+    StreamWord is OutputStream { Stdout = "stdout", Stderr = "stderr" }
 );
 words!(
     /// The cause of a loss of events.
-    CauseWord is LossCause { Damage = "damage", Power = "power", Retention = "retention" }
+    CauseWord is LossCause { Damage = "damage", PowerLoss = "power", Retention = "retention" }
 );
 words!(
     /// The outcome of a tool call.
-    EndingWord is Ending { Done = "done", Failed = "failed", Skipped = "skipped", Cut = "cut" }
+    ToolOutcomeWord is ToolOutcome { Succeeded = "done", Failed = "failed", Skipped = "skipped", Aborted = "cut" }
 );
 words!(
     /// The reason of a compaction.
@@ -83,11 +83,11 @@ words!(
 );
 words!(
     /// How a compaction failed.
-    CompactionEndingWord is CompactionEnding { Failed = "failed", Aborted = "aborted" }
+    CompactionFailureWord is CompactionFailure { Failed = "failed", Aborted = "aborted" }
 );
 words!(
     /// The phase in which a restarted daemon found a run.
-    FoundWord is Found { Working = "working", Waiting = "waiting", Unknown = "unknown", Stopping = "stopping" }
+    RecoveredPhaseWord is RecoveredPhase { Working = "working", Waiting = "waiting", Unknown = "unknown", Stopping = "stopping" }
 );
 
 /// The only state in which a session starts.

@@ -13,29 +13,29 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use super::super::link::Stream;
-use super::super::{Call, Client, read_body};
+use super::super::connection::ResponseBody;
+use super::super::{HttpClient, OutgoingRequest, read_body};
 use super::*;
-use crate::provider::error::{Kind, ModelError};
+use crate::provider::error::{ModelError, ModelErrorKind};
 
 /// A timeout that is long enough for every step.
-const PATIENCE: Duration = Duration::from_secs(20);
-const WHOLE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
-const BEGUN: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n";
-const END: &str = "0\r\n\r\n";
+const TIMEOUT: Duration = Duration::from_secs(20);
+const COMPLETE_RESPONSE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+const CHUNKED_START: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n";
+const CHUNKED_END: &str = "0\r\n\r\n";
 
-struct World {
+struct Fixture {
     listener: TcpListener,
-    client: Client,
+    client: HttpClient,
 }
 
 /// The server's end of a connection.
 struct Peer(TcpStream);
 
-impl World {
+impl Fixture {
     async fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        Self { listener, client: Client::new(PATIENCE) }
+        Self { listener, client: HttpClient::new(TIMEOUT) }
     }
 
     fn address(&self) -> SocketAddr {
@@ -43,40 +43,40 @@ impl World {
     }
 
     fn origin(&self) -> Origin {
-        Origin::of(&format!("http://{}/", self.address()).parse().unwrap()).unwrap()
+        Origin::from_uri(&format!("http://{}/", self.address()).parse().unwrap()).unwrap()
     }
 
-    async fn ask(&self) -> Result<Response<Stream>, ModelError> {
-        self.ask_by("http").await
+    async fn request(&self) -> Result<Response<ResponseBody>, ModelError> {
+        self.request_with_scheme("http").await
     }
 
-    async fn ask_by(&self, scheme: &str) -> Result<Response<Stream>, ModelError> {
+    async fn request_with_scheme(&self, scheme: &str) -> Result<Response<ResponseBody>, ModelError> {
         let url = format!("{scheme}://{}/question", self.address());
-        self.client.send(Call { url, headers: HeaderMap::new(), body: None }, PATIENCE).await
+        self.client.send(OutgoingRequest { url, headers: HeaderMap::new(), body: None }, TIMEOUT).await
     }
 
     async fn accept(&self) -> Peer {
-        Peer(timeout(PATIENCE, self.listener.accept()).await.unwrap().unwrap().0)
+        Peer(timeout(TIMEOUT, self.listener.accept()).await.unwrap().unwrap().0)
     }
 
     /// Sends a request on a new connection, and answers it with `said`.
-    async fn asked_anew(&self, said: &str) -> (Response<Stream>, Peer) {
-        let (answer, peer) = tokio::join!(self.ask(), async {
+    async fn request_on_new_connection(&self, said: &str) -> (Response<ResponseBody>, Peer) {
+        let (answer, peer) = tokio::join!(self.request(), async {
             let mut peer = self.accept().await;
-            peer.hears().await;
-            peer.says(said).await;
+            peer.read_request().await;
+            peer.write(said).await;
             peer
         });
         (answer.unwrap(), peer)
     }
 
     /// Sends a request on the connection to this peer, and reads a complete response.
-    async fn asked_again(&self, peer: &mut Peer) {
-        let (answer, ()) = tokio::join!(self.ask(), async {
-            peer.hears().await;
-            peer.says(WHOLE).await;
+    async fn request_on_idle_connection(&self, peer: &mut Peer) {
+        let (answer, ()) = tokio::join!(self.request(), async {
+            peer.read_request().await;
+            peer.write(COMPLETE_RESPONSE).await;
         });
-        assert_eq!(whole(answer.unwrap()).await, "ok");
+        assert_eq!(read_all(answer.unwrap()).await, "ok");
     }
 
     fn idle(&self) -> usize {
@@ -84,40 +84,40 @@ impl World {
     }
 
     /// Yields until this many connections are idle.
-    async fn until_idle(&self, count: usize) {
-        until(|| self.idle() == count).await;
+    async fn wait_for_idle(&self, count: usize) {
+        wait_until(|| self.idle() == count).await;
     }
 
     /// Stops the watchers of idle connections.
-    fn unwatch(&self) {
+    fn abort_watchers(&self) {
         lock(&self.client.pool.idle).values().flatten().for_each(|idle| idle.watcher.abort());
     }
 }
 
 impl Peer {
     /// Reads one request.
-    async fn hears(&mut self) {
+    async fn read_request(&mut self) {
         let mut heard = Vec::new();
         while !heard.ends_with(b"\r\n\r\n") {
-            let read = timeout(PATIENCE, self.0.read_buf(&mut heard)).await.unwrap().unwrap();
+            let read = timeout(TIMEOUT, self.0.read_buf(&mut heard)).await.unwrap().unwrap();
             assert!(read > 0, "closed after {heard:?}");
         }
         assert!(heard.starts_with(b"GET /question HTTP/1.1\r\n"), "{heard:?}");
     }
 
-    async fn says(&mut self, said: &str) {
+    async fn write(&mut self, said: &str) {
         self.0.write_all(said.as_bytes()).await.unwrap();
     }
 
     /// Waits until the client has closed the connection.
-    async fn closed(&mut self) {
-        let read = timeout(PATIENCE, self.0.read(&mut [0; 64])).await.unwrap();
+    async fn wait_closed(&mut self) {
+        let read = timeout(TIMEOUT, self.0.read(&mut [0; 64])).await.unwrap();
         assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
     }
 }
 
-async fn until(mut is: impl FnMut() -> bool) {
-    timeout(PATIENCE, async {
+async fn wait_until(mut is: impl FnMut() -> bool) {
+    timeout(TIMEOUT, async {
         while !is() {
             yield_now().await;
         }
@@ -126,181 +126,181 @@ async fn until(mut is: impl FnMut() -> bool) {
     .unwrap();
 }
 
-async fn whole(answer: Response<Stream>) -> String {
-    String::from_utf8(read_body(answer, 1000, PATIENCE).await.unwrap()).unwrap()
+async fn read_all(answer: Response<ResponseBody>) -> String {
+    String::from_utf8(read_body(answer, 1000, TIMEOUT).await.unwrap()).unwrap()
 }
 
-async fn data(stream: &mut Stream) -> Vec<u8> {
+async fn read_frame(stream: &mut ResponseBody) -> Vec<u8> {
     stream.frame().await.unwrap().unwrap().into_data().unwrap().to_vec()
 }
 
 #[tokio::test]
-async fn a_connection_is_used_again() {
-    let world = World::new().await;
-    let (answer, mut peer) = world.asked_anew(WHOLE).await;
-    assert_eq!(whole(answer).await, "ok");
+async fn a_connection_is_reused() {
+    let world = Fixture::new().await;
+    let (answer, mut peer) = world.request_on_new_connection(COMPLETE_RESPONSE).await;
+    assert_eq!(read_all(answer).await, "ok");
     for _ in 0..3 {
         assert_eq!(world.idle(), 1);
-        world.asked_again(&mut peer).await;
+        world.request_on_idle_connection(&mut peer).await;
     }
 }
 
 #[tokio::test]
-async fn what_the_server_closes_while_it_is_idle_goes_at_once() {
-    let world = World::new().await;
-    let (answer, peer) = world.asked_anew(WHOLE).await;
-    whole(answer).await;
+async fn an_idle_connection_that_the_server_closes_is_removed_at_once() {
+    let world = Fixture::new().await;
+    let (answer, peer) = world.request_on_new_connection(COMPLETE_RESPONSE).await;
+    read_all(answer).await;
     drop(peer);
-    world.until_idle(0).await;
-    let (answer, _peer) = world.asked_anew(WHOLE).await;
-    assert_eq!(whole(answer).await, "ok");
+    world.wait_for_idle(0).await;
+    let (answer, _peer) = world.request_on_new_connection(COMPLETE_RESPONSE).await;
+    assert_eq!(read_all(answer).await, "ok");
 }
 
 #[tokio::test]
-async fn what_is_closed_just_as_the_next_question_comes_is_replaced() {
-    let world = World::new().await;
+async fn a_connection_that_closes_just_before_the_next_request_is_replaced() {
+    let world = Fixture::new().await;
     let socket = std::net::TcpStream::connect(world.address()).unwrap();
     socket.set_nonblocking(true).unwrap();
     let eye = socket.try_clone().unwrap();
     let wire = MaybeHttpsStream::Http(TokioIo::new(TcpStream::from_std(socket).unwrap()));
-    world.client.pool.keep(world.origin(), Link::over(wire).await.unwrap());
+    world.client.pool.insert(world.origin(), HttpConnection::handshake(wire).await.unwrap());
     let mut peer = world.accept().await;
-    world.asked_again(&mut peer).await;
-    world.unwatch();
+    world.request_on_idle_connection(&mut peer).await;
+    world.abort_watchers();
     drop(peer);
-    until(|| matches!(eye.peek(&mut [0]), Ok(0))).await;
+    wait_until(|| matches!(eye.peek(&mut [0]), Ok(0))).await;
     // Any I/O wait lets the runtime process the events of all sockets.
     let (_other, _) = tokio::join!(TcpStream::connect(world.address()), world.accept());
     assert_eq!(world.idle(), 1, "the closed connection is still pooled");
-    let (answer, _peer) = world.asked_anew(WHOLE).await;
-    assert_eq!(whole(answer).await, "ok");
+    let (answer, _peer) = world.request_on_new_connection(COMPLETE_RESPONSE).await;
+    assert_eq!(read_all(answer).await, "ok");
 }
 
 #[tokio::test]
-async fn what_is_over_is_replaced_even_if_nobody_has_removed_it() {
-    let world = World::new().await;
-    let (answer, peer) = world.asked_anew(WHOLE).await;
-    whole(answer).await;
-    world.unwatch();
+async fn a_closed_connection_is_replaced_even_if_it_is_still_pooled() {
+    let world = Fixture::new().await;
+    let (answer, peer) = world.request_on_new_connection(COMPLETE_RESPONSE).await;
+    read_all(answer).await;
+    world.abort_watchers();
     drop(peer);
     let slot = Arc::clone(&lock(&world.client.pool.idle)[&world.origin()][0].slot);
     let mut nobody = Context::from_waker(Waker::noop());
-    until(|| lock(&slot).as_mut().unwrap().drive(&mut nobody).is_ready()).await;
-    let (answer, _peer) = world.asked_anew(WHOLE).await;
-    assert_eq!(whole(answer).await, "ok");
+    wait_until(|| lock(&slot).as_mut().unwrap().drive(&mut nobody).is_ready()).await;
+    let (answer, _peer) = world.request_on_new_connection(COMPLETE_RESPONSE).await;
+    assert_eq!(read_all(answer).await, "ok");
 }
 
 #[tokio::test]
-async fn a_new_connection_that_is_closed_without_an_answer_is_a_failure() {
-    let world = World::new().await;
-    let (answer, ()) = tokio::join!(world.ask(), async { world.accept().await.hears().await });
-    assert_eq!(answer.unwrap_err().kind, Kind::Cut);
+async fn a_new_connection_that_closes_without_a_response_is_an_error() {
+    let world = Fixture::new().await;
+    let (answer, ()) = tokio::join!(world.request(), async { world.accept().await.read_request().await });
+    assert_eq!(answer.unwrap_err().kind, ModelErrorKind::Interrupted);
 }
 
 #[tokio::test]
-async fn the_newest_eight_are_kept() {
-    let world = World::new().await;
+async fn the_pool_keeps_the_newest_eight_connections() {
+    let world = Fixture::new().await;
     let mut streams = Vec::new();
     let mut peers = Vec::new();
     for _ in 0..10 {
-        let (answer, peer) = world.asked_anew(WHOLE).await;
+        let (answer, peer) = world.request_on_new_connection(COMPLETE_RESPONSE).await;
         streams.push(answer.into_body());
         peers.push(peer);
     }
-    streams.into_iter().for_each(Stream::give_back);
+    streams.into_iter().for_each(ResponseBody::release);
     assert_eq!(world.idle(), 8);
     for mut old in peers.drain(..2) {
-        old.closed().await;
+        old.wait_closed().await;
     }
     let mut newest = peers.pop().unwrap();
-    world.asked_again(&mut newest).await;
-    world.asked_again(&mut newest).await;
+    world.request_on_idle_connection(&mut newest).await;
+    world.request_on_idle_connection(&mut newest).await;
     assert_eq!(world.idle(), 8);
 }
 
 #[tokio::test]
-async fn what_has_been_idle_for_long_is_not_used() {
-    let world = World::new().await;
-    let (answer, mut old) = world.asked_anew(WHOLE).await;
-    whole(answer).await;
-    let long_ago = Instant::now().checked_sub(OLD).unwrap();
+async fn a_connection_idle_for_too_long_is_not_reused() {
+    let world = Fixture::new().await;
+    let (answer, mut old) = world.request_on_new_connection(COMPLETE_RESPONSE).await;
+    read_all(answer).await;
+    let long_ago = Instant::now().checked_sub(MAX_IDLE_AGE).unwrap();
     lock(&world.client.pool.idle).values_mut().flatten().for_each(|idle| idle.since = long_ago);
-    let (answer, _peer) = world.asked_anew(WHOLE).await;
-    assert_eq!(whole(answer).await, "ok");
-    old.closed().await;
+    let (answer, _peer) = world.request_on_new_connection(COMPLETE_RESPONSE).await;
+    assert_eq!(read_all(answer).await, "ok");
+    old.wait_closed().await;
 }
 
 #[tokio::test]
-async fn idle_connections_end_with_the_pool() {
-    let world = World::new().await;
-    let (answer, mut peer) = world.asked_anew(WHOLE).await;
-    whole(answer).await;
+async fn idle_connections_close_with_the_pool() {
+    let world = Fixture::new().await;
+    let (answer, mut peer) = world.request_on_new_connection(COMPLETE_RESPONSE).await;
+    read_all(answer).await;
     drop(world);
-    peer.closed().await;
+    peer.wait_closed().await;
 }
 
 #[tokio::test]
-async fn what_is_dropped_closes_its_connection() {
-    let world = World::new().await;
-    let (answer, mut peer) = world.asked_anew(BEGUN).await;
+async fn a_dropped_response_closes_its_connection() {
+    let world = Fixture::new().await;
+    let (answer, mut peer) = world.request_on_new_connection(CHUNKED_START).await;
     let mut stream = answer.into_body();
-    assert_eq!(data(&mut stream).await, b"one");
+    assert_eq!(read_frame(&mut stream).await, b"one");
     drop(stream);
-    peer.closed().await;
+    peer.wait_closed().await;
     let mut unanswered = tokio::select! {
-        answer = world.ask() => panic!("{answer:?}"),
-        peer = async { let mut peer = world.accept().await; peer.hears().await; peer } => peer,
+        answer = world.request() => panic!("{answer:?}"),
+        peer = async { let mut peer = world.accept().await; peer.read_request().await; peer } => peer,
     };
-    unanswered.closed().await;
+    unanswered.wait_closed().await;
     assert_eq!(world.idle(), 0);
 }
 
 #[tokio::test]
-async fn an_end_that_comes_late_still_gives_the_connection_back() {
-    let world = World::new().await;
-    let (answer, mut peer) = world.asked_anew(BEGUN).await;
+async fn a_body_that_ends_late_still_returns_its_connection() {
+    let world = Fixture::new().await;
+    let (answer, mut peer) = world.request_on_new_connection(CHUNKED_START).await;
     let mut stream = answer.into_body();
-    assert_eq!(data(&mut stream).await, b"one");
-    stream.give_back();
+    assert_eq!(read_frame(&mut stream).await, b"one");
+    stream.release();
     assert_eq!(world.idle(), 0);
-    peer.says("3\r\ntwo\r\n").await;
-    peer.says(END).await;
-    world.until_idle(1).await;
-    world.asked_again(&mut peer).await;
+    peer.write("3\r\ntwo\r\n").await;
+    peer.write(CHUNKED_END).await;
+    world.wait_for_idle(1).await;
+    world.request_on_idle_connection(&mut peer).await;
 }
 
 #[tokio::test]
-async fn an_end_that_never_comes_closes_the_connection() {
-    let world = World::new().await;
-    let (answer, mut peer) = world.asked_anew(BEGUN).await;
-    answer.into_body().give_back();
-    peer.closed().await;
+async fn a_body_that_never_ends_closes_its_connection() {
+    let world = Fixture::new().await;
+    let (answer, mut peer) = world.request_on_new_connection(CHUNKED_START).await;
+    answer.into_body().release();
+    peer.wait_closed().await;
     assert_eq!(world.idle(), 0);
 }
 
 #[tokio::test]
-async fn a_server_that_closes_after_its_answer_is_not_kept() {
-    let world = World::new().await;
+async fn a_connection_that_closes_after_its_response_is_not_pooled() {
+    let world = Fixture::new().await;
     let (answer, mut peer) =
-        world.asked_anew("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok").await;
-    assert_eq!(whole(answer).await, "ok");
+        world.request_on_new_connection("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok").await;
+    assert_eq!(read_all(answer).await, "ok");
     assert_eq!(world.idle(), 0);
-    peer.closed().await;
+    peer.wait_closed().await;
 }
 
 #[tokio::test]
 async fn a_server_without_tls_is_not_reached_by_https() {
-    let world = World::new().await;
-    let (answer, _peer) = tokio::join!(world.ask_by("https"), async {
+    let world = Fixture::new().await;
+    let (answer, _peer) = tokio::join!(world.request_with_scheme("https"), async {
         let mut peer = world.accept().await;
         let mut hello = [0; 3];
         peer.0.read_exact(&mut hello).await.unwrap();
         assert_eq!(hello[..2], [22, 3], "a TLS ClientHello");
-        peer.says(WHOLE).await;
+        peer.write(COMPLETE_RESPONSE).await;
         peer
     });
     let error = answer.unwrap_err();
-    assert_eq!(error.kind, Kind::Unreachable);
+    assert_eq!(error.kind, ModelErrorKind::Unreachable);
     assert!(error.message.starts_with(&format!("cannot reach {}: ", world.address())), "{error}");
 }
 
@@ -314,32 +314,32 @@ impl Wake for Wakes {
 }
 
 #[tokio::test]
-async fn a_frame_that_comes_alone_wakes_once() {
-    let world = World::new().await;
-    let (answer, mut peer) = world.asked_anew(BEGUN).await;
+async fn a_single_frame_wakes_the_task_once() {
+    let world = Fixture::new().await;
+    let (answer, mut peer) = world.request_on_new_connection(CHUNKED_START).await;
     let mut stream = answer.into_body();
-    assert_eq!(data(&mut stream).await, b"one");
+    assert_eq!(read_frame(&mut stream).await, b"one");
     let wakes = Arc::new(Wakes::default());
     let waker = Waker::from(Arc::clone(&wakes));
     let mut context = Context::from_waker(&waker);
     for count in 1..20 {
         assert!(stream.poll_frame(&mut context).is_pending());
-        peer.says("3\r\ntwo\r\n").await;
-        until(|| wakes.0.load(Ordering::Relaxed) == count).await;
+        peer.write("3\r\ntwo\r\n").await;
+        wait_until(|| wakes.0.load(Ordering::Relaxed) == count).await;
         let Poll::Ready(Some(Ok(frame))) = stream.poll_frame(&mut context) else { panic!("no frame") };
         assert_eq!(frame.into_data().unwrap(), "two");
-        assert!(stream.arrived().is_pending());
+        assert!(stream.poll_buffered().is_pending());
         assert_eq!(wakes.0.load(Ordering::Relaxed), count);
     }
 }
 
 #[tokio::test]
-async fn a_flood_leaves_others_their_share() {
+async fn a_continuous_stream_does_not_starve_other_tasks() {
     const FRAMES: usize = 5000;
-    let world = World::new().await;
-    let (answer, mut peer) = world.asked_anew(BEGUN).await;
+    let world = Fixture::new().await;
+    let (answer, mut peer) = world.request_on_new_connection(CHUNKED_START).await;
     let mut stream = answer.into_body();
-    peer.says(&"3\r\ntwo\r\n".repeat(FRAMES)).await;
+    peer.write(&"3\r\ntwo\r\n".repeat(FRAMES)).await;
     let turns = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&turns);
     let other = tokio::spawn(async move {
@@ -349,7 +349,7 @@ async fn a_flood_leaves_others_their_share() {
         }
     });
     for _ in 0..FRAMES {
-        data(&mut stream).await;
+        read_frame(&mut stream).await;
     }
     other.abort();
     // A task may consume at most 128 budget units in a row.

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use super::{Done, Failure, Job, Result};
-use crate::bounded_io::NoAnswer;
+use crate::bounded_io::FileTaskError;
 use crate::discovery;
 use crate::kernel::command::Snapshot;
 use crate::protocol::pi::encode::{self, CommandRow, SkillRow, ToolRow};
-use crate::protocol::pi::text;
+use crate::protocol::pi::error_text;
 use crate::provider::playbook;
 use crate::tools;
 
@@ -18,18 +18,18 @@ impl Job {
         let place = cwd.clone();
         let look = move || (discovery::commands(&cwd, &home), discovery::skills(&cwd, &home));
         let found = self.away(&place, look).await?;
-        let templates = found.0.found.into_iter().map(|command| CommandRow {
+        let templates = found.0.items.into_iter().map(|command| CommandRow {
             name: command.name,
             description: command.description,
             source: "template".to_owned(),
-            location: Some(command.source.word().to_owned()),
+            location: Some(command.source.as_str().to_owned()),
             path: Some(command.path.to_string_lossy().into_owned()),
         });
-        let skills = found.1.found.into_iter().map(|skill| CommandRow {
+        let skills = found.1.items.into_iter().map(|skill| CommandRow {
             name: format!("skill:{}", skill.name),
             description: Some(skill.description),
             source: "skill".to_owned(),
-            location: Some(skill.source.word().to_owned()),
+            location: Some(skill.source.as_str().to_owned()),
             path: Some(skill.path.to_string_lossy().into_owned()),
         });
         let rows: Vec<_> = templates.chain(skills).collect();
@@ -44,9 +44,9 @@ impl Job {
             name: skill.name,
             description: skill.description,
             file: skill.path.to_string_lossy().into_owned(),
-            source: skill.source.word().to_owned(),
+            source: skill.source.as_str().to_owned(),
         };
-        let rows: Vec<_> = found.found.into_iter().map(row).collect();
+        let rows: Vec<_> = found.items.into_iter().map(row).collect();
         Ok(Done::at(encode::skills(&rows), version))
     }
 
@@ -58,15 +58,11 @@ impl Job {
 
     /// Returns the tools that the session's provider may use.
     async fn tool_rows(&self, snapshot: &Snapshot) -> Vec<ToolRow> {
-        let is_used = |tool: &tools::Tool| {
-            snapshot.provider() != playbook::NAME || playbook::TOOLS.contains(&tool.name)
-        };
-        let rules = self.bureau.server().hub().world().house.rules_in(snapshot.opening.cwd.as_ref()).await;
+        let is_used =
+            |tool: &tools::Tool| snapshot.provider() != playbook::NAME || playbook::TOOLS.contains(&tool.name);
+        let rules = self.bureau.server().hub().services().model_config.run_config(snapshot.opening.cwd.as_ref()).await;
         let network = rules.map_or(tools::Network::Off, |rules| rules.network());
-        let row = |tool: tools::Tool| ToolRow {
-            name: tool.name.to_owned(),
-            description: tool.description.to_owned(),
-        };
+        let row = |tool: tools::Tool| ToolRow { name: tool.name.to_owned(), description: tool.description.to_owned() };
         tools::catalogue(network).into_iter().filter(is_used).map(row).collect()
     }
 
@@ -83,10 +79,10 @@ impl Job {
         place: &Path,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
-        let files = &self.bureau.server().hub().world().files;
+        let files = &self.bureau.server().hub().services().files;
         files.run_in(place, work).await.map_err(|why| match why {
-            NoAnswer::Failed => Failure::said(text::INTERNAL),
-            NoAnswer::Late(_) | NoAnswer::Busy => Failure::said(why.to_string()),
+            FileTaskError::Panicked => Failure::said(error_text::INTERNAL),
+            FileTaskError::TimedOut(_) | FileTaskError::Busy => Failure::said(why.to_string()),
         })
     }
 }

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use super::{Failure, Job, Result};
 use crate::discovery;
-use crate::protocol::pi::ask::Words;
-use crate::protocol::pi::text;
+use crate::protocol::pi::error_text;
+use crate::protocol::pi::request::UserInput;
 use crate::runtime::pi::seat::Seat;
 
 impl Job {
     /// Returns what is said by a message.
-    pub(super) async fn expanded(&self, seat: &Arc<Seat>, words: &Words) -> Result<Words> {
+    pub(super) async fn expanded(&self, seat: &Arc<Seat>, words: &UserInput) -> Result<UserInput> {
         if !words.message.starts_with('/') {
             return Ok(words.clone());
         }
@@ -27,9 +27,9 @@ impl Job {
         let (most, found) = (self.bureau.decode_limits().message, message.chars().count());
         if found > most {
             let problem = format!("must be at most {most} characters when it is expanded, not {found}");
-            return Err(Failure::said(text::invalid("message", problem)));
+            return Err(Failure::said(error_text::invalid("message", problem)));
         }
-        Ok(Words { message, images: words.images.clone() })
+        Ok(UserInput { message, images: words.images.clone() })
     }
 }
 
@@ -38,17 +38,16 @@ fn expand(message: &str, cwd: &Path, home: &Path) -> Option<String> {
     let called = message.strip_prefix('/')?;
     let (name, rest) = called.split_once(' ').unwrap_or((called, ""));
     if let Some(name) = name.strip_prefix("skill:") {
-        let skill = discovery::skills(cwd, home).found.into_iter().find(|skill| skill.name == name)?;
-        let body = discovery::body(&skill.path, skill.source, cwd, home)?;
+        let skill = discovery::skills(cwd, home).items.into_iter().find(|skill| skill.name == name)?;
+        let body = discovery::read_body(&skill.path, skill.source, cwd, home)?;
         let (path, directory) = (skill.path.display(), skill.path.parent()?.display());
-        let head =
-            format!("<skill name=\"{name}\" location=\"{path}\">\nReferences are relative to {directory}.");
+        let head = format!("<skill name=\"{name}\" location=\"{path}\">\nReferences are relative to {directory}.");
         let block = format!("{head}\n\n{body}\n</skill>");
         let rest = rest.trim();
         return Some(if rest.is_empty() { block } else { format!("{block}\n\n{rest}") });
     }
-    let command = discovery::commands(cwd, home).found.into_iter().find(|command| command.name == name)?;
-    let body = discovery::body(&command.path, command.source, cwd, home)?;
+    let command = discovery::commands(cwd, home).items.into_iter().find(|command| command.name == name)?;
+    let body = discovery::read_body(&command.path, command.source, cwd, home)?;
     Some(filled_in(&body, &arguments(rest)))
 }
 

@@ -29,31 +29,31 @@ use super::desk::{Answered, Failure};
 use super::files::{self, FileTurn};
 use super::seat::Seat;
 use super::seats::Sitting;
-use crate::kernel::book::Outcome;
 use crate::kernel::command::{Command, Snapshot};
+use crate::kernel::command_log::CommandOutcome;
 use crate::kernel::id::SessionId;
-use crate::protocol::pi::ask::{Ask, Asked};
 use crate::protocol::pi::encode::{self, Data};
-use crate::protocol::pi::text;
+use crate::protocol::pi::error_text;
+use crate::protocol::pi::request::{Request, RequestBody};
 
 /// A command that is to be carried out.
 pub(super) struct Job {
     pub(super) bureau: Arc<Bureau>,
     pub(super) peer: Arc<Peer>,
     pub(super) mailbox: Arc<Mailbox>,
-    pub(super) asked: Arc<Asked>,
+    pub(super) asked: Arc<Request>,
 }
 
 /// What came of it.
 pub(super) struct Worked {
-    pub(super) outcome: Outcome,
+    pub(super) outcome: CommandOutcome,
     /// What everybody is told after the answer.
     pub(super) news: Vec<Bytes>,
 }
 
 impl Worked {
     pub(super) fn failed(error: impl Into<Arc<str>>) -> Self {
-        Self { outcome: Outcome::failed(error), news: Vec::new() }
+        Self { outcome: CommandOutcome::failed(error), news: Vec::new() }
     }
 }
 
@@ -79,69 +79,69 @@ type Result<T = Done> = std::result::Result<T, Failure>;
 /// Carries a command out.
 pub(super) async fn carry_out(job: Job) -> Worked {
     match job.carry_out().await {
-        Ok(Done { data, version, news }) => Worked { outcome: Outcome::done(data, version), news },
+        Ok(Done { data, version, news }) => Worked { outcome: CommandOutcome::succeeded(data, version), news },
         Err(failure) => Worked::failed(failure.text()),
     }
 }
 
 impl Job {
     async fn carry_out(&self) -> Result {
-        match &self.asked.ask {
-            Ask::ListSessions => self.list_sessions().await,
-            Ask::CreateSession { cwd } => self.create_session(cwd.as_deref()).await,
-            Ask::DeleteSession => self.delete_session().await,
-            Ask::SwitchSession => self.switch_session().await,
-            Ask::GetMetrics => self.metrics().await,
-            Ask::HealthCheck => self.health(),
-            Ask::ListStoredSessions => self.list_stored_sessions().await,
-            Ask::LoadSession { path } => self.load_session(path).await,
-            Ask::GetAvailableModels => self.models().await,
-            Ask::GetCommands => self.commands().await,
-            Ask::GetSkills => self.skills().await,
-            Ask::GetTools => self.tools().await,
-            Ask::ListSessionFiles => self.list_session_files().await,
-            Ask::Prompt { words, streaming } => self.prompt(words, *streaming).await,
-            Ask::Steer(words) => self.steer(words).await,
-            Ask::FollowUp(words) => self.follow_up(words).await,
-            Ask::Abort => self.abort().await,
-            Ask::GetState => self.state().await,
-            Ask::GetMessages => self.messages().await,
-            Ask::SetModel { provider, model } => self.set_model(provider, model).await,
-            Ask::CycleModel { direction } => self.cycle_model(*direction).await,
-            Ask::SetThinkingLevel { level } => self.set_thinking(*level).await,
-            Ask::CycleThinkingLevel => self.cycle_thinking().await,
-            Ask::SetSessionName { name } => self.rename(name).await,
-            Ask::Compact { instructions } => self.compact(instructions.as_deref()).await,
-            Ask::AbortCompaction => self.abort_compaction().await,
-            Ask::SetAutoCompaction { enabled } => self.set_auto_compaction(*enabled).await,
-            Ask::SetAutoRetry { enabled } => self.set_auto_retry(*enabled).await,
-            Ask::AbortRetry => self.abort_retry().await,
-            Ask::Bash { command, telling } => self.bash(command, *telling).await,
-            Ask::AbortBash => self.abort_bash().await,
-            Ask::GetSessionStats => self.stats().await,
-            Ask::ExportHtml { path } => self.export_html(path.as_deref()).await,
-            Ask::NewSession { parent } => self.new_session(parent.as_deref()).await,
-            Ask::SwitchSessionFile { path } => self.switch_session_file(path).await,
-            Ask::Fork { entry } => self.fork(entry).await,
-            Ask::GetForkMessages => self.fork_messages().await,
-            Ask::GetLastAssistantText => self.last_text().await,
-            Ask::GetContextUsage => self.context_usage().await,
-            Ask::ExtensionUiResponse { request, response } => self.answer(request, response).await,
+        match &self.asked.body {
+            RequestBody::ListSessions => self.list_sessions().await,
+            RequestBody::CreateSession { cwd } => self.create_session(cwd.as_deref()).await,
+            RequestBody::DeleteSession => self.delete_session().await,
+            RequestBody::SwitchSession => self.switch_session().await,
+            RequestBody::GetMetrics => self.metrics().await,
+            RequestBody::HealthCheck => self.health(),
+            RequestBody::ListStoredSessions => self.list_stored_sessions().await,
+            RequestBody::LoadSession { path } => self.load_session(path).await,
+            RequestBody::GetAvailableModels => self.models().await,
+            RequestBody::GetCommands => self.commands().await,
+            RequestBody::GetSkills => self.skills().await,
+            RequestBody::GetTools => self.tools().await,
+            RequestBody::ListSessionFiles => self.list_session_files().await,
+            RequestBody::Prompt { input: words, streaming_behavior: streaming } => self.prompt(words, *streaming).await,
+            RequestBody::Steer(words) => self.steer(words).await,
+            RequestBody::FollowUp(words) => self.follow_up(words).await,
+            RequestBody::Abort => self.abort().await,
+            RequestBody::GetState => self.state().await,
+            RequestBody::GetMessages => self.messages().await,
+            RequestBody::SetModel { provider, model } => self.set_model(provider, model).await,
+            RequestBody::CycleModel { direction } => self.cycle_model(*direction).await,
+            RequestBody::SetThinkingLevel { level } => self.set_thinking(*level).await,
+            RequestBody::CycleThinkingLevel => self.cycle_thinking().await,
+            RequestBody::SetSessionName { name } => self.rename(name).await,
+            RequestBody::Compact { instructions } => self.compact(instructions.as_deref()).await,
+            RequestBody::AbortCompaction => self.abort_compaction().await,
+            RequestBody::SetAutoCompaction { enabled } => self.set_auto_compaction(*enabled).await,
+            RequestBody::SetAutoRetry { enabled } => self.set_auto_retry(*enabled).await,
+            RequestBody::AbortRetry => self.abort_retry().await,
+            RequestBody::Bash { command, context: telling } => self.bash(command, *telling).await,
+            RequestBody::AbortBash => self.abort_bash().await,
+            RequestBody::GetSessionStats => self.stats().await,
+            RequestBody::ExportHtml { path } => self.export_html(path.as_deref()).await,
+            RequestBody::NewSession { parent } => self.new_session(parent.as_deref()).await,
+            RequestBody::SwitchSessionFile { path } => self.switch_session_file(path).await,
+            RequestBody::Fork { entry } => self.fork(entry).await,
+            RequestBody::GetForkMessages => self.fork_messages().await,
+            RequestBody::GetLastAssistantText => self.last_text().await,
+            RequestBody::GetContextUsage => self.context_usage().await,
+            RequestBody::ExtensionUiResponse { request, response } => self.answer(request, response).await,
         }
     }
 
     /// Returns the session that the command names.
     fn session(&self) -> Result<&SessionId> {
         // Commands that need one are not admitted without.
-        self.asked.session.as_ref().ok_or_else(|| Failure::said(text::INTERNAL))
+        self.asked.session.as_ref().ok_or_else(|| Failure::said(error_text::INTERNAL))
     }
 
     /// Returns the protocol's place at the session that the command names.
     async fn seat(&self) -> Result<Sitting> {
         let session = self.session()?;
         self.bureau.seat(session, &self.peer).await.map_err(|failure| match self.asked.if_session_version {
-            Some(version) if failure == Failure::said(text::session_not_found(session.as_str())) => {
-                Failure::said(text::no_session_at_version(session.as_str(), version))
+            Some(version) if failure == Failure::said(error_text::session_not_found(session.as_str())) => {
+                Failure::said(error_text::no_session_at_version(session.as_str(), version))
             }
             Some(_) | None => failure,
         })
@@ -178,12 +178,12 @@ impl Job {
     /// Counts a success that left no other trace in the session.
     async fn touch(&self, seat: &Arc<Seat>) -> Result<u64> {
         let what = self.asked.kind.name().to_owned();
-        Ok(self.ask_further(seat, Command::Touch { what }).await?.version)
+        Ok(self.ask_further(seat, Command::BumpVersion { change: what }).await?.version)
     }
 
     /// Counts that something was stopped; where nothing can be written, it is stopped all the same and not counted.
     async fn touch_stopped(&self, seat: &Arc<Seat>) -> Result<u64> {
-        if self.bureau.server().unable_to_keep().is_none() {
+        if self.bureau.server().storage_error().is_none() {
             return self.touch(seat).await;
         }
         Ok(self.ask_further(seat, Command::Describe).await?.version)
@@ -191,7 +191,7 @@ impl Job {
 
     /// The same where there was nothing to stop: the session must still be at the version that the command names.
     async fn touch_unstopped(&self, seat: &Arc<Seat>) -> Result<u64> {
-        if self.bureau.server().unable_to_keep().is_none() {
+        if self.bureau.server().storage_error().is_none() {
             return self.touch_unchanged(seat).await;
         }
         Ok(self.ask(seat, Command::Describe).await?.version)
@@ -200,13 +200,13 @@ impl Job {
     /// The same for a success that had nothing to do: the session must still be at the version that the command names.
     async fn touch_unchanged(&self, seat: &Arc<Seat>) -> Result<u64> {
         let what = self.asked.kind.name().to_owned();
-        Ok(self.ask(seat, Command::Touch { what }).await?.version)
+        Ok(self.ask(seat, Command::BumpVersion { change: what }).await?.version)
     }
 
     /// Asks for a change of the session that has nothing to say.
     async fn change(&self, command: Command) -> Result {
         let seat = self.seat().await?;
         let Answered { version, .. } = self.ask(&seat, command).await?;
-        Ok(Done::at(encode::nothing(), version))
+        Ok(Done::at(encode::no_data(), version))
     }
 }

@@ -10,13 +10,13 @@ use crate::kernel::command::{Command, Snapshot};
 use crate::kernel::event::Branch;
 use crate::kernel::id::Seq;
 use crate::protocol::pi::encode;
-use crate::protocol::pi::story::{Heading, export_html};
-use crate::protocol::pi::text;
+use crate::protocol::pi::error_text;
+use crate::protocol::pi::projection::{Heading, export_html};
 use crate::runtime::pi::file_plan::Plan;
 use crate::runtime::pi::files::{self, FileTurn};
 use crate::runtime::pi::seat::Seat;
 use crate::runtime::session_files::index::FileRecord;
-use crate::runtime::workspace::{self, WorkspaceError};
+use crate::runtime::workspace::{self, SessionWorkspaceError};
 
 impl Job {
     /// Begins a conversation of which the model is told nothing of the one before, in a file of its own.
@@ -30,7 +30,7 @@ impl Job {
             files::new_file(&self.bureau, seat.session(), &snapshot, Some(parent)).0
         });
         let version = self.leave_for(&seat, None, next, self.asked.if_session_version).await?;
-        Ok(Done::at(encode::moved(), version))
+        Ok(Done::at(encode::conversation_switched(), version))
     }
 
     /// Goes on with the conversation of another file, and in that file.
@@ -42,7 +42,7 @@ impl Job {
         let next = files::imported_file(&self.bureau, seat.session(), Path::new(path));
         let version = self.leave_for(&seat, None, Some(next), self.asked.if_session_version).await?;
         self.take_in(&seat, &stored).await?;
-        Ok(Done::at(encode::moved(), version))
+        Ok(Done::at(encode::conversation_switched(), version))
     }
 
     /// Goes back to before a message of the user's, in a file of its own, and returns what the message said.
@@ -98,7 +98,7 @@ impl Job {
         let page = seat.tell(|story| export_html(story, &heading));
         let (place, below, workspace) = (cwd.join(&path), path.clone(), cwd.clone());
         let known = snapshot.adjusted.workspace.clone().or_else(|| snapshot.opening.workspace.clone());
-        let write = move || -> std::result::Result<(), WorkspaceError> {
+        let write = move || -> std::result::Result<(), SessionWorkspaceError> {
             let (ground, _) = workspace::open(&cwd, known.as_ref())?;
             ground.replace(&below, page.as_bytes())?;
             Ok(())
@@ -143,14 +143,13 @@ impl Job {
 /// Returns a path below the session's directory, as it is called there.
 fn within(cwd: &Path, path: &Path) -> Result<PathBuf> {
     let below = if path.is_absolute() { path.strip_prefix(cwd).ok() } else { Some(path) };
-    let below = below.filter(|below| crate::sandbox::ground::stays_beneath(below));
-    let outside = || Failure::said(text::invalid("outputPath", "must be inside the session's directory"));
+    let below = below.filter(|below| crate::sandbox::workspace::stays_beneath(below));
+    let outside = || Failure::said(error_text::invalid("outputPath", "must be inside the session's directory"));
     below.map(Path::to_path_buf).ok_or_else(outside)
 }
 
 /// Makes a name of a file of an id.
 fn safe_name(id: &str) -> String {
-    let letter =
-        |letter: char| if letter.is_ascii_alphanumeric() || "-_".contains(letter) { letter } else { '_' };
+    let letter = |letter: char| if letter.is_ascii_alphanumeric() || "-_".contains(letter) { letter } else { '_' };
     id.chars().take(100).map(letter).collect()
 }

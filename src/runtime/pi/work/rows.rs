@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::{Failure, Job, Result};
 use crate::config::settings::{ProviderKind, Settings, ThinkingLevel};
 use crate::kernel::command::{Phase, Snapshot};
-use crate::protocol::pi::ask::Thinking;
 use crate::protocol::pi::encode::{ModelCost, ModelRow, SessionInfo};
 use crate::protocol::pi::interface;
+use crate::protocol::pi::request::Thinking;
 use crate::provider::playbook;
 use crate::runtime::pi::seat::Seat;
 
@@ -46,7 +46,7 @@ impl Job {
     /// Returns a model that a session may change to.
     pub(super) fn model_row(&self, provider: &str, model: &str) -> Result<ModelRow> {
         let settings = self.settings()?;
-        let known = self.bureau.server().hub().world().house.models(&settings);
+        let known = self.bureau.server().hub().services().model_config.registry(&settings);
         if !known.names().any(|name| name == provider) {
             return Err(Failure::said(format!("Model not found: {provider}/{model}")));
         }
@@ -58,15 +58,15 @@ impl Job {
     /// A server that does not answer soon adds nothing but what is configured of it.
     pub(super) async fn model_rows(&self) -> Result<Vec<ModelRow>> {
         let settings = self.settings()?;
-        let models = self.bureau.server().hub().world().house.models(&settings);
+        let models = self.bureau.server().hub().services().model_config.registry(&settings);
         let nothing = std::collections::BTreeMap::new();
         let environment = self.bureau.environment(&self.peer).await;
         let environment = environment.as_ref().map_or(&nothing, |environment| environment.variables());
         let mut rows = Vec::new();
         for provider in models.names() {
-            let listed = tokio::time::timeout(PATIENCE, models.list(provider, None, None, environment)).await;
+            let listed = tokio::time::timeout(PATIENCE, models.list_models(provider, None, None, environment)).await;
             let mut names = listed.ok().and_then(std::result::Result::ok).unwrap_or_default();
-            names.extend(settings.choose(Some(provider), None).model.filter(|model| !names.contains(model)));
+            names.extend(settings.select_model(Some(provider), None).model.filter(|model| !names.contains(model)));
             names.sort();
             rows.extend(names.iter().take(MODELS).map(|name| shown_model(&settings, provider, name)));
         }
@@ -74,7 +74,7 @@ impl Job {
     }
 
     pub(super) fn settings(&self) -> Result<Arc<Settings>> {
-        let settings = self.bureau.server().hub().world().house.settings();
+        let settings = self.bureau.server().hub().services().model_config.settings();
         settings.map_err(|error| Failure::said(format!("the configuration cannot be used: {error}")))
     }
 }
@@ -88,7 +88,7 @@ const MODELS: usize = 500;
 pub(in crate::runtime::pi) fn shown_model(settings: &Settings, provider: &str, model: &str) -> ModelRow {
     let set = settings.providers.get(provider);
     let kind = set.map(|set| set.kind).or_else(|| ProviderKind::parse(provider));
-    let usual = kind.map_or(0, |kind| u64::from(kind.usual_window()));
+    let usual = kind.map_or(0, |kind| u64::from(kind.default_context_window()));
     let price = settings.price(model);
     let dollars = |micro: u64| micro as f64 / 1_000_000.0;
     ModelRow {

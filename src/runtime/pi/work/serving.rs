@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use super::{Done, Failure, Job, Result};
 use crate::journal::ReadError;
-use crate::kernel::command::{Answer, Command, Waiting};
+use crate::kernel::command::{Answer, Command, QueueEntry};
 use crate::kernel::event::Adjustment;
 use crate::kernel::id::SessionId;
 use crate::kernel::refusal::Refusal;
-use crate::protocol::pi::encode::{self, Circuit, Health, Metrics, SessionInfo, Stores};
-use crate::protocol::pi::text;
+use crate::protocol::pi::encode::{self, Circuit, Health, Metrics, SessionInfo, StoreMetrics};
+use crate::protocol::pi::error_text;
 use crate::protocol::push::decode::StartSession;
 use crate::provider::breaker::State;
 use crate::runtime::mint;
@@ -35,7 +35,7 @@ impl Job {
         let id = self.asked.session.clone().unwrap_or_else(mint::session);
         let known = self.find(&id).await?;
         if known == Known::Loaded {
-            return Err(Failure::said(text::session_exists(id.as_str())));
+            return Err(Failure::said(error_text::session_exists(id.as_str())));
         }
         self.refuse_versions(&id)?;
         let cwd = cwd.unwrap_or(&self.peer.cwd);
@@ -76,10 +76,10 @@ impl Job {
     }
 
     pub(super) fn health(&self) -> Result {
-        let world = self.bureau.server().hub().world();
+        let world = self.bureau.server().hub().services();
         let mut issues = Vec::new();
         let open: Vec<_> =
-            world.house.circuits().into_iter().filter(|circuit| circuit.state == State::Open).collect();
+            world.model_config.circuits().into_iter().filter(|circuit| circuit.state == State::Open).collect();
         issues.extend(open.iter().map(|circuit| format!("the circuit of {} is open", circuit.provider)));
         let bash = self.bureau.breaker().report();
         if bash.open_session_count > 0 {
@@ -91,14 +91,13 @@ impl Job {
         if world.journal.has_failed() {
             issues.push("the journal could not be synced".to_owned());
         }
-        let health =
-            Health { issues, open_circuit: !open.is_empty(), open_bash_circuit: bash.open_session_count > 0 };
+        let health = Health { issues, open_circuit: !open.is_empty(), open_bash_circuit: bash.open_session_count > 0 };
         Ok(Done::new(encode::health(&health), None))
     }
 
     pub(super) async fn metrics(&self) -> Result {
         let bureau = &self.bureau;
-        let counts = bureau.read(|book| book.counts());
+        let counts = bureau.read(|book| book.stats());
         let (used, limit) = bureau.rate();
         let questions = bureau.seats().open_questions();
         let sessions = bureau.entries().await.map_err(unreadable)?.len() as u64;
@@ -110,7 +109,7 @@ impl Job {
             rejected: bureau.figures().rejected(0),
             global_count: used,
             global_limit: limit,
-            stores: Stores {
+            stores: StoreMetrics {
                 in_flight_count: counts.in_flight as u64,
                 outcome_count: counts.outcomes as u64,
                 idempotency_cache_size: counts.keys as u64,
@@ -121,9 +120,9 @@ impl Job {
                 lane_count: counts.lanes as u64,
                 pending_requests: questions,
                 max_pending_requests: bureau.limits().sessions as u64 * QUESTIONS,
-                ..Stores::default()
+                ..StoreMetrics::default()
             },
-            circuits: bureau.server().hub().world().house.circuits().iter().map(circuit).collect(),
+            circuits: bureau.server().hub().services().model_config.circuits().iter().map(circuit).collect(),
             bash_circuit: bureau.breaker().report(),
             ..Metrics::default()
         };
@@ -149,7 +148,7 @@ impl Job {
     /// Refuses a command that believes in a version of a session that is not there.
     pub(super) fn refuse_versions(&self, id: &SessionId) -> Result<()> {
         match self.asked.if_session_version {
-            Some(version) => Err(Failure::said(text::no_session_at_version(id.as_str(), version))),
+            Some(version) => Err(Failure::said(error_text::no_session_at_version(id.as_str(), version))),
             None => Ok(()),
         }
     }
@@ -169,7 +168,7 @@ impl Job {
 
     fn too_many(&self) -> Failure {
         self.bureau.figures().session_refused();
-        Failure::said(text::SESSION_LIMIT)
+        Failure::said(error_text::SESSION_LIMIT)
     }
 
     /// Opens a session and subscribes the connection to it.
@@ -178,7 +177,7 @@ impl Job {
         let turn = self.bureau.seats().turn(id);
         let _one_at_a_time = turn.lock().await;
         let place = self.take_place(id)?;
-        let opening = self.bureau.server().begin(id, start(cwd, name)).await;
+        let opening = self.bureau.server().create_named(id, start(cwd, name)).await;
         let opening = opening.map_err(|body| Failure::said(body.message))?;
         let seat = self.bureau.take_seat(id.clone());
         seat.subscribe(&self.mailbox, self.bureau.now());
@@ -195,7 +194,7 @@ impl Job {
 
     /// Opens a session again as a new one, which was deleted, and subscribes the connection to it.
     async fn open_again(&self, id: &SessionId, cwd: &str) -> Result<Sitting> {
-        let opening = self.bureau.server().opening(start(cwd, None)).await;
+        let opening = self.bureau.server().prepare_opening(start(cwd, None)).await;
         let opening = opening.map_err(|body| Failure::said(body.message))?;
         let command = Command::Reopen(Box::new(opening));
         self.take_back(id, command).await
@@ -206,12 +205,12 @@ impl Job {
         self.unqueue_all(seat).await?;
         for command in [
             Command::StopCompaction,
-            Command::StopAside { call: None },
+            Command::StopUserCommand { call: None },
             Command::Cancel { run: None, reason: "session deleted".to_owned() },
         ] {
             match self.ask_further(seat, command).await {
                 Ok(Answered { .. }) => {}
-                Err(Failure::Refused(Refusal::NoCompaction | Refusal::NoAside | Refusal::NoActiveRun)) => {}
+                Err(Failure::Refused(Refusal::NoCompaction | Refusal::NoUserCommand | Refusal::NoActiveRun)) => {}
                 Err(failure) => return Err(failure),
             }
         }
@@ -224,9 +223,9 @@ impl Job {
 
     async fn unqueue_all(&self, seat: &Arc<Seat>) -> Result<()> {
         let Answer::Queue(waiting) = self.ask_further(seat, Command::ListQueue).await?.answer else {
-            return Err(Failure::said(text::INTERNAL));
+            return Err(Failure::said(error_text::INTERNAL));
         };
-        for Waiting { message, .. } in waiting {
+        for QueueEntry { message, .. } in waiting {
             match self.ask_further(seat, Command::Unqueue { message }).await {
                 // It may have begun meanwhile, and is stopped then.
                 Ok(Answered { .. }) | Err(Failure::Refused(Refusal::NotQueued)) => {}
@@ -280,10 +279,10 @@ impl Job {
         let (snapshot, _) = self.bureau.describe(seat, None, &self.peer).await?;
         // What others began stays theirs, also after it has ended or a client of this protocol has deleted it.
         if is_loaded(&snapshot) || snapshot.opening.mode != files::MODE {
-            return Err(Failure::said(text::session_exists(seat.session().as_str())));
+            return Err(Failure::said(error_text::session_exists(seat.session().as_str())));
         }
         if matches!(command, Command::Reopen(_)) {
-            let voided = self.bureau.server().void_token(seat.session()).await;
+            let voided = self.bureau.server().revoke_token(seat.session()).await;
             voided.map_err(|body| Failure::said(body.message))?;
         }
         self.bureau.ask(seat, command, None, &self.peer).await?;
@@ -334,7 +333,7 @@ fn circuit(report: &crate::provider::registry::CircuitReport) -> Circuit {
     Circuit {
         provider: report.provider.clone(),
         state: report.state.name().to_owned(),
-        failures: u64::from(report.counts.failures_in_a_row),
+        failures: u64::from(report.counts.consecutive_failures),
         opened: report.counts.opened,
         rejected: report.counts.refused,
     }

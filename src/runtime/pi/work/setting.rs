@@ -6,8 +6,8 @@ use super::{Done, Job, Result};
 use crate::kernel::command::Command;
 use crate::kernel::event::Adjustment;
 use crate::kernel::refusal::Refusal;
-use crate::protocol::pi::ask::{Direction, Thinking};
 use crate::protocol::pi::encode::{self, ModelRow};
+use crate::protocol::pi::request::{Direction, Thinking};
 use crate::runtime::pi::desk::Failure;
 use crate::runtime::pi::seat::Seat;
 
@@ -22,7 +22,7 @@ impl Job {
         let seat = self.seat().await?;
         let row = self.model_row(provider, model)?;
         let version = self.adjust_model(&seat, &row).await?;
-        Ok(Done::at(encode::with_model(&row), version))
+        Ok(Done::at(encode::model_set(&row), version))
     }
 
     pub(super) async fn cycle_model(&self, direction: Direction) -> Result {
@@ -50,7 +50,7 @@ impl Job {
     pub(super) async fn set_thinking(&self, level: Thinking) -> Result {
         let seat = self.seat().await?;
         let version = self.adjust_thinking(&seat, level).await?;
-        Ok(Done::at(encode::nothing(), version))
+        Ok(Done::at(encode::no_data(), version))
     }
 
     pub(super) async fn cycle_thinking(&self) -> Result {
@@ -86,12 +86,10 @@ impl Job {
             // To stop one leaves no trace by itself: the run tells of it later.
             Ok(_) => self.touch_stopped(&seat).await?,
             // There is nothing to stop, which is what was wanted.
-            Err(Failure::Refused(Refusal::NoRetry | Refusal::NoActiveRun)) => {
-                self.touch_unstopped(&seat).await?
-            }
+            Err(Failure::Refused(Refusal::NoRetry | Refusal::NoActiveRun)) => self.touch_unstopped(&seat).await?,
             Err(failure) => return Err(failure),
         };
-        Ok(Done::at(encode::nothing(), version))
+        Ok(Done::at(encode::no_data(), version))
     }
 
     async fn adjust_model(&self, seat: &Arc<Seat>, row: &ModelRow) -> Result<u64> {
@@ -101,7 +99,7 @@ impl Job {
     }
 
     async fn adjust_thinking(&self, seat: &Arc<Seat>, level: Thinking) -> Result<u64> {
-        let adjustment = Adjustment { thinking: Some(level.word().to_owned()), ..Adjustment::default() };
+        let adjustment = Adjustment { thinking: Some(level.as_str().to_owned()), ..Adjustment::default() };
         Ok(self.ask(seat, Command::Adjust(Box::new(adjustment))).await?.version)
     }
 }

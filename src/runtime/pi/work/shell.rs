@@ -4,43 +4,47 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Done, Job, Result};
-use crate::kernel::command::{Aside, Command};
+use crate::kernel::command::{Command, UserCommand};
 use crate::kernel::id::{CallId, Json};
 use crate::kernel::refusal::Refusal;
-use crate::protocol::pi::ask::Telling;
 use crate::protocol::pi::encode::{self, BashResult};
-use crate::protocol::pi::text;
-use crate::provider::Screened;
+use crate::protocol::pi::error_text;
+use crate::protocol::pi::request::ContextInclusion;
+use crate::provider::ScreenDecision;
 use crate::runtime::lane;
 use crate::runtime::mint;
 use crate::runtime::pi::bureau::Bureau;
 use crate::runtime::pi::connection::Peer;
 use crate::runtime::pi::desk::Failure;
 use crate::runtime::pi::seat::Seat;
-use crate::sandbox::judge::Place;
+use crate::sandbox::risk::PathContext;
 use crate::tools;
 
 impl Job {
-    pub(super) async fn bash(&self, command: &str, telling: Telling) -> Result {
+    pub(super) async fn bash(&self, command: &str, telling: ContextInclusion) -> Result {
         let seat = self.seat().await?;
         self.hold_against_rules(&seat, command).await?;
         if !self.bureau.breaker().admits(seat.session(), self.bureau.now()) {
-            return Err(Failure::said(text::BASH_CIRCUIT_OPEN));
+            return Err(Failure::said(error_text::BASH_CIRCUIT_OPEN));
         }
         let call = mint::call();
         let args = Json::new(serde_json::json!({ "command": command }).to_string());
-        let aside =
-            Aside { call: call.clone(), tool: tools::EXEC.to_owned(), args, told: telling == Telling::Told };
+        let aside = UserCommand {
+            call: call.clone(),
+            tool: tools::EXEC.to_owned(),
+            args,
+            in_context: telling == ContextInclusion::Included,
+        };
         seat.expect(call.clone());
         let mut watch = Watch::new(self, &seat, &call);
-        if let Err(failure) = self.ask(&seat, Command::Aside(Box::new(aside))).await {
+        if let Err(failure) = self.ask(&seat, Command::UserCommand(Box::new(aside))).await {
             watch.is_over();
             return Err(failure);
         }
         let settled = seat.aside(&call).await;
         watch.is_over();
         let Some(settlement) = settled else {
-            return Err(Failure::said(text::session_not_found(seat.session().as_str())));
+            return Err(Failure::said(error_text::session_not_found(seat.session().as_str())));
         };
         let version = self.touch(&seat).await?;
         Ok(Done::at(encode::bash(&BashResult::of(&settlement)), version))
@@ -51,30 +55,29 @@ impl Job {
         let (snapshot, _) = self.describe(seat).await?;
         // Where its link leads by now is not where the session works.
         let workspace = Path::new(snapshot.workspace());
-        let rules = self.bureau.server().hub().world().house.rules_in(workspace).await;
-        let rules =
-            rules.map_err(|error| Failure::said(format!("the configuration cannot be used: {error}")))?;
-        let place = Place::new(workspace, Some(self.bureau.home()));
-        let place = place.also_named(Path::new(&snapshot.opening.cwd));
+        let rules = self.bureau.server().hub().services().model_config.run_config(workspace).await;
+        let rules = rules.map_err(|error| Failure::said(format!("the configuration cannot be used: {error}")))?;
+        let place = PathContext::new(workspace, Some(self.bureau.home()));
+        let place = place.with_alias(Path::new(&snapshot.opening.cwd));
         let Some(screen) = lane::screen(&rules, &[], place) else { return Ok(()) };
         let args = serde_json::json!({ "command": command }).to_string();
-        match screen.look(tools::EXEC, &args) {
-            Screened::Free => Ok(()),
-            Screened::Refuse(fault) => Err(Failure::said(fault.message)),
-            Screened::Ask(_) => Err(Failure::said(ASKED)),
+        match screen.check(tools::EXEC, &args) {
+            ScreenDecision::Allow => Ok(()),
+            ScreenDecision::Deny(fault) => Err(Failure::said(fault.message)),
+            ScreenDecision::Ask(_) => Err(Failure::said(ASKED)),
         }
     }
 
     pub(super) async fn abort_bash(&self) -> Result {
         let seat = self.seat().await?;
-        let version = match self.ask(&seat, Command::StopAside { call: None }).await {
+        let version = match self.ask(&seat, Command::StopUserCommand { call: None }).await {
             // To stop one leaves no trace by itself: what is stopped settles later.
             Ok(_) => self.touch_stopped(&seat).await?,
             // There is nothing to stop, which is what was wanted.
-            Err(Failure::Refused(Refusal::NoAside)) => self.touch_unstopped(&seat).await?,
+            Err(Failure::Refused(Refusal::NoUserCommand)) => self.touch_unstopped(&seat).await?,
             Err(failure) => return Err(failure),
         };
-        Ok(Done::at(encode::nothing(), version))
+        Ok(Done::at(encode::no_data(), version))
     }
 }
 
@@ -103,9 +106,8 @@ impl Drop for Watch {
         self.seat.forget(&self.call);
         self.bureau.breaker().ended(self.seat.session(), !self.over, self.bureau.now());
         if !self.over {
-            let (bureau, peer, seat) =
-                (Arc::clone(&self.bureau), Arc::clone(&self.peer), Arc::clone(&self.seat));
-            let command = Command::StopAside { call: Some(self.call.clone()) };
+            let (bureau, peer, seat) = (Arc::clone(&self.bureau), Arc::clone(&self.peer), Arc::clone(&self.seat));
+            let command = Command::StopUserCommand { call: Some(self.call.clone()) };
             // It may have ended by itself, or never begun.
             tokio::spawn(async move { drop(bureau.ask(&seat, command, None, &peer).await) });
         }

@@ -14,9 +14,9 @@ use crate::kernel::id::SessionId;
 use crate::kernel::import::Import;
 use crate::kernel::refusal::Refusal;
 use crate::kernel::time::Now;
-use crate::protocol::pi::ask::Thinking;
 use crate::protocol::pi::encode::{self, FileRow, StoredSession};
-use crate::protocol::pi::session_file::{Stored, import};
+use crate::protocol::pi::request::Thinking;
+use crate::protocol::pi::session_file::{ParsedSession, import};
 use crate::runtime::pi::files::{self, Minted};
 use crate::runtime::pi::seat::Seat;
 use crate::runtime::pi::seats::Sitting;
@@ -93,7 +93,7 @@ impl Job {
     }
 
     /// Reads a file that a client names.
-    pub(super) async fn read_file(&self, path: &str) -> Result<Stored> {
+    pub(super) async fn read_file(&self, path: &str) -> Result<ParsedSession> {
         let (store, file) = (self.bureau.session_files().store.clone(), PathBuf::from(path));
         let read = self.away(&file.clone(), move || store.read(&file)).await?;
         read.map_err(|error| Failure::said(unloadable(path, &error)))
@@ -105,7 +105,7 @@ impl Job {
         Some(file.path.to_string_lossy().into_owned())
     }
 
-    async fn open_stored(&self, id: &SessionId, path: &str, stored: &Stored) -> Result<Sitting> {
+    async fn open_stored(&self, id: &SessionId, path: &str, stored: &ParsedSession) -> Result<Sitting> {
         let claimed = PathBuf::from(&stored.header.cwd);
         // A file in a project comes with the project, which chooses no directory but itself.
         let is_own = Path::new(path).starts_with(self.bureau.session_files().store.directory());
@@ -124,7 +124,7 @@ impl Job {
     }
 
     /// Goes on with the conversation of a file, which may be the session's own.
-    async fn go_on_in(&self, seat: &Arc<Seat>, path: &str, stored: &Stored) -> Result<()> {
+    async fn go_on_in(&self, seat: &Arc<Seat>, path: &str, stored: &ParsedSession) -> Result<()> {
         let turn = seat.file_turn().await;
         let (snapshot, _) = self.bureau.describe(seat, None, &self.peer).await?;
         let file = files::current(self.bureau.session_files(), seat.session(), &snapshot);
@@ -138,7 +138,7 @@ impl Job {
     }
 
     /// Takes in the conversation of a file, the part before a compaction included unless that is too much.
-    pub(super) async fn take_in(&self, seat: &Arc<Seat>, stored: &Stored) -> Result<()> {
+    pub(super) async fn take_in(&self, seat: &Arc<Seat>, stored: &ParsedSession) -> Result<()> {
         let (snapshot, _) = self.bureau.describe(seat, None, &self.peer).await?;
         if seat.tell(|story| story.entries().next().is_some()) {
             // Somebody else was faster.
@@ -149,7 +149,7 @@ impl Job {
         let name = stored.name().filter(|name| snapshot.name.as_deref() != Some(name)).map(str::to_owned);
         let whole = Import { settings: settings.clone(), name: name.clone(), ..whole };
         match self.ask_further(seat, Command::Import(Box::new(whole))).await {
-            Err(Failure::Refused(Refusal::TooMuch)) => {
+            Err(Failure::Refused(Refusal::ImportTooLarge)) => {
                 warn!(session = %seat.session(), "the part of a file before its last compaction is too much to import");
                 let kept = import(stored.since_compaction(), &|_| None, &mut Minted).import;
                 let kept = Import { settings, name, ..kept };
@@ -160,7 +160,7 @@ impl Job {
     }
 
     /// Returns who answers according to a file, and how.
-    fn settings_of(&self, stored: &Stored) -> Adjustment {
+    fn settings_of(&self, stored: &ParsedSession) -> Adjustment {
         let conversation = stored.conversation();
         // A model that is not configured here is not asked; the session's own answers.
         let model = conversation.model.filter(|(provider, model)| self.model_row(provider, model).is_ok());

@@ -6,14 +6,14 @@ use std::time::SystemTime;
 
 use crate::kernel::time::Now;
 
-use super::allowed::{PROJECT, Way};
-use super::{Missing, OWN, Owner, Store, StoreError, name, os};
+use super::session_path::{PROJECT_DIRECTORY, SessionPath};
+use super::{MissingDirectory, OWN_DIRECTORY, RequiredOwner, Store, StoreError, name, os};
 use crate::protocol::pi::session_file::Header;
-use crate::protocol::pi::session_file::{Summary, summary};
+use crate::protocol::pi::session_file::{FileSummary, summarize};
 
 /// The limits of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct ListLimits {
     /// The number of directory entries that are inspected, in all directories together.
     pub names: usize,
     /// The number of files that are listed.
@@ -22,7 +22,7 @@ pub struct Bounds {
     pub bytes: u64,
 }
 
-impl Default for Bounds {
+impl Default for ListLimits {
     fn default() -> Self {
         Self { names: 20_000, files: 500, bytes: 256 << 20 }
     }
@@ -60,7 +60,7 @@ pub struct SessionFile {
 
 /// A file that is not listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkippedFile {
     /// The path of the file.
     pub path: PathBuf,
     /// The reason.
@@ -73,7 +73,7 @@ pub struct Listing {
     /// The sessions, the newest first.
     pub sessions: Vec<StoredSession>,
     /// The files that cannot be loaded.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedFile>,
     /// Whether older ones are not listed.
     pub more: bool,
 }
@@ -81,81 +81,82 @@ pub struct Listing {
 impl Store {
     /// Finds the file of a session in the daemon's own directory by its name, whatever its working directory was.
     pub fn find(&self, id: &str, created: Now) -> Option<PathBuf> {
-        let way = Way::new(&self.home, OWN.iter().map(OsString::from).collect(), 0);
-        let own = self.walk(&way, Missing::Refused).ok()?;
-        let (folders, _) = own.names(self.bounds.names).ok()?;
-        let file = name::file(id, created);
-        let holds = |folder: &OsString| {
-            own.folder(folder, Owner::User).is_ok_and(|folder| folder.look(OsStr::new(&file)).is_ok())
+        let session_path = SessionPath::new(&self.home, OWN_DIRECTORY.iter().map(OsString::from).collect(), 0);
+        let own = self.open_directory(&session_path, MissingDirectory::Fail).ok()?;
+        let (folders, _) = own.names(self.list_limits.names).ok()?;
+        let file = name::file_name(id, created);
+        let holds = |directory: &OsString| {
+            own.open_dir(directory, RequiredOwner::User)
+                .is_ok_and(|directory| directory.check_file(OsStr::new(&file)).is_ok())
         };
-        folders.iter().find(|folder| holds(folder)).map(|folder| self.directory().join(folder).join(&file))
+        folders.iter().find(|directory| holds(directory)).map(|directory| self.directory().join(directory).join(&file))
     }
 
     /// Lists the sessions in the daemon's own directory, and in the projects at these directories.
     pub fn list(&self, cwds: &[PathBuf]) -> Listing {
-        let mut gathered = Gathered::new(self.bounds);
-        self.own(&mut gathered);
-        for cwd in projects(cwds) {
-            self.project(&cwd, &mut gathered);
+        let mut builder = ListingBuilder::new(self.list_limits);
+        self.add_own(&mut builder);
+        for cwd in project_directories(cwds) {
+            self.add_project(&cwd, &mut builder);
         }
-        self.summed_up(gathered)
+        self.build_listing(builder)
     }
 
     /// Lists the session files of one working directory, the newest first.
     pub fn files(&self, cwd: &Path) -> Vec<SessionFile> {
-        let mut gathered = Gathered::new(self.bounds);
-        let folder = name::folder(cwd);
-        let names = OWN.iter().map(OsString::from).chain([folder.into()]).collect();
-        self.directory_of(&Way::new(&self.home, names, 0), &mut gathered);
-        for cwd in projects(&[cwd.to_owned()]) {
-            self.project(&cwd, &mut gathered);
+        let mut builder = ListingBuilder::new(self.list_limits);
+        let directory = name::directory_name(cwd);
+        let names = OWN_DIRECTORY.iter().map(OsString::from).chain([directory.into()]).collect();
+        self.add_directory(&SessionPath::new(&self.home, names, 0), &mut builder);
+        for cwd in project_directories(&[cwd.to_owned()]) {
+            self.add_project(&cwd, &mut builder);
         }
-        gathered.sorted();
-        gathered.files.truncate(self.bounds.files);
-        gathered.files
+        builder.sort();
+        builder.files.truncate(self.list_limits.files);
+        builder.files
     }
 
     /// Adds the files in the daemon's own directory and in its subdirectories.
-    fn own(&self, gathered: &mut Gathered) {
-        let names: Vec<OsString> = OWN.iter().map(OsString::from).collect();
-        let way = Way::new(&self.home, names.clone(), 0);
-        let Some(folder) = self.directory_of(&way, gathered) else { return };
-        let Some(found) = gathered.names(&folder) else { return };
+    fn add_own(&self, builder: &mut ListingBuilder) {
+        let names: Vec<OsString> = OWN_DIRECTORY.iter().map(OsString::from).collect();
+        let session_path = SessionPath::new(&self.home, names.clone(), 0);
+        let Some(directory) = self.add_directory(&session_path, builder) else { return };
+        let Some(found) = builder.read_names(&directory) else { return };
         for name in found {
             // Files were added already, and links are not followed.
-            if let Ok(folder) = folder.folder(&name, super::Owner::User) {
+            if let Ok(directory) = directory.open_dir(&name, super::RequiredOwner::User) {
                 let path = self.directory().join(&name);
-                gathered.take(&folder, &path);
+                builder.add_files(&directory, &path);
             }
         }
     }
 
     /// Adds the files of a project.
-    fn project(&self, cwd: &Path, gathered: &mut Gathered) {
-        let inner = PROJECT.iter().map(OsString::from).collect();
-        self.directory_of(&Way::new(cwd, inner, 0), gathered);
+    fn add_project(&self, cwd: &Path, builder: &mut ListingBuilder) {
+        let inner = PROJECT_DIRECTORY.iter().map(OsString::from).collect();
+        self.add_directory(&SessionPath::new(cwd, inner, 0), builder);
     }
 
     /// Adds the files of one directory; a missing one has none.
-    fn directory_of(&self, way: &Way, gathered: &mut Gathered) -> Option<os::Folder> {
-        let path = way.names.iter().fold(way.root.clone(), |path, name| path.join(name));
-        match self.walk(way, Missing::Refused) {
-            Ok(folder) => {
-                gathered.take(&folder, &path);
-                Some(folder)
+    fn add_directory(&self, session_path: &SessionPath, builder: &mut ListingBuilder) -> Option<os::DirHandle> {
+        let path = session_path.components.iter().fold(session_path.root.clone(), |path, name| path.join(name));
+        match self.open_directory(session_path, MissingDirectory::Fail) {
+            Ok(directory) => {
+                builder.add_files(&directory, &path);
+                Some(directory)
             }
             Err(StoreError::NotFound { .. }) => None,
             Err(error) => {
-                gathered.skipped.push(Skipped { path, reason: error.to_string() });
+                builder.skipped.push(SkippedFile { path, reason: error.to_string() });
                 None
             }
         }
     }
 
     /// Reads the files and builds the listing.
-    fn summed_up(&self, mut gathered: Gathered) -> Listing {
-        gathered.sorted();
-        let Gathered { files, skipped, more, bounds, .. } = gathered;
+    fn build_listing(&self, mut builder: ListingBuilder) -> Listing {
+        builder.sort();
+        let ListingBuilder { files, skipped, more, limits: bounds, .. } = builder;
         let mut listing = Listing { sessions: Vec::new(), skipped, more };
         let mut room = bounds.bytes;
         for file in files {
@@ -163,25 +164,23 @@ impl Store {
                 listing.more = true;
                 break;
             }
-            let read = self.bytes(&file.path).and_then(|bytes| {
+            let read = self.read_bytes(&file.path).and_then(|bytes| {
                 room = room.saturating_sub(bytes.len() as u64);
-                summary(&bytes, &self.limits)
+                summarize(&bytes, &self.limits)
                     .map_err(|source| StoreError::Malformed { path: file.path.clone(), source })
             });
             match read {
-                Ok(Summary { header, name, messages, model, thinking }) => {
-                    listing.sessions.push(StoredSession {
-                        path: file.path,
-                        header,
-                        name,
-                        messages,
-                        model,
-                        thinking,
-                        modified: file.modified,
-                    })
-                }
+                Ok(FileSummary { header, name, messages, model, thinking }) => listing.sessions.push(StoredSession {
+                    path: file.path,
+                    header,
+                    name,
+                    messages,
+                    model,
+                    thinking,
+                    modified: file.modified,
+                }),
                 Err(error) if listing.skipped.len() < bounds.files => {
-                    listing.skipped.push(Skipped { path: file.path, reason: error.to_string() });
+                    listing.skipped.push(SkippedFile { path: file.path, reason: error.to_string() });
                 }
                 Err(_) => listing.more = true,
             }
@@ -191,7 +190,7 @@ impl Store {
 }
 
 /// Returns the directories without symbolic links, each once.
-fn projects(cwds: &[PathBuf]) -> Vec<PathBuf> {
+fn project_directories(cwds: &[PathBuf]) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     for cwd in cwds {
         // A missing directory has no files.
@@ -205,43 +204,43 @@ fn projects(cwds: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 /// The files that were found so far.
-struct Gathered {
+struct ListingBuilder {
     files: Vec<SessionFile>,
-    skipped: Vec<Skipped>,
+    skipped: Vec<SkippedFile>,
     more: bool,
-    bounds: Bounds,
+    limits: ListLimits,
     /// The number of entries that may still be inspected.
-    names: usize,
+    names_left: usize,
 }
 
-impl Gathered {
-    const fn new(bounds: Bounds) -> Self {
-        Self { files: Vec::new(), skipped: Vec::new(), more: false, bounds, names: bounds.names }
+impl ListingBuilder {
+    const fn new(limits: ListLimits) -> Self {
+        Self { files: Vec::new(), skipped: Vec::new(), more: false, limits, names_left: limits.names }
     }
 
-    fn names(&mut self, folder: &os::Folder) -> Option<Vec<OsString>> {
-        let (names, more) = folder.names(self.names).ok()?;
-        self.names -= names.len();
+    fn read_names(&mut self, directory: &os::DirHandle) -> Option<Vec<OsString>> {
+        let (names, more) = directory.names(self.names_left).ok()?;
+        self.names_left -= names.len();
         self.more |= more;
         Some(names)
     }
 
     /// Adds the session files of a directory.
-    fn take(&mut self, folder: &os::Folder, path: &Path) {
-        let Some(names) = self.names(folder) else { return };
-        for name in names.iter().filter(|name| is_session(name)) {
+    fn add_files(&mut self, directory: &os::DirHandle, path: &Path) {
+        let Some(names) = self.read_names(directory) else { return };
+        for name in names.iter().filter(|name| is_session_file(name)) {
             let path = path.join(name);
-            match folder.modified(name) {
+            match directory.modified(name) {
                 Ok(modified) => {
                     let name = name.to_string_lossy().into_owned();
                     self.files.push(SessionFile { path, name, modified });
                 }
                 // The file was removed meanwhile.
-                Err(super::Denied::NotFound) => {}
-                Err(denied) => {
-                    let reason = denied.named("read", &path).to_string();
-                    if self.skipped.len() < self.bounds.files {
-                        self.skipped.push(Skipped { path, reason });
+                Err(super::OpenError::NotFound) => {}
+                Err(error) => {
+                    let reason = error.into_store_error("read", &path).to_string();
+                    if self.skipped.len() < self.limits.files {
+                        self.skipped.push(SkippedFile { path, reason });
                     }
                 }
             }
@@ -249,14 +248,14 @@ impl Gathered {
     }
 
     /// Sorts by modification time, the newest first, then by path.
-    fn sorted(&mut self) {
+    fn sort(&mut self) {
         self.files.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| a.path.cmp(&b.path)));
         self.files.dedup_by(|a, b| a.path == b.path);
     }
 }
 
 /// Returns whether a name is that of a session file.
-fn is_session(name: &OsStr) -> bool {
+fn is_session_file(name: &OsStr) -> bool {
     let name = Path::new(name);
     let known = name.extension().is_some_and(|ending| ending == "jsonl" || ending == "json");
     known && !name.as_os_str().as_encoded_bytes().starts_with(b".")

@@ -6,7 +6,6 @@
 //! itself must belong to the user, and a file must have a single hard link. All functions block; callers run them
 //! outside the event loop.
 
-mod allowed;
 mod list;
 mod name;
 #[cfg(unix)]
@@ -15,6 +14,7 @@ mod os;
 #[cfg(windows)]
 #[path = "windows.rs"]
 mod os;
+mod session_path;
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -26,10 +26,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::kernel::time::Now;
 
 use crate::protocol::pi::session_file::{
-    Entry, Header, Limits, ParseError, Stored, WriteError, identified, lines, parse, render,
+    Entry, Header, Limits, ParseError, ParsedSession, WriteError, lines_with_id, parse, render, render_entries,
 };
-use allowed::Way;
-pub use list::{Bounds, Listing, SessionFile, Skipped, StoredSession};
+pub use list::{ListLimits, Listing, SessionFile, SkippedFile, StoredSession};
+use session_path::SessionPath;
 
 /// Why a session file was not read or written. Clients see the text.
 #[derive(Debug, thiserror::Error)]
@@ -48,13 +48,13 @@ pub enum StoreError {
     },
     /// A directory or the file belongs to another user.
     #[error("sessionPath must be under an allowed session directory: {} belongs to another user", .path.display())]
-    NotOurs {
+    OtherOwner {
         /// The directory or file.
         path: PathBuf,
     },
     /// The file has other hard links, which may be anywhere.
     #[error("sessionPath must be under an allowed session directory: {} has more than one name", .path.display())]
-    ManyNames {
+    HardLinked {
         /// The file.
         path: PathBuf,
     },
@@ -113,23 +113,23 @@ pub enum StoreError {
 /// Why a file or directory could not be opened.
 #[derive(Debug)]
 #[cfg_attr(windows, expect(dead_code, reason = "owners and hard links are not checked there"))]
-enum Denied {
+enum OpenError {
     Link,
-    NotOurs,
-    ManyNames,
+    OtherOwner,
+    HardLinked,
     NotFound,
     NotAFile,
     NotADirectory,
     Io(io::Error),
 }
 
-impl Denied {
-    fn named(self, action: &'static str, path: &Path) -> StoreError {
+impl OpenError {
+    fn into_store_error(self, action: &'static str, path: &Path) -> StoreError {
         let path = path.to_owned();
         match self {
             Self::Link => StoreError::Link { path },
-            Self::NotOurs => StoreError::NotOurs { path },
-            Self::ManyNames => StoreError::ManyNames { path },
+            Self::OtherOwner => StoreError::OtherOwner { path },
+            Self::HardLinked => StoreError::HardLinked { path },
             Self::NotFound => StoreError::NotFound { path },
             Self::NotAFile => StoreError::NotAFile { path },
             Self::NotADirectory => StoreError::NotADirectory { path },
@@ -138,7 +138,7 @@ impl Denied {
     }
 }
 
-impl From<io::Error> for Denied {
+impl From<io::Error> for OpenError {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::NotFound { Self::NotFound } else { Self::Io(error) }
     }
@@ -151,7 +151,7 @@ pub struct Store {
     /// The home without symbolic links, if that is another path.
     real_home: Option<PathBuf>,
     limits: Limits,
-    bounds: Bounds,
+    list_limits: ListLimits,
 }
 
 impl Store {
@@ -159,40 +159,40 @@ impl Store {
     pub fn new(home: impl Into<PathBuf>) -> Self {
         let home = home.into();
         let real_home = home.canonicalize().ok().filter(|real| *real != home);
-        Self { home, real_home, limits: Limits::default(), bounds: Bounds::default() }
+        Self { home, real_home, limits: Limits::default(), list_limits: ListLimits::default() }
     }
 
     /// Sets other limits.
     #[must_use]
-    pub const fn limited(mut self, limits: Limits, bounds: Bounds) -> Self {
-        (self.limits, self.bounds) = (limits, bounds);
+    pub const fn with_limits(mut self, limits: Limits, bounds: ListLimits) -> Self {
+        (self.limits, self.list_limits) = (limits, bounds);
         self
     }
 
     /// Returns the directory of the daemon's own files.
     pub fn directory(&self) -> PathBuf {
-        OWN.iter().fold(self.home.clone(), |path, name| path.join(name))
+        OWN_DIRECTORY.iter().fold(self.home.clone(), |path, name| path.join(name))
     }
 
     /// Returns the path of a session's file, which need not exist.
     pub fn path_for(&self, cwd: &Path, id: &str, created: Now) -> PathBuf {
-        self.directory().join(name::folder(cwd)).join(name::file(id, created))
+        self.directory().join(name::directory_name(cwd)).join(name::file_name(id, created))
     }
 
     /// Checks a path lexically.
     pub fn check(&self, path: &Path) -> Result<(), StoreError> {
-        self.way(path).map(drop)
+        self.resolve(path).map(drop)
     }
 
     /// Creates the directory of the daemon's own files with mode 0700, if it does not exist.
     pub fn prepare(&self) -> Result<(), StoreError> {
-        let way = Way::new(&self.home, OWN.iter().map(OsString::from).collect(), 0);
-        self.walk(&way, Missing::Made).map(drop)
+        let session_path = SessionPath::new(&self.home, OWN_DIRECTORY.iter().map(OsString::from).collect(), 0);
+        self.open_directory(&session_path, MissingDirectory::Create).map(drop)
     }
 
     /// Reads a file.
-    pub fn read(&self, path: &Path) -> Result<Stored, StoreError> {
-        let bytes = self.bytes(path)?;
+    pub fn read(&self, path: &Path) -> Result<ParsedSession, StoreError> {
+        let bytes = self.read_bytes(path)?;
         parse(&bytes, &self.limits).map_err(|source| StoreError::Malformed { path: path.to_owned(), source })
     }
 
@@ -200,9 +200,9 @@ impl Store {
     ///
     /// Missing directories are created beneath the daemon's own directory and nowhere else.
     pub fn write(&self, path: &Path, header: &Header, entries: &[Entry]) -> Result<(), StoreError> {
-        let bytes = render(header, entries)
-            .map_err(|source| StoreError::Unwritable { path: path.to_owned(), source })?;
-        self.put(path, &bytes)
+        let bytes =
+            render(header, entries).map_err(|source| StoreError::Unwritable { path: path.to_owned(), source })?;
+        self.write_bytes(path, &bytes)
     }
 
     /// Appends entries to a file, if its size is unchanged since `stored` was read from it.
@@ -212,31 +212,31 @@ impl Store {
     pub fn extend(
         &self,
         path: &Path,
-        stored: &Stored,
+        stored: &ParsedSession,
         entries: &[Entry],
         torn: TornLine,
     ) -> Result<(), StoreError> {
-        if stored.torn && torn == TornLine::Awaited {
+        if stored.torn && torn == TornLine::Wait {
             return Err(StoreError::Changed { path: path.to_owned() });
         }
         let known: BTreeSet<&str> = stored.entries.iter().map(|entry| entry.id.as_str()).collect();
-        let mut added = lines(entries, known)
+        let mut added = render_entries(entries, known)
             .map_err(|source| StoreError::Unwritable { path: path.to_owned(), source })?;
-        if stored.whole < stored.bytes {
+        if stored.complete_bytes < stored.bytes {
             added.insert(0, b'\n');
         }
         self.refuse_too_large(path, stored.bytes.saturating_add(added.len() as u64))?;
-        let (folder, name) = self.parent(path, Missing::Refused)?;
-        let mut file = folder.append(&name).map_err(|denied| denied.named("write", path))?;
-        let failed = |error| Denied::from(error).named("write", path);
+        let (directory, name) = self.open_parent(path, MissingDirectory::Fail)?;
+        let mut file = directory.open_append(&name).map_err(|error| error.into_store_error("write", path))?;
+        let failed = |error| OpenError::from(error).into_store_error("write", path);
         if file.metadata().map_err(failed)?.len() != stored.bytes {
             return Err(StoreError::Changed { path: path.to_owned() });
         }
         // A single write, so that it does not interleave with writes of other processes.
         if let Err(error) = file.write_all(&added) {
-            if let Ok(found) = folder.file(&name) {
+            if let Ok(found) = directory.open_file(&name) {
                 // If that fails too, the incomplete line is terminated later.
-                let _left = take_back(&file, found, stored.bytes, &added);
+                let _left = undo_append(&file, found, stored.bytes, &added);
             }
             return Err(failed(error));
         }
@@ -244,31 +244,25 @@ impl Store {
     }
 
     /// Writes a file with a new header and some entries of another file, byte for byte.
-    pub fn copy(
-        &self,
-        from: &Path,
-        to: &Path,
-        header: &Header,
-        entries: &BTreeSet<&str>,
-    ) -> Result<(), StoreError> {
-        let bytes = self.bytes(from)?;
+    pub fn copy(&self, from: &Path, to: &Path, header: &Header, entries: &BTreeSet<&str>) -> Result<(), StoreError> {
+        let bytes = self.read_bytes(from)?;
         let mut copied =
             render(header, &[]).map_err(|source| StoreError::Unwritable { path: to.to_owned(), source })?;
-        for (line, id) in identified(&bytes) {
+        for (line, id) in lines_with_id(&bytes) {
             if entries.contains(id.as_str()) {
                 copied.extend_from_slice(line);
                 copied.push(b'\n');
             }
         }
-        self.put(to, &copied)
+        self.write_bytes(to, &copied)
     }
 
     /// Removes a file and returns its size; `None` if it does not exist.
     pub fn remove(&self, path: &Path) -> Result<Option<u64>, StoreError> {
-        let removed = self.parent(path, Missing::Refused).and_then(|(folder, name)| {
-            let named = |denied: Denied| denied.named("remove", path);
-            let bytes = folder.file(&name).map_err(named)?.metadata().map_or(0, |found| found.len());
-            folder.remove(&name).map_err(|error| named(Denied::from(error)))?;
+        let removed = self.open_parent(path, MissingDirectory::Fail).and_then(|(directory, name)| {
+            let named = |error: OpenError| error.into_store_error("remove", path);
+            let bytes = directory.open_file(&name).map_err(named)?.metadata().map_or(0, |found| found.len());
+            directory.remove(&name).map_err(|error| named(OpenError::from(error)))?;
             Ok(bytes)
         });
         match removed {
@@ -280,9 +274,9 @@ impl Store {
 
     /// Returns the size of a file; `None` if it does not exist.
     pub fn size(&self, path: &Path) -> Result<Option<u64>, StoreError> {
-        let opened = self
-            .parent(path, Missing::Refused)
-            .and_then(|(folder, name)| folder.file(&name).map_err(|denied| denied.named("inspect", path)));
+        let opened = self.open_parent(path, MissingDirectory::Fail).and_then(|(directory, name)| {
+            directory.open_file(&name).map_err(|error| error.into_store_error("inspect", path))
+        });
         match opened {
             Ok(file) => Ok(Some(file.metadata().map_or(0, |found| found.len()))),
             Err(StoreError::NotFound { .. }) => Ok(None),
@@ -291,19 +285,19 @@ impl Store {
     }
 
     /// Reads a file, up to the size limit.
-    fn bytes(&self, path: &Path) -> Result<Vec<u8>, StoreError> {
-        let (folder, name) = self.parent(path, Missing::Refused)?;
-        let file = folder.file(&name).map_err(|denied| denied.named("read", path))?;
-        self.content(file, path)
+    fn read_bytes(&self, path: &Path) -> Result<Vec<u8>, StoreError> {
+        let (directory, name) = self.open_parent(path, MissingDirectory::Fail)?;
+        let file = directory.open_file(&name).map_err(|error| error.into_store_error("read", path))?;
+        self.read_content(file, path)
     }
 
-    fn content(&self, file: File, path: &Path) -> Result<Vec<u8>, StoreError> {
+    fn read_content(&self, file: File, path: &Path) -> Result<Vec<u8>, StoreError> {
         let limit = self.limits.bytes;
         let too_large = || {
             let source = ParseError::TooLarge { limit };
             Err(StoreError::Malformed { path: path.to_owned(), source })
         };
-        let failed = |error| Denied::from(error).named("read", path);
+        let failed = |error| OpenError::from(error).into_store_error("read", path);
         if file.metadata().map_err(failed)?.len() > limit {
             return too_large();
         }
@@ -316,15 +310,15 @@ impl Store {
         Ok(bytes)
     }
 
-    fn put(&self, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    fn write_bytes(&self, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
         self.refuse_too_large(path, bytes.len() as u64)?;
-        let (folder, name) = self.parent(path, Missing::Made)?;
-        let named = |denied: Denied| denied.named("write", path);
-        match folder.look(&name) {
-            Ok(()) | Err(Denied::NotFound) => {}
-            Err(denied) => return Err(named(denied)),
+        let (directory, name) = self.open_parent(path, MissingDirectory::Create)?;
+        let named = |error: OpenError| error.into_store_error("write", path);
+        match directory.check_file(&name) {
+            Ok(()) | Err(OpenError::NotFound) => {}
+            Err(error) => return Err(named(error)),
         }
-        put_in(&folder, &name, bytes).map_err(|error| named(Denied::from(error)))
+        replace_in(&directory, &name, bytes).map_err(|error| named(OpenError::from(error)))
     }
 
     fn refuse_too_large(&self, path: &Path, bytes: u64) -> Result<(), StoreError> {
@@ -336,49 +330,54 @@ impl Store {
     }
 
     /// Opens the parent directory of a path, and returns the last component.
-    fn parent(&self, path: &Path, missing: Missing) -> Result<(os::Folder, OsString), StoreError> {
-        let mut way = self.way(path)?;
-        let name = way.last().ok_or_else(|| StoreError::NotAllowed { path: path.to_owned() })?;
-        let missing = if way.ours { missing } else { Missing::Refused };
-        Ok((self.walk(&way, missing)?, name))
+    fn open_parent(&self, path: &Path, missing: MissingDirectory) -> Result<(os::DirHandle, OsString), StoreError> {
+        let mut session_path = self.resolve(path)?;
+        let name = session_path.pop().ok_or_else(|| StoreError::NotAllowed { path: path.to_owned() })?;
+        let missing = if session_path.is_own { missing } else { MissingDirectory::Fail };
+        Ok((self.open_directory(&session_path, missing)?, name))
     }
 
     /// Opens a directory, component by component.
-    fn walk(&self, way: &Way, missing: Missing) -> Result<os::Folder, StoreError> {
-        let mut path = way.root.clone();
-        let mut folder = os::Folder::root(&path).map_err(|denied| denied.named("open", &path))?;
-        for (index, name) in way.names.iter().enumerate() {
+    fn open_directory(
+        &self,
+        session_path: &SessionPath,
+        missing: MissingDirectory,
+    ) -> Result<os::DirHandle, StoreError> {
+        let mut path = session_path.root.clone();
+        let mut directory = os::DirHandle::open_root(&path).map_err(|error| error.into_store_error("open", &path))?;
+        for (index, name) in session_path.components.iter().enumerate() {
             path.push(name);
-            let owner = if index < way.shared { Owner::Anybody } else { Owner::User };
-            let next = match folder.folder(name, owner) {
-                Err(Denied::NotFound) if missing == Missing::Made => folder.make(name, owner),
+            let owner =
+                if index < session_path.shared_components { RequiredOwner::Anybody } else { RequiredOwner::User };
+            let next = match directory.open_dir(name, owner) {
+                Err(OpenError::NotFound) if missing == MissingDirectory::Create => directory.create_dir(name, owner),
                 opened => opened,
             };
-            folder = next.map_err(|denied| denied.named("open", &path))?;
+            directory = next.map_err(|error| error.into_store_error("open", &path))?;
         }
-        Ok(folder)
+        Ok(directory)
     }
 
-    fn way(&self, path: &Path) -> Result<Way, StoreError> {
+    fn resolve(&self, path: &Path) -> Result<SessionPath, StoreError> {
         let homes = [Some(&self.home), self.real_home.as_ref()].into_iter().flatten();
-        Way::to(path, homes).ok_or_else(|| StoreError::NotAllowed { path: path.to_owned() })
+        SessionPath::resolve(path, homes).ok_or_else(|| StoreError::NotAllowed { path: path.to_owned() })
     }
 }
 
 /// The path from the home to the daemon's own directory.
-const OWN: [&str; 3] = [".pi", "agent", "sessions"];
+const OWN_DIRECTORY: [&str; 3] = [".pi", "agent", "sessions"];
 
 /// What an append does about an incomplete last line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TornLine {
     /// It fails, because another process may be writing the line.
-    Awaited,
+    Wait,
     /// It adds the missing line feed.
-    Closed,
+    Terminate,
 }
 
 /// Truncates what a failed append has left; a file with another ending is unchanged.
-fn take_back(file: &File, mut found: File, before: u64, added: &[u8]) -> io::Result<()> {
+fn undo_append(file: &File, mut found: File, before: u64, added: &[u8]) -> io::Result<()> {
     found.seek(SeekFrom::Start(before))?;
     let mut tail = Vec::new();
     found.take(added.len() as u64 + 1).read_to_end(&mut tail)?;
@@ -387,52 +386,55 @@ fn take_back(file: &File, mut found: File, before: u64, added: &[u8]) -> io::Res
 
 /// What happens if a directory does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Missing {
-    Made,
-    Refused,
+enum MissingDirectory {
+    Create,
+    Fail,
 }
 
 /// Who must own a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Owner {
+enum RequiredOwner {
     Anybody,
     User,
 }
 
 /// Replaces a file of the daemon atomically, with mode 0600.
-pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+pub(super) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    let folder = os::Folder::root(folder).map_err(|denied| match denied {
-        Denied::Io(error) => error,
-        Denied::NotFound => io::ErrorKind::NotFound.into(),
-        Denied::Link | Denied::NotOurs | Denied::ManyNames | Denied::NotAFile | Denied::NotADirectory => {
-            io::ErrorKind::NotADirectory.into()
-        }
+    let directory = os::DirHandle::open_root(directory).map_err(|error| match error {
+        OpenError::Io(error) => error,
+        OpenError::NotFound => io::ErrorKind::NotFound.into(),
+        OpenError::Link
+        | OpenError::OtherOwner
+        | OpenError::HardLinked
+        | OpenError::NotAFile
+        | OpenError::NotADirectory => io::ErrorKind::NotADirectory.into(),
     })?;
-    put_in(&folder, name, bytes)
+    replace_in(&directory, name, bytes)
 }
 
 /// Writes a draft and renames it to its final name.
-fn put_in(folder: &os::Folder, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
-    let draft = draft();
-    let written =
-        fill(folder, &draft, bytes).and_then(|()| folder.rename(&draft, name)).and_then(|()| folder.sync());
+fn replace_in(directory: &os::DirHandle, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
+    let draft = draft_name();
+    let written = write_draft(directory, &draft, bytes)
+        .and_then(|()| directory.rename(&draft, name))
+        .and_then(|()| directory.sync());
     written.inspect_err(|_| {
-        let _never_made = folder.remove(&draft);
+        let _never_made = directory.remove(&draft);
     })
 }
 
 /// Writes and syncs the draft.
-fn fill(folder: &os::Folder, draft: &OsStr, bytes: &[u8]) -> io::Result<()> {
-    let mut file = folder.create(draft)?;
+fn write_draft(directory: &os::DirHandle, draft: &OsStr, bytes: &[u8]) -> io::Result<()> {
+    let mut file = directory.create(draft)?;
     file.write_all(bytes)?;
     file.sync_all()
 }
 
 /// Returns a unique draft name.
-fn draft() -> OsString {
+fn draft_name() -> OsString {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     format!(".push-draft-{}-{count}", std::process::id()).into()
@@ -445,19 +447,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_rest_of_an_append_of_ours_is_cut_off() {
+    fn only_the_partial_append_of_this_process_is_undone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.jsonl");
         for (tail, left) in [("{\"ours", ""), ("{\"ours\":1}\n", ""), ("{\"theirs", "{\"theirs")] {
             fs::write(&path, format!("before\n{tail}")).unwrap();
             let file = File::options().append(true).open(&path).unwrap();
-            take_back(&file, File::open(&path).unwrap(), 7, b"{\"ours\":1}\n").unwrap();
+            undo_append(&file, File::open(&path).unwrap(), 7, b"{\"ours\":1}\n").unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), format!("before\n{left}"));
         }
         let both = "before\n{\"ours\":1}\n{\"theirs\":2}\n";
         fs::write(&path, both).unwrap();
         let file = File::options().append(true).open(&path).unwrap();
-        take_back(&file, File::open(&path).unwrap(), 7, b"{\"ours\":1}\n").unwrap();
+        undo_append(&file, File::open(&path).unwrap(), 7, b"{\"ours\":1}\n").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), both);
     }
 }

@@ -14,19 +14,16 @@ use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
-use super::{Denied, Owner};
+use super::{OpenError, RequiredOwner};
 
 /// The open flags of a directory.
-const FOLDER: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
+const DIRECTORY_FLAGS: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 /// The open flags of a file: opening a pipe must not block, and a terminal must not become the controlling one.
-const FILE: OFlag = OFlag::O_RDONLY
-    .union(OFlag::O_NOFOLLOW)
-    .union(OFlag::O_NONBLOCK)
-    .union(OFlag::O_NOCTTY)
-    .union(OFlag::O_CLOEXEC);
+const FILE_FLAGS: OFlag =
+    OFlag::O_RDONLY.union(OFlag::O_NOFOLLOW).union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY).union(OFlag::O_CLOEXEC);
 
 /// The open flags for an append.
-const APPEND: OFlag = OFlag::O_WRONLY
+const APPEND_FLAGS: OFlag = OFlag::O_WRONLY
     .union(OFlag::O_APPEND)
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_NONBLOCK)
@@ -34,76 +31,76 @@ const APPEND: OFlag = OFlag::O_WRONLY
     .union(OFlag::O_CLOEXEC);
 
 /// An open directory.
-pub(super) struct Folder(OwnedFd);
+pub(super) struct DirHandle(OwnedFd);
 
-impl Folder {
+impl DirHandle {
     /// Opens a trusted directory; links in its path are followed.
-    pub(super) fn root(path: &Path) -> Result<Self, Denied> {
-        match open(path, FOLDER, Mode::empty()) {
+    pub(super) fn open_root(path: &Path) -> Result<Self, OpenError> {
+        match open(path, DIRECTORY_FLAGS, Mode::empty()) {
             Ok(folder) => Ok(Self(folder)),
-            Err(Errno::ENOTDIR) => Err(Denied::NotADirectory),
+            Err(Errno::ENOTDIR) => Err(OpenError::NotADirectory),
             Err(errno) => Err(io::Error::from(errno).into()),
         }
     }
 
     /// Opens a subdirectory; a link is not followed.
-    pub(super) fn folder(&self, name: &OsStr, owner: Owner) -> Result<Self, Denied> {
-        let opened = match openat(&self.0, name, FOLDER | OFlag::O_NOFOLLOW, Mode::empty()) {
+    pub(super) fn open_dir(&self, name: &OsStr, owner: RequiredOwner) -> Result<Self, OpenError> {
+        let opened = match openat(&self.0, name, DIRECTORY_FLAGS | OFlag::O_NOFOLLOW, Mode::empty()) {
             Ok(opened) => opened,
-            Err(Errno::ELOOP | Errno::ENOTDIR | Errno::EMLINK) => return Err(self.no_folder(name)),
+            Err(Errno::ELOOP | Errno::ENOTDIR | Errno::EMLINK) => return Err(self.not_directory_error(name)),
             Err(errno) => return Err(io::Error::from(errno).into()),
         };
         let stat = fstat(opened.as_fd()).map_err(io::Error::from)?;
         match owner {
-            Owner::User if stat.st_uid != geteuid().as_raw() => Err(Denied::NotOurs),
-            Owner::User | Owner::Anybody => Ok(Self(opened)),
+            RequiredOwner::User if stat.st_uid != geteuid().as_raw() => Err(OpenError::OtherOwner),
+            RequiredOwner::User | RequiredOwner::Anybody => Ok(Self(opened)),
         }
     }
 
     /// Creates a subdirectory with mode 0700 if it does not exist, and opens it.
-    pub(super) fn make(&self, name: &OsStr, owner: Owner) -> Result<Self, Denied> {
+    pub(super) fn create_dir(&self, name: &OsStr, owner: RequiredOwner) -> Result<Self, OpenError> {
         match mkdirat(&self.0, name, Mode::S_IRWXU) {
-            Ok(()) | Err(Errno::EEXIST) => self.folder(name, owner),
+            Ok(()) | Err(Errno::EEXIST) => self.open_dir(name, owner),
             Err(errno) => Err(io::Error::from(errno).into()),
         }
     }
 
     /// Opens a regular file of the user for reading.
-    pub(super) fn file(&self, name: &OsStr) -> Result<File, Denied> {
+    pub(super) fn open_file(&self, name: &OsStr) -> Result<File, OpenError> {
         // Opening a device may have side effects, so the file is checked before and after it is opened.
-        self.look(name)?;
-        let opened = match openat(&self.0, name, FILE, Mode::empty()) {
+        self.check_file(name)?;
+        let opened = match openat(&self.0, name, FILE_FLAGS, Mode::empty()) {
             Ok(opened) => opened,
-            Err(Errno::ELOOP | Errno::EMLINK) => return Err(Denied::Link),
-            Err(Errno::ENXIO) => return Err(Denied::NotAFile),
+            Err(Errno::ELOOP | Errno::EMLINK) => return Err(OpenError::Link),
+            Err(Errno::ENXIO) => return Err(OpenError::NotAFile),
             Err(errno) => return Err(io::Error::from(errno).into()),
         };
-        judge(&fstat(opened.as_fd()).map_err(io::Error::from)?)?;
+        check_stat(&fstat(opened.as_fd()).map_err(io::Error::from)?)?;
         Ok(File::from(opened))
     }
 
     /// Opens a regular file of the user for appending.
-    pub(super) fn append(&self, name: &OsStr) -> Result<File, Denied> {
-        self.look(name)?;
-        let opened = match openat(&self.0, name, APPEND, Mode::empty()) {
+    pub(super) fn open_append(&self, name: &OsStr) -> Result<File, OpenError> {
+        self.check_file(name)?;
+        let opened = match openat(&self.0, name, APPEND_FLAGS, Mode::empty()) {
             Ok(opened) => opened,
-            Err(Errno::ELOOP | Errno::EMLINK) => return Err(Denied::Link),
-            Err(Errno::ENXIO) => return Err(Denied::NotAFile),
+            Err(Errno::ELOOP | Errno::EMLINK) => return Err(OpenError::Link),
+            Err(Errno::ENXIO) => return Err(OpenError::NotAFile),
             Err(errno) => return Err(io::Error::from(errno).into()),
         };
-        judge(&fstat(opened.as_fd()).map_err(io::Error::from)?)?;
+        check_stat(&fstat(opened.as_fd()).map_err(io::Error::from)?)?;
         Ok(File::from(opened))
     }
 
     /// Checks that an entry is a regular file of the user.
-    pub(super) fn look(&self, name: &OsStr) -> Result<(), Denied> {
-        judge(&self.stat(name)?)
+    pub(super) fn check_file(&self, name: &OsStr) -> Result<(), OpenError> {
+        check_stat(&self.stat(name)?)
     }
 
     /// Returns when a file of the user was modified.
-    pub(super) fn modified(&self, name: &OsStr) -> Result<SystemTime, Denied> {
+    pub(super) fn modified(&self, name: &OsStr) -> Result<SystemTime, OpenError> {
         let stat = self.stat(name)?;
-        judge(&stat)?;
+        check_stat(&stat)?;
         let seconds = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or_default());
         let nanos = Duration::from_nanos(u64::try_from(stat.st_mtime_nsec).unwrap_or_default());
         Ok(SystemTime::UNIX_EPOCH + seconds + nanos)
@@ -112,7 +109,7 @@ impl Folder {
     /// Returns at most `most` entries, unordered, and whether there are more.
     pub(super) fn names(&self, most: usize) -> io::Result<(Vec<OsString>, bool)> {
         // A separate descriptor, because reading a directory moves its offset.
-        let mut dir = Dir::openat(&self.0, ".", FOLDER, Mode::empty())?;
+        let mut dir = Dir::openat(&self.0, ".", DIRECTORY_FLAGS, Mode::empty())?;
         let mut names = Vec::new();
         for entry in dir.iter() {
             let name = OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned();
@@ -154,17 +151,17 @@ impl Folder {
         }
     }
 
-    fn stat(&self, name: &OsStr) -> Result<FileStat, Denied> {
+    fn stat(&self, name: &OsStr) -> Result<FileStat, OpenError> {
         let stat = fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW);
         stat.map_err(|errno| io::Error::from(errno).into())
     }
 
     /// Returns why an entry could not be opened as a directory.
-    fn no_folder(&self, name: &OsStr) -> Denied {
+    fn not_directory_error(&self, name: &OsStr) -> OpenError {
         match self.stat(name) {
             // An entry that is a directory now was a link when it was opened.
-            Ok(stat) if !matches!(kind(&stat), SFlag::S_IFLNK | SFlag::S_IFDIR) => Denied::NotADirectory,
-            Ok(_) | Err(_) => Denied::Link,
+            Ok(stat) if !matches!(kind(&stat), SFlag::S_IFLNK | SFlag::S_IFDIR) => OpenError::NotADirectory,
+            Ok(_) | Err(_) => OpenError::Link,
         }
     }
 }
@@ -174,16 +171,16 @@ fn kind(stat: &FileStat) -> SFlag {
 }
 
 /// Accepts only regular files of the user with a single hard link.
-fn judge(stat: &FileStat) -> Result<(), Denied> {
+fn check_stat(stat: &FileStat) -> Result<(), OpenError> {
     let kind = kind(stat);
     if kind == SFlag::S_IFLNK {
-        Err(Denied::Link)
+        Err(OpenError::Link)
     } else if kind != SFlag::S_IFREG {
-        Err(Denied::NotAFile)
+        Err(OpenError::NotAFile)
     } else if stat.st_uid != geteuid().as_raw() {
-        Err(Denied::NotOurs)
+        Err(OpenError::OtherOwner)
     } else if stat.st_nlink > 1 {
-        Err(Denied::ManyNames)
+        Err(OpenError::HardLinked)
     } else {
         Ok(())
     }

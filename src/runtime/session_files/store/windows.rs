@@ -9,58 +9,58 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::{Denied, Owner};
+use super::{OpenError, RequiredOwner};
 
 /// A directory.
-pub(super) struct Folder(PathBuf);
+pub(super) struct DirHandle(PathBuf);
 
-impl Folder {
+impl DirHandle {
     /// Opens a trusted directory.
-    pub(super) fn root(path: &Path) -> Result<Self, Denied> {
-        if fs::metadata(path)?.is_dir() { Ok(Self(path.to_owned())) } else { Err(Denied::NotADirectory) }
+    pub(super) fn open_root(path: &Path) -> Result<Self, OpenError> {
+        if fs::metadata(path)?.is_dir() { Ok(Self(path.to_owned())) } else { Err(OpenError::NotADirectory) }
     }
 
     /// Opens a subdirectory; a link is not followed.
-    pub(super) fn folder(&self, name: &OsStr, owner: Owner) -> Result<Self, Denied> {
+    pub(super) fn open_dir(&self, name: &OsStr, owner: RequiredOwner) -> Result<Self, OpenError> {
         let path = self.0.join(name);
         let metadata = fs::symlink_metadata(&path)?;
         match owner {
-            Owner::User | Owner::Anybody if metadata.is_symlink() => Err(Denied::Link),
-            Owner::User | Owner::Anybody if metadata.is_dir() => Ok(Self(path)),
-            Owner::User | Owner::Anybody => Err(Denied::NotADirectory),
+            RequiredOwner::User | RequiredOwner::Anybody if metadata.is_symlink() => Err(OpenError::Link),
+            RequiredOwner::User | RequiredOwner::Anybody if metadata.is_dir() => Ok(Self(path)),
+            RequiredOwner::User | RequiredOwner::Anybody => Err(OpenError::NotADirectory),
         }
     }
 
     /// Creates a subdirectory if it does not exist, and opens it.
-    pub(super) fn make(&self, name: &OsStr, owner: Owner) -> Result<Self, Denied> {
+    pub(super) fn create_dir(&self, name: &OsStr, owner: RequiredOwner) -> Result<Self, OpenError> {
         match fs::create_dir(self.0.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error.into()),
-            Ok(()) | Err(_) => self.folder(name, owner),
+            Ok(()) | Err(_) => self.open_dir(name, owner),
         }
     }
 
-    /// Opens a regular file for reading.
-    pub(super) fn file(&self, name: &OsStr) -> Result<File, Denied> {
-        self.look(name)?;
+    /// Opens a regular open_file for reading.
+    pub(super) fn open_file(&self, name: &OsStr) -> Result<File, OpenError> {
+        self.check_file(name)?;
         Ok(File::open(self.0.join(name))?)
     }
 
-    /// Opens a regular file for appending.
-    pub(super) fn append(&self, name: &OsStr) -> Result<File, Denied> {
-        self.look(name)?;
+    /// Opens a regular open_file for appending.
+    pub(super) fn open_append(&self, name: &OsStr) -> Result<File, OpenError> {
+        self.check_file(name)?;
         // Append access alone does not permit truncating an incomplete line.
-        let mut file = OpenOptions::new().write(true).open(self.0.join(name))?;
-        io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
-        Ok(file)
+        let mut open_file = OpenOptions::new().write(true).open(self.0.join(name))?;
+        io::Seek::seek(&mut open_file, io::SeekFrom::End(0))?;
+        Ok(open_file)
     }
 
-    /// Checks that an entry is a regular file.
-    pub(super) fn look(&self, name: &OsStr) -> Result<(), Denied> {
+    /// Checks that an entry is a regular open_file.
+    pub(super) fn check_file(&self, name: &OsStr) -> Result<(), OpenError> {
         self.metadata(name).map(drop)
     }
 
-    /// Returns when a file was modified.
-    pub(super) fn modified(&self, name: &OsStr) -> Result<SystemTime, Denied> {
+    /// Returns when a open_file was modified.
+    pub(super) fn modified(&self, name: &OsStr) -> Result<SystemTime, OpenError> {
         Ok(self.metadata(name)?.modified()?)
     }
 
@@ -76,7 +76,7 @@ impl Folder {
         Ok((names, false))
     }
 
-    /// Creates a new file; fails if it exists.
+    /// Creates a new open_file; fails if it exists.
     pub(super) fn create(&self, name: &OsStr) -> io::Result<File> {
         OpenOptions::new().write(true).create_new(true).open(self.0.join(name))
     }
@@ -94,14 +94,14 @@ impl Folder {
         Ok(())
     }
 
-    fn metadata(&self, name: &OsStr) -> Result<Metadata, Denied> {
+    fn metadata(&self, name: &OsStr) -> Result<Metadata, OpenError> {
         let metadata = fs::symlink_metadata(self.0.join(name))?;
         if metadata.is_symlink() {
-            Err(Denied::Link)
+            Err(OpenError::Link)
         } else if metadata.is_file() {
             Ok(metadata)
         } else {
-            Err(Denied::NotAFile)
+            Err(OpenError::NotAFile)
         }
     }
 }

@@ -1,15 +1,15 @@
 //! Session files as other programs write them, parsed and rendered again.
 
-mod broken;
-mod shape;
-mod taken;
-mod told;
+mod branches;
+mod imports;
+mod malformed;
+mod round_trip;
 
 use super::*;
 use crate::kernel::time::Now;
 
 /// Parses lines under the default limits.
-fn read(lines: &[&str]) -> Result<Stored, ParseError> {
+fn read(lines: &[&str]) -> Result<ParsedSession, ParseError> {
     let mut text = lines.join("\n");
     text.push('\n');
     parse(text.as_bytes(), &Limits::default())
@@ -27,8 +27,8 @@ fn user(id: &str, parent: Option<&str>, text: &str) -> String {
 }
 
 /// The texts of the visible messages.
-fn words(conversation: &Conversation) -> Vec<String> {
-    let word = |told: &Told| match &told.message {
+fn message_texts(conversation: &Conversation) -> Vec<String> {
+    let word = |told: &BranchMessage| match &told.message {
         Message::User(user) => user.text(),
         Message::Assistant(said) => format!("{:?}", said.blocks),
         Message::ToolResult(result) => result.text(),
@@ -37,11 +37,11 @@ fn words(conversation: &Conversation) -> Vec<String> {
         Message::BranchSummary(branch) => format!("branch: {}", branch.summary),
         Message::CompactionSummary(compaction) => format!("summary: {}", compaction.summary),
     };
-    conversation.told.iter().map(word).collect()
+    conversation.messages.iter().map(word).collect()
 }
 
 /// Entries of every kind that can be written.
-fn all() -> Vec<Entry> {
+fn every_entry() -> Vec<Entry> {
     let said = |blocks, stop| {
         Message::Assistant(Box::new(Assistant {
             blocks,
@@ -57,7 +57,7 @@ fn all() -> Vec<Entry> {
                 cost: Cost { input: 0.25, output: 0.5, cache_read: 0.0, cache_write: 0.0, total: 0.75 },
             },
             stop,
-            error: (stop == Stop::Error).then(|| "overloaded".to_owned()),
+            error: (stop == StopReason::Error).then(|| "overloaded".to_owned()),
             at: Now(1_772_272_802_000),
         }))
     };
@@ -80,7 +80,7 @@ fn all() -> Vec<Entry> {
                 Block::Text("I read it".into()),
                 Block::ToolCall { id: "c1".into(), name: "read".into(), args },
             ],
-            Stop::ToolUse,
+            StopReason::ToolUse,
         )),
         Change::Message(Message::ToolResult(Box::new(ToolResult {
             call: "c1".into(),
@@ -90,7 +90,7 @@ fn all() -> Vec<Entry> {
             is_error: true,
             at: Now(1_772_272_803_000),
         }))),
-        Change::Message(said(Vec::new(), Stop::Error)),
+        Change::Message(said(Vec::new(), StopReason::Error)),
         Change::Message(Message::Bash(Box::new(Bash {
             command: "ls".into(),
             output: "a\n".into(),

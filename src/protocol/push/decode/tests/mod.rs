@@ -5,17 +5,17 @@ mod refuse;
 
 use super::*;
 
-fn read(line: &str) -> Result<Request, Malformed> {
+fn read(line: &str) -> Result<Request, MalformedRequest> {
     decode(line.as_bytes(), &DecodeLimits::default())
 }
 
-fn ask(kind: &str, payload: &str) -> Ask {
-    read(&request("", kind, payload)).unwrap().ask
+fn decode_body(kind: &str, payload: &str) -> RequestBody {
+    read(&request("", kind, payload)).unwrap().body
 }
 
-fn of_session(kind: &str, fields: &str) -> SessionAsk {
-    let ask = ask(kind, &format!(r#"{{"sessionId":"s"{fields}}}"#));
-    let Ask::Session { id, ask } = ask else { panic!("asks the daemon: {ask:?}") };
+fn decode_session_body(kind: &str, fields: &str) -> SessionRequestBody {
+    let ask = decode_body(kind, &format!(r#"{{"sessionId":"s"{fields}}}"#));
+    let RequestBody::Session { id, body: ask } = ask else { panic!("asks the daemon: {ask:?}") };
     assert_eq!(id.as_str(), "s");
     ask
 }
@@ -34,6 +34,6 @@ fn approval(fields: &str) -> String {
     format!(r#"{{"sessionId":"s","approvalId":"a",{fields}}}"#)
 }
 
-const fn here() -> &'static str {
+const fn working_dir() -> &'static str {
     if cfg!(windows) { "C:\\work" } else { "/srv/project" }
 }

@@ -1,33 +1,33 @@
 //! Requests that are decoded.
 
 use super::*;
-use crate::kernel::event::{Budget, Criterion, Decision, Lasting};
+use crate::kernel::event::{ApprovalScope, Budget, Criterion, Decision};
 use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq};
 
 #[test]
-fn hello_needs_nothing_but_itself() {
+fn hello_needs_no_fields() {
     assert_eq!(
-        ask("hello", r#"{"clientName":"push","clientVersion":"0.1.0","capabilities":["approvals"]}"#),
-        Ask::Hello {
+        decode_body("hello", r#"{"clientName":"push","clientVersion":"0.1.0","capabilities":["approvals"]}"#),
+        RequestBody::Hello {
             client_name: Some("push".into()),
             client_version: Some("0.1.0".into()),
             capabilities: vec!["approvals".into()],
         }
     );
-    let bare = Ask::Hello { client_name: None, client_version: None, capabilities: vec![] };
-    assert_eq!(ask("hello", "{}"), bare);
+    let bare = RequestBody::Hello { client_name: None, client_version: None, capabilities: vec![] };
+    assert_eq!(decode_body("hello", "{}"), bare);
 }
 
 #[test]
-fn a_payload_may_be_left_out_where_it_says_nothing() {
+fn an_empty_payload_may_be_omitted() {
     let request = read(r#"{"v":"push.runtime.v1","kind":"request","requestId":"r","type":"ping"}"#).unwrap();
-    assert_eq!(request.ask, Ask::Ping);
+    assert_eq!(request.body, RequestBody::Ping);
     let null = r#"{"v":"push.runtime.v1","kind":"request","requestId":"r","type":"ping","payload":null}"#;
-    assert_eq!(read(null).unwrap().ask, Ask::Ping);
+    assert_eq!(read(null).unwrap().body, RequestBody::Ping);
 }
 
 #[test]
-fn a_request_without_an_id_is_understood() {
+fn a_request_without_an_id_is_decoded() {
     for id in ["", r#""requestId":null,"#, r#""requestId":"","#] {
         let line = format!(r#"{{"v":"push.runtime.v1","kind":"request",{id}"type":"ping","payload":{{}}}}"#);
         assert_eq!(read(&line).unwrap().request_id, None, "{line}");
@@ -36,14 +36,14 @@ fn a_request_without_an_id_is_understood() {
 
 #[test]
 fn start_session_is_read_in_full() {
-    let cwd = here();
+    let cwd = working_dir();
     let payload = format!(
         r#"{{"mode":"headless","provider":"ollama","sandboxProvider":"modal","cwd":{cwd:?},"model":"m","name":"n",
 "repo":{{"rootPath":"elsewhere","z":1,"a":1e400}},"metadata":{{"source":"cli"}},"environment":{{"PATH":"/bin"}},
 "idempotencyKey":"k"}}"#
     )
     .replace('\n', "");
-    let Ask::StartSession(start) = ask("start_session", &payload) else { panic!("another ask") };
+    let RequestBody::StartSession(start) = decode_body("start_session", &payload) else { panic!("another ask") };
     assert_eq!((start.mode.as_str(), start.provider.as_deref()), ("headless", Some("ollama")));
     assert_eq!((start.sandbox_provider.as_deref(), start.cwd.as_str()), (Some("modal"), cwd));
     assert_eq!((start.model.as_deref(), start.name.as_deref()), (Some("m"), Some("n")));
@@ -54,10 +54,10 @@ fn start_session_is_read_in_full() {
 }
 
 #[test]
-fn a_session_takes_its_directory_from_the_repository_when_none_is_said() {
-    let payload = format!(r#"{{"repo":{{"rootPath":{:?}}}}}"#, here());
-    let Ask::StartSession(start) = ask("start_session", &payload) else { panic!("another ask") };
-    assert_eq!(start.cwd, here());
+fn a_session_takes_its_directory_from_the_repository_by_default() {
+    let payload = format!(r#"{{"repo":{{"rootPath":{:?}}}}}"#, working_dir());
+    let RequestBody::StartSession(start) = decode_body("start_session", &payload) else { panic!("another ask") };
+    assert_eq!(start.cwd, working_dir());
     assert_eq!((start.mode.as_str(), start.provider.as_deref()), ("interactive", None));
     assert_eq!(start.sandbox_provider, None);
 }
@@ -73,20 +73,22 @@ fn a_session_is_named_in_the_envelope_in_the_payload_or_in_both() {
     ] {
         let request = read(&request(envelope, "end_session", payload)).unwrap();
         assert_eq!(request.session, Some("s".into()));
-        assert_eq!(request.ask, Ask::Session { id: "s".into(), ask: SessionAsk::End });
+        assert_eq!(request.body, RequestBody::Session { id: "s".into(), body: SessionRequestBody::End });
     }
 }
 
 #[test]
 fn resume_asks_for_an_attach_with_a_summary() {
-    for (kind, summary) in [("attach_session", Summary::AfterGap), ("resume_session", Summary::Always)] {
-        let SessionAsk::Attach(attach) = of_session(kind, r#","lastSeenSeq":135,"attachToken":"att_x""#)
+    for (kind, summary) in [("attach_session", SnapshotMode::AfterGap), ("resume_session", SnapshotMode::Always)] {
+        let SessionRequestBody::Attach(attach) =
+            decode_session_body(kind, r#","lastSeenSeq":135,"attachToken":"att_x""#)
         else {
             panic!("another ask")
         };
-        assert_eq!((attach.seen, attach.read_only, attach.summary), (Seq::new(135), false, summary));
+        assert_eq!((attach.seen, attach.read_only, attach.snapshot), (Seq::new(135), false, summary));
         assert_eq!(attach.token.map(|token| token.reveal().to_owned()).as_deref(), Some("att_x"));
-        let SessionAsk::Attach(attach) = of_session(kind, r#","lastSeenSeq":null,"readOnly":true"#) else {
+        let SessionRequestBody::Attach(attach) = decode_session_body(kind, r#","lastSeenSeq":null,"readOnly":true"#)
+        else {
             panic!("another ask")
         };
         assert_eq!((attach.seen, attach.read_only, attach.token), (Seq::ZERO, true, None));
@@ -103,12 +105,7 @@ fn messages_carry_their_criteria() {
         text: "aä\n".into(),
         images: Vec::new(),
         criteria: vec![
-            Criterion {
-                id: "build".into(),
-                check: "make".into(),
-                exit_code: -1,
-                description: Some("builds".into()),
-            },
+            Criterion { id: "build".into(), check: "make".into(), exit_code: -1, description: Some("builds".into()) },
             Criterion { id: "check-2".into(), check: "true".into(), exit_code: 0, description: None },
         ],
         time_limit: Some(5),
@@ -116,59 +113,61 @@ fn messages_carry_their_criteria() {
         rules: vec!["deny: network".into()],
         environment: None,
     };
-    assert_eq!(of_session("send_user_message", &fields), SessionAsk::Prompt(Box::new(expected.clone())));
-    assert_eq!(of_session("queue_message", &fields), SessionAsk::Queue(Box::new(expected)));
+    assert_eq!(
+        decode_session_body("send_user_message", &fields),
+        SessionRequestBody::Prompt(Box::new(expected.clone()))
+    );
+    assert_eq!(decode_session_body("queue_message", &fields), SessionRequestBody::Queue(Box::new(expected)));
 }
 
 #[test]
 fn the_other_requests_of_a_session_are_read() {
     let message = Some(MessageId::from("m"));
     for (kind, fields, expected) in [
-        ("detach_session", "", SessionAsk::Detach),
+        ("detach_session", "", SessionRequestBody::Detach),
         (
             "steer",
             r#","text":"left""#,
-            SessionAsk::Steer { message: None, text: "left".into(), images: Vec::new() },
+            SessionRequestBody::Steer { message: None, text: "left".into(), images: Vec::new() },
         ),
         (
             "steer",
             r#","text":"l","clientMessageId":"m""#,
-            SessionAsk::Steer { message, text: "l".into(), images: Vec::new() },
+            SessionRequestBody::Steer { message, text: "l".into(), images: Vec::new() },
         ),
-        ("list_queue", "", SessionAsk::ListQueue),
-        ("remove_queued", r#","messageId":"m""#, SessionAsk::Unqueue { message: "m".into() }),
-        ("cancel_run", "", SessionAsk::Cancel { run: None, reason: "user_cancelled".into() }),
+        ("list_queue", "", SessionRequestBody::ListQueue),
+        ("remove_queued", r#","messageId":"m""#, SessionRequestBody::Unqueue { message: "m".into() }),
+        ("cancel_run", "", SessionRequestBody::Cancel { run: None, reason: "user_cancelled".into() }),
         (
             "cancel_run",
             r#","runId":"r","reason":"bored""#,
-            SessionAsk::Cancel { run: Some("r".into()), reason: "bored".into() },
+            SessionRequestBody::Cancel { run: Some("r".into()), reason: "bored".into() },
         ),
-        ("get_session_snapshot", "", SessionAsk::Snapshot),
-        ("get_session_messages", "", SessionAsk::Messages { after: Seq::ZERO, limit: 100 }),
+        ("get_session_snapshot", "", SessionRequestBody::Snapshot),
+        ("get_session_messages", "", SessionRequestBody::Messages { after: Seq::ZERO, limit: 100 }),
         (
             "get_session_messages",
             r#","afterSeq":7,"limit":1000000"#,
-            SessionAsk::Messages { after: Seq::new(7), limit: 1000 },
+            SessionRequestBody::Messages { after: Seq::new(7), limit: 1000 },
         ),
-        ("rename_session", r#","name":"n""#, SessionAsk::Rename { name: "n".into() }),
-        ("compact_session", "", SessionAsk::Compact { instructions: None, environment: None }),
-        ("end_session", r#","unknown":[1]"#, SessionAsk::End),
+        ("rename_session", r#","name":"n""#, SessionRequestBody::Rename { name: "n".into() }),
+        ("compact_session", "", SessionRequestBody::Compact { instructions: None, environment: None }),
+        ("end_session", r#","unknown":[1]"#, SessionRequestBody::End),
     ] {
-        assert_eq!(of_session(kind, fields), expected, "{kind}");
+        assert_eq!(decode_session_body(kind, fields), expected, "{kind}");
     }
-    let fields =
-        r#","runId":"r","approvalId":"a","decision":"deny","choice":"stop","scope":"once","comment":"c""#;
-    let expected = Decide {
+    let fields = r#","runId":"r","approvalId":"a","decision":"deny","choice":"stop","scope":"once","comment":"c""#;
+    let expected = ApprovalDecision {
         gate: GateId::from("a"),
         run: Some(RunId::from("r")),
         decision: Decision::Deny,
         choice: Some("stop".into()),
         comment: Some("c".into()),
-        lasting: Lasting::Once,
+        scope: ApprovalScope::Once,
         answer: None,
         environment: None,
     };
-    assert_eq!(of_session("submit_approval", fields), SessionAsk::Decide(Box::new(expected)));
+    assert_eq!(decode_session_body("submit_approval", fields), SessionRequestBody::Decide(Box::new(expected)));
 }
 
 #[test]
@@ -177,53 +176,54 @@ fn requests_of_the_daemon_are_read() {
         (
             "list_sessions",
             "{}",
-            Ask::ListSessions(ListSessions { limit: 20, cursor: None, prefix: None, include_ended: false }),
+            RequestBody::ListSessions(ListSessions { limit: 20, cursor: None, prefix: None, include_ended: false }),
         ),
         (
             "list_sessions",
             r#"{"limit":5,"cursor":"c","prefix":"sess_0","includeEnded":true}"#,
-            Ask::ListSessions(ListSessions {
+            RequestBody::ListSessions(ListSessions {
                 limit: 5,
                 cursor: Some("c".into()),
                 prefix: Some("sess_0".into()),
                 include_ended: true,
             }),
         ),
-        ("list_approvals", "{}", Ask::ListApprovals { session: None }),
-        ("list_approvals", r#"{"sessionId":"s"}"#, Ask::ListApprovals { session: Some("s".into()) }),
-        ("list_providers", "{}", Ask::ListProviders),
-        ("list_grants", "{}", Ask::ListGrants),
-        ("revoke_grant", r#"{"grantId":"g"}"#, Ask::RevokeGrant { id: "g".into() }),
-        ("get_metrics", "{}", Ask::Metrics { sandbox: false }),
+        ("list_approvals", "{}", RequestBody::ListApprovals { session: None }),
+        ("list_approvals", r#"{"sessionId":"s"}"#, RequestBody::ListApprovals { session: Some("s".into()) }),
+        ("list_providers", "{}", RequestBody::ListProviders),
+        ("list_grants", "{}", RequestBody::ListGrants),
+        ("revoke_grant", r#"{"grantId":"g"}"#, RequestBody::RevokeGrant { id: "g".into() }),
+        ("get_metrics", "{}", RequestBody::Metrics { sandbox: false }),
         (
             "speak",
             r#"{"protocol":"pi"}"#,
-            Ask::Speak(Box::new(Speak { protocol: Protocol::Pi, cwd: None, environment: None })),
+            RequestBody::SwitchProtocol(Box::new(SwitchProtocol {
+                protocol: Protocol::Pi,
+                cwd: None,
+                environment: None,
+            })),
         ),
         (
             "speak",
             r#"{"protocol":"pi","cwd":"/w","environment":{"A":"1"}}"#,
-            Ask::Speak(Box::new(Speak {
+            RequestBody::SwitchProtocol(Box::new(SwitchProtocol {
                 protocol: Protocol::Pi,
                 cwd: Some("/w".into()),
                 environment: Some(Environment::new([("A".to_owned(), "1".to_owned())].into())),
             })),
         ),
-        ("reload", "{}", Ask::Reload),
-        ("drain", "{}", Ask::Drain { grace_ms: None }),
-        ("drain", r#"{"graceMs":0}"#, Ask::Drain { grace_ms: Some(0) }),
+        ("reload", "{}", RequestBody::Reload),
+        ("drain", "{}", RequestBody::Drain { grace_ms: None }),
+        ("drain", r#"{"graceMs":0}"#, RequestBody::Drain { grace_ms: Some(0) }),
     ] {
-        assert_eq!(ask(kind, payload), expected, "{kind}");
+        assert_eq!(decode_body(kind, payload), expected, "{kind}");
     }
 }
 
 #[test]
 fn secrets_do_not_show_in_a_log() {
-    let line = request(
-        "",
-        "attach_session",
-        r#"{"sessionId":"s","attachToken":"att_hidden","environment":{"KEY":"hidden"}}"#,
-    );
+    let line =
+        request("", "attach_session", r#"{"sessionId":"s","attachToken":"att_hidden","environment":{"KEY":"hidden"}}"#);
     let shown = format!("{:?}", read(&line).unwrap());
     assert!(!shown.contains("hidden") && !shown.contains("KEY"), "{shown}");
 }

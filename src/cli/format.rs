@@ -1,0 +1,164 @@
+//! Formats fields of events as text.
+//!
+//! Pure. The results are not sanitized unless a function says so; the view sanitizes them.
+
+use serde_json::Value;
+
+use super::console::Style;
+use super::sanitize::sanitize_line;
+use crate::client::Event;
+use crate::kernel::gate::POLICY;
+
+/// Returns a string field of an object, or an empty string.
+pub(super) fn field(object: &Value, name: &str) -> String {
+    object.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// Returns what an approval asks for: its command if it has one, else its summary.
+pub(super) fn approval_subject(payload: &Value) -> String {
+    let command = payload.get("details").map(|details| field(details, "command")).unwrap_or_default();
+    if command.is_empty() { field(payload, "summary") } else { command }
+}
+
+/// Returns the choices of an approval, if it has more than approve and deny.
+pub(super) fn choices(payload: &Value) -> Vec<String> {
+    let choices = payload.pointer("/details/choices").and_then(Value::as_array);
+    choices.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Returns who denied an approval and why; sanitized.
+pub(super) fn denial_reason(by: &str, comment: &str) -> String {
+    let comment = sanitize_line(comment);
+    match by {
+        "timeout" => "the approval timed out".to_owned(),
+        "cancel" => "the run was cancelled".to_owned(),
+        POLICY if comment.is_empty() => "approvals are denied in this run".to_owned(),
+        POLICY => comment,
+        by if comment.is_empty() => format!("denied by {}", sanitize_line(by)),
+        by => format!("denied by {}: {comment}", sanitize_line(by)),
+    }
+}
+
+/// Returns a tool call as text, and the prompt to print before it if it is a shell command.
+pub(super) fn invocation(payload: &Value) -> (&'static str, String) {
+    let tool = field(payload, "toolName");
+    let tool = tool.strip_prefix("sandbox_").unwrap_or(&tool);
+    let tool = tool.strip_suffix("_file").unwrap_or(tool).replace('_', " ");
+    let Some(args) = payload.get("args") else { return ("", tool) };
+    let command = field(args, "command");
+    if !command.is_empty() {
+        return ("$ ", command);
+    }
+    let named = ["pattern", "path", "url", "message"].map(|name| field(args, name));
+    if let Some(name) = named.iter().find_map(|text| text.trim().lines().next()) {
+        return ("", format!("{tool} {name}"));
+    }
+    let bare = args.as_object().is_none_or(serde_json::Map::is_empty);
+    ("", if bare { tool } else { format!("{tool} {args}") })
+}
+
+/// Returns the result of a tool call as text, and its style; sanitized.
+pub(super) fn tool_outcome(event: &Event) -> (Style, String) {
+    let time = duration(event.payload.get("durationMs").and_then(Value::as_u64).unwrap_or_default());
+    let code = event.payload.get("exitCode").and_then(Value::as_i64);
+    let fault = event.payload.get("structuredError").map(|fault| field(fault, "message")).unwrap_or_default();
+    let failed = event.payload.get("isError").and_then(Value::as_bool).unwrap_or_default();
+    let mut words = match (event.text("status"), code) {
+        ("skipped", _) => return (Style::Faint, "skipped".to_owned()),
+        ("cut", _) if fault.is_empty() => "interrupted".to_owned(),
+        ("cut", _) => return (Style::Bad, sanitize_line(&fault)),
+        (_, Some(code)) => format!("exit {code}, {time}"),
+        (_, None) if failed => format!("failed, {time}"),
+        (_, None) => format!("done, {time}"),
+    };
+    // The exit code is printed already.
+    let is_news = !fault.is_empty() && code.is_none_or(|code| fault != format!("exit code {code}"));
+    if failed && is_news {
+        words += &format!(": {}", sanitize_line(&fault));
+    }
+    (if failed { Style::Bad } else { Style::Faint }, words)
+}
+
+/// Formats a duration.
+pub(super) fn duration(millis: u64) -> String {
+    let seconds = millis / 1000;
+    match seconds {
+        0 => format!("{millis}ms"),
+        1..60 => format!("{seconds}.{}s", millis % 1000 / 100),
+        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// Describes the state of a run after a restart of the daemon.
+pub(super) fn recovery_message(found: &str) -> String {
+    let now = match found {
+        "waiting" => "the run still waits for an approval",
+        "unknown" => "the result of the interrupted step is unknown",
+        "stopping" => "the run is being stopped",
+        _ => "the run continues",
+    };
+    format!("the daemon was restarted: {now}")
+}
+
+/// Describes which events are lost and why.
+pub(super) fn loss_message(payload: &Value) -> String {
+    let number = |field: &str| payload.get(field).and_then(Value::as_u64).unwrap_or_default();
+    let (first, last) = (number("afterSeq").saturating_add(1), number("untilSeq"));
+    let why = match payload.get("cause").and_then(Value::as_str).unwrap_or_default() {
+        "power" => "they were not on disk when the machine stopped",
+        "retention" => "they were removed by the configured retention",
+        _ => "the journal was damaged",
+    };
+    format!("events {first} to {last} are lost: {why}")
+}
+
+/// Formats a count with its noun.
+pub(super) fn count(number: u64, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}
+
+/// Formats the statistics of a commit.
+pub(super) fn commit_stats(object: &Value) -> String {
+    let number = |name: &str| object.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let files = count(number("filesChanged"), "file");
+    let (more, less) = (count(number("insertions"), "insertion"), count(number("deletions"), "deletion"));
+    format!("{files} changed, {more}, {less}")
+}
+
+/// Formats a number of bytes.
+pub(super) fn size(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut unit = 0;
+    let mut tenths = u128::from(bytes) * 10;
+    while tenths >= 10_240 && unit + 1 < units.len() {
+        tenths /= 1024;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{}.{} {}", tenths / 10, tenths % 10, units[unit]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_binary_units() {
+        assert_eq!([0, 1023, 1024, 1536, 5 << 20].map(size), ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "5.0 MiB"]);
+    }
+
+    #[test]
+    fn counts_have_singular_and_plural() {
+        let extent = commit_stats(&serde_json::json!({"filesChanged": 1, "insertions": 2, "deletions": 0}));
+        assert_eq!(extent, "1 file changed, 2 insertions, 0 deletions");
+    }
+
+    #[test]
+    fn durations_are_formatted_by_magnitude() {
+        for (millis, text) in
+            [(0, "0ms"), (950, "950ms"), (1000, "1.0s"), (59_999, "59.9s"), (60_000, "1m00s"), (3_723_000, "1h02m")]
+        {
+            assert_eq!(duration(millis), text);
+        }
+    }
+}

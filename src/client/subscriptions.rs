@@ -1,0 +1,173 @@
+//! The subscribed sessions of a client, the last event received of each, and the queue of received events.
+//!
+//! Pure. Every event is delivered at most once: events that the daemon sends again after a reconnect are dropped by
+//! their seq.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde_json::Value;
+
+use crate::protocol::push::client::Event;
+
+/// What an attached client may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Everything that its user may do.
+    Full,
+    /// Receive events only.
+    ReadOnly,
+}
+
+/// The replay that an attach reply announces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attached {
+    /// The first seq of the replay.
+    pub from: u64,
+    /// The last seq of the session.
+    pub to: u64,
+    /// Whether earlier events are lost and a snapshot is sent in their place.
+    pub gap: bool,
+}
+
+impl Attached {
+    /// Reads the payload of a reply to `attach_session`.
+    pub(super) fn read(payload: &Value) -> Self {
+        let number = |name| payload.pointer(name).and_then(Value::as_u64).unwrap_or_default();
+        Self {
+            from: number("/replay/fromSeq"),
+            to: number("/replay/toSeq"),
+            gap: payload.pointer("/replay/gap").and_then(Value::as_bool).unwrap_or_default(),
+        }
+    }
+}
+
+/// The position of the client in one session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Position {
+    /// The seq of the last event received.
+    pub(super) seen: u64,
+    /// The access with which it is attached.
+    pub(super) access: Access,
+}
+
+/// The subscribed sessions and their received events.
+#[derive(Debug, Default)]
+pub(super) struct Subscriptions {
+    sessions: BTreeMap<String, Position>,
+    queued: VecDeque<Event>,
+}
+
+impl Subscriptions {
+    /// Accepts events of `session` after `seen`; events of other sessions are dropped.
+    pub(super) fn track(&mut self, session: &str, seen: u64, access: Access) {
+        self.sessions.insert(session.to_owned(), Position { seen, access });
+    }
+
+    /// Prepares for a replay of everything after `seen`.
+    ///
+    /// Queued events after `seen` are dropped, because the replay delivers them again. After a gap the daemon's seqs
+    /// may be lower than those the client has received, so every seq is accepted.
+    pub(super) fn rewind(&mut self, session: &str, seen: u64, access: Access, attached: Attached) {
+        self.queued.retain(|event| event.session != session || event.seq <= seen);
+        self.track(session, if attached.gap { 0 } else { seen }, access);
+    }
+
+    /// Queues an event, unless it was received before or its session has no subscription.
+    pub(super) fn accept(&mut self, event: Event) {
+        let Some(position) = self.sessions.get_mut(&event.session) else { return };
+        if event.seq > position.seen {
+            position.seen = event.seq;
+            self.queued.push_back(event);
+        }
+    }
+
+    /// Drops the subscription to `session` and its queued events.
+    pub(super) fn unsubscribe(&mut self, session: &str) {
+        self.sessions.remove(session);
+        self.queued.retain(|event| event.session != session);
+    }
+
+    /// Returns the oldest queued event.
+    pub(super) fn pop(&mut self) -> Option<Event> {
+        self.queued.pop_front()
+    }
+
+    /// Returns whether there is no subscription.
+    pub(super) fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    /// Returns the position in each subscribed session.
+    pub(super) fn positions(&self) -> Vec<(String, Position)> {
+        self.sessions.iter().map(|(session, position)| (session.clone(), *position)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_delivered_once() {
+        let mut watch = subscriptions_at("s", 0);
+        for seq in [1, 2, 2, 1, 3, 3] {
+            watch.accept(event("s", seq));
+        }
+        assert_eq!(drain(&mut watch), [1, 2, 3]);
+        watch.accept(event("s", 3));
+        assert_eq!(drain(&mut watch), [0; 0]);
+    }
+
+    #[test]
+    fn every_session_has_its_own_position() {
+        let mut watch = subscriptions_at("a", 5);
+        watch.track("b", 0, Access::ReadOnly);
+        watch.accept(event("a", 5));
+        watch.accept(event("b", 5));
+        watch.accept(event("nobody's", 9));
+        assert_eq!(drain(&mut watch), [5]);
+        let seen: Vec<_> = watch.positions().into_iter().map(|(name, at)| (name, at.seen)).collect();
+        assert_eq!(seen, [("a".to_owned(), 5), ("b".to_owned(), 5)]);
+    }
+
+    #[test]
+    fn a_second_attach_drops_events_that_are_replayed() {
+        let mut watch = subscriptions_at("s", 0);
+        watch.accept(event("s", 50));
+        watch.rewind("s", 0, Access::Full, Attached { from: 1, to: 50, gap: false });
+        for seq in [1, 2, 50] {
+            watch.accept(event("s", seq));
+        }
+        assert_eq!(drain(&mut watch), [1, 2, 50]);
+    }
+
+    #[test]
+    fn after_a_gap_lower_seqs_are_accepted() {
+        let mut watch = subscriptions_at("s", 900);
+        watch.rewind("s", 900, Access::Full, Attached { from: 0, to: 10, gap: true });
+        watch.accept(event("s", 11));
+        assert_eq!(drain(&mut watch), [11]);
+    }
+
+    fn subscriptions_at(session: &str, seen: u64) -> Subscriptions {
+        let mut watch = Subscriptions::default();
+        watch.track(session, seen, Access::Full);
+        watch
+    }
+
+    fn drain(watch: &mut Subscriptions) -> Vec<u64> {
+        std::iter::from_fn(|| watch.pop()).map(|event| event.seq).collect()
+    }
+
+    fn event(session: &str, seq: u64) -> Event {
+        Event {
+            session: session.to_owned(),
+            run: None,
+            seq,
+            at: 0,
+            kind: "status".to_owned(),
+            payload: Value::Null,
+            line: String::new(),
+        }
+    }
+}

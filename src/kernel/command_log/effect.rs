@@ -1,0 +1,40 @@
+//! Effects that the driver carries out in order.
+
+use std::sync::Arc;
+
+use super::error::AdmissionRefusal;
+use super::record::{CommandOutcome, CommandRecord, OutcomeRecord, RowId};
+use super::submission::Ticket;
+
+/// One action for the driver.
+///
+/// Every submission gets exactly one `Refuse`, or one `Accept` and later one `Finish`. Between the two there is one
+/// `Run` if the command is executed; a repetition, or a command that fails first, has none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Reply that the command was not admitted; announce nothing.
+    Refuse(Ticket, AdmissionRefusal),
+    /// Announce that the command was admitted.
+    Accept(Ticket),
+    /// Persist the admission with a sync, and answer with `AdmissionPersisted` or `AdmissionFailed`.
+    PersistAdmission(Ticket, Arc<CommandRecord>),
+    /// Announce that the command has started, and execute it; answer with `Finished`.
+    Run(Ticket),
+    /// The command has timed out: stop it if possible. Its later reports are ignored.
+    Abandon(Ticket),
+    /// Write the outcome, and answer with `OutcomePersisted` or `OutcomeFailed`. The outcome is announced after that.
+    PersistOutcome(Ticket, OutcomeRecord),
+    /// Write the outcome soon; nothing waits for it.
+    PersistOutcomeLater(OutcomeRecord),
+    /// Announce the end of the command, then reply to it.
+    Finish {
+        /// The submission.
+        ticket: Ticket,
+        /// Its outcome.
+        outcome: CommandOutcome,
+        /// Whether the outcome comes from an earlier execution of the same command.
+        replayed: bool,
+    },
+    /// Delete the stored record soon; it is not needed any more.
+    DeleteRecord(RowId),
+}

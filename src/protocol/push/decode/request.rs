@@ -1,0 +1,344 @@
+//! The parameters of requests as plain data. The daemon mints ids, sanitizes texts and builds the kernel command.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::kernel::event::{ApprovalScope, Budget, Criterion, Decision, Image};
+use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq, SessionId};
+
+/// The parameters of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RequestBody {
+    /// Introduce the client.
+    Hello {
+        /// The client's name.
+        client_name: Option<String>,
+        /// The client's version.
+        client_version: Option<String>,
+        /// The client's capabilities.
+        capabilities: Vec<String>,
+    },
+    /// Test the connection.
+    Ping,
+    /// Capture the environment of the login shell again.
+    Reload,
+    /// Start a session.
+    StartSession(Box<StartSession>),
+    /// List sessions.
+    ListSessions(ListSessions),
+    /// List pending approvals.
+    ListApprovals {
+        /// Only of this session.
+        session: Option<SessionId>,
+    },
+    /// List the grants of all repositories.
+    ListGrants,
+    /// Revoke a grant.
+    RevokeGrant {
+        /// The grant's id.
+        id: String,
+    },
+    /// List the providers.
+    ListProviders,
+    /// Return the daemon's metrics.
+    Metrics {
+        /// Whether to probe the confinement that is available.
+        sandbox: bool,
+    },
+    /// Check the journal.
+    CheckJournal {
+        /// Whether to verify every event.
+        full: bool,
+    },
+    /// Accept no new runs, and exit when the active ones have ended.
+    Drain {
+        /// The grace period in milliseconds.
+        grace_ms: Option<u64>,
+    },
+    /// Switch this connection to another protocol.
+    SwitchProtocol(Box<SwitchProtocol>),
+    /// A request to one session.
+    Session {
+        /// The session.
+        id: SessionId,
+        /// The session request.
+        body: SessionRequestBody,
+    },
+}
+
+/// The parameters of a protocol switch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SwitchProtocol {
+    /// The new protocol.
+    pub protocol: Protocol,
+    /// The user's working directory.
+    pub cwd: Option<String>,
+    /// The user's environment.
+    pub environment: Option<Environment>,
+}
+
+/// A protocol that the daemon supports besides this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// Pi.
+    Pi,
+}
+
+/// The parameters of a session request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionRequestBody {
+    /// Subscribe from a position on.
+    Attach(Box<Attach>),
+    /// Unsubscribe.
+    Detach,
+    /// Start a run.
+    Prompt(Box<Prompt>),
+    /// Queue a message behind the active run.
+    Queue(Box<Prompt>),
+    /// Send a message into the active run.
+    Steer {
+        /// The client's id for the message.
+        message: Option<MessageId>,
+        /// The text as sent.
+        text: String,
+        /// The attached images.
+        images: Vec<Image>,
+    },
+    /// List the queued messages.
+    ListQueue,
+    /// Remove a queued message.
+    Unqueue {
+        /// The message.
+        message: MessageId,
+    },
+    /// Vote on an approval.
+    Decide(Box<ApprovalDecision>),
+    /// Stop a run.
+    Cancel {
+        /// The run, by default the active one.
+        run: Option<RunId>,
+        /// The reason.
+        reason: String,
+    },
+    /// Return the snapshot of the session.
+    Snapshot,
+    /// Return the messages of the session.
+    Messages {
+        /// The position after which the page starts.
+        after: Seq,
+        /// The maximum number of messages.
+        limit: u32,
+    },
+    /// Rename the session.
+    Rename {
+        /// The new name.
+        name: String,
+    },
+    /// End the session: it accepts no more messages.
+    End,
+    /// Compact the older part of the conversation into a summary.
+    Compact {
+        /// Instructions for the summary.
+        instructions: Option<String>,
+        /// The user's environment.
+        environment: Option<Environment>,
+    },
+    /// Delete the session with all of its data.
+    Delete {
+        /// Whether to report only what would be deleted.
+        dry_run: bool,
+        /// Whether imported Pi session files are deleted too.
+        with_pi_files: bool,
+    },
+}
+
+/// The parameters of a new session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartSession {
+    /// The mode: `interactive` or `headless`.
+    pub mode: String,
+    /// The provider.
+    pub provider: Option<String>,
+    /// The sandbox provider.
+    pub sandbox_provider: Option<String>,
+    /// The working directory of its tools, an absolute path.
+    pub cwd: String,
+    /// The model of the provider.
+    pub model: Option<String>,
+    /// The display name.
+    pub name: Option<String>,
+    /// The client's description of the repository: an object.
+    pub repo: Option<Json>,
+    /// Client metadata: an object.
+    pub metadata: Option<Json>,
+    /// The user's environment.
+    pub environment: Option<Environment>,
+    /// The idempotency key.
+    pub idempotency_key: Option<String>,
+}
+
+/// The parameters of a session listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListSessions {
+    /// The maximum number of sessions.
+    pub limit: u32,
+    /// The cursor where the previous page ended.
+    pub cursor: Option<String>,
+    /// The prefix of their ids.
+    pub prefix: Option<String>,
+    /// Whether ended sessions are included.
+    pub include_ended: bool,
+}
+
+/// When an attaching client receives a snapshot of the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SnapshotMode {
+    /// Only after a gap.
+    AfterGap,
+    /// Always, after the replay.
+    Always,
+}
+
+/// The parameters of a subscription.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attach {
+    /// The last event that the client has seen.
+    pub seen: Seq,
+    /// When the client receives a snapshot.
+    pub snapshot: SnapshotMode,
+    /// The attach token, for a connection that has no permission of its own.
+    pub token: Option<Token>,
+    /// Whether to attach read-only.
+    pub read_only: bool,
+    /// The user's environment.
+    pub environment: Option<Environment>,
+}
+
+/// A message that starts a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prompt {
+    /// The client's id for the message.
+    pub message: Option<MessageId>,
+    /// The text as sent.
+    pub text: String,
+    /// The attached images.
+    pub images: Vec<Image>,
+    /// The acceptance criteria of the run.
+    pub criteria: Vec<Criterion>,
+    /// The time limit of the run in milliseconds.
+    pub time_limit: Option<u64>,
+    /// The budget of the run; exceeding it asks the user.
+    pub budget: Budget,
+    /// Rules for its tool calls, as sent.
+    pub rules: Vec<String>,
+    /// The user's environment.
+    pub environment: Option<Environment>,
+}
+
+/// A vote on an approval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovalDecision {
+    /// The approval.
+    pub gate: GateId,
+    /// The run the approval must belong to.
+    pub run: Option<RunId>,
+    /// The decision.
+    pub decision: Decision,
+    /// The chosen one of its choices.
+    pub choice: Option<String>,
+    /// A comment, as sent.
+    pub comment: Option<String>,
+    /// The scope of an approval.
+    pub scope: ApprovalScope,
+    /// The answer to a form, as sent.
+    pub answer: Option<Json>,
+    /// The user's environment.
+    pub environment: Option<Environment>,
+}
+
+/// A user's environment variables. Their names and values never appear in a log.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Environment {
+    variables: BTreeMap<String, String>,
+    source: EnvironmentSource,
+}
+
+/// The source of an environment.
+#[derive(Clone, PartialEq, Eq, Default)]
+enum EnvironmentSource {
+    /// A client sent it.
+    #[default]
+    Client,
+    /// The login shell of the daemon's user.
+    Login,
+    /// The daemon's own environment, with the reason why the login shell could not be captured.
+    Daemon(String),
+}
+
+impl Environment {
+    /// Wraps the variables that a client sent.
+    pub const fn new(variables: BTreeMap<String, String>) -> Self {
+        Self { variables, source: EnvironmentSource::Client }
+    }
+
+    /// Wraps the variables of the user's login shell.
+    pub const fn from_login_shell(variables: BTreeMap<String, String>) -> Self {
+        Self { variables, source: EnvironmentSource::Login }
+    }
+
+    /// Wraps the daemon's own variables, with the reason for the fallback.
+    pub const fn from_daemon(variables: BTreeMap<String, String>, why: String) -> Self {
+        Self { variables, source: EnvironmentSource::Daemon(why) }
+    }
+
+    /// Returns the variables.
+    pub const fn variables(&self) -> &BTreeMap<String, String> {
+        &self.variables
+    }
+
+    /// Returns the variables by value.
+    pub fn into_variables(self) -> BTreeMap<String, String> {
+        self.variables
+    }
+
+    /// Returns whether a client sent it; otherwise it is a fallback.
+    pub const fn is_from_client(&self) -> bool {
+        matches!(self.source, EnvironmentSource::Client)
+    }
+
+    /// Returns the reason for a fallback to the daemon's environment.
+    pub fn warning(&self) -> Option<&str> {
+        match &self.source {
+            EnvironmentSource::Client | EnvironmentSource::Login => None,
+            EnvironmentSource::Daemon(why) => Some(why),
+        }
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Environment({} variables)", self.variables.len())
+    }
+}
+
+/// A token that permits attaching; it never appears in a log.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+impl Token {
+    /// Wraps a token as sent.
+    pub const fn new(text: String) -> Self {
+        Self(text)
+    }
+
+    /// Returns the token; compare it in constant time.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}

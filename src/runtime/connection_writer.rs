@@ -1,0 +1,226 @@
+//! The writer of a connection: responses first, then the events of every subscribed session.
+//!
+//! The writer looks up events before it takes responses, and writes them after the responses. A lane queues the
+//! response to a command before it publishes the resulting events, so no event overtakes the response of its cause.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::io::AsyncWrite;
+use tracing::{debug, warn};
+
+use super::feed::{self, Feed};
+use super::hub::Hub;
+use super::outbox::{Outbox, OutboxItem, RequestPermit};
+use crate::journal::{LinePage, ReadError};
+use crate::kernel::id::Seq;
+use crate::kernel::ring::Tail;
+use crate::transport::sink::Sink;
+
+/// Writes until the connection closes and returns the stream; `None` if a write failed.
+pub(super) async fn run<W: AsyncWrite + Unpin>(hub: Arc<Hub>, to: W, outbox: Arc<Outbox>) -> Option<W> {
+    let limits = hub.services().limits;
+    let to = Sink::new(to, limits.stall_timeout);
+    let mut writer = ConnectionWriter { hub, to, write_bytes: limits.write_bytes, subscriptions: Vec::new() };
+    let whole = loop {
+        // Read before the round, so that items queued before the close are still written.
+        let closed = outbox.is_closed();
+        match writer.write_round(&outbox).await {
+            Ok(Round::Busy) => {}
+            Ok(Round::Idle) if closed => break true,
+            Ok(Round::Idle) => outbox.wait().await,
+            Err(error) => {
+                debug!(connection = outbox.id().0, %error, "write to connection failed");
+                break false;
+            }
+        }
+    };
+    for subscription in &writer.subscriptions {
+        subscription.feed.unsubscribe(outbox.id());
+    }
+    whole.then(|| writer.to.into_inner())
+}
+
+struct ConnectionWriter<W> {
+    hub: Arc<Hub>,
+    to: Sink<W>,
+    write_bytes: usize,
+    subscriptions: Vec<Subscription>,
+}
+
+/// The read position of the connection in the events of one session.
+struct Subscription {
+    feed: Arc<Feed>,
+    seen: Seq,
+    next_output: NextOutput,
+    /// The page that was read from the journal while the previous one was written.
+    prefetched: Option<LinePage>,
+    /// A written page whose buffer can be reused.
+    reusable_page: Option<LinePage>,
+    /// A line for this connection alone, and the last event before it.
+    summary: Option<(Seq, Bytes)>,
+}
+
+/// What to write next.
+#[derive(Default)]
+enum NextOutput {
+    #[default]
+    Nothing,
+    /// Blocks from the ring.
+    Blocks(Vec<Bytes>),
+    /// A range of a page from the journal.
+    Page(LinePage, Range<usize>),
+}
+
+#[derive(PartialEq, Eq)]
+enum Round {
+    Busy,
+    Idle,
+}
+
+impl<W: AsyncWrite + Unpin> ConnectionWriter<W> {
+    async fn write_round(&mut self, outbox: &Outbox) -> io::Result<Round> {
+        for subscription in &mut self.subscriptions {
+            subscription.find_next(self.write_bytes, &self.hub).await?;
+        }
+        let waiting = outbox.take();
+        let found = |subscription: &Subscription| !matches!(subscription.next_output, NextOutput::Nothing);
+        let busy = !waiting.is_empty() || self.subscriptions.iter().any(found);
+        let permits = if waiting.is_empty() { Vec::new() } else { self.write_items(waiting).await? };
+        for subscription in &mut self.subscriptions {
+            match std::mem::take(&mut subscription.next_output) {
+                NextOutput::Nothing => {}
+                NextOutput::Blocks(blocks) => self.to.write_all(&blocks).await?,
+                NextOutput::Page(page, lines) => {
+                    let lines = [&page.bytes[lines]];
+                    let write = self.to.write_all(&lines);
+                    let read = subscription.read_ahead(&page, self.write_bytes, &self.hub);
+                    // The read is polled first: a peer that accepts everything at once would starve it.
+                    let (read, written) = tokio::join!(read, write);
+                    written?;
+                    subscription.prefetched = read?;
+                    subscription.reusable_page = Some(page);
+                }
+            }
+        }
+        self.to.flush().await?;
+        drop(permits);
+        Ok(if busy { Round::Busy } else { Round::Idle })
+    }
+
+    async fn write_items(&mut self, waiting: VecDeque<OutboxItem>) -> io::Result<Vec<RequestPermit>> {
+        let mut permits = Vec::new();
+        let mut lines = Vec::new();
+        for out in waiting {
+            match out {
+                OutboxItem::Lines { bytes, permit } => {
+                    lines.extend_from_slice(&bytes);
+                    permits.extend(permit);
+                }
+                OutboxItem::Subscribe { feed, after } => {
+                    // Output for the earlier position is looked up again from the new one.
+                    self.subscriptions.retain(|known| known.feed.session() != feed.session());
+                    self.subscriptions.push(Subscription::new(feed, after));
+                }
+                OutboxItem::LineAfter { session, after, line } => {
+                    let known = self.subscriptions.iter_mut().find(|known| *known.feed.session() == session);
+                    if let Some(known) = known {
+                        known.summary = Some((after, line));
+                    }
+                }
+                OutboxItem::SwitchFeed(feed) => {
+                    let known = self.subscriptions.iter_mut();
+                    for known in known.filter(|known| known.feed.session() == feed.session()) {
+                        known.feed = Arc::clone(&feed);
+                    }
+                }
+                OutboxItem::Unsubscribe(session) => self.subscriptions.retain(|known| *known.feed.session() != session),
+                OutboxItem::SessionDeleted { session, line } => {
+                    let gone = self.subscriptions.extract_if(.., |known| *known.feed.session() == session);
+                    for gone in gone {
+                        gone.drain_into(&mut lines);
+                        lines.extend_from_slice(&line);
+                    }
+                }
+            }
+        }
+        self.to.write_all(&[lines]).await?;
+        Ok(permits)
+    }
+}
+
+impl Subscription {
+    const fn new(feed: Arc<Feed>, seen: Seq) -> Self {
+        Self { feed, seen, next_output: NextOutput::Nothing, prefetched: None, reusable_page: None, summary: None }
+    }
+
+    /// Finds the next events in the ring or, if they have left it, in the journal.
+    async fn find_next(&mut self, limit: usize, hub: &Hub) -> io::Result<()> {
+        if let Some((_, line)) = self.summary.take_if(|(after, _)| self.seen >= *after) {
+            self.next_output = NextOutput::Blocks(vec![line]);
+            return Ok(());
+        }
+        let newest = self.feed.newest();
+        let newest = self.summary.as_ref().map_or(newest, |(after, _)| newest.min(*after));
+        if self.seen >= newest {
+            return Ok(());
+        }
+        let page = match (self.prefetched.take(), self.feed.after(self.seen, limit)) {
+            (Some(page), _) => page,
+            (None, Tail::Evicted) => self.read_page(self.seen, limit, hub).await?,
+            (None, Tail::Spans(blocks)) => {
+                self.reusable_page = None;
+                let mut shown = Vec::with_capacity(blocks.len());
+                for block in blocks {
+                    shown.push(block.lines_between(self.seen, newest));
+                    self.seen = self.seen.max(block.last.min(newest));
+                }
+                self.next_output = NextOutput::Blocks(shown);
+                return Ok(());
+            }
+        };
+        // Events that the feed has not published yet are excluded: their response may not be queued yet.
+        let lines = feed::range_between(&page.bytes, (page.first, page.last), self.seen, newest);
+        self.seen = self.seen.max(page.last.min(newest));
+        if !lines.is_empty() {
+            self.next_output = NextOutput::Page(page, lines);
+        }
+        Ok(())
+    }
+
+    /// Appends the output that was found and the rest of the ring. Older events are deleted with their session.
+    fn drain_into(mut self, lines: &mut Vec<u8>) {
+        match std::mem::take(&mut self.next_output) {
+            NextOutput::Nothing => {}
+            NextOutput::Blocks(blocks) => blocks.iter().for_each(|block| lines.extend_from_slice(block)),
+            NextOutput::Page(page, range) => lines.extend_from_slice(&page.bytes[range]),
+        }
+        if let Tail::Spans(blocks) = self.feed.after(self.seen, usize::MAX) {
+            blocks.iter().for_each(|block| lines.extend_from_slice(&block.lines_between(self.seen, block.last)));
+        }
+    }
+
+    /// Reads the page after `page` while `page` is written, unless the ring has it or memory is short.
+    async fn read_ahead(&mut self, page: &LinePage, limit: usize, hub: &Hub) -> io::Result<Option<LinePage>> {
+        if !page.more || !page.is_large() || self.feed.contains_after(self.seen) {
+            return Ok(None);
+        }
+        self.read_page(self.seen, limit, hub).await.map(Some)
+    }
+
+    async fn read_page(&mut self, after: Seq, limit: usize, hub: &Hub) -> io::Result<LinePage> {
+        let session = self.feed.session().clone();
+        let spent = self.reusable_page.take();
+        match hub.services().journal.lines(session.clone(), after, limit, spent).await {
+            // The session was deleted; the subscriber is about to be told.
+            Err(ReadError::NoSuchSession { .. }) => Ok(LinePage::empty_after(after)),
+            outcome => outcome.map_err(|error| {
+                warn!(%session, %error, "cannot read events for a subscriber from the journal");
+                io::Error::other(error)
+            }),
+        }
+    }
+}

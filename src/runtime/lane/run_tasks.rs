@@ -1,0 +1,530 @@
+//! The tasks of the active run: the turn of its provider, its tools, and all their processes.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
+use tracing::{Instrument, debug_span};
+
+use super::call_policy;
+use super::execute::{self, ToolJob};
+use super::model_turn::{self, ModelTurnInput, RunConfigSource};
+use super::panic_report::{PanicReporter, panicked_call, turn_panicked};
+use super::tool_context::{
+    LoadedWorkspace, ToolContextBuilder, WorkspaceContext, branch_of, home_directory, path_reach, session_cwd,
+    workspace_path,
+};
+use super::unredacted::{Original, Unredacted};
+use super::user_command::{TurnInterrupts, UserCommands};
+use crate::config::settings::Settings;
+use crate::kernel::effect::{FinishReport, ModelChoice, Report, TurnRequest};
+use crate::kernel::event::{Intention, Purpose};
+use crate::kernel::id::{RunId, SessionId};
+use crate::kernel::state::State;
+use crate::protocol::push::decode::Environment;
+use crate::provider::{
+    IdSource, ReportEnvelope, ReportOwner, ReportSender, RunAdmission, Screen, SessionClosed, Starter, playbook,
+};
+use crate::runtime::confinement;
+use crate::runtime::grants;
+use crate::runtime::mint;
+use crate::runtime::model_config::RunConfig;
+use crate::runtime::services::Services;
+use crate::sandbox::confinement::Confinement;
+use crate::sandbox::risk;
+use crate::sandbox::workspace::{Reach, WorkspaceDir};
+use crate::sandbox::{ExecutionPolicy, RunSandbox, SandboxProvider};
+use crate::tools::{self, Network, PinnedAddresses};
+
+const MINT: IdSource = IdSource { call: mint::call, gate: mint::gate, message: mint::assistant_message };
+
+/// The tasks of a lane.
+pub(super) struct RunTasks {
+    session: SessionId,
+    services: Arc<Services>,
+    /// The channel of reports from tasks; absent in an idle session.
+    report_channel: Option<ReportChannel>,
+    active: Option<ActiveRun>,
+    /// The user commands.
+    pub(super) user_commands: UserCommands,
+    /// The compaction that a client requested.
+    pub(super) compaction: Option<JoinHandle<()>>,
+    closed: bool,
+}
+
+/// A tool call that is ready for execution.
+pub(super) struct PreparedCall {
+    pub(super) intention: Intention,
+    pub(super) args: Original<String>,
+    /// The digest of what was approved.
+    pub(super) approved_digest: Option<String>,
+}
+
+type ReportChannel = (mpsc::Sender<Box<ReportEnvelope>>, mpsc::Receiver<Box<ReportEnvelope>>);
+
+struct ActiveRun {
+    run: RunId,
+    /// The sandbox of its commands, once it is open.
+    sandbox: Option<Arc<dyn RunSandbox>>,
+    tasks: JoinSet<Result<(), SessionClosed>>,
+    /// The configuration of the run, once its first turn has loaded it.
+    run_config: Arc<OnceLock<RunConfig>>,
+    /// Interrupts the waits of its turn.
+    interrupts: Arc<TurnInterrupts>,
+    /// The addresses that host names resolved to when their calls were decided.
+    addresses: Arc<PinnedAddresses>,
+    /// The state of the run at the circuit breaker of its model's server, once it has sent a request.
+    admission: Option<Arc<RunAdmission>>,
+}
+
+impl RunTasks {
+    pub(super) const fn new(session: SessionId, services: Arc<Services>) -> Self {
+        let user_commands = UserCommands::new();
+        Self { session, services, report_channel: None, active: None, user_commands, compaction: None, closed: false }
+    }
+
+    /// Waits for the next report; forever if no task runs.
+    pub(super) async fn next_report(&mut self) -> Box<ReportEnvelope> {
+        let next = match &mut self.report_channel {
+            Some((_, inbox)) => inbox.recv().await,
+            None => None,
+        };
+        match next {
+            Some(reported) => reported,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Returns a report that has arrived already.
+    pub(super) fn try_next_report(&mut self) -> Option<Box<ReportEnvelope>> {
+        self.report_channel.as_mut().and_then(|(_, inbox)| inbox.try_recv().ok())
+    }
+
+    /// Drops the report channel to save memory: without a run, nothing reports.
+    pub(super) fn release_channel(&mut self) {
+        self.report_channel = None;
+    }
+
+    /// Starts a turn of the provider.
+    pub(super) fn start_turn(
+        &mut self,
+        turn: Original<TurnRequest>,
+        run: RunId,
+        workspace_context: WorkspaceContext,
+        unredacted: &Unredacted,
+        state: &State,
+    ) {
+        let reports = self.run_reports(run.clone(), unredacted);
+        let name = provider_name(state);
+        match (turn, self.services.providers.get(name.as_str())) {
+            (Original::Known(turn), Some(provider)) => {
+                let screen = match playbook_screen(&run, &turn, workspace_context.run_config, unredacted, state) {
+                    Ok(screen) => screen,
+                    Err(finish) => {
+                        return self.spawn(run, turn_panicked(), async move { reports.finish(*finish).await });
+                    }
+                };
+                let turning = provider.turn(turn, reports.with_screen(screen));
+                self.spawn(run, turn_panicked(), turning);
+            }
+            (Original::Known(turn), None) => {
+                let (read, tool_context) = (
+                    workspace_context.run_config.clone(),
+                    self.run_tool_context(&run, workspace_context, unredacted, state),
+                );
+                let (starter, environment) = (unredacted.starter(&run), unredacted.environment(&run));
+                let (run_config, interrupts, admission) = {
+                    let active = self.active(&run);
+                    let admission = active.admission.get_or_insert_with(|| Arc::new(RunAdmission::new(starter)));
+                    (Arc::clone(&active.run_config), Arc::clone(&active.interrupts), Arc::clone(admission))
+                };
+                let run_config = RunConfigSource { cached: run_config, loaded: read };
+                let input =
+                    self.model_turn_input(&turn.model_choice, tool_context, run_config, interrupts, unredacted, state);
+                let input = ModelTurnInput { admission, environment, ..input };
+                self.spawn(run, turn_panicked(), model_turn::take_turn(input, turn, reports));
+            }
+            (Original::Lost, _) => {
+                self.spawn(run, turn_panicked(), async move { reports.finish(secret_lost()).await });
+            }
+        }
+    }
+
+    /// Loads the run configuration and opens the workspace, outside the event loop and with a deadline.
+    pub(super) async fn load_workspace(
+        &self,
+        run: Option<&RunId>,
+        environment: Option<&Environment>,
+        state: &State,
+    ) -> LoadedWorkspace {
+        let active = self.active.as_ref().filter(|active| Some(&active.run) == run);
+        let known = active.and_then(|active| active.run_config.get()).cloned();
+        let reach = path_reach(provider_name(state) == playbook::NAME);
+        LoadedWorkspace::load(&self.services, known, reach, environment, state).await
+    }
+
+    /// Requests the tool call of an acceptance check.
+    pub(super) fn request_check(&mut self, run: RunId, index: u32, check: Original<String>, unredacted: &Unredacted) {
+        let reports = self.run_reports(run.clone(), unredacted);
+        // A check whose original command is lost is requested as well: its execution reports the loss.
+        let command = match check {
+            Original::Known(command) => command,
+            Original::Lost => crate::redact::MARKER.to_owned(),
+        };
+        let args = serde_json::json!({ "command": command }).to_string();
+        let call = async move { reports.request_call(tools::EXEC, args, Purpose::Check(index), None).await };
+        self.spawn(run, turn_panicked(), call);
+    }
+
+    /// Executes a tool call.
+    pub(super) fn execute(
+        &mut self,
+        run: RunId,
+        PreparedCall { intention, args, approved_digest }: PreparedCall,
+        workspace_context: WorkspaceContext,
+        unredacted: &Unredacted,
+        state: &State,
+    ) {
+        if self.closed {
+            return;
+        }
+        let reports = self.run_reports(run.clone(), unredacted);
+        let tool_context = self.run_tool_context(&run, workspace_context, unredacted, state);
+        let job = ToolJob { intention, args, approved_digest, tool_context, clock: self.services.clock };
+        let broken = Report::CallSettled(Box::new(panicked_call(&job.intention)));
+        self.spawn(run, broken, execute::execute(job, reports));
+    }
+
+    /// Stores a granted rule of the session's repository; a failure is reported to the run.
+    pub(super) fn store_grant(&mut self, rule: String, by: String, run: Option<RunId>, cwd: PathBuf) {
+        let (grants, at) = (Arc::clone(&self.services.grants), self.services.clock.now());
+        let files = self.services.files.clone();
+        let way_back = run.map(|run| (run, self.sender()));
+        tokio::spawn(async move {
+            let tool_context = cwd.clone();
+            let keep = move || grants.add(&grants::find_repository(&cwd), rule, by, at);
+            let failed = match files.run_in(&tool_context, keep).await {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => error.to_string(),
+                Err(why) => why.to_string(),
+            };
+            tracing::warn!(error = %failed, "cannot store a remembered approval");
+            if let Some((run, sender)) = way_back {
+                let (code, message) =
+                    ("APPROVAL_NOT_KEPT".to_owned(), format!("the approval applies once only: {failed}"));
+                let report = Report::Warned { code, message, detail: None };
+                // The lane may have ended; then the report is not needed.
+                let _ = sender.send(Box::new(ReportEnvelope::new(ReportOwner::Run(run), report))).await;
+            }
+        });
+    }
+
+    /// Stops all tasks and processes of a run, and reports when none is left.
+    pub(super) fn stop_run(&mut self, run: RunId) {
+        let reports = self.sender();
+        let limit = Duration::from_millis(self.services.limits.session.stop_millis);
+        let active = self.active.take_if(|active| active.run == run);
+        if let Some(room) = active.as_ref().and_then(|active| active.sandbox.as_ref()) {
+            room.kill_now();
+        }
+        tokio::spawn(async move {
+            let mut left = None;
+            if let Some(mut active) = active {
+                active.tasks.abort_all();
+                if let Some(room) = active.sandbox {
+                    left = room.stop(limit).await.err().map(|left| left.to_string());
+                }
+            }
+            let report = Report::Stopped { survivors: left };
+            // The lane may have ended; then the report is not needed.
+            let _ = reports.send(Box::new(ReportEnvelope::new(ReportOwner::Run(run), report))).await;
+        });
+    }
+
+    /// Stops all tasks and processes and waits for their end; returns what could not be stopped. Nothing starts
+    /// afterwards.
+    ///
+    /// Tasks end before processes: a result that a tool has reported by then is genuine, and a tool that is killed
+    /// here reports nothing.
+    pub(super) async fn stop_all(&mut self) -> Option<String> {
+        self.closed = true;
+        let limit = Duration::from_millis(self.services.limits.session.stop_millis);
+        // The processes are killed even if a task does not return in time.
+        let _ = timeout(limit, self.abort_tasks()).await;
+        if let Some(room) = self.active.as_ref().and_then(|active| active.sandbox.as_ref()) {
+            room.kill_now();
+        }
+        let beside = self.stop_user_commands().await;
+        let Some(ActiveRun { run, sandbox: Some(room), .. }) = self.active.take() else { return beside };
+        let Err(left) = room.stop(limit).await else { return beside };
+        tracing::warn!(session = %self.session, %run, %left, "processes could not be stopped");
+        Some(left.to_string())
+    }
+
+    /// Aborts every task and waits until all have ended.
+    async fn abort_tasks(&mut self) {
+        self.active.iter_mut().for_each(|active| active.tasks.abort_all());
+        self.abort_user_commands().await;
+        if let Some(active) = &mut self.active {
+            active.tasks.shutdown().await;
+        }
+    }
+
+    /// Returns the input of a model turn.
+    pub(super) fn model_turn_input(
+        &self,
+        model_choice: &ModelChoice,
+        tool_context: ToolContextBuilder,
+        run_config: RunConfigSource,
+        interrupts: Arc<TurnInterrupts>,
+        unredacted: &Unredacted,
+        state: &State,
+    ) -> ModelTurnInput {
+        let opening = state.opening.as_ref();
+        ModelTurnInput {
+            services: Arc::clone(&self.services),
+            session: self.session.clone(),
+            model_choice: model_choice.clone(),
+            branch: branch_of(state),
+            tool_context,
+            sandbox: confinement::session_choice(opening),
+            run_config,
+            interrupts,
+            admission: Arc::new(RunAdmission::new(Starter::Person)),
+            environment: unredacted.latest_environment(),
+            environment_updates: unredacted.environment_updates(),
+            pending_args: unredacted.pending_args().to_vec(),
+            secrets: unredacted.secrets().clone(),
+        }
+    }
+
+    /// Returns the tool context of a run.
+    fn run_tool_context(
+        &mut self,
+        run: &RunId,
+        workspace_context: WorkspaceContext,
+        unredacted: &Unredacted,
+        state: &State,
+    ) -> ToolContextBuilder {
+        let (room, addresses) = {
+            let active = self.active(run);
+            (active.sandbox.clone(), Arc::clone(&active.addresses))
+        };
+        let tool_context = ToolContextBuilder {
+            addresses,
+            ..self.tool_context(unredacted.program_environment(Some(run)), workspace_context, room, state)
+        };
+        // A sandbox without an identified workspace is not reused once the workspace can be opened.
+        if tool_context.workspace.is_ok() {
+            self.active(run).sandbox = Some(Arc::clone(&tool_context.sandbox));
+        }
+        tool_context
+    }
+
+    /// Returns a tool context with this environment, in the given sandbox or in a new one.
+    ///
+    /// A configuration that cannot be read allows nothing, and confines like the default one.
+    pub(super) fn tool_context(
+        &self,
+        environment: Option<Arc<Environment>>,
+        WorkspaceContext { run_config, workspace: ground }: WorkspaceContext,
+        room: Option<Arc<dyn RunSandbox>>,
+        state: &State,
+    ) -> ToolContextBuilder {
+        let is_playbook = provider_name(state) == playbook::NAME;
+        let network = run_config.as_ref().map_or(Network::Off, RunConfig::network);
+        let settings = run_config.map(|run_config| run_config.settings).unwrap_or_default();
+        let writable = self.services.sandboxes.writable_directories(&settings, home_directory(environment.as_deref()));
+        let sandbox = room.unwrap_or_else(|| {
+            self.open_sandbox(path_reach(is_playbook), ground.as_ref().ok(), &settings, state, environment.as_deref())
+        });
+        ToolContextBuilder {
+            writable,
+            addresses: Arc::new(PinnedAddresses::with_system_resolver()),
+            network: if is_playbook { Network::Off } else { network },
+            sandbox,
+            workspace: ground,
+            cwd: session_cwd(state),
+            environment,
+            limits: self.services.limits,
+        }
+    }
+
+    /// Opens a sandbox: commands of users are unconfined, those of a model are confined as the session says.
+    fn open_sandbox(
+        &self,
+        reach: Reach,
+        ground: Option<&WorkspaceDir>,
+        settings: &Settings,
+        state: &State,
+        environment: Option<&Environment>,
+    ) -> Arc<dyn RunSandbox> {
+        let sandboxes = &self.services.sandboxes;
+        match reach {
+            Reach::Anywhere => sandboxes.local().open(ExecutionPolicy::User),
+            Reach::Workspace => {
+                let workspace = ground.map_or_else(|| workspace_path(state), |ground| ground.path().to_owned());
+                let mut confinement = self.confinement(&workspace, settings, environment);
+                confinement.workspace_id = ground.and_then(|ground| ground.file_id().ok());
+                let terms = ExecutionPolicy::Model(Box::new(confinement));
+                sandboxes.provider(confinement::session_choice(state.opening.as_ref())).open(terms)
+            }
+        }
+    }
+
+    /// Returns what the commands and tools of a model may access.
+    fn confinement(&self, cwd: &Path, settings: &Settings, environment: Option<&Environment>) -> Confinement {
+        let variable = |name: &str| environment?.variables().get(name).map(OsString::from);
+        self.services.sandboxes.confinement(settings, cwd, &variable)
+    }
+
+    pub(super) fn sender(&mut self) -> mpsc::Sender<Box<ReportEnvelope>> {
+        let room = self.services.limits.reports;
+        self.report_channel.get_or_insert_with(|| mpsc::channel(room)).0.clone()
+    }
+
+    fn run_reports(&mut self, run: RunId, unredacted: &Unredacted) -> ReportSender {
+        self.reports_for(ReportOwner::Run(run), unredacted)
+    }
+
+    pub(super) fn reports_for(&mut self, whose: ReportOwner, unredacted: &Unredacted) -> ReportSender {
+        ReportSender::new(whose, self.sender(), unredacted.secrets().redactor(), MINT)
+    }
+
+    /// Returns whether no new task may start.
+    pub(super) const fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Returns the shared services and the session id.
+    pub(super) const fn services_and_session(&self) -> (&Arc<Services>, &SessionId) {
+        (&self.services, &self.session)
+    }
+
+    /// Returns the interrupts of a run's turn.
+    pub(super) fn interrupts_of(&self, run: &RunId) -> Option<Arc<TurnInterrupts>> {
+        let active = self.active.as_ref().filter(|active| active.run == *run)?;
+        Some(Arc::clone(&active.interrupts))
+    }
+
+    fn active(&mut self, run: &RunId) -> &mut ActiveRun {
+        let stale = self.active.as_ref().is_some_and(|active| active.run != *run);
+        if stale {
+            self.active = None;
+        }
+        self.active.get_or_insert_with(|| ActiveRun {
+            run: run.clone(),
+            sandbox: None,
+            tasks: JoinSet::new(),
+            run_config: Arc::default(),
+            interrupts: Arc::default(),
+            addresses: Arc::new(PinnedAddresses::with_system_resolver()),
+            admission: None,
+        })
+    }
+
+    /// Returns a guard that sends a report if the task that holds it panics.
+    pub(super) fn panic_reporter(&mut self, reported: ReportEnvelope) -> PanicReporter {
+        PanicReporter::new(self.sender(), reported)
+    }
+
+    /// Spawns a task of a run; `broken` is reported if it panics.
+    fn spawn(
+        &mut self,
+        run: RunId,
+        broken: Report,
+        task: impl Future<Output = Result<(), SessionClosed>> + Send + 'static,
+    ) {
+        if self.closed {
+            return;
+        }
+        let if_broken = self.panic_reporter(ReportEnvelope::new(ReportOwner::Run(run.clone()), broken));
+        let task = async move {
+            let _if_broken = if_broken;
+            task.await
+        };
+        let span = debug_span!("work", session = %self.session, %run);
+        let active = self.active(&run);
+        while active.tasks.try_join_next().is_some() {}
+        active.tasks.spawn(task.instrument(span));
+    }
+}
+
+/// Creates the screen that checks the steps of a playbook against the rules; fails if the configuration is invalid.
+fn playbook_screen(
+    run: &RunId,
+    turn: &TurnRequest,
+    run_config: Result<RunConfig, String>,
+    unredacted: &Unredacted,
+    state: &State,
+) -> Result<Option<Screen>, Box<FinishReport>> {
+    let run_config =
+        run_config.map_err(|why| Box::new(FinishReport::permanent_failure("INVALID_CONFIGURATION", why)))?;
+    let environment = unredacted.program_environment(Some(run));
+    let tool_context = risk::PathContext::new(&workspace_path(state), home_directory(environment.as_deref()));
+    Ok(call_policy::screen(&run_config, &turn.rules, tool_context.with_alias(&session_cwd(state))))
+}
+
+/// Returns the provider: the active run keeps the one it started with.
+fn provider_name(state: &State) -> String {
+    state.run.as_ref().map_or_else(|| state.model_choice().provider, |run| run.model_choice.provider.clone())
+}
+
+fn secret_lost() -> FinishReport {
+    let message = "the message contained a secret, which is not stored across a restart; send the message again";
+    FinishReport::permanent_failure("SECRET_NOT_KEPT", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::mpsc::channel;
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use crate::config::limits::Limits;
+    use crate::kernel::id::{CallId, Json};
+    use crate::runtime::test_daemon::TestDaemon;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_result_of_a_tool_that_exits_during_shutdown_is_kept() {
+        let mut limits = Limits::default();
+        // A busy machine may need more time.
+        limits.session.stop_millis = 60_000;
+        let (daemon, _disk) = TestDaemon::on_test_disk_with(limits);
+        let services = Arc::clone(daemon.server.hub().services());
+        let mut tasks = RunTasks::new(SessionId::from("s".to_owned()), services);
+        let run = RunId::from("r".to_owned());
+        let reports = tasks.run_reports(run.clone(), &Unredacted::default());
+        let intention = Intention {
+            call: CallId::from("c".to_owned()),
+            tool: tools::EXEC.to_owned(),
+            args: Json::new("{}".to_owned()),
+            purpose: Purpose::Work,
+        };
+        let (begin, begun) = channel();
+        let (exit, exited) = channel::<()>();
+        let task = async move {
+            begin.send(()).unwrap();
+            // The task is running on its thread when it is aborted.
+            exited.recv().unwrap();
+            reports.send(Report::CallSettled(Box::new(panicked_call(&intention)))).await
+        };
+        tasks.spawn(run, turn_panicked(), task);
+        begun.recv().unwrap();
+        {
+            let mut ending = pin!(tasks.stop_all());
+            let polled = ending.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(polled.is_pending(), "it must wait for the task");
+            exit.send(()).unwrap();
+            assert_eq!(ending.await, None);
+        }
+        let reported = tasks.try_next_report().expect("the result");
+        assert!(matches!(reported.report, Report::CallSettled(_)), "{reported:?}");
+        daemon.close().await;
+    }
+}

@@ -1,0 +1,74 @@
+//! The subscribers of a session: how replies are delivered, how they disconnect, and how a new lane takes them over.
+
+use std::sync::Arc;
+
+use super::Lane;
+use super::batch::Delivery;
+use crate::agent::inquiry;
+use crate::kernel::command::{Caller, Command, PrivateEvent};
+use crate::kernel::effect::Ticket;
+use crate::kernel::id::ParticipantId;
+use crate::kernel::session::Input;
+use crate::protocol::push::encode;
+use crate::runtime::feed::Subscriber;
+use crate::runtime::outbox::OutboxItem;
+
+impl Lane {
+    /// Attaches the subscribers of the failed lane that this one replaces; each continues at its position.
+    pub(super) fn attach_inherited(&mut self) {
+        for Subscriber { outbox, rights } in std::mem::take(&mut self.inherited) {
+            let caller = Caller { id: outbox.id(), source: String::new(), rights };
+            let command = Command::Attach { seen: self.session.issued(), rights };
+            self.last_ticket += 1;
+            // There is no request to answer. Only the connection's writer knows the position of a subscriber.
+            let ticket = Ticket(self.last_ticket);
+            self.apply(Input::Command { ticket, caller, command, if_version: None }, None);
+            self.feed.subscribe(Subscriber { outbox: Arc::clone(&outbox), rights });
+            outbox.push(OutboxItem::SwitchFeed(Arc::clone(&self.feed)));
+            if outbox.is_closed() {
+                self.disconnect(outbox.id());
+            }
+        }
+    }
+
+    pub(super) fn disconnect(&mut self, participant: ParticipantId) {
+        self.feed.unsubscribe(participant);
+        self.apply(Input::Disconnected(participant), None);
+    }
+
+    /// Returns whether the answer to a form does not match the form.
+    pub(super) fn is_invalid_answer(&self, command: &Command) -> bool {
+        let Command::Decide(vote) = command else { return false };
+        let gate = self.session.state().gates.get(&vote.gate);
+        let form = gate.and_then(|gate| gate.question.form.as_ref());
+        form.zip(vote.answer.as_ref()).is_some_and(|(form, delivery)| !inquiry::answer_fits_form(form, delivery))
+    }
+
+    pub(super) fn deliver(&self, delivery: Delivery) {
+        match delivery {
+            Delivery::Reply(reply_guard, reply) => reply_guard.send(Ok(reply)),
+            Delivery::Private(outbox, private) => {
+                let mut bytes = Vec::new();
+                encode::private_line(&self.id, &private, &mut bytes);
+                outbox.push(match private {
+                    PrivateEvent::Summary { after, .. } => {
+                        OutboxItem::LineAfter { session: self.id.clone(), after, line: bytes.into() }
+                    }
+                    PrivateEvent::Gap { .. } | PrivateEvent::Snapshot { .. } | PrivateEvent::Deleted { .. } => {
+                        OutboxItem::Lines { bytes, permit: None }
+                    }
+                });
+            }
+            Delivery::Subscribe(outbox, after) => {
+                // A connection that detached meanwhile would be woken forever.
+                let Some(rights) = self.session.rights_of(outbox.id()) else { return };
+                self.feed.subscribe(Subscriber { outbox: Arc::clone(&outbox), rights });
+                outbox.push(OutboxItem::Subscribe { feed: Arc::clone(&self.feed), after });
+            }
+            Delivery::Unsubscribe(outbox) => {
+                self.feed.unsubscribe(outbox.id());
+                outbox.push(OutboxItem::Unsubscribe(self.id.clone()));
+            }
+        }
+    }
+}

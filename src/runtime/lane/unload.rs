@@ -1,0 +1,187 @@
+//! How a session leaves memory: unloaded when it is idle, closed when the daemon shuts down, or deleted.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::batch;
+use super::{Lane, LaneEnd, LaneInput};
+use crate::journal::{Batch, CommitError, Durability};
+use crate::kernel::command::PrivateEvent;
+use crate::kernel::effect::Report;
+use crate::kernel::session::Input;
+use crate::runtime::hub::Hub;
+
+/// A request that the lane ends, because the session is to be deleted.
+#[derive(Debug)]
+pub struct DeleteRequest {
+    /// The cause, which sets the condition.
+    pub cause: DeletionCause,
+    /// Receives the reply; dropped if the lane ends before it can reply.
+    pub reply: oneshot::Sender<DeleteReply>,
+}
+
+/// Why a session is deleted, and under which condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeletionCause {
+    /// A client requested it: the session must have no active run.
+    Requested {
+        /// The source of the client.
+        by: String,
+    },
+    /// Retention: the session must be idle and without subscribers.
+    Retention,
+}
+
+impl DeletionCause {
+    /// Returns the source that the deletion is attributed to.
+    pub fn by(&self) -> &str {
+        match self {
+            Self::Requested { by } => by,
+            Self::Retention => "retention",
+        }
+    }
+}
+
+/// The reply to a delete request.
+#[derive(Debug)]
+pub enum DeleteReply {
+    /// The lane ends and writes nothing more; the event is for its subscribers, once the session is deleted.
+    Accepted(PrivateEvent),
+    /// The session is unchanged.
+    Refused,
+}
+
+impl Lane {
+    /// Stores a checkpoint and unloads the session, unless an input has arrived meanwhile.
+    ///
+    /// Later requests find the lane closed and load the session again; requests in the inboxes are redirected.
+    pub(super) async fn unload(&mut self, hub: &Arc<Hub>) -> Option<LaneEnd> {
+        if let Err(error) = self.flush().await {
+            self.fail(&error);
+            return Some(LaneEnd::Broken);
+        }
+        if !self.session.is_idle() || !self.control.is_empty() || !self.commands.is_empty() {
+            return None;
+        }
+        self.close_inboxes(hub);
+        Some(LaneEnd::Unloaded)
+    }
+
+    /// Ends the lane for a deletion, if the condition holds: commits and answers everything first, and writes nothing
+    /// after.
+    pub(super) async fn prepare_delete(&mut self, request: DeleteRequest, hub: &Arc<Hub>) -> Option<LaneEnd> {
+        // A run that waits for disk space has not ended, whatever was decided since.
+        if self.is_waiting_for_space() {
+            let _ = request.reply.send(DeleteReply::Refused);
+            return None;
+        }
+        if let Err(error) = self.commit_pending().await {
+            self.fail(&error);
+            return Some(LaneEnd::Broken);
+        }
+        let may_go = match &request.cause {
+            DeletionCause::Requested { .. } => self.is_damaged() || self.session.state().run.is_none(),
+            DeletionCause::Retention => !self.is_damaged() && self.session.is_idle(),
+        };
+        if !may_go {
+            // The requester may be gone.
+            let _ = request.reply.send(DeleteReply::Refused);
+            return None;
+        }
+        self.close_inboxes(hub);
+        let farewell = self.session.deletion_notice(request.cause.by(), self.services.clock.now());
+        let _ = request.reply.send(DeleteReply::Accepted(farewell));
+        Some(LaneEnd::Deleted)
+    }
+
+    /// Closes the inboxes, and redirects the requests in them.
+    fn close_inboxes(&mut self, hub: &Arc<Hub>) {
+        self.control.close();
+        self.commands.close();
+        while let Ok(input) = self.control.try_recv().or_else(|_| self.commands.try_recv()) {
+            match *input {
+                LaneInput::Request(asked) => hub.redirect(self.id.clone(), asked),
+                // A disconnect needs no reply, the next lane reads the floor, and a dropped delete request is
+                // repeated.
+                LaneInput::Disconnected(_) | LaneInput::RaiseFloor(_) | LaneInput::Delete(_) => {}
+            }
+        }
+    }
+
+    /// Commits everything, with a checkpoint and the exact end of the used sequence numbers.
+    async fn flush(&mut self) -> Result<(), CommitError> {
+        self.commit_pending().await?;
+        if self.is_read_only() {
+            return Ok(());
+        }
+        let mut batch = Batch::new(self.id.clone());
+        let last = self.session.release_reservation();
+        batch.reserve = Some(last);
+        batch.checkpoint = Some(batch::checkpoint(self.session.state()));
+        batch.meta = Some(self.meta());
+        batch.durability = Durability::Synced;
+        // The final batch of a daemon that shuts down may use the disk reserve; an unload can wait for space.
+        batch.urgent = self.services.closing.is_set();
+        self.services.journal.commit(batch).await.unwrap_or(Err(CommitError::Closed))?;
+        self.reserved_on_disk = last;
+        Ok(())
+    }
+
+    /// Commits the pending batches and performs their effects.
+    async fn commit_pending(&mut self) -> Result<(), CommitError> {
+        while self.in_flight.is_some() || !self.pending.is_empty() || !self.ready_effects.is_empty() {
+            self.submit();
+            self.perform_ready().await;
+            if self.is_waiting_for_space() || self.is_delayed() {
+                // The journal refused this batch and its result was consumed, so it is submitted once more.
+                self.submit_in_flight();
+            }
+            if let Some(in_flight) = &mut self.in_flight {
+                match in_flight.wait_for_commit().await {
+                    Ok(()) => self.handle_commit(),
+                    Err(error) if self.handle_sync_failure(&error) => return Ok(()),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles the outputs and results of tools, and no report that would start something.
+    fn take_call_results(&mut self) {
+        while let Some(reported) = self.run_tasks.try_next_report() {
+            if matches!(reported.report, Report::CallOutput { .. } | Report::CallSettled(_)) {
+                self.handle_report(*reported);
+            }
+        }
+    }
+
+    /// Ends a run whose provider would end it at its next turn, so that the journal holds its end at shutdown.
+    fn finish_at_shutdown(&mut self) {
+        let Some(turn) = self.session.next_turn() else { return };
+        let provider = self.services.providers.get(turn.model_choice.provider.as_str());
+        if let Some(finish) = provider.and_then(|provider| provider.finish_at_stop(&turn)) {
+            self.apply(Input::FinishedAtShutdown(finish), None);
+        }
+    }
+
+    pub(super) async fn close(&mut self) -> LaneEnd {
+        self.control.close();
+        self.commands.close();
+        let left = self.run_tasks.stop_all().await;
+        // After the end of its task: a tool that has exited by itself was not stopped.
+        self.take_call_results();
+        if !self.is_read_only() {
+            self.apply(Input::ShutDown { survivors: left }, None);
+            self.finish_at_shutdown();
+        }
+        match self.flush().await {
+            Ok(()) => LaneEnd::Closed,
+            Err(error) => {
+                self.fail(&error);
+                LaneEnd::Broken
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The WebSocket handshake: one request and one response, within a time limit.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::super::frames::{self, FrameReader, FrameWriter};
+use super::access_policy::{AccessPolicy, AccessRefusal, UpgradeReply, bearer_token};
+use super::socket::SocketLimits;
+
+/// Limits for the handshake and the connection after it.
+#[derive(Debug, Clone, Copy)]
+pub struct HandshakeLimits {
+    /// How long the handshake may take.
+    pub handshake: Duration,
+    /// The limits after the handshake.
+    pub socket: SocketLimits,
+}
+
+/// Why a handshake failed.
+#[derive(Debug, thiserror::Error)]
+pub enum HandshakeError {
+    /// The request was refused, and the client got the reason.
+    #[error(transparent)]
+    Refused(AccessRefusal),
+    /// The request did not arrive in time.
+    #[error("the handshake took too long")]
+    TimedOut,
+    /// The connection broke, or the client did not speak HTTP.
+    #[error("the handshake failed")]
+    Failed(#[source] io::Error),
+}
+
+/// Authorizes a request after the access policy has accepted its origin.
+pub trait Authorizer: Sync {
+    /// A value that is held as long as the connection lasts.
+    type Permit: Send + Sync;
+
+    /// Decides whether the request is accepted, given its token.
+    fn authorize(&self, token: Option<String>) -> impl Future<Output = Result<Self::Permit, AccessRefusal>> + Send;
+}
+
+/// A connection after a successful handshake.
+#[derive(Debug)]
+pub struct Upgraded<P> {
+    /// The value held as long as the connection lasts.
+    pub permit: P,
+    /// The reading half.
+    pub reader: FrameReader,
+    /// The writing half.
+    pub writer: FrameWriter,
+}
+
+/// Serves the one request of a connection, which then becomes a WebSocket or ends.
+pub async fn handshake<E: Authorizer>(
+    stream: TcpStream,
+    policy: &AccessPolicy,
+    limits: HandshakeLimits,
+    authorizer: &E,
+) -> Result<Upgraded<E::Permit>, HandshakeError> {
+    let outcome = OnceLock::new();
+    let verdict = &outcome;
+    let service = service_fn(move |request: Request<Incoming>| async move {
+        let (decided, response) = match decide(&request, policy, authorizer).await {
+            Ok((permit, upgrade)) => (Ok(permit), upgrade_response(&upgrade)),
+            Err(refusal) => (Err(refusal), refusal_response(refusal)),
+        };
+        // A connection has one request, so the cell is set once.
+        let _ = verdict.set(decided);
+        Ok::<_, Infallible>(response)
+    });
+    let mut http = http1::Builder::new();
+    http.max_buf_size(HEAD_BYTES).max_headers(HEADERS);
+    let serving = http.serve_connection(TokioIo::new(stream), service).without_shutdown();
+    let parts = match timeout(limits.handshake, serving).await {
+        Ok(Ok(parts)) => parts,
+        Ok(Err(error)) => return Err(HandshakeError::Failed(io::Error::other(error))),
+        Err(_) => return Err(HandshakeError::TimedOut),
+    };
+    let (stream, early) = (parts.io.into_inner(), parts.read_buf);
+    match outcome.into_inner() {
+        Some(Ok(permit)) => {
+            let (reader, writer) = frames::web_socket(stream, early, limits.socket);
+            Ok(Upgraded { permit, reader, writer })
+        }
+        Some(Err(refusal)) => {
+            close_after_refusal(stream).await;
+            Err(HandshakeError::Refused(refusal))
+        }
+        None => Err(HandshakeError::Failed(io::ErrorKind::UnexpectedEof.into())),
+    }
+}
+
+async fn decide<E: Authorizer>(
+    request: &Request<Incoming>,
+    policy: &AccessPolicy,
+    authorizer: &E,
+) -> Result<(E::Permit, UpgradeReply), AccessRefusal> {
+    policy.check_origin(request)?;
+    let permit = authorizer.authorize(bearer_token(request)).await?;
+    Ok((permit, policy.negotiate(request)?))
+}
+
+fn upgrade_response(upgrade: &UpgradeReply) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    if let Ok(accept) = HeaderValue::from_str(&upgrade.accept) {
+        headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
+    }
+    if let Some(protocol) = upgrade.protocol {
+        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
+    }
+    response
+}
+
+fn refusal_response(refusal: AccessRefusal) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(format!("{refusal}\n")));
+    *response.status_mut() = refusal.status();
+    let headers = response.headers_mut();
+    // A connection serves no second request.
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.extend(refusal.header());
+    response
+}
+
+/// Closes a connection after a refusal. Unread data would reset it, so the peer's remaining bytes are read and
+/// discarded.
+async fn close_after_refusal(mut stream: TcpStream) {
+    let read_out = async {
+        let mut unread = vec![0; 4 * 1024];
+        stream.shutdown().await?;
+        while stream.read(&mut unread).await? > 0 {}
+        io::Result::Ok(())
+    };
+    // A slower peer has used up its time.
+    let _ = timeout(LINGER, read_out).await;
+}
+
+/// The maximum size of a request head, and the maximum number of its headers.
+const HEAD_BYTES: usize = 16 * 1024;
+const HEADERS: usize = 64;
+
+/// How long a peer has to read the refusal.
+const LINGER: Duration = Duration::from_secs(1);
