@@ -45,7 +45,7 @@ fn a_command_that_cannot_be_persisted_fails_and_may_be_sent_again() {
     fixture.submit(durable(1, "a"));
     assert_eq!(fixture.submit(durable(2, "a")), ["accepted 2"]);
     let ended = fixture.apply(Input::AdmissionFailed(Ticket(1)));
-    assert_eq!(ended, ["forget 1", "finished 1 failed NotKept", "finished 2 again failed NotKept"]);
+    assert_eq!(ended, ["forget 1", "finished 1 failed NotPersisted", "finished 2 again failed NotPersisted"]);
     assert_eq!(fixture.submit(durable(3, "a")), ["accepted 3", "keep 3"]);
 }
 
@@ -115,7 +115,7 @@ fn a_name_reused_for_another_command_is_a_conflict_and_is_not_recorded() {
     let mut fixture = Fixture::new();
     fixture.submit(keyed("k", command(1, "a")));
     let fault = |identity: &str, name: &str| {
-        format!("failed Conflict {{ identity: {identity}, name: {name:?}, earlier: \"work\", asked: \"other\" }}")
+        format!("failed Conflict {{ matched_by: {identity}, name: {name:?}, earlier: \"work\", requested: \"other\" }}")
     };
     let by_id = format!("finished 2 {}", fault("Id", "a"));
     assert_eq!(fixture.submit(with_other_content(command(2, "a"))), ["accepted 2", &by_id], "while it is under way");
@@ -374,16 +374,16 @@ fn the_rate_limit_refuses_commands_and_does_not_count_duplicates() {
     }
     assert_eq!(fixture.submit(with_other_content(command(10, "a"))).len(), 2, "a conflict counts");
     let words = fixture.submit(command(11, "b"));
-    assert!(words[0].starts_with("refuse 11 TooFast(Session"), "{words:?}");
+    assert!(words[0].starts_with("refuse 11 RateLimited(Session"), "{words:?}");
     let words = fixture.submit(with_other_content(command(12, "a")));
-    assert!(words[0].starts_with("refuse 12 TooFast(Session"), "{words:?}");
+    assert!(words[0].starts_with("refuse 12 RateLimited(Session"), "{words:?}");
     let free = Submission { rate_class: RateClass::Exempt, ..command(13, "c") };
     assert_eq!(fixture.submit(free), ["accepted 13", "run 13"]);
     let control = |ticket, id| Submission { rate_class: RateClass::Control, ..command(ticket, id) };
     assert_eq!(fixture.submit(control(14, "d")), ["accepted 14"], "its budget is its own");
     assert_eq!(fixture.submit(control(15, "e")), ["accepted 15"]);
     let words = fixture.submit(control(16, "f"));
-    assert!(words[0].starts_with("refuse 16 TooFast(Session"), "{words:?}");
+    assert!(words[0].starts_with("refuse 16 RateLimited(Session"), "{words:?}");
     assert_eq!(fixture.log.rate_used(fixture.now), (2, 3));
     fixture.now = fixture.now.after(100);
     assert_eq!(fixture.submit(command(14, "d")), ["accepted 14"]);

@@ -172,7 +172,7 @@ fn a_process_that_exits_before_it_is_accepted_is_refused_at_the_socket() {
     assert!(ended.expect("a process").success());
     signal(&daemon, Signal::SIGCONT);
     wait_until("it is refused", || {
-        daemon.log().contains("the process that opened it has ended") || sessions(&daemon) != before
+        daemon.log().contains("the process that opened it has exited") || sessions(&daemon) != before
     });
     assert_eq!(sessions(&daemon), before);
     // A living process is admitted.

@@ -138,7 +138,7 @@ async fn automatic_compaction_can_be_disabled() {
     fixture.server.script([Reply::status(400, too_long)]);
     let report = client.run("fourth question").await;
     assert_eq!(report.outcome, RunOutcome::Failed);
-    assert!(report.summary.contains("not to be summarised unasked"), "{}", report.summary);
+    assert!(report.summary.contains("automatic compaction is off"), "{}", report.summary);
     assert_eq!(reasons(&client), []);
     let on = Adjustment { auto_compaction: Some(true), ..Adjustment::default() };
     client.send_accepted(Command::Adjust(Box::new(on))).await;

@@ -112,7 +112,7 @@ fn the_daemons_own_directory_is_no_project() {
 fn an_unknown_provider_is_reported() {
     let home = Home::new();
     let output = with(&home, &["config", "check"], &[("PUSH_PROVIDER", "opnai")]);
-    assert!(output.code == Some(1) && output.err.contains("PUSH_PROVIDER is opnai"), "{output:?}");
+    assert!(output.code == Some(1) && output.err.contains("PUSH_PROVIDER names the provider opnai"), "{output:?}");
     assert_eq!(with(&home, &["config", "check"], &[("PUSH_PROVIDER", "openai")]).code, Some(0));
 }
 
@@ -179,7 +179,7 @@ fn invalid_keys_and_keys_of_unknown_providers_are_refused() {
     }
     assert!(!home.path().join(".config").exists());
     let output = home.push_with(&["config", "key", "openai"], &[("OPENAI_API_KEY", "x")], "planted");
-    assert!(output.code == Some(0) && output.err.contains("OPENAI_API_KEY is set here"), "{output:?}");
+    assert!(output.code == Some(0) && output.err.contains("OPENAI_API_KEY is set and takes precedence"), "{output:?}");
 }
 
 fn key(shown: &Value, provider: &str) -> Value {
