@@ -29,10 +29,17 @@ pub(crate) fn wait_for_no_child(daemon: u32, limit: Duration) -> Vec<String> {
         left.extend(holders.iter().skip(1).cloned());
         left.extend(holders.iter().flat_map(|holder| children_of(holder)));
         if left.is_empty() || Instant::now() > deadline {
-            return left;
+            return left.iter().map(|pid| describe(pid)).collect();
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// The id of a process, with its name, its state and its command line.
+fn describe(pid: &str) -> String {
+    let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let state = read("status").lines().find(|line| line.starts_with("State:")).unwrap_or_default().to_owned();
+    format!("{pid} {} {state} {}", read("comm").trim(), read("cmdline").replace('\0', " "))
 }
 
 fn children_of(pid: &str) -> Vec<String> {

@@ -32,7 +32,7 @@ pub(crate) async fn a_missing_model_is_reported(dialect: Dialect) {
 
 pub(crate) async fn a_wrong_path_is_reported_with_the_base_url(dialect: Dialect) {
     let error = refused(dialect, cases::no_such_path(), ModelErrorKind::Refused).await;
-    assert!(error.message.contains("is http://127.0.0.1:"), "{error}");
+    assert!(error.message.contains("check that http://127.0.0.1:"), "{error}");
 }
 
 pub(crate) async fn a_refused_request_is_reported_with_the_server_s_message(dialect: Dialect) {

@@ -35,7 +35,7 @@ pub(crate) async fn without_a_model_the_choice_is_reported(dialect: Dialect) {
         let error = fixture.models.resolve(dialect.name(), none, &fixture.environment).await.unwrap_err();
         assert_eq!((error.kind, error.retryable), (ModelErrorKind::NotConfigured, false));
         assert!(error.message.contains("--model"), "{error}");
-        assert!(error.message.ends_with("it has small, large"), "{error}");
+        assert!(error.message.ends_with("available: small, large"), "{error}");
     }
 }
 
