@@ -5,6 +5,8 @@
 //! may name whatever it needs.
 #![allow(clippy::expect_used, reason = "a source tree that cannot be read is a failed test")]
 
+#[path = "architecture/retired.rs"]
+mod retired;
 #[path = "architecture/rules.rs"]
 mod rules;
 #[path = "architecture/scan.rs"]
@@ -14,6 +16,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path as FilePath;
 
+use retired::retired_names;
 use rules::{
     Tree, Violation, crates, edges, foreign_crates, impurities, misplaced_system_names, too_long, undocumented,
     wire_words,
@@ -242,6 +245,27 @@ fn the_kernel_needs_the_standard_library_alone() {
 #[test]
 fn the_kernel_contains_no_protocol_word() {
     assert_no_violations(wire_words(&tree()));
+}
+
+#[test]
+fn no_module_and_no_type_has_a_retired_name() {
+    assert_no_violations(retired_names(&tree()));
+}
+
+#[test]
+fn a_retired_name_is_found() {
+    let cases = [
+        ("cli/a.rs", "//! Doc.\npub(crate) struct Bureau {}", vec![2]),
+        ("cli/a.rs", "enum Told { A }\ntype Way = u8;\ntrait Worth {}", vec![1, 2, 3]),
+        ("sandbox/walls.rs", "struct Limits;", vec![1]),
+        ("journal/ahead/mod.rs", "", vec![1]),
+        ("runtime/pi/bureau.rs", "struct Bureau;", vec![]),
+        ("cli/a.rs", "// struct Bureau\nstruct Broadcast; fn told() {}", vec![]),
+    ];
+    for (path, text, lines) in cases {
+        let found: Vec<usize> = retired_names(&Tree::of(&[(path, text)])).iter().map(|found| found.line).collect();
+        assert_eq!(found, lines, "{path}: {text}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use tokio::signal::windows::{CtrlBreak, CtrlC, ctrl_break, ctrl_c};
+use tokio::signal::windows::{CtrlBreak, CtrlC, CtrlClose, ctrl_break, ctrl_c, ctrl_close};
 use windows_sys::Win32::Storage::FileSystem::{FILE_TYPE_DISK, FILE_TYPE_PIPE, GetFileType};
 use windows_sys::Win32::System::Console::{
     ENABLE_ECHO_INPUT, GetConsoleMode, GetStdHandle, STD_INPUT_HANDLE, SetConsoleMode,
@@ -10,17 +10,18 @@ use windows_sys::Win32::System::Console::{
 
 use super::input::{OnTerminate, StopRequest};
 
-/// The signals that request a stop: Ctrl-C and Ctrl-Break.
+/// The signals that request a stop: Ctrl-C, Ctrl-Break and the closing of the console.
 #[derive(Debug)]
 pub(crate) struct Interrupts {
     interrupt: CtrlC,
     terminate: CtrlBreak,
+    close: CtrlClose,
 }
 
 impl Interrupts {
     /// Starts listening; from here on these keys no longer end the process.
     pub(crate) fn listen(_on_terminate: OnTerminate) -> io::Result<Self> {
-        Ok(Self { interrupt: ctrl_c()?, terminate: ctrl_break()? })
+        Ok(Self { interrupt: ctrl_c()?, terminate: ctrl_break()?, close: ctrl_close()? })
     }
 
     /// Waits for the next one. Cancel-safe.
@@ -28,6 +29,7 @@ impl Interrupts {
         tokio::select! {
             _ = self.interrupt.recv() => StopRequest::Cancel,
             _ = self.terminate.recv() => StopRequest::Cancel,
+            _ = self.close.recv() => StopRequest::Detach,
         }
     }
 }

@@ -17,6 +17,12 @@ pub(crate) struct Violation {
     what: String,
 }
 
+impl Violation {
+    pub(crate) fn new(file: &str, line: usize, what: String) -> Self {
+        Self { file: file.to_owned(), line, what }
+    }
+}
+
 impl fmt::Debug for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "src/{}:{}: {}", self.file, self.line, self.what)
@@ -38,6 +44,11 @@ impl Tree {
         let mut tree = Self { sources: kept.map(|(path, text)| Source::new(path, text)).collect() };
         tree.resolve_module_paths();
         tree
+    }
+
+    /// The paths and texts of its files.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.sources.iter().map(|source| (source.path.as_str(), source.text.as_str()))
     }
 
     /// Gives files behind `#[path]`, and the files they declare, the module path of their compilation.
@@ -75,7 +86,7 @@ impl Tree {
 }
 
 fn violation(source: &Source, line: usize, what: String) -> Violation {
-    Violation { file: source.path.clone(), line, what }
+    Violation::new(&source.path, line, what)
 }
 
 /// Finds names of modules that the table does not allow.
