@@ -10,6 +10,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, User, geteuid};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStdout, Command};
@@ -87,13 +88,19 @@ async fn collect(child: &mut Child, stdout: Option<ChildStdout>) -> Result<Vec<u
     if status.success() { Ok(read) } else { Err(format!("failed ({status})")) }
 }
 
-/// Kills the shell with its process group.
+/// Kills the shell with its process group, and reaps the processes of it that the daemon has adopted.
 async fn kill_group(child: &mut Child) {
-    if let Some(group) = child.id().and_then(|id| i32::try_from(id).ok()) {
+    let group = child.id().and_then(|id| i32::try_from(id).ok());
+    if let Some(group) = group {
         // It may have ended by itself.
         let _gone = killpg(Pid::from_raw(group), Signal::SIGKILL);
     }
     let _reaped = child.wait().await;
+    if let Some(group) = group {
+        // The daemon is a subreaper, and no other code waits for these. All are killed, so the wait is short.
+        let reap = move || while waitpid(Pid::from_raw(-group), None).is_ok() {};
+        let _done = tokio::task::spawn_blocking(reap).await;
+    }
 }
 
 /// Parses the variables after the mark; the output of profiles precedes it.
