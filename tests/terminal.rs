@@ -46,7 +46,9 @@ fn stop_asks_after_the_grace_period_whether_to_wait_for_a_run() {
     assert!(terminal.home.path().join("went").exists(), "it was waited for");
     let session = terminal.home.start_detached("$ echo $$ > step; sleep 1000");
     terminal.home.wait_for_text("step", "\n");
-    terminal.type_line("clear; push daemon stop --grace 0.2");
+    // The first question must not be taken for the second one.
+    terminal.wipe();
+    terminal.type_line("push daemon stop --grace 0.2");
     terminal.wait_for("stop active runs now? (n waits for them) [y/n]");
     terminal.type_line("y");
     terminal.wait_for("done 0");
@@ -206,10 +208,13 @@ fn in_an_attached_session_a_line_is_a_message_or_an_answer() {
     terminal.wait_for("success: 1 step done");
     terminal.type_line("$ echo two; echo three");
     terminal.wait_for("  two\n  three\n");
+    // A line that is typed while a run is active is a message into that run.
+    terminal.wait_for_times("success: 1 step done", 2);
     terminal.type_line("$? echo four");
     terminal.wait_for("approve? [y/n]");
     terminal.type_line("y");
     terminal.wait_for("  four\n");
+    terminal.wait_for_times("success: 1 step done", 3);
     terminal.type_line("$ echo five; sleep 1000");
     terminal.wait_for("  five\n");
     terminal.press("C-c");
@@ -549,6 +554,13 @@ impl Terminal {
             screen.contains(text)
         });
         screen
+    }
+
+    /// Waits until a text is on the screen so many times.
+    fn wait_for_times(&self, text: &str, times: usize) {
+        wait_until(&format!("{text:?} on the screen {times} times"), || {
+            self.screen(&[]).matches(text).count() == times
+        });
     }
 
     fn screen(&self, flags: &[&str]) -> String {
