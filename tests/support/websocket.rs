@@ -12,7 +12,7 @@ pub(crate) struct FrameSender(TcpStream);
 /// The receiving half of a connection.
 pub(crate) struct FrameReceiver(BufReader<TcpStream>);
 
-/// Opens a connection and completes the handshake.
+/// Opens a connection, completes the handshake and reads the greeting; fails if the daemon is killed meanwhile.
 pub(crate) fn open(at: SocketAddr) -> io::Result<(FrameSender, FrameReceiver)> {
     let mut stream = TcpStream::connect(at)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
@@ -31,7 +31,9 @@ pub(crate) fn open(at: SocketAddr) -> io::Result<(FrameSender, FrameReceiver)> {
     }
     assert!(head.starts_with(b"HTTP/1.1 101 "), "refused: {}", String::from_utf8_lossy(&head));
     let (mut receiver, mut greeting) = (FrameReceiver(from), Vec::new());
-    assert!(receiver.read_message(&mut greeting)?, "no greeting");
+    if !receiver.read_message(&mut greeting)? {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed before the greeting"));
+    }
     assert!(greeting.starts_with(b"{\"type\":\"server_ready\""), "no greeting");
     Ok((FrameSender(stream), receiver))
 }
