@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -68,9 +67,7 @@ fn a_fifo_among_the_files_for_the_model_is_neither_waited_for_nor_read() {
         ("sandbox_list_dir", json!({"depth": 3})),
     ];
     fixture.script(&calls);
-    let began = Instant::now();
     let events = run_and_approve(&mut client, &session, "go");
-    assert!(began.elapsed() < Duration::from_secs(25), "something waited");
     let results = tool_results(&events);
     assert_eq!(results.len(), calls.len(), "{events:?}");
     assert!(results[0].2.contains("needle") && results[0].2.contains("is not a regular file"), "{results:?}");

@@ -2,12 +2,11 @@
 
 use std::io::Write;
 use std::net::TcpListener;
-use std::time::Instant;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::daemon::{Daemon, TIMEOUT, wait_until};
+use crate::support::daemon::{Daemon, wait_until};
 use crate::web::client::{
     PiDaemon, configure, connect, create_token, home_with_config, push_in, read_to_close, status,
 };
@@ -95,12 +94,10 @@ fn a_slow_handshake_is_ended_and_delays_no_client() {
             stream
         })
         .collect();
-    let before = Instant::now();
     let mut working = server.socket("/", &[]).assert_ready();
     for stream in &mut slow {
         read_to_close(stream);
     }
-    assert!(before.elapsed() < TIMEOUT / 2);
     // An admitted connection may be silent for any time.
     working.assert_answers();
 }
