@@ -33,6 +33,9 @@ pub mod kernel;
 pub mod observe;
 pub mod protocol;
 pub mod provider;
+#[cfg(test)]
+#[path = "../tests/support/random.rs"]
+mod random;
 pub mod redact;
 pub mod runtime;
 pub mod sandbox;

@@ -1,7 +1,7 @@
-//! Feeds the body of `tests/properties/framing.rs`, and does nothing else.
+//! Feeds the body of `tests/core/properties/framing.rs`, and does nothing else.
 #![no_main]
 
-#[path = "../../tests/properties/bodies.rs"]
+#[path = "../../tests/core/properties/bodies.rs"]
 mod bodies;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| bodies::framing::check(input));

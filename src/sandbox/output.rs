@@ -128,23 +128,20 @@ fn ceil_char_boundary(text: &str, at: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     #[test]
     fn decoded_text_does_not_depend_on_how_the_bytes_are_split() {
-        let mut seed = 7_u64;
-        let mut next = |below: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) % below
-        };
+        let mut random = Random::new(7);
         let pieces: [&[u8]; 9] =
             [b"a", "é".as_bytes(), "€".as_bytes(), "🦀".as_bytes(), b"\xff", b"\xf0\x9f", b"\x80", b"\xe2", b"\xc0"];
         for round in 0..5_000 {
-            let bytes: Vec<u8> = (0..next(12)).flat_map(|_| pieces[next(9) as usize]).copied().collect();
+            let bytes: Vec<u8> = (0..random.index(12)).flat_map(|_| pieces[random.index(9)]).copied().collect();
             let mut decoder = Utf8Decoder::new();
             let mut text = String::new();
             let mut rest = &bytes[..];
             while !rest.is_empty() {
-                let (piece, after) = rest.split_at(1 + next(rest.len() as u64) as usize);
+                let (piece, after) = rest.split_at(1 + random.index(rest.len()));
                 text.push_str(&decoder.push(piece));
                 rest = after;
             }

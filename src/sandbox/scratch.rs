@@ -105,12 +105,13 @@ mod tests {
         let name = first.path().file_name().unwrap().to_str().unwrap().to_owned();
         let (prefix, count) = name.rsplit_once('-').unwrap();
         let next: u64 = count.parse::<u64>().unwrap() + 1;
-        // Other tests share the counter; several directories in a row block whichever number comes next.
-        for ahead in next..next + 50 {
-            fs::create_dir_all(root.path().join(format!("{prefix}-{ahead}/files/old"))).unwrap();
+        // Other tests share the counter; many directories in a row block whichever number comes next.
+        for ahead in next..next + 500 {
+            fs::create_dir(root.path().join(format!("{prefix}-{ahead}"))).unwrap();
         }
         let second = ScratchDir::create(root.path(), remover()).unwrap();
-        assert!(!second.path().join(TEMP_SOURCE).join("old").exists());
+        let number = second.path().to_str().unwrap().rsplit_once('-').unwrap().1.parse::<u64>().unwrap();
+        assert!(number >= next + 500, "number {number} existed");
     }
 
     /// Removes nothing: these tests check only the names.

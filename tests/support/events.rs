@@ -1,5 +1,4 @@
 //! Events of every kind, generated from a seed.
-#![allow(dead_code, reason = "not every test uses everything")]
 
 use pushd::kernel::event::{
     Adjustment, ApprovalScope, Branch, Budget, CallResult, CheckResult, Compaction, CompactionFailure,
@@ -9,6 +8,8 @@ use pushd::kernel::event::{
 };
 use pushd::kernel::id::{Fingerprint, Json, Seq};
 use pushd::kernel::time::Now;
+
+use super::random::Random;
 
 /// The number of kinds of events.
 pub(crate) const KINDS: u64 = 34;
@@ -24,14 +25,14 @@ pub(crate) enum Shape {
 
 /// A generator of events.
 pub(crate) struct Events {
-    state: u64,
+    random: Random,
     shape: Shape,
 }
 
 impl Events {
     /// Creates a generator from a seed.
-    pub(crate) const fn new(seed: u64, shape: Shape) -> Self {
-        Self { state: seed, shape }
+    pub(crate) fn new(seed: u64, shape: Shape) -> Self {
+        Self { random: Random::new(seed), shape }
     }
 
     /// Generates an event of one kind, counted from zero.
@@ -105,7 +106,7 @@ impl Events {
 
     /// Generates a number below a bound.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.wide_bits() % bound
+        self.random.below(bound)
     }
 
     /// Generates a text that may be empty and may contain anything.
@@ -400,12 +401,12 @@ impl Events {
     }
 
     fn exit_code(&mut self) -> i32 {
-        let some = self.wide_bits() as i32;
+        let some = self.random.next() as i32;
         self.pick([0, 1, -1, i32::MIN, i32::MAX, some])
     }
 
     fn narrow(&mut self) -> u32 {
-        let some = self.wide_bits() as u32;
+        let some = self.random.next() as u32;
         self.pick([0, 1, 2, u32::MAX, some])
     }
 
@@ -414,7 +415,7 @@ impl Events {
     }
 
     fn wide(&mut self) -> u64 {
-        let some = self.wide_bits();
+        let some = self.random.next();
         self.pick([0, 1, 1_760_000_000_000, u64::MAX, some])
     }
 
@@ -441,14 +442,6 @@ impl Events {
             2 => quoted(&self.text()),
             _ => PLAIN[self.below(7) as usize].to_owned(),
         }
-    }
-
-    /// The next 64 bits of a splitmix generator.
-    fn wide_bits(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
     }
 }
 

@@ -11,6 +11,7 @@ use std::process::Command;
 use nix::unistd::geteuid;
 
 use super::skip::skip;
+use super::test_name::test_name;
 
 const NOBODY: u32 = 65534;
 
@@ -19,15 +20,15 @@ const BASE: &str = "PUSH_TEST_USER_BASE";
 
 const ONLY_ROOT: &str = "only root can be root";
 
-/// Runs `test`, given by its full name, again as an ordinary user if this process is root; otherwise does nothing.
-pub(crate) fn also_as_an_ordinary_user(test: &str) {
+/// Runs `test` again as an ordinary user if this process is root; otherwise does nothing.
+pub(crate) fn also_as_an_ordinary_user(test: impl Fn()) {
     if !geteuid().is_root() {
         return skip(&format!("{ONLY_ROOT}: attempts are made as an ordinary user alone"));
     }
     let base = tempfile::Builder::new().prefix("o").rand_bytes(4).tempdir_in(visible_dir()).unwrap();
     chown(base.path(), Some(NOBODY), Some(NOBODY)).unwrap();
     let other = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
+        .args(["--exact", test_name(test), "--nocapture"])
         .env(BASE, base.path())
         .env("HOME", base.path())
         // The skip file belongs to root; skips of the child are counted here.

@@ -1,4 +1,4 @@
-//! A small seeded generator, so that a failing random test can be reproduced.
+//! A small seeded generator, so that a failing random test can be reproduced; the tests of the library use it too.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 /// Numbers that depend only on the seed (the splitmix64 sequence).
@@ -22,11 +22,16 @@ impl Random {
         self.next() % limit
     }
 
+    /// An index of something of this length, which is not zero.
+    pub(crate) fn index(&mut self, length: usize) -> usize {
+        self.below(length as u64) as usize
+    }
+
     pub(crate) fn one_in(&mut self, chance: u64) -> bool {
         self.below(chance) == 0
     }
 
     pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
-        if items.is_empty() { None } else { items.get(self.below(items.len() as u64) as usize) }
+        if items.is_empty() { None } else { items.get(self.index(items.len())) }
     }
 }

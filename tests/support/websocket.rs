@@ -4,7 +4,7 @@
 use std::io::{self, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::daemon::TIMEOUT;
+use super::daemon::TIMEOUT;
 
 /// The sending half of a connection.
 pub(crate) struct FrameSender(TcpStream);

@@ -12,8 +12,6 @@ mod lines;
 mod merge;
 mod open;
 mod power;
-#[path = "../../../tests/support/random.rs"]
-mod random;
 mod random_damage;
 mod read;
 mod removal;

@@ -15,8 +15,8 @@ use super::disk::ledger::{Driver, RequestLog, block_on};
 use super::disk::model::{JournalContents, Model};
 use super::disk::workload::Workload;
 use super::disk::{Disk, Failure, FaultDuration, FaultSpec, Kind, Recording, directory};
-use super::random::Random;
 use super::*;
+use crate::random::Random;
 
 #[test]
 fn acknowledged_batches_survive_a_power_loss() {

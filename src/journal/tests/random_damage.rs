@@ -3,8 +3,8 @@
 //! `PUSH_DAMAGE` sets how many positions are tried, `PUSH_LONG=1` tries very many, `PUSH_DAMAGE_SEED` sets the
 //! first seed.
 
-use super::random::Random;
 use super::*;
+use crate::random::Random;
 
 /// Each session on disk, and its last position.
 const SESSIONS: [(&str, u64); 3] = [("sess_a", 60), ("sess_b", 9), ("sess_c", 200)];

@@ -1,6 +1,7 @@
 //! Text that a person approves: everything that runs is shown, and no known value is.
 
 use super::super::{MARKER, MaskError, Masker, Redactor};
+use crate::random::Random;
 
 /// A value of the environment.
 const VALUE: &str = "correct-horse-battery-staple";
@@ -188,16 +189,10 @@ fn replacing_the_masks_by_the_values_restores_any_text() {
         "`",
         "=",
     ];
-    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = |below: usize| {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        usize::try_from(seed % below as u64).unwrap()
-    };
+    let mut random = Random::new(1);
     let (mut masked, mut refused) = (0, 0);
     for round in 0..20_000 {
-        let text: String = (0..=next(12)).map(|_| pieces[next(pieces.len())]).collect();
+        let text: String = (0..=random.index(12)).map(|_| pieces[random.index(pieces.len())]).collect();
         let Ok((shown, count)) = mask(&redactor, &text) else {
             refused += 1;
             continue;

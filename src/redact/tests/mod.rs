@@ -4,6 +4,7 @@ mod approval;
 mod shapes;
 
 use super::*;
+use crate::random::Random;
 use crate::sandbox::output::Utf8Decoder;
 
 /// Chunkings tried by default, and with `PUSH_LONG=1`.
@@ -16,8 +17,8 @@ fn no_chunking_and_no_encoding_leaks_a_known_value() {
     let many = std::env::var_os("PUSH_LONG").is_some_and(|value| value == "1");
     let total = if many { MANY_CHUNKINGS } else { CHUNKINGS };
     for seed in 0..total / CHUNKINGS_PER_REDACTOR {
-        let mut random = SeededRandom(seed);
-        let secrets: Vec<String> = (0..1 + random.below(4)).map(|_| random_secret(&mut random)).collect();
+        let mut random = Random::new(seed);
+        let secrets: Vec<String> = (0..1 + random.index(4)).map(|_| random_secret(&mut random)).collect();
         let redactor = Redactor::new(secrets.iter().map(String::as_str));
         for round in 0..CHUNKINGS_PER_REDACTOR {
             let text = random_text(&secrets, &mut random);
@@ -35,14 +36,14 @@ fn no_chunking_and_no_encoding_leaks_a_known_value() {
 #[test]
 fn json_stays_valid_and_hides_what_text_hides() {
     let secrets = [
-        random_secret(&mut SeededRandom(1)),
-        random_secret(&mut SeededRandom(2)),
-        random_secret(&mut SeededRandom(3)),
-        random_secret(&mut SeededRandom(4)),
+        random_secret(&mut Random::new(1)),
+        random_secret(&mut Random::new(2)),
+        random_secret(&mut Random::new(3)),
+        random_secret(&mut Random::new(4)),
     ];
     let redactor = Redactor::new(secrets.iter().map(String::as_str));
     for seed in 0..2_000 {
-        let mut random = SeededRandom(seed);
+        let mut random = Random::new(seed);
         let (key, value) = (random_text(&secrets, &mut random), random_text(&secrets, &mut random));
         let inner = serde_json::json!({ "text": value }).to_string();
         let json = serde_json::json!({ key: [1.5, value, null], "nested": inner, "n": 12345678901234567890_u64 });
@@ -146,7 +147,7 @@ fn values_that_resemble_the_marker_are_handled() {
     {
         let once = redactor.redact(text).into_owned();
         assert_eq!(redactor.redact(&once), once, "{text}");
-        assert_eq!(in_chunks(&redactor, text, &mut SeededRandom(5)), once, "{text}");
+        assert_eq!(in_chunks(&redactor, text, &mut Random::new(5)), once, "{text}");
     }
     assert_eq!(redactor.redact("[redacted][redacted]"), MARKER);
     assert!(contains_marker(&redactor.redact("say redacted")));
@@ -155,7 +156,7 @@ fn values_that_resemble_the_marker_are_handled() {
 
 #[test]
 fn long_values_and_values_with_lines_are_found() {
-    let long: String = base64_of(&mut SeededRandom(11), 5_000);
+    let long: String = base64_of(&mut Random::new(11), 5_000);
     let lines = format!("{}\n{}", &long[..30], &long[40..70]);
     let redactor = Redactor::new([long.as_str(), lines.as_str(), "  spaced secret\n", "short"]);
     assert_eq!(redactor.redact(&format!("a {long} b")), "a [redacted] b");
@@ -253,18 +254,18 @@ fn base64_encoded(bytes: &[u8], url_safe: bool, padded: bool) -> String {
     out
 }
 
-fn base64_of(random: &mut SeededRandom, length: usize) -> String {
+fn base64_of(random: &mut Random, length: usize) -> String {
     let bytes: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
     base64_encoded(&bytes, false, true)
 }
 
 /// Redacts text that is split at arbitrary bytes, like the output of a tool.
-fn in_chunks(redactor: &Redactor, text: &str, random: &mut SeededRandom) -> String {
+fn in_chunks(redactor: &Redactor, text: &str, random: &mut Random) -> String {
     let (mut decoder, mut stream) = (Utf8Decoder::new(), redactor.stream());
-    let largest = [1, 2, 3, 8, 40][random.below(5)];
+    let largest = [1, 2, 3, 8, 40][random.index(5)];
     let (mut shown, mut rest) = (String::new(), text.as_bytes());
     while !rest.is_empty() {
-        let (chunk, after) = rest.split_at(random.below(largest + 1).min(rest.len()));
+        let (chunk, after) = rest.split_at(random.index(largest + 1).min(rest.len()));
         shown.push_str(&stream.push(&decoder.push(chunk)));
         rest = after;
     }
@@ -273,7 +274,7 @@ fn in_chunks(redactor: &Redactor, text: &str, random: &mut SeededRandom) -> Stri
     shown
 }
 
-fn random_secret(random: &mut SeededRandom) -> String {
+fn random_secret(random: &mut Random) -> String {
     const ALPHABETS: [&str; 5] = [
         "abcdefghijklmnopqrstuvwxyz",
         "ab",
@@ -281,39 +282,39 @@ fn random_secret(random: &mut SeededRandom) -> String {
         "0123456789abcdef",
         "aé漢🦀 \\\"/",
     ];
-    let alphabet: Vec<char> = ALPHABETS[random.below(5)].chars().collect();
-    let length = 8 + random.below(30);
+    let alphabet: Vec<char> = ALPHABETS[random.index(5)].chars().collect();
+    let length = 8 + random.index(30);
     // Whitespace at the edges is not part of a secret, and a bracket there may be trimmed.
-    let middle: String = (0..length).map(|_| alphabet[random.below(alphabet.len())]).collect();
+    let middle: String = (0..length).map(|_| alphabet[random.index(alphabet.len())]).collect();
     format!("q{middle}z")
 }
 
-fn random_encoding(secret: &str, random: &mut SeededRandom) -> String {
+fn random_encoding(secret: &str, random: &mut Random) -> String {
     let percent = |all: bool, lower: bool| -> String {
         let plain = |byte: &u8| !all && (byte.is_ascii_alphanumeric() || b"-_.~".contains(byte));
         let code = |byte: u8| if lower { format!("%{byte:02x}") } else { format!("%{byte:02X}") };
         secret.bytes().map(|byte| if plain(&byte) { String::from(char::from(byte)) } else { code(byte) }).collect()
     };
     let quoted = serde_json::to_string(secret).expect("a string");
-    match random.below(9) {
+    match random.index(9) {
         0 => quoted,
         1 => percent(false, false),
         2 => percent(false, true),
-        3 => percent(true, random.below(2) == 0),
+        3 => percent(true, random.index(2) == 0),
         4 => secret.bytes().map(|byte| format!("{byte:02x}")).collect(),
         5 => secret.bytes().map(|byte| format!("{byte:02X}")).collect(),
         6 => {
-            let (before, after) = (random.below(7), random.below(7));
+            let (before, after) = (random.index(7), random.index(7));
             let mut bytes: Vec<u8> = (0..before).map(|_| random.next() as u8).collect();
             bytes.extend(secret.bytes());
             bytes.extend((0..after).map(|_| random.next() as u8));
-            base64_encoded(&bytes, random.below(2) == 0, random.below(2) == 0)
+            base64_encoded(&bytes, random.index(2) == 0, random.index(2) == 0)
         }
         _ => secret.to_owned(),
     }
 }
 
-fn random_text(secrets: &[String], random: &mut SeededRandom) -> String {
+fn random_text(secrets: &[String], random: &mut Random) -> String {
     const PIECES: &[&str] = &[
         " ",
         " ",
@@ -375,13 +376,13 @@ fn random_text(secrets: &[String], random: &mut SeededRandom) -> String {
         ",",
     ];
     let mut text = String::new();
-    for _ in 0..1 + random.below(14) {
-        let secret = &secrets[random.below(secrets.len())];
-        match random.below(8) {
+    for _ in 0..1 + random.index(14) {
+        let secret = &secrets[random.index(secrets.len())];
+        match random.index(8) {
             0 | 1 => text.push_str(&random_encoding(secret, random)),
-            2 => text.push_str(&secret[..floor_char_boundary(secret, random.below(secret.len()))]),
-            3 => text.push_str(&secret[floor_char_boundary(secret, random.below(secret.len()))..]),
-            _ => text.push_str(PIECES[random.below(PIECES.len())]),
+            2 => text.push_str(&secret[..floor_char_boundary(secret, random.index(secret.len()))]),
+            3 => text.push_str(&secret[floor_char_boundary(secret, random.index(secret.len()))..]),
+            _ => text.push_str(PIECES[random.index(PIECES.len())]),
         }
     }
     text
@@ -395,22 +396,5 @@ fn for_each_string(value: &serde_json::Value, check: &mut impl FnMut(&str)) {
     for (key, item) in value.as_object().into_iter().flatten() {
         check(key);
         for_each_string(item, check);
-    }
-}
-
-/// A small deterministic random number generator.
-struct SeededRandom(u64);
-
-impl SeededRandom {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
     }
 }

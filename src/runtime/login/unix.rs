@@ -134,7 +134,6 @@ const MAX_OUTPUT_BYTES: usize = 2 * 1024 * 1024;
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
-    use std::time::Instant;
 
     use tempfile::TempDir;
 
@@ -170,10 +169,8 @@ mod tests {
     #[tokio::test]
     async fn a_background_process_does_not_delay_the_answer() {
         let folder = TempDir::new().unwrap();
-        let shell = script(&folder, "sleep 4 &\nexec /bin/sh -c \"$2\"\n");
-        let began = Instant::now();
+        let shell = script(&folder, "sleep 6 &\nexec /bin/sh -c \"$2\"\n");
         assert!(parse_variables(&run_shell(&shell, folder.path(), SHELL_TIMEOUT).await.unwrap()).is_some());
-        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 
 use super::*;
 
+use crate::random::Random;
 use serde_json::Value;
 
 #[test]
@@ -183,7 +184,7 @@ fn a_control_character_is_refused_at_every_position() {
 #[test]
 fn random_lines_keep_their_meaning() {
     for seed in 1..=4000 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut line = String::new();
         random.object(&mut line, 0);
         let value: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("seed {seed}: {error}: {line}"));
@@ -198,7 +199,7 @@ fn random_lines_keep_their_meaning() {
 #[test]
 fn damaged_lines_are_accepted_exactly_when_serde_json_accepts_them() {
     for seed in 1..=3000 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut line = String::new();
         random.object(&mut line, 0);
         for _ in 0..12 {
@@ -232,31 +233,17 @@ fn canonical(line: &str) -> Result<String, JsonError> {
     canonicalize(line.as_bytes(), Limits::default()).map(|out| String::from_utf8(out).unwrap())
 }
 
-/// A deterministic stream of numbers from a seed.
-struct Random(u64);
-
+/// Random lines.
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((word ^ (word >> 31)) >> 33).unwrap() % bound
-    }
-
-    fn pick<'t>(&mut self, from: &[&'t str]) -> &'t str {
-        from[self.below(from.len())]
-    }
-
     fn space(&mut self, out: &mut String) {
-        out.push_str(self.pick(&["", "", "", " ", "\n", "\t \r\n"]));
+        out.push_str(self.pick(&["", "", "", " ", "\n", "\t \r\n"]).unwrap());
     }
 
     fn object(&mut self, out: &mut String, depth: usize) {
         self.space(out);
         out.push('{');
         self.space(out);
-        for index in 0..self.below(if depth == 0 { 20 } else { 4 }) {
+        for index in 0..self.index(if depth == 0 { 20 } else { 4 }) {
             if index > 0 {
                 out.push(',');
                 self.space(out);
@@ -275,21 +262,24 @@ impl Random {
 
     fn value(&mut self, out: &mut String, depth: usize) {
         self.space(out);
-        match self.below(if depth > 6 { 6 } else { 8 }) {
-            0 => out.push_str(self.pick(&["true", "false", "null"])),
-            1 | 2 => out.push_str(self.pick(&[
-                "0",
-                "-0",
-                "1",
-                "-12",
-                "3.25",
-                "1e3",
-                "1E-3",
-                "-2.5e+10",
-                "18446744073709551616",
-                "9007199254740993",
-                "0.1",
-            ])),
+        match self.index(if depth > 6 { 6 } else { 8 }) {
+            0 => out.push_str(self.pick(&["true", "false", "null"]).unwrap()),
+            1 | 2 => out.push_str(
+                self.pick(&[
+                    "0",
+                    "-0",
+                    "1",
+                    "-12",
+                    "3.25",
+                    "1e3",
+                    "1E-3",
+                    "-2.5e+10",
+                    "18446744073709551616",
+                    "9007199254740993",
+                    "0.1",
+                ])
+                .unwrap(),
+            ),
             3..=5 => {
                 out.push('"');
                 self.characters(out);
@@ -298,7 +288,7 @@ impl Random {
             6 => self.object(out, depth),
             _ => {
                 out.push('[');
-                for index in 0..self.below(4) {
+                for index in 0..self.index(4) {
                     if index > 0 {
                         out.push(',');
                     }
@@ -312,42 +302,45 @@ impl Random {
     }
 
     fn characters(&mut self, out: &mut String) {
-        for _ in 0..self.below(9) {
-            out.push_str(self.pick(&[
-                "a",
-                "plain text that goes on for a while",
-                "é",
-                "😀",
-                " ",
-                "\\n",
-                "\\\"",
-                "\\\\",
-                "\\/",
-                "\\u0041",
-                "\\ud83d\\ude00",
-                "\\u0000",
-                "{",
-                "}",
-                "[",
-                ",",
-                ":",
-                "\u{2028}",
-                "\u{7f}",
-            ]));
+        for _ in 0..self.index(9) {
+            out.push_str(
+                self.pick(&[
+                    "a",
+                    "plain text that goes on for a while",
+                    "é",
+                    "😀",
+                    " ",
+                    "\\n",
+                    "\\\"",
+                    "\\\\",
+                    "\\/",
+                    "\\u0041",
+                    "\\ud83d\\ude00",
+                    "\\u0000",
+                    "{",
+                    "}",
+                    "[",
+                    ",",
+                    ":",
+                    "\u{2028}",
+                    "\u{7f}",
+                ])
+                .unwrap(),
+            );
         }
     }
 
     fn damage(&mut self, line: &[u8]) -> Vec<u8> {
         let mut line = line.to_vec();
-        for _ in 0..=self.below(3) {
-            let at = self.below(line.len().max(1)).min(line.len());
-            match self.below(5) {
+        for _ in 0..=self.index(3) {
+            let at = self.index(line.len().max(1)).min(line.len());
+            match self.index(5) {
                 0 => line.truncate(at),
                 1 if at < line.len() => drop(line.remove(at)),
-                2 if at < line.len() => line[at] = u8::try_from(self.below(256)).unwrap(),
-                3 => line.insert(at, b"{}[]\",:\\ \n0e-.u"[self.below(15)]),
+                2 if at < line.len() => line[at] = u8::try_from(self.index(256)).unwrap(),
+                3 => line.insert(at, b"{}[]\",:\\ \n0e-.u"[self.index(15)]),
                 _ => {
-                    let from = self.below(at + 1);
+                    let from = self.index(at + 1);
                     let piece = line[from..at].to_vec();
                     line.splice(at..at, piece);
                 }

@@ -4,6 +4,7 @@ use tungstenite::protocol::{Role, WebSocket};
 use tungstenite::{Message as Theirs, protocol::frame::coding::CloseCode};
 
 use super::*;
+use crate::random::Random;
 
 #[test]
 fn texts_come_whole_whatever_pieces_they_are_sent_in() {
@@ -177,7 +178,7 @@ fn we_read_what_another_implementation_writes() {
 #[test]
 fn random_bytes_decode_the_same_in_any_pieces() {
     for seed in 0..3_000_u64 {
-        let mut chance = SeededRandom(seed);
+        let mut chance = Random::new(seed);
         let mut stream = Vec::new();
         for _ in 0..chance.below(6) {
             let first = [0x81, 0x01, 0x00, 0x80, 0x82, 0x89, 0x88, 0x8a][chance.below(8) as usize];
@@ -195,16 +196,6 @@ fn random_bytes_decode_the_same_in_any_pieces() {
         for size in [1, 2, 7, 64] {
             assert_eq!(decode_in_pieces(200, &stream, size), whole, "seed {seed}, pieces of {size}");
         }
-    }
-}
-
-/// A deterministic stream of numbers from a seed.
-struct SeededRandom(u64);
-
-impl SeededRandom {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
     }
 }
 

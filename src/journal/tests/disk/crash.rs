@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use super::super::random::Random;
 use super::{Op, Recording};
+use crate::random::Random;
 
 /// The possible disk contents at one position of a recording; it only moves forward.
 pub(in super::super) struct CrashSimulator<'a> {

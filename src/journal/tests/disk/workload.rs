@@ -3,11 +3,11 @@
 use bytes::Bytes;
 
 use super::super::super::{Batch, Block, Checkpoint, Create, Durability, Meta, Options};
-use super::super::random::Random;
 use super::ledger::{Driver, block_on};
 use super::model::{JournalContents, OPENED, SessionContents};
 use crate::kernel::id::{Fingerprint, Seq};
 use crate::kernel::time::Now;
+use crate::random::Random;
 use std::time::Duration;
 
 /// The sessions and their positions.

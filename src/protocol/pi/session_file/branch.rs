@@ -41,13 +41,14 @@ pub struct AppliedCompaction {
 impl ParsedSession {
     /// Returns the entries from the root to the last one.
     pub fn branch(&self) -> Vec<&Entry> {
-        let by_id: BTreeMap<&str, &Entry> = self.entries.iter().map(|entry| (entry.id.as_str(), entry)).collect();
+        // Parsed parents precede their children; entries that a caller built may form a cycle, so each is visited once.
+        let mut unvisited: BTreeMap<&str, &Entry> =
+            self.entries.iter().map(|entry| (entry.id.as_str(), entry)).collect();
         let mut branch = Vec::new();
-        let mut next = self.entries.last();
-        // Parsed parents precede their children, so the walk ends; the bound covers entries that a caller built.
-        while let Some(entry) = next.filter(|_| branch.len() < self.entries.len()) {
+        let mut next = self.entries.last().and_then(|last| unvisited.remove(last.id.as_str()));
+        while let Some(entry) = next {
             branch.push(entry);
-            next = entry.parent.as_deref().and_then(|parent| by_id.get(parent).copied());
+            next = entry.parent.as_deref().and_then(|parent| unvisited.remove(parent));
         }
         branch.reverse();
         branch

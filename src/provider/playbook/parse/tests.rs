@@ -1,6 +1,7 @@
 //! Tables of playbooks and the items they parse to.
 
 use super::*;
+use crate::random::Random;
 
 #[test]
 fn prose_and_steps_are_distinguished() {
@@ -193,12 +194,8 @@ fn any_text_parses_and_parsed_items_round_trip() {
         "\u{feff}",
     ];
     for seed in 0..20_000_u64 {
-        let mut state = seed;
-        let mut below = |limit: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            ((state >> 33) % limit) as usize
-        };
-        let text: String = (0..below(30)).map(|_| PIECES[below(30)]).collect();
+        let mut random = Random::new(seed);
+        let text: String = (0..random.index(30)).map(|_| PIECES[random.index(30)]).collect();
         let mut items = parse(&text);
         // A command that begins like a prompt is valid after `$ ` but not in a fence.
         let is_prompt = |command: &str| command.lines().any(|line| line.starts_with("$ "));

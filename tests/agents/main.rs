@@ -1,0 +1,10 @@
+//! Runs of models: a scripted model server, real tools, real repositories and real projects.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod beside;
+mod model_runs;
+mod projects;
+mod providers;
+mod tools;

@@ -1,0 +1,449 @@
+//! Checks the architecture of the crate: dependencies between modules, purity, the words of the kernel, and the
+//! length of files and functions.
+//!
+//! It reads `src` as text, so it sees the source and not the expansion of macros. Test code is exempt: a unit test
+//! may name whatever it needs.
+#![allow(clippy::expect_used, reason = "a source tree that cannot be read is a failed test")]
+
+mod retired;
+mod rules;
+mod scan;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path as FilePath;
+
+use retired::retired_names;
+use rules::{
+    Tree, Violation, crates, edges, foreign_crates, impurities, misplaced_system_names, too_long, undocumented,
+    wire_words,
+};
+
+/// Which module may name which; `docs/architecture.md` has the same table, and widening it is a commit of its own.
+const TABLE: &[(&str, &[&str])] = &[
+    ("kernel", &[]),
+    // A line of a Pi session file is as untrusted as a client's line and is checked by the same code.
+    ("protocol", &["kernel", "transport::canonical_json"]),
+    // The record of a command is defined by the log that decides about it.
+    ("journal", &["kernel::command_log::record", "kernel::id", "kernel::time"]),
+    ("transport", &[]),
+    // A secret that is split by invisible characters is found too.
+    ("redact", &["invisible_chars"]),
+    ("token", &[]),
+    ("invisible_chars", &[]),
+    ("bounded_io", &[]),
+    ("config", &["bounded_io", "kernel::limits", "transport::local"]),
+    ("provider", &["bounded_io", "config::settings", "kernel", "redact"]),
+    ("sandbox", &["bounded_io", "invisible_chars", "kernel"]),
+    // A tool assesses its risk, opens files and runs commands through the sandbox.
+    ("tools", &["bounded_io", "kernel", "sandbox"]),
+    // Files are opened beneath the workspace, so that no link leads out of it.
+    ("discovery", &["sandbox::workspace"]),
+    ("agent", &["config::settings", "kernel", "provider", "sandbox", "tools"]),
+    ("observe", &["invisible_chars", "redact"]),
+    (
+        "runtime",
+        &[
+            "agent",
+            "bounded_io",
+            "config",
+            "discovery",
+            "journal",
+            "kernel",
+            "observe",
+            "protocol",
+            "provider",
+            "redact",
+            "sandbox",
+            "token",
+            "tools",
+            "transport",
+        ],
+    ),
+    ("client", &["bounded_io", "config", "kernel", "protocol::push", "transport"]),
+    // Some verbs work without a daemon: `config` looks for models and stores keys and tokens, `purge` removes private caches and
+    // Pi session files, `run --worktree` looks for git.
+    (
+        "cli",
+        &[
+            "client",
+            "config",
+            "invisible_chars",
+            "kernel",
+            "protocol::push::client",
+            "provider",
+            "runtime::session_files",
+            "sandbox::caches",
+            "sandbox::program",
+            "token",
+        ],
+    ),
+    ("bin", &["cli", "observe", "runtime", "sandbox::supervisor"]),
+];
+
+/// Files that may name one thing more, each with its reason.
+const EXCEPTIONS: &[(&str, &str, &str)] = &[];
+
+/// What pure modules may not name: every way to read the time, to get random numbers, or to do I/O.
+const IMPURE: &[&str] = &[
+    "std::fs",
+    "std::net",
+    "std::process",
+    "std::thread",
+    "std::env",
+    "std::os",
+    "std::io::stdin",
+    "std::io::stdout",
+    "std::io::stderr",
+    "std::time::SystemTime",
+    "SystemTime",
+    "Instant::now",
+    "std::time::Instant::now",
+    "tokio",
+    "tokio_util",
+    "interprocess",
+    "rusqlite",
+    "nix",
+    "libc",
+    "windows_sys",
+    "directories",
+    "getrandom",
+    "clap",
+    "tracing_appender",
+    "tracing_subscriber",
+];
+
+/// Names that exist on one family of systems only.
+const UNIX_ONLY: &[&str] = &[
+    "std::os::unix",
+    "std::os::linux",
+    "std::os::fd",
+    "nix",
+    "libc",
+    "tokio::net::UnixListener",
+    "tokio::net::UnixStream",
+    "tokio::net::unix",
+    "tokio::signal::unix",
+    "interprocess::os::unix",
+];
+const WINDOWS_ONLY: &[&str] =
+    &["std::os::windows", "windows_sys", "tokio::net::windows", "tokio::signal::windows", "interprocess::os::windows"];
+
+/// Protocol words that the kernel must not contain, neither as a name nor in a text.
+const WIRE_WORDS: &[&str] = &[
+    "push.runtime",
+    "sessionId",
+    "requestId",
+    "runId",
+    "approvalId",
+    "messageId",
+    "clientMessageId",
+    "callId",
+    "lastSeenSeq",
+    "attachToken",
+    "expiresAt",
+    "exitCodeHint",
+    "acceptanceCriteria",
+    "idempotencyKey",
+    "approval_required",
+    "approval_received",
+    "send_user_message",
+    "submit_approval",
+    "awaiting_approval",
+    "assistant_token",
+    "exitCode",
+    "EVENT_GAP",
+    "RUN_IN_PROGRESS",
+    "NO_ACTIVE_RUN",
+    "APPROVAL_NOT_FOUND",
+    "APPROVAL_EXPIRED",
+    "ATTACH_FORBIDDEN",
+    "INVALID_REQUEST",
+    "INTERNAL_ERROR",
+    "SESSION_NOT_FOUND",
+    "PROVIDER_NOT_CONFIGURED",
+    "SANDBOX_UNAVAILABLE",
+    "STORAGE_FAILED",
+    "UNSUPPORTED_",
+];
+
+/// Words that are fine as names of ours and belong to a protocol as texts; whole texts are compared.
+const WIRE_TEXTS: &[&str] = &[
+    "pvp",
+    "pi",
+    "run_complete",
+    "run_recovered",
+    "tool_call",
+    "tool_result",
+    "tool_output",
+    "user_message",
+    "session_started",
+    "session_snapshot",
+    "start_session",
+    "attach_session",
+    "cancel_run",
+    "agent_end",
+];
+
+const CODE_LINES: usize = 400;
+const FUNCTION_LINES: usize = 60;
+const MAIN_LINES: usize = 60;
+
+#[test]
+fn modules_name_only_what_the_table_allows() {
+    assert_no_violations(edges(&tree()));
+}
+
+#[test]
+fn the_documented_table_is_the_enforced_one() {
+    let page = fs::read_to_string(root().join("docs/architecture.md")).expect("docs/architecture.md is there");
+    for (module, may) in TABLE {
+        let named: Vec<String> = may.iter().map(|name| format!("`{name}`")).collect();
+        let row =
+            format!("| `{module}` | {} |", if named.is_empty() { "nothing".to_owned() } else { named.join(", ") });
+        assert!(page.contains(&row), "docs/architecture.md lacks this row of the table:\n{row}");
+    }
+}
+
+#[test]
+fn every_test_that_a_promise_names_exists() {
+    let mut files = Vec::new();
+    read(&root().join("src"), "", &mut files);
+    read(&root().join("tests"), "", &mut files);
+    let mut rows = Vec::new();
+    for page in ["docs/security.md", "docs/reliability.md"] {
+        let text = fs::read_to_string(root().join(page)).expect("the page is there");
+        let (_, promises) = text.split_once("## Promises and their tests").expect("the page ends with its promises");
+        let found = promises.lines().filter(|line| line.starts_with("| ") && line.contains('`'));
+        let before = rows.len();
+        rows.extend(found.map(str::to_owned));
+        assert!(rows.len() > before, "no row of {page} names a test");
+    }
+    for row in rows {
+        let tests = row.trim_end_matches([' ', '|']).rsplit('|').next().unwrap_or_default();
+        for name in tests.split('`').skip(1).step_by(2) {
+            let declared = format!("fn {name}(");
+            assert!(files.iter().any(|(_, text)| text.contains(&declared)), "no test for this promise:\n{row}");
+        }
+    }
+}
+
+#[test]
+fn kernel_and_adapters_are_pure() {
+    assert_no_violations(impurities(&tree()));
+}
+
+#[test]
+fn the_kernel_needs_the_standard_library_alone() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml is there");
+    assert_no_violations(foreign_crates(&tree(), &crates(&manifest)));
+}
+
+#[test]
+fn the_kernel_contains_no_protocol_word() {
+    assert_no_violations(wire_words(&tree()));
+}
+
+#[test]
+fn no_module_and_no_type_has_a_retired_name() {
+    assert_no_violations(retired_names(&tree()));
+}
+
+#[test]
+fn a_retired_name_is_found() {
+    let cases = [
+        ("cli/a.rs", "//! Doc.\npub(crate) struct Bureau {}", vec![2]),
+        ("cli/a.rs", "enum Told { A }\ntype Way = u8;\ntrait Worth {}", vec![1, 2, 3]),
+        ("sandbox/walls.rs", "struct Limits;", vec![1]),
+        ("journal/ahead/mod.rs", "", vec![1]),
+        ("runtime/pi/bureau.rs", "struct Bureau;", vec![]),
+        ("cli/a.rs", "// struct Bureau\nstruct Broadcast; fn told() {}", vec![]),
+    ];
+    for (path, text, lines) in cases {
+        let found: Vec<usize> = retired_names(&Tree::of(&[(path, text)])).iter().map(|found| found.line).collect();
+        assert_eq!(found, lines, "{path}: {text}");
+    }
+}
+
+#[test]
+fn every_file_states_its_purpose() {
+    assert_no_violations(undocumented(&tree()));
+}
+
+#[test]
+fn files_and_functions_stay_short() {
+    assert_no_violations(too_long(&tree()));
+}
+
+#[test]
+fn system_specific_names_stay_in_system_specific_files() {
+    assert_no_violations(misplaced_system_names(&tree()));
+}
+
+#[test]
+fn a_forbidden_edge_is_found_however_it_is_written() {
+    let cases = [
+        ("kernel/a.rs", "fn f() {}\nuse crate::protocol::push;"),
+        ("kernel/a.rs", "fn f() {\n    crate::runtime::run() }"),
+        ("kernel/a.rs", "use std::fmt;\nuse super::super::journal::Writer;"),
+        ("kernel/mod.rs", "//! Doc.\nuse super::redact;"),
+        ("redact.rs", "//! Doc.\nuse super::config::Limits;"),
+        ("journal/a.rs", "//! Doc.\nuse crate::kernel::{id::Seq, event::Event};"),
+        ("client/a.rs", "//! Doc.\nuse crate::{config, daemon::hub};"),
+        ("client/a.rs", "//! Doc.\nuse crate::*;"),
+        ("sandbox/a.rs", "mod b { use super::*; }\nuse crate::redact::Redactor as R;"),
+        ("provider/a.rs", "mod b {\n    use super::super::super::sandbox::Tool; }"),
+        ("protocol/pi/decode.rs", "//! Doc.\nuse crate::protocol::push::wire::Envelope;"),
+        ("protocol/pi/decode.rs", "//! Doc.\nuse super::super::push::decode;"),
+        ("cli/run.rs", "//! Doc.\nuse crate::runtime;"),
+        ("cli/run.rs", "//! Doc.\nuse crate::protocol::push::wire;"),
+        ("bin/push.rs", "//! Doc.\nuse pushd::journal::Journal;"),
+        ("novelty/a.rs", "//! Doc.\nuse crate::kernel;"),
+    ];
+    for (path, text) in cases {
+        let found = edges(&Tree::of(&[("protocol/push/mod.rs", ""), (path, text)]));
+        let lines: Vec<usize> = found.iter().map(|violation| violation.line).collect();
+        assert_eq!(lines, [2], "{path}: {text}\n{found:?}");
+    }
+}
+
+#[test]
+fn allowed_edges_comments_texts_and_tests_are_no_violations() {
+    let cases = [
+        ("kernel/session/fold.rs", "use super::super::id::Seq;\nuse crate::kernel::time::Now;"),
+        ("journal/a.rs", "use crate::kernel::{id::Seq, time};"),
+        ("protocol/push/decode.rs", "use super::wire::Envelope;\nuse crate::protocol::push::wire;"),
+        ("protocol/mod.rs", "pub use push::Codec;\npub use self::push::Other;"),
+        ("cli/a.rs", "use crate::protocol::push::client::View;\npub(crate) fn f() {}"),
+        (
+            "redact.rs",
+            "// use crate::runtime;\n/* crate::runtime::x /* nested */ */ const A: &str = \"crate::runtime\";",
+        ),
+        ("redact.rs", "const A: &str = r#\"\"crate::runtime::a\"#; const B: char = '\"'; fn f<'a>(_: &'a str) {}"),
+        ("redact.rs", "#[cfg(test)]\nmod tests { use crate::runtime::x; }"),
+        ("redact.rs", "#[cfg(test)]\n#[expect(dead_code)]\nuse crate::runtime::{x, y};\nfn f() {}"),
+        ("transport/local.rs", "#[cfg(unix)]\n#[path = \"unix.rs\"]\nmod os;"),
+        ("transport/unix.rs", "use super::super::line;"),
+        ("bin/pushd.rs", "fn main() { pushd::runtime::start() }"),
+    ];
+    for (path, text) in cases {
+        let local = ("transport/local.rs", "#[cfg(unix)]\n#[path = \"unix.rs\"]\nmod os;");
+        assert_eq!(edges(&Tree::of(&[local, (path, text)])), [], "{path}: {text}");
+    }
+}
+
+#[test]
+fn an_impure_name_is_found() {
+    for text in [
+        "use std::fs;",
+        "use std::{fmt, net::TcpStream};",
+        "fn f() { std::process::exit(1) }",
+        "use std::time::{Duration, SystemTime};",
+        "use std::time::Instant; fn f() -> Instant { Instant::now() }",
+        "use tokio;",
+        "fn f() { ::tokio::spawn(g()) }",
+    ] {
+        assert_eq!(impurities(&Tree::of(&[("kernel/a.rs", text)])).len(), 1, "{text}");
+        assert_eq!(impurities(&Tree::of(&[("protocol/push/a.rs", text)])).len(), 1, "{text}");
+        assert_eq!(impurities(&Tree::of(&[("daemon/a.rs", text)])), [], "{text}");
+    }
+}
+
+#[test]
+fn a_foreign_crate_in_the_kernel_is_found() {
+    let known = crates("[dependencies]\nserde = \"1\"\ntokio-util = { version = \"1\" }\n[lints.rust]\nfmt = \"x\"\n");
+    assert_eq!(known, BTreeSet::from(["serde".to_owned(), "tokio_util".to_owned()]));
+    for text in ["use serde::Serialize;", "#[derive(serde::Serialize)] struct A;", "use tokio_util;"] {
+        assert_eq!(foreign_crates(&Tree::of(&[("kernel/a.rs", text)]), &known).len(), 1, "{text}");
+    }
+    assert_eq!(foreign_crates(&Tree::of(&[("kernel/a.rs", "use std::fmt; let serde = 1;")]), &known), []);
+}
+
+#[test]
+fn a_wire_word_in_the_kernel_is_found() {
+    for text in [
+        "const A: &str = \"sessionId\";",
+        "fn f() { g(r#\"{\"v\":\"push.runtime.v1\"}\"#) }",
+        "fn submit_approval() {}",
+        "const A: &str = \"tool_call\";",
+        "const A: &str = \"someKey\";",
+        "const RUN_IN_PROGRESS: u8 = 1;",
+    ] {
+        assert_eq!(wire_words(&Tree::of(&[("kernel/a.rs", text)])).len(), 1, "{text}");
+    }
+    let harmless =
+        "// sessionId\nfn tool_call() {} const A: &str = \"the approval has expired\"; const B: &str = \"api\";";
+    assert_eq!(wire_words(&Tree::of(&[("kernel/a.rs", harmless), ("protocol/push/a.rs", "\"sessionId\"")])), []);
+}
+
+#[test]
+fn a_file_without_its_purpose_is_found() {
+    assert_eq!(undocumented(&Tree::of(&[("cli/a.rs", "// No.\nfn f() {}")])).len(), 1);
+    assert_eq!(undocumented(&Tree::of(&[("cli/a.rs", "//! Yes.\nfn f() {}")])), []);
+}
+
+#[test]
+fn an_overlong_file_or_function_is_found() {
+    let function = |lines: usize| format!("fn f() {{\n{}}}\n", "    // why\n\n    g(\"}\");\n".repeat(lines));
+    assert_eq!(too_long(&Tree::of(&[("cli/a.rs", &function(58))])), []);
+    assert_eq!(too_long(&Tree::of(&[("cli/a.rs", &function(59))])).len(), 1);
+    let file = |lines: usize| "const A: u8 = 1;\n// why\n".repeat(lines);
+    assert_eq!(too_long(&Tree::of(&[("cli/a.rs", &file(400))])), []);
+    assert_eq!(too_long(&Tree::of(&[("cli/a.rs", &file(401))])).len(), 1);
+    let tests = format!("{}#[cfg(test)]\nmod tests {{\n{}{}}}\n", file(400), file(9), function(90));
+    assert_eq!(too_long(&Tree::of(&[("cli/a.rs", &tests)])), []);
+    assert_eq!(too_long(&Tree::of(&[("bin/push.rs", &"\n".repeat(61))])).len(), 1);
+    let apart = [("cli/mod.rs", "#[cfg(test)]\nmod walk;"), ("cli/walk.rs", &*file(401))];
+    assert_eq!(too_long(&Tree::of(&apart)), []);
+    let apart = [("cli/a.rs", "#[cfg(test)]\n#[path = \"a_tests.rs\"]\nmod tests;"), ("cli/a_tests.rs", &*file(401))];
+    assert_eq!(too_long(&Tree::of(&apart)), []);
+}
+
+#[test]
+fn a_misplaced_system_specific_name_is_found() {
+    let unix = "use std::os::unix::fs::PermissionsExt;";
+    let windows = "use windows_sys::Win32::Foundation::HANDLE;";
+    assert_eq!(misplaced_system_names(&Tree::of(&[("transport/local.rs", unix)])).len(), 1);
+    assert_eq!(misplaced_system_names(&Tree::of(&[("transport/windows.rs", unix)])).len(), 1);
+    assert_eq!(misplaced_system_names(&Tree::of(&[("transport/unix.rs", windows)])).len(), 1);
+    assert_eq!(misplaced_system_names(&Tree::of(&[("daemon/a.rs", "use tokio::{io, net::UnixStream};")])).len(), 1);
+    let placed = [("a/unix.rs", unix), ("a/unix_ground.rs", unix), ("a/os/cgroup.rs", unix), ("a/windows.rs", windows)];
+    assert_eq!(misplaced_system_names(&Tree::of(&placed)), []);
+    let chain = [
+        ("a/supervisor/mod.rs", "#[cfg(unix)]\n#[path = \"unix.rs\"]\nmod os;"),
+        ("a/supervisor/unix.rs", "#[cfg(target_os = \"linux\")]\nmod cgroup;"),
+        ("a/supervisor/cgroup.rs", unix),
+    ];
+    assert_eq!(misplaced_system_names(&Tree::of(&chain)), []);
+    assert_eq!(misplaced_system_names(&Tree::of(&chain[1..])).len(), 1, "nobody says that cgroup.rs is below unix.rs");
+}
+
+fn root() -> &'static FilePath {
+    FilePath::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn tree() -> Tree {
+    let mut files = Vec::new();
+    read(&root().join("src"), "", &mut files);
+    assert!(files.len() > 10, "src has only {} files: the walk is broken", files.len());
+    files.sort();
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    Tree::of(&files)
+}
+
+fn read(folder: &FilePath, prefix: &str, files: &mut Vec<(String, String)>) {
+    for entry in fs::read_dir(folder).expect("the folder can be listed") {
+        let entry = entry.expect("the entry can be read");
+        let path = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        if entry.path().is_dir() {
+            read(&entry.path(), &format!("{path}/"), files);
+        } else if path.ends_with(".rs") {
+            files.push((path, fs::read_to_string(entry.path()).expect("the file is text")));
+        }
+    }
+}
+
+fn assert_no_violations(found: Vec<Violation>) {
+    let lines: Vec<String> = found.iter().map(|violation| format!("{violation:?}")).collect();
+    assert!(lines.is_empty(), "{} found\n{}\n", lines.len(), lines.join("\n"));
+}

@@ -1,0 +1,16 @@
+//! The Pi protocol without a daemon: commands as they are read, lines as they are written, sessions as they are told.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod commands;
+mod cost;
+mod export;
+mod lines;
+mod listener;
+mod pages;
+mod refusals;
+mod scene;
+mod session;
+mod stories;
+mod views;
+mod votes;
+mod walks;

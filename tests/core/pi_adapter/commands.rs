@@ -1,0 +1,268 @@
+//! Every command in its smallest and its fullest form: valid under the schema, and understood.
+
+use pushd::kernel::event::Image;
+use pushd::kernel::id::Json;
+use pushd::protocol::pi::command_policy::{CommandPolicy, Persistence, RateClass, Scheduling, VersionEffect};
+use pushd::protocol::pi::decode::{DecodeLimits, decode};
+use pushd::protocol::pi::kind::{Kind, SessionRequirement};
+use pushd::protocol::pi::request::{
+    ContextInclusion, Direction, Request, RequestBody, StreamingBehavior, Thinking, UiResponse, UserInput,
+};
+
+use crate::pi_adapter::pages::judge_command;
+
+/// The fields of commands besides their envelope, with what each asks for.
+pub(crate) fn samples() -> Vec<(Kind, &'static str, RequestBody)> {
+    let mut samples = plain();
+    samples.extend(talking());
+    samples.extend(answers());
+    samples
+}
+
+/// Commands that say nothing, or little.
+fn plain() -> Vec<(Kind, &'static str, RequestBody)> {
+    use Kind as K;
+    let path = |path: &str| Some(path.to_owned());
+    vec![
+        (K::ListSessions, "", RequestBody::ListSessions),
+        (K::CreateSession, "", RequestBody::CreateSession { cwd: None }),
+        (K::CreateSession, r#","cwd":null"#, RequestBody::CreateSession { cwd: None }),
+        (K::CreateSession, r#","cwd":"/w/x y""#, RequestBody::CreateSession { cwd: path("/w/x y") }),
+        (K::CreateSession, r#","cwd":"C:\\w""#, RequestBody::CreateSession { cwd: path("C:\\w") }),
+        (K::DeleteSession, "", RequestBody::DeleteSession),
+        (K::SwitchSession, "", RequestBody::SwitchSession),
+        (K::GetMetrics, "", RequestBody::GetMetrics),
+        (K::HealthCheck, "", RequestBody::HealthCheck),
+        (K::ListStoredSessions, "", RequestBody::ListStoredSessions),
+        (K::LoadSession, r#","sessionPath":"/h/a..b""#, RequestBody::LoadSession { path: "/h/a..b".into() }),
+        (K::GetAvailableModels, "", RequestBody::GetAvailableModels),
+        (K::GetCommands, "", RequestBody::GetCommands),
+        (K::GetSkills, "", RequestBody::GetSkills),
+        (K::GetTools, "", RequestBody::GetTools),
+        (K::ListSessionFiles, "", RequestBody::ListSessionFiles),
+        (K::Abort, "", RequestBody::Abort),
+        (K::GetState, "", RequestBody::GetState),
+        (K::GetMessages, "", RequestBody::GetMessages),
+        (K::CycleModel, "", RequestBody::CycleModel { direction: Direction::Forward }),
+        (K::CycleModel, r#","direction":"forward""#, RequestBody::CycleModel { direction: Direction::Forward }),
+        (K::CycleModel, r#","direction":"backward""#, RequestBody::CycleModel { direction: Direction::Backward }),
+        (
+            K::SetModel,
+            r#","provider":"p","modelId":"m/1""#,
+            RequestBody::SetModel { provider: "p".into(), model: "m/1".into() },
+        ),
+        (K::SetThinkingLevel, r#","level":"xhigh""#, RequestBody::SetThinkingLevel { level: Thinking::XHigh }),
+        (K::SetThinkingLevel, r#","level":"none""#, RequestBody::SetThinkingLevel { level: Thinking::Off }),
+        (K::CycleThinkingLevel, "", RequestBody::CycleThinkingLevel),
+        (K::SetSessionName, r#","name":"ü""#, RequestBody::SetSessionName { name: "ü".into() }),
+        (K::Compact, "", RequestBody::Compact { instructions: None }),
+        (K::Compact, r#","customInstructions":" ""#, RequestBody::Compact { instructions: None }),
+        (K::Compact, r#","customInstructions":"code""#, RequestBody::Compact { instructions: path("code") }),
+        (K::AbortCompaction, "", RequestBody::AbortCompaction),
+        (K::SetAutoCompaction, r#","enabled":true"#, RequestBody::SetAutoCompaction { enabled: true }),
+        (K::SetAutoRetry, r#","enabled":false"#, RequestBody::SetAutoRetry { enabled: false }),
+        (K::AbortRetry, "", RequestBody::AbortRetry),
+        (K::AbortBash, "", RequestBody::AbortBash),
+        (K::GetSessionStats, "", RequestBody::GetSessionStats),
+        (K::ExportHtml, "", RequestBody::ExportHtml { path: None }),
+        (K::ExportHtml, r#","outputPath":"out.html""#, RequestBody::ExportHtml { path: path("out.html") }),
+        (K::NewSession, "", RequestBody::NewSession { parent: None }),
+        (K::NewSession, r#","parentSession":"sess_1""#, RequestBody::NewSession { parent: path("sess_1") }),
+        (K::SwitchSessionFile, r#","sessionPath":"/f""#, RequestBody::SwitchSessionFile { path: "/f".into() }),
+        (K::Fork, r#","entryId":"00000001""#, RequestBody::Fork { entry: "00000001".into() }),
+        (K::GetForkMessages, "", RequestBody::GetForkMessages),
+        (K::GetLastAssistantText, "", RequestBody::GetLastAssistantText),
+        (K::GetContextUsage, "", RequestBody::GetContextUsage),
+    ]
+}
+
+/// Commands with words.
+fn talking() -> Vec<(Kind, &'static str, RequestBody)> {
+    use Kind as K;
+    let words = |message: &str, images: &[(&str, &str)]| {
+        let picture = |(mime, data): &(&str, &str)| Image { mime: (*mime).into(), data: (*data).into() };
+        Box::new(UserInput { message: message.into(), images: images.iter().map(picture).collect() })
+    };
+    let prompt = |words, streaming| RequestBody::Prompt { input: words, streaming_behavior: streaming };
+    let bash = |telling| RequestBody::Bash { command: "ls".into(), context: telling };
+    vec![
+        (K::Prompt, r#","message":"hi""#, prompt(words("hi", &[]), None)),
+        (
+            K::Prompt,
+            r#","message":"hi","images":[{"type":"image","data":"aGk=","mimeType":"image/png"}],"streamingBehavior":"steer""#,
+            prompt(words("hi", &[("image/png", "aGk=")]), Some(StreamingBehavior::Steer)),
+        ),
+        (
+            K::Prompt,
+            r#","message":"hi","images":null,"streamingBehavior":"followUp""#,
+            prompt(words("hi", &[]), Some(StreamingBehavior::FollowUp)),
+        ),
+        (K::Steer, r#","message":"no""#, RequestBody::Steer(words("no", &[]))),
+        (
+            K::Steer,
+            r#","message":"no","images":[{"type":"image","source":{"type":"base64","mediaType":"image/jpeg","data":"AAAA"}}]"#,
+            RequestBody::Steer(words("no", &[("image/jpeg", "AAAA")])),
+        ),
+        (K::FollowUp, r#","message":"then""#, RequestBody::FollowUp(words("then", &[]))),
+        (
+            K::FollowUp,
+            r#","message":"then","images":[{"data":"data:image/gif;base64,AA==","mimeType":"image/gif"}]"#,
+            RequestBody::FollowUp(words("then", &[("image/gif", "AA==")])),
+        ),
+        (K::Bash, r#","command":"ls""#, bash(ContextInclusion::Included)),
+        (K::Bash, r#","command":"ls","excludeFromContext":false"#, bash(ContextInclusion::Included)),
+        (K::Bash, r#","command":"ls","excludeFromContext":true"#, bash(ContextInclusion::Excluded)),
+    ]
+}
+
+/// Answers to questions.
+fn answers() -> Vec<(Kind, &'static str, RequestBody)> {
+    let answer = |response| RequestBody::ExtensionUiResponse { request: "r".into(), response: Box::new(response) };
+    [
+        (r#","requestId":"r","response":{"method":"select","value":"A"}"#, UiResponse::Select { value: "A".into() }),
+        (
+            r#","requestId":"r","response":{"method":"confirm","confirmed":false}"#,
+            UiResponse::Confirm { confirmed: false },
+        ),
+        (r#","requestId":"r","response":{"method":"input","value":""}"#, UiResponse::Input { value: String::new() }),
+        (
+            r#","requestId":"r","response":{"method":"editor","value":"a\nb"}"#,
+            UiResponse::Editor { value: "a\nb".into() },
+        ),
+        (
+            r#","requestId":"r","response":{"method":"interview","responses":{"q":[1,"x"],"a":null}}"#,
+            UiResponse::Interview { responses: Json::new(r#"{"a":null,"q":[1,"x"]}"#) },
+        ),
+        (r#","requestId":"r","response":{"method":"cancelled"}"#, UiResponse::Cancelled),
+    ]
+    .into_iter()
+    .map(|(fields, response)| (Kind::ExtensionUiResponse, fields, answer(response)))
+    .collect()
+}
+
+#[test]
+fn every_command_is_valid_and_understood_in_its_smallest_and_fullest_form() {
+    for (kind, fields, ask) in samples() {
+        assert_eq!(ask.kind(), kind);
+        let session =
+            if kind.session_requirement() == SessionRequirement::Required { r#","sessionId":"s""# } else { "" };
+        let small = format!(r#"{{"type":"{}"{session}{fields}}}"#, kind.name());
+        let asked = read(&small);
+        assert_eq!(asked.body, ask, "{small}");
+        assert_eq!((asked.id, asked.idempotency_key, asked.depends_on), (None, None, vec![]), "{small}");
+        assert_eq!(asked.session.is_some(), !session.is_empty());
+
+        let full = format!(
+            r#"{{"type":"{}"{fields},"sessionId":"s","id":"c","dependsOn":["a","b"],"ifSessionVersion":7,"idempotencyKey":"k","more":[1]}}"#,
+            kind.name()
+        );
+        let asked = read(&full);
+        assert_eq!((&asked.body, asked.kind), (&ask, kind), "{full}");
+        assert_eq!(asked.id.as_deref(), Some("c"));
+        assert_eq!(asked.session.as_ref().map(ToString::to_string).as_deref(), Some("s"));
+        assert_eq!(asked.depends_on, ["a", "b"]);
+        assert_eq!(asked.if_session_version, Some(7));
+        assert_eq!(asked.idempotency_key.as_deref(), Some("k"));
+    }
+}
+
+#[test]
+fn no_command_is_left_out_of_the_samples_and_every_name_is_its_own() {
+    let mut sampled: Vec<Kind> = samples().into_iter().map(|(kind, ..)| kind).collect();
+    sampled.sort_unstable();
+    sampled.dedup();
+    assert_eq!(sampled, Kind::ALL);
+    assert_eq!(Kind::ALL.len(), 40);
+    for kind in Kind::ALL {
+        assert_eq!(Kind::parse(kind.name()), Some(*kind));
+    }
+}
+
+#[test]
+fn a_field_that_is_null_counts_as_not_said() {
+    let line = r#"{"type":"prompt","sessionId":"s","message":"hi","id":null,"dependsOn":null,"ifSessionVersion":null,"idempotencyKey":null,"images":null,"streamingBehavior":null}"#;
+    let asked = read(line);
+    assert_eq!((asked.id, asked.idempotency_key, asked.if_session_version), (None, None, None));
+}
+
+#[test]
+fn one_command_has_one_spelling_whatever_its_names_and_order() {
+    let canonical = |line: &str| read(line).canonical;
+    let first = canonical(
+        r#"{"id":"a","type":"extension_ui_response","sessionId":"s","requestId":"r","response":{"method":"interview","responses":{"b":1,"a":{"z":[{"y":1,"x":2}]}}}}"#,
+    );
+    let second = canonical(
+        r#"{ "response" : {"responses":{"a":{"z":[{"x":2,"y":1}]},"b":1},"method":"interview"},"requestId":"r","sessionId":"s","idempotencyKey":"k","type":"extension_ui_response"}"#,
+    );
+    assert_eq!(first, second);
+    assert_eq!(
+        first,
+        r#"{"requestId":"r","response":{"method":"interview","responses":{"a":{"z":[{"x":2,"y":1}]},"b":1}},"sessionId":"s","type":"extension_ui_response"}"#
+    );
+    let with = |more: &str| canonical(&format!(r#"{{"type":"get_state","sessionId":"s"{more}}}"#));
+    let plain = with("");
+    for more in [r#","dependsOn":["a"]"#, r#","ifSessionVersion":1"#, r#","sessionIdd":1"#, r#","images":null"#] {
+        assert_ne!(with(more), plain, "{more} is part of what is meant");
+    }
+    assert_eq!(with(r#","id":"x","idempotencyKey":"y""#), plain);
+    let inner = r#"{"type":"extension_ui_response","sessionId":"s","requestId":"r","response":{"method":"interview","responses":{"id":1}}}"#;
+    assert!(canonical(inner).contains(r#"{"id":1}"#), "only the command's own id is left out");
+}
+
+#[test]
+fn natures_are_as_the_protocol_says() {
+    let named = |names: &str| -> Vec<Kind> {
+        names.split_whitespace().map(|name| Kind::parse(name).unwrap_or_else(|| panic!("{name}"))).collect()
+    };
+    let reads = named(
+        "list_sessions switch_session get_metrics health_check list_stored_sessions get_available_models get_commands
+         get_skills get_tools list_session_files get_state get_messages get_session_stats get_fork_messages
+         get_last_assistant_text get_context_usage",
+    );
+    let control = named("abort abort_bash abort_retry abort_compaction steer extension_ui_response");
+    let short = named("abort abort_bash abort_retry abort_compaction extension_ui_response");
+    let long = named("prompt steer follow_up compact bash new_session switch_session_file fork");
+    let slow = named("bash compact");
+    let unlimited = named("create_session delete_session load_session set_session_name export_html");
+    for kind in Kind::ALL {
+        let CommandPolicy {
+            scheduling: order,
+            time_limit,
+            persistence: keeping,
+            version_effect: versioning,
+            rate_class: counting,
+        } = kind.policy();
+        let controls = short.contains(kind) || *kind == Kind::DeleteSession;
+        assert_eq!(counting == RateClass::Control, controls, "{kind:?}");
+        let expected = if reads.contains(kind) {
+            Scheduling::Read
+        } else if control.contains(kind) {
+            Scheduling::Bypass
+        } else if slow.contains(kind) {
+            Scheduling::LongWrite
+        } else {
+            Scheduling::Write
+        };
+        assert_eq!(order, expected, "{kind:?}");
+        // What stops or answers something waits for no disk.
+        let light = reads.contains(kind) || short.contains(kind);
+        assert_eq!(keeping == Persistence::Relaxed, light, "{kind:?}");
+        assert_eq!(versioning == VersionEffect::Unchanged, reads.contains(kind), "{kind:?}");
+        if reads.contains(kind) || short.contains(kind) {
+            assert_eq!(time_limit, Some(30_000), "{kind:?}");
+        }
+        assert_eq!(time_limit == Some(300_000), long.contains(kind), "{kind:?}");
+        assert_eq!(time_limit.is_none(), unlimited.contains(kind), "{kind:?}");
+    }
+    assert_eq!(Kind::CreateSession.policy().version_effect, VersionEffect::Created);
+    assert_eq!(Kind::LoadSession.policy().version_effect, VersionEffect::Created);
+    assert_eq!(Kind::DeleteSession.policy().version_effect, VersionEffect::Removed);
+    assert_eq!(Kind::ExportHtml.policy().version_effect, VersionEffect::Incremented);
+}
+
+fn read(line: &str) -> Request {
+    if let Err(problems) = judge_command(line) {
+        panic!("not valid: {line}\n{}", problems.join("\n"));
+    }
+    decode(line.as_bytes(), &DecodeLimits::default()).unwrap_or_else(|problem| panic!("{line}: {problem:?}"))
+}

@@ -1,0 +1,279 @@
+//! Commands that are refused, each with its sentence, and the sentences that clients look for.
+
+use pushd::protocol::pi::decode::{DecodeLimits, MalformedRequest, decode};
+use pushd::protocol::pi::encode;
+use pushd::protocol::pi::error_text::{self, MatchedBy};
+
+use crate::pi_adapter::pages::{check_line, judge_command};
+
+/// A command with something wrong, and what is answered.
+const WRONG: &[(&str, &str)] = &[
+    (r#"{"type":"bogus"}"#, "type: Unknown command type 'bogus'"),
+    (r#"{"type":"bogus","sessionId":"s"}"#, "type: Unknown command type 'bogus'"),
+    (r#"{"type":"Prompt","sessionId":"s","message":"x"}"#, "type: Unknown command type 'Prompt'"),
+    (r#"{}"#, "type: must be a string"),
+    (r#"{"type":null}"#, "type: must be a string"),
+    (r#"{"type":7}"#, "type: must be a string"),
+    (r#"{"type":"get_metrics","id":7}"#, "id: must be a string"),
+    (r#"{"type":"get_metrics","id":""}"#, "id: must not be empty"),
+    (r#"{"type":"get_metrics","id":" "}"#, "id: must not be empty"),
+    (r#"{"type":"get_metrics","id":"anon:1:2"}"#, "id: Cannot use reserved prefix 'anon:'"),
+    (r#"{"type":"get_metrics","idempotencyKey":{}}"#, "idempotencyKey: must be a string"),
+    (r#"{"type":"get_metrics","idempotencyKey":""}"#, "idempotencyKey: must not be empty"),
+    (r#"{"type":"get_metrics","dependsOn":"a"}"#, "dependsOn: must be a list of command ids"),
+    (r#"{"type":"get_metrics","dependsOn":["a",1]}"#, "dependsOn[1]: must be a command id"),
+    (r#"{"type":"get_metrics","dependsOn":[""]}"#, "dependsOn[0]: must be a command id"),
+    (
+        r#"{"type":"get_state","sessionId":"s","ifSessionVersion":-1}"#,
+        "ifSessionVersion: must be a whole number that is not negative",
+    ),
+    (
+        r#"{"type":"get_state","sessionId":"s","ifSessionVersion":1.5}"#,
+        "ifSessionVersion: must be a whole number that is not negative",
+    ),
+    (
+        r#"{"type":"get_state","sessionId":"s","ifSessionVersion":"1"}"#,
+        "ifSessionVersion: must be a whole number that is not negative",
+    ),
+    (r#"{"type":"list_sessions","ifSessionVersion":1}"#, "ifSessionVersion: needs a command that names a session"),
+    (r#"{"type":"get_state"}"#, NO_SESSION),
+    (r#"{"type":"get_state","sessionId":null}"#, NO_SESSION),
+    (r#"{"type":"get_state","sessionId":""}"#, NO_SESSION),
+    (r#"{"type":"get_state","sessionId":"  "}"#, NO_SESSION),
+    (r#"{"type":"get_state","sessionId":5}"#, NO_SESSION),
+    (r#"{"type":"delete_session"}"#, NO_SESSION),
+    (r#"{"type":"switch_session"}"#, NO_SESSION),
+    (r#"{"type":"create_session","sessionId":""}"#, "sessionId: must not be empty"),
+    (r#"{"type":"create_session","sessionId":1}"#, "sessionId: must be a string"),
+    (r#"{"type":"create_session","cwd":1}"#, "cwd: must be a string"),
+    (r#"{"type":"create_session","cwd":"here"}"#, "cwd: cwd must be an absolute path"),
+    (r#"{"type":"create_session","cwd":"/a/../b"}"#, "cwd: cwd contains potentially dangerous path components"),
+    (r#"{"type":"load_session"}"#, "sessionPath: must be a string and is missing"),
+    (r#"{"type":"load_session","sessionPath":[]}"#, "sessionPath: must be a string"),
+    (r#"{"type":"load_session","sessionPath":"a/b"}"#, "sessionPath: sessionPath must be an absolute path"),
+    (r#"{"type":"load_session","sessionPath":"~/.pi/a"}"#, "sessionPath: sessionPath must be an absolute path"),
+    (r#"{"type":"load_session","sessionPath":"/a/../b"}"#, DANGEROUS),
+    (r#"{"type":"load_session","sessionPath":"../b"}"#, DANGEROUS),
+    (r#"{"type":"load_session","sessionPath":"/a/.."}"#, DANGEROUS),
+    (r#"{"type":"load_session","sessionPath":"C:\\a\\..\\b"}"#, DANGEROUS),
+    (r#"{"type":"load_session","sessionPath":"/a\u0000b"}"#, DANGEROUS),
+    (r#"{"type":"switch_session_file","sessionId":"s","sessionPath":"/../x"}"#, DANGEROUS),
+    (r#"{"type":"switch_session_file","sessionId":"s"}"#, "sessionPath: must be a string and is missing"),
+    (r#"{"type":"prompt","sessionId":"s"}"#, "message: must be a string and is missing"),
+    (r#"{"type":"prompt","sessionId":"s","message":""}"#, "message: must not be empty"),
+    (r#"{"type":"prompt","sessionId":"s","message":["x"]}"#, "message: must be a string"),
+    (
+        r#"{"type":"prompt","sessionId":"s","message":"x","streamingBehavior":"now"}"#,
+        "streamingBehavior: must be one of steer, followUp",
+    ),
+    (r#"{"type":"prompt","sessionId":"s","message":"x","images":{}}"#, "images: must be a list of images"),
+    (r#"{"type":"prompt","sessionId":"s","message":"x","images":["x"]}"#, NO_IMAGE),
+    (r#"{"type":"prompt","sessionId":"s","message":"x","images":[{"data":"AAAA"}]}"#, NO_IMAGE),
+    (r#"{"type":"prompt","sessionId":"s","message":"x","images":[{"mimeType":"image/png"}]}"#, NO_IMAGE),
+    (r#"{"type":"prompt","sessionId":"s","message":"x","images":[{"data":"AAAA","mimeType":"text/html"}]}"#, NO_IMAGE),
+    (r#"{"type":"prompt","sessionId":"s","message":"x","images":[{"data":"A\"A<","mimeType":"image/png"}]}"#, NO_IMAGE),
+    (r#"{"type":"steer","sessionId":"s"}"#, "message: must be a string and is missing"),
+    (r#"{"type":"follow_up","sessionId":"s","message":null}"#, "message: must be a string and is missing"),
+    (r#"{"type":"set_model","sessionId":"s","modelId":"m"}"#, "provider: must be a string and is missing"),
+    (r#"{"type":"set_model","sessionId":"s","provider":"p"}"#, "modelId: must be a string and is missing"),
+    (r#"{"type":"cycle_model","sessionId":"s","direction":"up"}"#, "direction: must be one of forward, backward"),
+    (r#"{"type":"set_thinking_level","sessionId":"s"}"#, LEVELS),
+    (r#"{"type":"set_thinking_level","sessionId":"s","level":"max"}"#, LEVELS),
+    (r#"{"type":"set_thinking_level","sessionId":"s","level":3}"#, LEVELS),
+    (r#"{"type":"set_session_name","sessionId":"s"}"#, "name: must be a string and is missing"),
+    (r#"{"type":"set_session_name","sessionId":"s","name":" "}"#, "name: must not be empty"),
+    (r#"{"type":"set_session_name","sessionId":"s","name":"a\u001b[2J"}"#, "name: must not contain control characters"),
+    (r#"{"type":"compact","sessionId":"s","customInstructions":1}"#, "customInstructions: must be a string"),
+    (r#"{"type":"set_auto_compaction","sessionId":"s"}"#, "enabled: must be true or false"),
+    (r#"{"type":"set_auto_retry","sessionId":"s","enabled":"yes"}"#, "enabled: must be true or false"),
+    (r#"{"type":"bash","sessionId":"s"}"#, "command: must be a string and is missing"),
+    (
+        r#"{"type":"bash","sessionId":"s","command":"ls","excludeFromContext":1}"#,
+        "excludeFromContext: must be true or false",
+    ),
+    (r#"{"type":"export_html","sessionId":"s","outputPath":1}"#, "outputPath: must be a string"),
+    (
+        r#"{"type":"export_html","sessionId":"s","outputPath":"../x"}"#,
+        "outputPath: outputPath contains potentially dangerous path components",
+    ),
+    (
+        r#"{"type":"new_session","sessionId":"s","parentSession":"/a/../b"}"#,
+        "parentSession: parentSession contains potentially dangerous path components",
+    ),
+    (r#"{"type":"fork","sessionId":"s"}"#, "entryId: must be a string and is missing"),
+    (
+        r#"{"type":"extension_ui_response","sessionId":"s","response":{"method":"cancelled"}}"#,
+        "requestId: must be a string and is missing",
+    ),
+    (r#"{"type":"extension_ui_response","sessionId":"s","requestId":"r"}"#, "response: must be an object"),
+    (r#"{"type":"extension_ui_response","sessionId":"s","requestId":"r","response":{"method":"shout"}}"#, METHODS),
+    (r#"{"type":"extension_ui_response","sessionId":"s","requestId":"r","response":{}}"#, METHODS),
+    (
+        r#"{"type":"extension_ui_response","sessionId":"s","requestId":"r","response":{"method":"select"}}"#,
+        "response.value: must be a string and is missing",
+    ),
+    (
+        r#"{"type":"extension_ui_response","sessionId":"s","requestId":"r","response":{"method":"confirm","confirmed":"yes"}}"#,
+        "response.confirmed: must be true or false",
+    ),
+    (
+        r#"{"type":"extension_ui_response","sessionId":"s","requestId":"r","response":{"method":"interview","responses":[]}}"#,
+        "response.responses: must be an object",
+    ),
+];
+
+const NO_SESSION: &str = "sessionId: Session commands must have a non-empty string 'sessionId'";
+const DANGEROUS: &str = "sessionPath: sessionPath contains potentially dangerous path components; sessionPath must \
+    be an absolute path under an allowed session directory, without `..`";
+const NO_IMAGE: &str = "images[0]: must be an image with a type and data in base64";
+const LEVELS: &str = "level: must be one of off, minimal, low, medium, high, xhigh";
+const METHODS: &str = "response.method: must be one of select, confirm, input, editor, interview, cancelled";
+
+#[test]
+fn what_is_wrong_is_named_and_not_valid_either() {
+    for (line, problem) in WRONG {
+        let malformed = refuse(line);
+        assert_eq!(malformed.error, format!("Validation failed: {problem}"), "{line}");
+        assert!(judge_command(line).is_err(), "the schema allows {line}");
+        check_line(&encode::malformed_response(&malformed));
+    }
+}
+
+#[test]
+fn a_refusal_repeats_the_id_and_the_type_where_they_can_be_read() {
+    let refused = refuse(r#"{"type":"prompt","id":"c1","sessionId":"s"}"#);
+    assert_eq!((refused.id.as_deref(), refused.command.as_str()), (Some("c1"), "prompt"));
+    let refused = refuse(r#"{"type":"bogus","id":"c2"}"#);
+    assert_eq!((refused.id.as_deref(), refused.command.as_str()), (Some("c2"), "bogus"));
+    let refused = refuse(r#"{"id":"c3"}"#);
+    assert_eq!((refused.id.as_deref(), refused.command.as_str()), (Some("c3"), "unknown"));
+    let refused = refuse(r#"{"type":"get_state","id":5}"#);
+    assert_eq!((refused.id.as_deref(), refused.command.as_str()), (None, "get_state"));
+    let long = "x".repeat(257);
+    let refused = refuse(&format!(r#"{{"type":"{long}","id":"{long}"}}"#));
+    assert_eq!((refused.id.as_deref(), refused.command.as_str()), (None, "unknown"));
+    assert_eq!(refused.error, "Validation failed: type: must be at most 256 characters, not 257");
+}
+
+#[test]
+fn what_is_no_command_at_all_is_answered_as_unknown() {
+    for line in ["", "{", "no", "{\"type\":}", "\u{feff}{}", "{}{}", "{\"type\":\"abort\"} x"] {
+        let refused = refuse(line);
+        let answer = encode::malformed_response(&refused);
+        assert_eq!(
+            answer,
+            r#"{"type":"response","command":"unknown","success":false,"error":"Invalid JSON"}"#.as_bytes(),
+            "{line}"
+        );
+    }
+    assert_eq!(decode(b"\xff\xfe", &DecodeLimits::default()).unwrap_err().error, "Invalid JSON");
+    let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+    assert_eq!(refuse(&deep).error, "Invalid JSON");
+    for line in ["[]", "null", "7", "\"prompt\"", "true"] {
+        assert_eq!(refuse(line).error, "Validation failed: command: must be a JSON object", "{line}");
+    }
+}
+
+#[test]
+fn limits_hold_to_the_character() {
+    let limits =
+        DecodeLimits { message: 8, bash: 6, name: 5, id: 4, dependencies: 3, path: 7, images: 2, image_bytes: 12 };
+    let images = |images: &[&str]| {
+        let one = |data: &&str| format!(r#"{{"data":"{data}","mimeType":"image/png"}}"#);
+        let images: Vec<_> = images.iter().map(one).collect();
+        format!(r#""type":"prompt","message":"x","images":[{}]"#, images.join(","))
+    };
+    let cases = [
+        (r#""type":"prompt","message":"ääääääää""#.to_owned(), None),
+        (r#""type":"prompt","message":"äääääääää""#.to_owned(), Some("message: must be at most 8 characters, not 9")),
+        (r#""type":"bash","command":"123456""#.to_owned(), None),
+        (r#""type":"bash","command":"1234567""#.to_owned(), Some("command: must be at most 6 characters, not 7")),
+        (r#""type":"set_session_name","name":"12345""#.to_owned(), None),
+        (r#""type":"set_session_name","name":"123456""#.to_owned(), Some("name: must be at most 5 characters, not 6")),
+        (r#""type":"abort","id":"1234""#.to_owned(), None),
+        (r#""type":"abort","id":"12345""#.to_owned(), Some("id: must be at most 4 characters, not 5")),
+        (
+            r#""type":"abort","idempotencyKey":"12345""#.to_owned(),
+            Some("idempotencyKey: must be at most 4 characters, not 5"),
+        ),
+        (r#""type":"abort","dependsOn":["1","2","3"]"#.to_owned(), None),
+        (
+            r#""type":"abort","dependsOn":["1","2","3","4"]"#.to_owned(),
+            Some("dependsOn: must be at most 3 command ids, not 4"),
+        ),
+        (
+            r#""type":"abort","dependsOn":["1","12345"]"#.to_owned(),
+            Some("dependsOn[1]: must be at most 4 characters, not 5"),
+        ),
+        (r#""type":"load_session","sessionPath":"/123456""#.to_owned(), None),
+        (
+            r#""type":"load_session","sessionPath":"/1234567""#.to_owned(),
+            Some("sessionPath: must be at most 7 characters, not 8"),
+        ),
+        (images(&["AAAA", "AAAAAAAA"]), None),
+        (images(&["AAAA", "AAAA", "AAAA"]), Some("images: must be at most 2 images, not 3")),
+        (images(&["AAAAAAAA", "AAAAAAAA"]), Some("images: must be at most 12 bytes together, not 16")),
+    ];
+    for (fields, problem) in cases {
+        let line = format!(r#"{{"sessionId":"s",{fields}}}"#);
+        let found = decode(line.as_bytes(), &limits).err().map(|malformed| malformed.error);
+        assert_eq!(found, problem.map(|problem| format!("Validation failed: {problem}")), "{line}");
+    }
+    let line = r#"{"sessionId":"12345","type":"abort"}"#;
+    let found = decode(line.as_bytes(), &limits).unwrap_err().error;
+    assert_eq!(found, "Validation failed: sessionId: must be at most 4 characters, not 5");
+}
+
+#[test]
+fn the_limits_are_those_of_the_protocol() {
+    let limits = DecodeLimits::default();
+    assert_eq!(
+        (limits.message, limits.bash, limits.name, limits.id, limits.dependencies, limits.path),
+        (200_000, 20_000, 256, 256, 32, 4096)
+    );
+}
+
+#[test]
+fn the_sentences_that_clients_look_for_are_spelled_so() {
+    let conflict = |identity| error_text::conflict(identity, "c", "get_state", "get_messages");
+    for (spelled, sentence) in [
+        (conflict(MatchedBy::Id), "Conflicting id 'c': previously used for 'get_state', now used for 'get_messages'"),
+        (
+            conflict(MatchedBy::Key),
+            "Conflicting idempotencyKey 'c': previously used for 'get_state', now used for 'get_messages'",
+        ),
+        (error_text::version_mismatch(0, 1), "Session version mismatch: expected 0, got 1"),
+        (error_text::no_session_at_version("X", 3), "Session X not found for ifSessionVersion=3"),
+        (error_text::unknown_dependency("x"), "Dependency 'x' is unknown"),
+        (error_text::failed_dependency("x", "why"), "Dependency 'x' failed: why"),
+        (
+            error_text::same_lane_dependency("x"),
+            "Dependency 'x' is queued in the same lane and cannot be awaited from this command",
+        ),
+        (error_text::self_dependency("x"), "Command 'x' cannot depend on itself"),
+        (error_text::unknown_command("bogus"), "Validation failed: type: Unknown command type 'bogus'"),
+        (error_text::session_not_found("X"), "Session X not found"),
+        (error_text::session_exists("X"), "Session X already exists"),
+        (error_text::SESSION_LIMIT.to_owned(), "Session limit reached"),
+        (error_text::timed_out("x", 30_000), "Command 'x' timed out after 30000ms"),
+        (error_text::SHUTTING_DOWN.to_owned(), "Server is shutting down"),
+        (error_text::no_such_request("X"), "No pending UI request with id X"),
+        (error_text::request_settled("X"), "Request X already settled"),
+        (error_text::request_of_other_session("X"), "Session ID mismatch for request X"),
+        (error_text::BUSY.to_owned(), "Server busy - too many concurrent commands. Please retry."),
+        (error_text::INVALID_JSON.to_owned(), "Invalid JSON"),
+        (error_text::INTERRUPTED.to_owned(), "interrupted by restart"),
+        (error_text::CIRCUIT_OPEN.to_owned(), "Circuit breaker open"),
+        (error_text::BASH_CIRCUIT_OPEN.to_owned(), "Bash circuit breaker open"),
+        (error_text::PATH_NOT_ALLOWED.to_owned(), "sessionPath must be under an allowed session directory"),
+    ] {
+        assert_eq!(spelled, sentence);
+    }
+}
+
+fn refuse(line: &str) -> MalformedRequest {
+    match decode(line.as_bytes(), &DecodeLimits::default()) {
+        Err(malformed) => *malformed,
+        Ok(asked) => panic!("{line} was understood: {asked:?}"),
+    }
+}

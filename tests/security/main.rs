@@ -1,0 +1,11 @@
+//! What confinement and access control refuse: escapes from the sandbox, other users, exchanged workspaces, processes
+//! that outlive their step.
+#![cfg(unix)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod escape;
+mod strangers;
+mod supervisor;
+mod workspaces;

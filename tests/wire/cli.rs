@@ -1,0 +1,14 @@
+//! The programs as people and scripts use them: real binaries, each test with its own home.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+#![cfg(unix)]
+
+mod config;
+mod crash;
+mod daemon;
+mod docs;
+mod exits;
+mod maintenance;
+mod messages;
+mod reports;
+mod run;
+mod sessions;

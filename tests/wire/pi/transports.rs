@@ -1,0 +1,20 @@
+//! What `server_ready` says is open.
+
+use serde_json::json;
+
+use crate::pi::line::{Line, Via};
+use crate::support::daemon::Daemon;
+
+#[test]
+fn a_daemon_without_the_port_offers_standard_input_and_output_alone() {
+    let daemon = Daemon::start();
+    let mut line = Line::connect(Via::Stdio, &daemon, "");
+    assert_eq!(line.log[0]["data"]["transports"], json!(["stdio"]));
+    line.finish();
+}
+
+transcripts! {
+    a_daemon_with_the_port_offers_both => r#"
+        < {"type":"server_ready","data":{"transports":["websocket","stdio"]}}
+    "#
+}

@@ -1,0 +1,123 @@
+//! Tokens: created, presented, wrong, missing, revoked, and guessed.
+
+use std::os::unix::fs::MetadataExt;
+
+use serde_json::{Value, json};
+
+use crate::support::daemon::Daemon;
+use crate::web::client::{PiDaemon, create_token, home_with_config, push_in, status};
+
+#[test]
+fn where_a_token_is_required_only_a_valid_one_is_admitted() {
+    let (server, secret) = daemon_requiring_token(&[]);
+    let bearer = format!("Bearer {secret}");
+    let answer = server.upgrade_response("/pi", &[]);
+    assert_eq!(status(&answer), "401", "{answer}");
+    assert!(answer.to_ascii_lowercase().contains("www-authenticate: bearer"), "{answer}");
+    let path = format!("/pi?token={secret}&access_token={secret}");
+    assert_eq!(status(&server.upgrade_response(&path, &[])), "401", "not in the address");
+    for wrong in ["Bearer ", "Bearer wrong", &format!("Bearer {}0", &bearer[7..]), &format!("Basic {secret}")] {
+        assert_eq!(status(&server.upgrade_response("/pi", &[("Authorization", wrong)])), "401", "{wrong}");
+    }
+    server.socket("/pi", &[("authorization", &bearer)]).assert_ready();
+    let offered = format!("pi, bearer.{secret}");
+    server.socket("/", &[("sec-websocket-protocol", &offered)]).assert_ready();
+    let answer = server.upgrade_response("/", &[("Sec-WebSocket-Protocol", &offered)]);
+    assert_eq!(status(&answer), "101");
+    assert!(!answer.contains(&secret), "it is not repeated: {answer}");
+    // The host name is checked before the token.
+    let page = [("Authorization", &*bearer), ("Origin", "https://evil.example")];
+    assert_eq!(status(&server.upgrade_response("/pi", &page)), "403");
+    let rebound = [("Authorization", &*bearer), ("Host", "evil.example")];
+    assert_eq!(status(&server.upgrade_response("/pi", &rebound)), "421");
+    let log = server.daemon.log();
+    assert!(!log.contains(&secret), "a token is in the log");
+}
+
+#[test]
+fn a_wrong_token_is_refused_also_where_none_is_needed() {
+    let server = PiDaemon::new();
+    server.socket("/", &[]).assert_ready();
+    assert_eq!(status(&server.upgrade_response("/", &[("Authorization", "Bearer ptk_wrong")])), "401");
+    let secret = create_token(&server.daemon.home);
+    server.socket("/", &[("authorization", &format!("Bearer {secret}"))]).assert_ready();
+}
+
+#[test]
+fn a_revoked_token_is_refused_and_the_others_still_work() {
+    let (server, first) = daemon_requiring_token(&[]);
+    let second = create_token(&server.daemon.home);
+    let listed: Value = serde_json::from_slice(&server.push(&["token", "list", "--json"]).stdout).unwrap();
+    let id = listed["tokens"][0]["tokenId"].as_str().unwrap();
+    assert!(server.push(&["token", "revoke", id]).status.success());
+    let brings = |secret: &str| {
+        status(&server.upgrade_response("/", &[("Authorization", &format!("Bearer {secret}"))])).to_owned()
+    };
+    assert_eq!((brings(&first).as_str(), brings(&second).as_str()), ("401", "101"));
+}
+
+#[test]
+fn after_ten_wrong_tokens_every_token_is_refused_for_a_while() {
+    let (server, secret) = daemon_requiring_token(&[("PUSH_WRONG_TOKEN_SECONDS", "600")]);
+    let brings = |token: &str| server.upgrade_response("/", &[("Authorization", &format!("Bearer {token}"))]);
+    for _ in 0..30 {
+        assert_eq!(status(&brings(&secret)), "101", "a right one costs nothing");
+    }
+    for _ in 0..10 {
+        assert_eq!(status(&brings("ptk_wrong")), "401");
+    }
+    for token in ["ptk_wrong", &secret] {
+        let answer = brings(token);
+        assert_eq!(status(&answer), "429", "{answer}");
+        assert!(answer.to_ascii_lowercase().contains("retry-after: "), "{answer}");
+    }
+    // The owner's socket needs none.
+    server.daemon.connect().ping();
+}
+
+#[test]
+fn an_unreadable_token_file_admits_no_client() {
+    let (server, secret) = daemon_requiring_token(&[]);
+    let file = server.daemon.home.path().join(".push/state/tokens.json");
+    let kept = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, "{").unwrap();
+    let brings = || status(&server.upgrade_response("/", &[("Authorization", &format!("Bearer {secret}"))])).to_owned();
+    assert_eq!(brings(), "500");
+    let listed = server.push(&["token", "list"]);
+    assert!(!listed.status.success() && String::from_utf8_lossy(&listed.stderr).contains("cannot be read"));
+    std::fs::write(&file, kept).unwrap();
+    assert_eq!(brings(), "101");
+}
+
+#[test]
+fn the_client_makes_lists_and_revokes_tokens_without_a_daemon() {
+    let home = home_with_config("");
+    let none = push_in(&home, &["token", "list", "--json"]);
+    assert_eq!(serde_json::from_slice::<Value>(&none.stdout).unwrap(), json!({"tokens": []}));
+    let made = push_in(&home, &["token", "new", "--name", "my laptop"]);
+    let secret = String::from_utf8(made.stdout).unwrap();
+    assert!(secret.starts_with("ptk_") && secret.trim_end().len() == 68, "{secret}");
+    let state = home.path().join(".push/state");
+    let file = state.join("tokens.json");
+    let mode = |path: &std::path::Path| path.metadata().unwrap().mode() & 0o777;
+    assert_eq!((mode(&state), mode(&file)), (0o700, 0o600));
+    assert!(!std::fs::read_to_string(&file).unwrap().contains(secret.trim_end()));
+    let listed = String::from_utf8(push_in(&home, &["token", "list"]).stdout).unwrap();
+    assert!(listed.starts_with("tok_") && listed.contains("  my laptop  "), "{listed}");
+    assert!(!listed.contains(secret.trim_end()), "{listed}");
+    for (wrong, code) in [(["token", "revoke", "tok_ZZZ"], 1), (["token", "new", "--name="], 1)] {
+        assert_eq!(push_in(&home, &wrong).status.code(), Some(code), "{wrong:?}");
+    }
+    assert_eq!(push_in(&home, &["token"]).status.code(), Some(64));
+    let id = listed.split(' ').next().unwrap();
+    let revoked = push_in(&home, &["token", "revoke", &id[4..]]);
+    assert_eq!(String::from_utf8(revoked.stdout).unwrap(), format!("revoked {id}\n"));
+    assert!(!home.path().join(".push/run").exists(), "no daemon was started");
+}
+
+/// A daemon that requires a token, and a valid token.
+fn daemon_requiring_token(variables: &[(&str, &str)]) -> (PiDaemon, String) {
+    let home = home_with_config("require_token = true");
+    let secret = create_token(&home);
+    (PiDaemon::from_daemon(Daemon::start_in(home, variables, &["--pi=127.0.0.1:0"])), secret)
+}
