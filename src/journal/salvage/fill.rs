@@ -4,14 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, ToSql, params};
 
 use super::SalvageReport;
 use super::chain;
 use super::reader::{PageReader, RowLocation};
-use super::rows::{FoundBlock, Session, TableRow};
+use super::rows::{Session, TableRow};
 use super::scan::{Candidate, ScanResults, StartKey};
-use crate::journal::checksum;
+use crate::journal::checksum::{self, BlockHeader};
 use crate::journal::row;
 use crate::kernel::id::SessionId;
 
@@ -61,15 +61,15 @@ pub(super) fn choose_sessions(sessions: BTreeMap<i64, Vec<Candidate>>) -> BTreeM
 }
 
 /// Selects the history of a session among the recovered blocks.
-pub(super) fn history(candidate: &Candidate) -> Vec<(FoundBlock, RowLocation)> {
-    let heads: Vec<FoundBlock> = candidate.blocks.keys().copied().collect();
+pub(super) fn history(candidate: &Candidate) -> Vec<(BlockHeader, RowLocation)> {
+    let heads: Vec<BlockHeader> = candidate.blocks.keys().copied().collect();
     let places: Vec<RowLocation> = candidate.blocks.values().copied().collect();
     let chosen = chain::history(checksum::genesis(&candidate.id), &heads);
     chosen.into_iter().filter_map(|at| Some((*heads.get(at)?, *places.get(at)?))).collect()
 }
 
 /// Chooses the checkpoint to restore from: the latest that the history does not skip, or else the latest.
-pub(super) fn checkpoint(candidate: &Candidate, history: &[(FoundBlock, RowLocation)]) -> Option<RowLocation> {
+pub(super) fn checkpoint(candidate: &Candidate, history: &[(BlockHeader, RowLocation)]) -> Option<RowLocation> {
     let fits = |seq: u64| !chain::is_skipped(history.iter().map(|(head, _)| head), seq);
     let latest = candidate.checkpoints.iter().rev().find(|(seq, _)| fits(**seq));
     latest.or_else(|| candidate.checkpoints.last_key_value()).map(|(_, location)| *location)
@@ -96,7 +96,10 @@ impl Filler<'_> {
         if let Some(location) = checkpoint(candidate, &history) {
             reserved = reserved.max(self.checkpoint(key, &candidate.id, location)?);
         }
-        let stored = candidate.row().map(|location| self.pages.row(location, session_row)).transpose()?.flatten();
+        let stored = match candidate.row() {
+            Some(location) => self.pages.row(location, |row| row.into_session())?,
+            None => None,
+        };
         self.report.sessions += 1;
         self.report.sessions_without_row += u64::from(stored.is_none());
         let mut row = stored.unwrap_or_else(|| self.placeholder_row(&candidate.id));
@@ -142,18 +145,14 @@ impl Filler<'_> {
     }
 
     /// Inserts a block; returns whether it verified.
-    fn block(&mut self, key: i64, id: &SessionId, head: &FoundBlock, location: RowLocation) -> rusqlite::Result<bool> {
+    fn block(&mut self, key: i64, id: &SessionId, head: &BlockHeader, location: RowLocation) -> rusqlite::Result<bool> {
         let connection = self.connection;
-        let inserted = self.pages.row(location, |row| match row {
-            TableRow::Block { session, head: read, seal, bytes }
-                if session == key && read == *head && head.header().verify_unchained(id, seal, bytes) =>
-            {
-                Some(insert_block(connection, key, head, seal, bytes).map(|()| bytes.len()))
-            }
-            TableRow::Block { .. }
-            | TableRow::Session(_)
-            | TableRow::Checkpoint { .. }
-            | TableRow::UncertainEpochs(..) => None,
+        let inserted = self.pages.row(location, |row| {
+            let TableRow::Block { session, header, seal, bytes } = row else { return None };
+            let intact = session == key && header == *head && header.verify_unchained(id, seal, bytes);
+            let (first, last) = (row::signed(header.first), row::signed(header.last));
+            let values = params![key, first, last, header.count, header.prev, header.checksum, seal, bytes];
+            intact.then(|| insert(connection, INSERT_BLOCK, values).map(|()| bytes.len()))
         })?;
         let Some(size) = inserted.transpose()? else { return Ok(false) };
         self.report.blocks += 1;
@@ -164,14 +163,11 @@ impl Filler<'_> {
     /// Inserts a checkpoint and returns its position.
     fn checkpoint(&mut self, key: i64, id: &SessionId, location: RowLocation) -> rusqlite::Result<u64> {
         let connection = self.connection;
-        let inserted = self.pages.row(location, |row| match row {
-            TableRow::Checkpoint { seq, checksum, bytes } if checksum::checkpoint(id, seq, bytes) == checksum => {
-                Some(insert_checkpoint(connection, key, seq, checksum, bytes).map(|()| (seq, bytes.len())))
-            }
-            TableRow::Checkpoint { .. }
-            | TableRow::Session(_)
-            | TableRow::Block { .. }
-            | TableRow::UncertainEpochs(..) => None,
+        let inserted = self.pages.row(location, |row| {
+            let TableRow::Checkpoint { seq, checksum, bytes } = row else { return None };
+            let values = params![key, row::signed(seq), checksum, bytes];
+            (checksum::checkpoint(id, seq, bytes) == checksum)
+                .then(|| insert(connection, INSERT_CHECKPOINT, values).map(|()| (seq, bytes.len())))
         })?;
         let Some((seq, size)) = inserted.transpose()? else { return Ok(0) };
         self.report.checkpoints += 1;
@@ -203,37 +199,8 @@ impl Filler<'_> {
     }
 }
 
-fn session_row(row: TableRow<'_>) -> Option<Session> {
-    match row {
-        TableRow::Session(row) => Some(row),
-        TableRow::Block { .. } | TableRow::Checkpoint { .. } | TableRow::UncertainEpochs(..) => None,
-    }
-}
-
-fn insert_block(connection: &Connection, key: i64, head: &FoundBlock, seal: u32, bytes: &[u8]) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached(
-            "INSERT INTO block (session, first, last, count, prev, checksum, seal, bytes)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-        )?
-        .execute(params![
-            key,
-            row::signed(head.first),
-            row::signed(head.last),
-            head.count,
-            head.prev,
-            head.checksum,
-            seal,
-            bytes
-        ])
-        .map(drop)
-}
-
-fn insert_checkpoint(connection: &Connection, key: i64, seq: u64, checksum: u32, bytes: &[u8]) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached("INSERT INTO checkpoint (session, seq, checksum, bytes) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![key, row::signed(seq), checksum, bytes])
-        .map(drop)
+fn insert(connection: &Connection, statement: &str, values: &[&dyn ToSql]) -> rusqlite::Result<()> {
+    connection.prepare_cached(statement)?.execute(values).map(drop)
 }
 
 /// Checkpoints the log into the database.
@@ -241,6 +208,9 @@ fn truncate_log(connection: &Connection) -> rusqlite::Result<()> {
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
 }
 
+const INSERT_BLOCK: &str = "INSERT INTO block (session, first, last, count, prev, checksum, seal, bytes)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+const INSERT_CHECKPOINT: &str = "INSERT INTO checkpoint (session, seq, checksum, bytes) VALUES (?1, ?2, ?3, ?4)";
 /// The approximate cost of a row besides its bytes.
 const ROW_OVERHEAD: usize = 128;
 /// The maximum size of a transaction.

@@ -17,8 +17,6 @@
 mod chain;
 mod fill;
 mod pages;
-#[cfg(test)]
-mod parser;
 mod reader;
 mod rows;
 mod scan;

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::path::Path;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row};
 
 use super::pages::{self, PageList};
 use super::rows::TableRow;
@@ -27,15 +27,6 @@ pub(super) struct PageReader {
 pub(super) struct RowLocation {
     pub(super) page: u32,
     pub(super) row: i64,
-}
-
-/// The queries that read a page in one direction.
-struct Direction {
-    from: i64,
-    /// Reads all rows beyond a rowid.
-    rows: &'static str,
-    /// Reads the next rowid beyond another.
-    next: &'static str,
 }
 
 impl PageReader {
@@ -65,31 +56,23 @@ impl PageReader {
     /// Visits every row of a table page that can be read; returns whether that is all of them.
     pub(super) fn rows(&self, page: u32, mut visit: impl FnMut(RowLocation, TableRow<'_>)) -> rusqlite::Result<bool> {
         self.select(page)?;
-        let (mut whole, mut attempts) = (true, 0);
-        for Direction { from, rows, next } in [FORWARDS, BACKWARDS] {
-            let mut reached = Some(from);
-            while let Some(after) = reached.filter(|_| attempts < MAX_ATTEMPTS) {
-                let mut last = after;
-                let read = self.each(rows, Some(after), |row| {
-                    last = row.get(0)?;
-                    if let Some(found) = TableRow::read(row) {
-                        visit(RowLocation { page, row: last }, found);
-                    }
-                    Ok(())
-                });
-                if is_whole(read)? {
-                    break;
+        let (mut whole, mut next) = (true, Some(i64::MIN));
+        for _ in 0..MAX_ROWS {
+            let Some(after) = next else { break };
+            let mut last = after;
+            let read = self.each(ROWS, [after], |row| {
+                last = row.get(0)?;
+                if let Some(found) = TableRow::read(row) {
+                    visit(RowLocation { page, row: last }, found);
                 }
-                (whole, attempts) = (false, attempts + 1);
-                // The next row, whose content is damaged, is left out.
-                reached = match self.connection.prepare_cached(next)?.query_row([last], |row| row.get(0)).optional() {
-                    Err(error) if is_damage(&error) => None,
-                    found => found?,
-                };
-            }
-            if whole {
+                Ok(())
+            });
+            if readable(read)?.is_some() {
                 break;
             }
+            whole = false;
+            // The row that stopped the query is left out, if its rowid can be read.
+            next = readable(self.connection.prepare_cached(NEXT_ROW)?.query_row([last], |row| row.get(0)))?;
         }
         Ok(whole)
     }
@@ -97,16 +80,15 @@ impl PageReader {
     /// Visits every entry of an index page, and of the pages below it, that can be read; returns whether that is all.
     pub(super) fn entries(&self, page: u32, mut visit: impl FnMut(&Row<'_>)) -> rusqlite::Result<bool> {
         self.select(page)?;
-        for (query, whole) in [(ENTRIES, true), (ENTRIES_BACKWARDS, false)] {
-            let read = self.each(query, None, |row| {
-                visit(row);
-                Ok(())
-            });
-            if is_whole(read)? {
-                return Ok(whole);
-            }
+        let mut visit = |row: &Row<'_>| {
+            visit(row);
+            Ok(())
+        };
+        let whole = readable(self.each(ENTRIES, [], &mut visit))?.is_some();
+        if !whole {
+            readable(self.each(ENTRIES_BACKWARDS, [], visit))?;
         }
-        Ok(false)
+        Ok(whole)
     }
 
     /// Reads one row; `None` if it cannot be read.
@@ -117,10 +99,8 @@ impl PageReader {
     ) -> rusqlite::Result<Option<T>> {
         self.select(location.page)?;
         let mut statement = self.connection.prepare_cached(ROW)?;
-        match statement.query_row([location.row], |row| Ok(TableRow::read(row).and_then(read))).optional() {
-            Err(error) if is_damage(&error) => Ok(None),
-            found => found.map(Option::flatten),
-        }
+        let found = statement.query_row([location.row], |row| Ok(TableRow::read(row).and_then(read)));
+        Ok(readable(found)?.flatten())
     }
 
     /// Makes `page` the root page of both tables.
@@ -136,14 +116,11 @@ impl PageReader {
     fn each(
         &self,
         query: &str,
-        after: Option<i64>,
+        params: impl Params,
         mut visit: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
     ) -> rusqlite::Result<()> {
         let mut statement = self.connection.prepare_cached(query)?;
-        let mut rows = match after {
-            Some(after) => statement.query([after])?,
-            None => statement.query([])?,
-        };
+        let mut rows = statement.query(params)?;
         while let Some(row) = rows.next()? {
             visit(row)?;
         }
@@ -151,17 +128,12 @@ impl PageReader {
     }
 }
 
-/// Returns whether a page was read to its end; fails if the reason is not damage.
-fn is_whole(read: rusqlite::Result<()>) -> rusqlite::Result<bool> {
-    match read {
-        Err(error) if is_damage(&error) => Ok(false),
-        read => read.map(|()| true),
+/// Turns an error that the content of a page causes into `None`.
+fn readable<T>(read: rusqlite::Result<T>) -> rusqlite::Result<Option<T>> {
+    match read.optional() {
+        Err(error) if error::is_corrupt(&error) || error.sqlite_error_code() == Some(ErrorCode::TooBig) => Ok(None),
+        read => read,
     }
-}
-
-/// Returns whether an error is caused by the content of a page.
-fn is_damage(error: &rusqlite::Error) -> bool {
-    error::is_corrupt(error) || error.sqlite_error_code() == Some(ErrorCode::TooBig)
 }
 
 /// The page file is not kept after a crash, and only this process uses it. The pages have their own numbers, so none
@@ -171,21 +143,11 @@ const SETTINGS: &str = "PRAGMA page_size = 4096; PRAGMA auto_vacuum = NONE; PRAG
 /// As many columns as the widest row has.
 const TABLES: &str = "CREATE TABLE row (c0, c1, c2, c3, c4, c5, c6, c7, c8, c9);
     CREATE TABLE entry (c0, c1, c2, PRIMARY KEY (c0, c1, c2)) WITHOUT ROWID";
-/// The first row first.
-const FORWARDS: Direction = Direction {
-    from: i64::MIN,
-    rows: "SELECT rowid, * FROM row WHERE rowid > ?1 ORDER BY rowid",
-    next: "SELECT rowid FROM row WHERE rowid > ?1 ORDER BY rowid LIMIT 1",
-};
-/// The last row first.
-const BACKWARDS: Direction = Direction {
-    from: i64::MAX,
-    rows: "SELECT rowid, * FROM row WHERE rowid < ?1 ORDER BY rowid DESC",
-    next: "SELECT rowid FROM row WHERE rowid < ?1 ORDER BY rowid DESC LIMIT 1",
-};
+const ROWS: &str = "SELECT rowid, * FROM row WHERE rowid > ?1 ORDER BY rowid";
+const NEXT_ROW: &str = "SELECT rowid FROM row WHERE rowid > ?1 ORDER BY rowid LIMIT 1";
 const ROW: &str = "SELECT rowid, * FROM row WHERE rowid = ?1";
 /// An interior page leads to other pages, and a damaged one to the same pages many times.
 const ENTRIES: &str = "SELECT * FROM entry ORDER BY c0, c1, c2 LIMIT 1000000";
 const ENTRIES_BACKWARDS: &str = "SELECT * FROM entry ORDER BY c0 DESC, c1 DESC, c2 DESC LIMIT 1000000";
-/// How many damaged rows of a page are skipped; a page has fewer.
-const MAX_ATTEMPTS: u32 = 1000;
+/// More rows than a page can hold.
+const MAX_ROWS: usize = 2048;

@@ -6,30 +6,12 @@ use rusqlite::types::ValueRef;
 use crate::journal::checksum::BlockHeader;
 use crate::kernel::id::SessionId;
 
-/// The header of a recovered block, ordered by position.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct FoundBlock {
-    pub(super) first: u64,
-    pub(super) last: u64,
-    pub(super) count: u32,
-    pub(super) prev: u32,
-    pub(super) checksum: u32,
-}
-
-impl FoundBlock {
-    /// Returns the header in the form that verifies it.
-    pub(super) const fn header(&self) -> BlockHeader {
-        let Self { first, last, count, prev, checksum } = *self;
-        BlockHeader { first, last, count, prev, checksum }
-    }
-}
-
 /// A row of a table, which borrows its bytes.
 pub(super) enum TableRow<'a> {
     /// A row of `session`; its key is the rowid.
     Session(Session),
     /// A row of `block`.
-    Block { session: i64, head: FoundBlock, seal: u32, bytes: &'a [u8] },
+    Block { session: i64, header: BlockHeader, seal: u32, bytes: &'a [u8] },
     /// A row of `checkpoint`; its session is the rowid.
     Checkpoint { seq: u64, checksum: u32, bytes: &'a [u8] },
     /// A row of `unsure`: a range of epochs in which something may have been lost.
@@ -73,7 +55,7 @@ impl<'a> TableRow<'a> {
                 Blob(bytes),
                 ..,
             ] => {
-                let head = FoundBlock {
+                let header = BlockHeader {
                     first: long(first)?,
                     last: long(last)?,
                     count: short(count)?,
@@ -81,8 +63,8 @@ impl<'a> TableRow<'a> {
                     checksum: short(checksum)?,
                 };
                 // The splice of a retention begins before the first event.
-                let runs = head.first <= head.last && (head.first > 0 || head.header().is_splice());
-                runs.then_some(Self::Block { session, head, seal: short(seal)?, bytes })
+                let runs = header.first <= header.last && (header.first > 0 || header.is_splice());
+                runs.then_some(Self::Block { session, header, seal: short(seal)?, bytes })
             }
             [Null, Integer(seq), Integer(checksum), Blob(bytes), ..] => {
                 Some(Self::Checkpoint { seq: long(seq)?, checksum: short(checksum)?, bytes })
@@ -92,6 +74,13 @@ impl<'a> TableRow<'a> {
             }
             [..] => None,
         }
+    }
+}
+
+impl TableRow<'_> {
+    pub(super) fn into_session(self) -> Option<Session> {
+        let Self::Session(session) = self else { return None };
+        Some(session)
     }
 }
 

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::SalvageContext;
 use super::reader::{PageReader, RowLocation};
-use super::rows::{FoundBlock, IndexEntry, Session, TableRow};
-use crate::journal::checksum;
+use super::rows::{IndexEntry, Session, TableRow};
+use crate::journal::checksum::{self, BlockHeader};
 use crate::kernel::id::SessionId;
 
 /// All findings, by the key of their session.
@@ -35,7 +35,7 @@ pub(super) struct Candidate {
     row: Option<(RowRank, RowLocation)>,
     /// The highest reservation in a row that was not replaced.
     pub(super) reserved: u64,
-    pub(super) blocks: BTreeMap<FoundBlock, RowLocation>,
+    pub(super) blocks: BTreeMap<BlockHeader, RowLocation>,
     /// The checkpoints, by the last event that they contain.
     pub(super) checkpoints: BTreeMap<u64, RowLocation>,
 }
@@ -130,12 +130,10 @@ impl Scanner<'_> {
     /// Handles a row in the second pass, which verifies blocks and checkpoints.
     fn second_pass(&mut self, location: RowLocation, row: &TableRow<'_>) {
         match *row {
-            TableRow::Block { session, head, seal, bytes } => {
+            TableRow::Block { session, header, seal, bytes } => {
                 for candidate in self.candidates(session) {
-                    if !candidate.blocks.contains_key(&head)
-                        && head.header().verify_unchained(&candidate.id, seal, bytes)
-                    {
-                        candidate.blocks.insert(head, location);
+                    if header.verify_unchained(&candidate.id, seal, bytes) {
+                        candidate.blocks.entry(header).or_insert(location);
                     }
                 }
             }

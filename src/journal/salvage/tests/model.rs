@@ -191,7 +191,7 @@ impl WrittenSession {
     }
 
     /// Compares a history with what was written, and returns how many events it has.
-    pub(super) fn check_history(&self, pages: &PageReader, history: &[(FoundBlock, RowLocation)]) -> usize {
+    pub(super) fn check_history(&self, pages: &PageReader, history: &[(BlockHeader, RowLocation)]) -> usize {
         let (mut reached, mut events) = (0, 0);
         for (head, location) in history {
             assert!(head.first > reached, "events come once and in order");
@@ -213,7 +213,7 @@ impl WrittenSession {
         &self,
         pages: &PageReader,
         candidate: &Candidate,
-        history: &[(FoundBlock, RowLocation)],
+        history: &[(BlockHeader, RowLocation)],
     ) -> bool {
         let Some(location) = fill::checkpoint(candidate, history) else { return false };
         let found = pages.row(location, |row| {
@@ -228,11 +228,7 @@ impl WrittenSession {
     /// Compares a row with what was written; returns whether it is the last version.
     pub(super) fn check_row(&self, pages: &PageReader, candidate: &Candidate, rows: RowTolerance) -> bool {
         let Some(location) = candidate.row() else { return false };
-        let row = pages.row(location, |row| {
-            let TableRow::Session(row) = row else { return None };
-            Some(row)
-        });
-        let row = row.expect("readable").expect("a row");
+        let row = pages.row(location, |row| row.into_session()).expect("readable").expect("a row");
         let found = row_of(
             &row.token_hash,
             [row.opened_at, row.updated_at, row.reserved],
@@ -257,14 +253,14 @@ pub(super) fn row_of(token_hash: &[u8; 32], numbers: [u64; 3], texts: [Option<&s
 }
 
 /// Makes a page file of a database and its log.
-pub(super) fn open_pages(dir: &TempDir, database: &[u8], log: &[u8]) -> PageReader {
+fn open_pages(dir: &TempDir, database: &[u8], log: &[u8]) -> PageReader {
     let file = |bytes: &[u8]| Some(Box::new(MemoryFile(bytes.to_vec())) as Box<dyn RawFile>);
     let env = StorageEnv::native(dir.path());
     PageReader::create(&env, &dir.path().join("pages"), file(database), file(log)).expect("a page file")
 }
 
 /// A directory in memory if possible: these tests are not about durability.
-pub(super) fn memory_directory() -> TempDir {
+fn memory_directory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
 }
 
@@ -286,7 +282,7 @@ pub(super) fn replace(file: &mut [u8], text: &[u8], with: &[u8]) {
     }
 }
 
-pub(super) struct MemoryFile(pub(super) Vec<u8>);
+struct MemoryFile(Vec<u8>);
 
 impl RawFile for MemoryFile {
     fn read_at(&self, at: u64, into: &mut [u8]) -> io::Result<usize> {
