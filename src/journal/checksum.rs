@@ -20,12 +20,12 @@ pub(super) fn chain(prev: u32, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The header of a block, as stored.
+/// The header of a block, as stored; ordered by position.
 ///
 /// A block with a count of zero is a splice: it replaces lost or removed events, and its bytes describe the loss.
 /// Later blocks continue from its checksum, which is the one of the original history, so its seal covers its
 /// bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct BlockHeader {
     pub(super) first: u64,
     pub(super) last: u64,

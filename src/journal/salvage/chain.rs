@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::rows::FoundBlock;
+use crate::journal::checksum::BlockHeader;
 
 /// Selects among `heads`, which are sorted, and returns the indexes of the selected blocks in order.
 ///
@@ -14,7 +14,7 @@ use super::rows::FoundBlock;
 /// furthest wins, then the one that covers the most numbers, then the one with the fewest events and blocks. A
 /// splice is preferred to the events that it replaces, because it was written later: removed events do not return.
 /// Where nothing continues the chain there is a hole, and the history continues with the block that begins first.
-pub(super) fn history(genesis: u32, heads: &[FoundBlock]) -> Vec<usize> {
+pub(super) fn history(genesis: u32, heads: &[BlockHeader]) -> Vec<usize> {
     let links = Links::new(heads);
     let mut chosen = Vec::new();
     let (mut reached, mut passed) = (None, 0);
@@ -37,8 +37,8 @@ pub(super) fn history(genesis: u32, heads: &[FoundBlock]) -> Vec<usize> {
 
 /// Returns whether a number lies between two selected blocks of which one continues the other, so that it was
 /// never stored.
-pub(super) fn is_skipped<'a>(chosen: impl Iterator<Item = &'a FoundBlock>, number: u64) -> bool {
-    let mut before: Option<&FoundBlock> = None;
+pub(super) fn is_skipped<'a>(chosen: impl Iterator<Item = &'a BlockHeader>, number: u64) -> bool {
+    let mut before: Option<&BlockHeader> = None;
     for head in chosen {
         if head.first > number {
             return before.is_some_and(|before| before.last < number && before.checksum == head.prev);
@@ -67,7 +67,7 @@ struct ChainScore {
 }
 
 impl Links {
-    fn new(heads: &[FoundBlock]) -> Self {
+    fn new(heads: &[BlockHeader]) -> Self {
         let nothing = ChainScore { reaches: 0, covers: 0, events: Reverse(0), blocks: Reverse(0) };
         let mut links =
             Self { scores: vec![nothing; heads.len()], next: vec![None; heads.len()], after: BTreeMap::new() };
@@ -105,7 +105,7 @@ impl Links {
     }
 
     /// Finds the best of the blocks that begin with the same event as the one at `at`.
-    fn best_with_same_first(&self, heads: &[FoundBlock], at: usize) -> Option<usize> {
+    fn best_with_same_first(&self, heads: &[BlockHeader], at: usize) -> Option<usize> {
         let first = heads.get(at)?.first;
         let alike = heads.get(at..)?.iter().take_while(|head| head.first == first).count();
         (at..at + alike).max_by_key(|at| self.scores.get(*at).copied())

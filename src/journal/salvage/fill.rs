@@ -4,31 +4,31 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, ToSql, params};
 
 use super::SalvageReport;
 use super::chain;
-use super::images::{Images, RecordLocation};
-use super::rows::{self, FoundBlock};
-use super::scan::{Candidate, ScanResults};
-use crate::journal::checksum;
+use super::reader::{PageReader, RowLocation};
+use super::rows::{Session, TableRow};
+use super::scan::{Candidate, ScanResults, StartKey};
+use crate::journal::checksum::{self, BlockHeader};
 use crate::journal::row;
 use crate::kernel::id::SessionId;
 
 /// Fills the database of `connection` and counts the inserted rows.
 pub(super) fn fill(
     connection: &Connection,
-    images: &Images,
+    pages: &PageReader,
     found: ScanResults,
     summary: &dyn Fn(&SessionId) -> String,
     report: &mut SalvageReport,
 ) -> rusqlite::Result<()> {
-    let mut fill = Filler { connection, images, summary, report, image: Vec::new(), transaction_bytes: 0 };
+    let mut fill = Filler { connection, pages, summary, report, transaction_bytes: 0 };
     fill.connection.execute_batch("BEGIN IMMEDIATE")?;
     for (key, candidate) in choose_sessions(found.sessions) {
         fill.session(key, &candidate)?;
         if let Some(start) = found.start_keys.get(&key) {
-            fill.start(key, start.location)?;
+            fill.start(key, start)?;
         }
     }
     for (since, until) in found.uncertain_epochs {
@@ -61,15 +61,15 @@ pub(super) fn choose_sessions(sessions: BTreeMap<i64, Vec<Candidate>>) -> BTreeM
 }
 
 /// Selects the history of a session among the recovered blocks.
-pub(super) fn history(candidate: &Candidate) -> Vec<(FoundBlock, RecordLocation)> {
-    let heads: Vec<FoundBlock> = candidate.blocks.keys().copied().collect();
-    let places: Vec<RecordLocation> = candidate.blocks.values().copied().collect();
+pub(super) fn history(candidate: &Candidate) -> Vec<(BlockHeader, RowLocation)> {
+    let heads: Vec<BlockHeader> = candidate.blocks.keys().copied().collect();
+    let places: Vec<RowLocation> = candidate.blocks.values().copied().collect();
     let chosen = chain::history(checksum::genesis(&candidate.id), &heads);
     chosen.into_iter().filter_map(|at| Some((*heads.get(at)?, *places.get(at)?))).collect()
 }
 
 /// Chooses the checkpoint to restore from: the latest that the history does not skip, or else the latest.
-pub(super) fn checkpoint(candidate: &Candidate, history: &[(FoundBlock, RecordLocation)]) -> Option<RecordLocation> {
+pub(super) fn checkpoint(candidate: &Candidate, history: &[(BlockHeader, RowLocation)]) -> Option<RowLocation> {
     let fits = |seq: u64| !chain::is_skipped(history.iter().map(|(head, _)| head), seq);
     let latest = candidate.checkpoints.iter().rev().find(|(seq, _)| fits(**seq));
     latest.or_else(|| candidate.checkpoints.last_key_value()).map(|(_, location)| *location)
@@ -77,11 +77,9 @@ pub(super) fn checkpoint(candidate: &Candidate, history: &[(FoundBlock, RecordLo
 
 struct Filler<'a> {
     connection: &'a Connection,
-    images: &'a Images,
+    pages: &'a PageReader,
     summary: &'a dyn Fn(&SessionId) -> String,
     report: &'a mut SalvageReport,
-    /// A reusable buffer for the current page.
-    image: Vec<u8>,
     /// How many bytes the current transaction holds.
     transaction_bytes: usize,
 }
@@ -98,10 +96,10 @@ impl Filler<'_> {
         if let Some(location) = checkpoint(candidate, &history) {
             reserved = reserved.max(self.checkpoint(key, &candidate.id, location)?);
         }
-        let stored = candidate.row().and_then(|location| {
-            let (record, payload) = self.images.record(location, &mut self.image)?;
-            rows::Session::read(&record, &payload)
-        });
+        let stored = match candidate.row() {
+            Some(location) => self.pages.row(location, |row| row.into_session())?,
+            None => None,
+        };
         self.report.sessions += 1;
         self.report.sessions_without_row += u64::from(stored.is_none());
         let mut row = stored.unwrap_or_else(|| self.placeholder_row(&candidate.id));
@@ -110,8 +108,8 @@ impl Filler<'_> {
     }
 
     /// Creates the row of a session whose own is lost; no token has this digest.
-    fn placeholder_row(&self, id: &SessionId) -> rows::Session {
-        rows::Session {
+    fn placeholder_row(&self, id: &SessionId) -> Session {
+        Session {
             id: id.clone(),
             token_hash: [0; 32],
             opened_at: 0,
@@ -124,7 +122,7 @@ impl Filler<'_> {
         }
     }
 
-    fn insert(&mut self, key: i64, row: &rows::Session) -> rusqlite::Result<()> {
+    fn insert(&mut self, key: i64, row: &Session) -> rusqlite::Result<()> {
         self.connection
             .prepare_cached(
                 "INSERT INTO session (key, id, token_hash, opened_at, updated_at, state, active_run, summary,
@@ -147,61 +145,38 @@ impl Filler<'_> {
     }
 
     /// Inserts a block; returns whether it verified.
-    fn block(
-        &mut self,
-        key: i64,
-        id: &SessionId,
-        head: &FoundBlock,
-        location: RecordLocation,
-    ) -> rusqlite::Result<bool> {
-        let Some((record, payload)) = self.images.record(location, &mut self.image) else { return Ok(false) };
-        let read = rows::block(&record, &payload).filter(|(session, read, _)| *session == key && read == head);
-        let bytes = record.bytes(&payload, rows::BLOCK_BYTES);
-        let (Some((_, _, seal)), Some(bytes)) = (read, bytes) else { return Ok(false) };
-        if !head.header().verify_unchained(id, seal, bytes) {
-            return Ok(false);
-        }
-        self.connection
-            .prepare_cached(
-                "INSERT INTO block (session, first, last, count, prev, checksum, seal, bytes)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-            )?
-            .execute(params![
-                key,
-                row::signed(head.first),
-                row::signed(head.last),
-                head.count,
-                head.prev,
-                head.checksum,
-                seal,
-                bytes
-            ])?;
+    fn block(&mut self, key: i64, id: &SessionId, head: &BlockHeader, location: RowLocation) -> rusqlite::Result<bool> {
+        let connection = self.connection;
+        let inserted = self.pages.row(location, |row| {
+            let TableRow::Block { session, header, seal, bytes } = row else { return None };
+            let intact = session == key && header == *head && header.verify_unchained(id, seal, bytes);
+            let (first, last) = (row::signed(header.first), row::signed(header.last));
+            let values = params![key, first, last, header.count, header.prev, header.checksum, seal, bytes];
+            intact.then(|| insert(connection, INSERT_BLOCK, values).map(|()| bytes.len()))
+        })?;
+        let Some(size) = inserted.transpose()? else { return Ok(false) };
         self.report.blocks += 1;
-        self.commit_if_large(bytes.len())?;
+        self.commit_if_large(size)?;
         Ok(true)
     }
 
     /// Inserts a checkpoint and returns its position.
-    fn checkpoint(&mut self, key: i64, id: &SessionId, location: RecordLocation) -> rusqlite::Result<u64> {
-        let Some((record, payload)) = self.images.record(location, &mut self.image) else { return Ok(0) };
-        let Some(found) = rows::Checkpoint::read(&record, &payload) else { return Ok(0) };
-        if checksum::checkpoint(id, found.seq, found.bytes) != found.checksum {
-            return Ok(0);
-        }
-        self.connection
-            .prepare_cached("INSERT INTO checkpoint (session, seq, checksum, bytes) VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![key, row::signed(found.seq), found.checksum, found.bytes])?;
+    fn checkpoint(&mut self, key: i64, id: &SessionId, location: RowLocation) -> rusqlite::Result<u64> {
+        let connection = self.connection;
+        let inserted = self.pages.row(location, |row| {
+            let TableRow::Checkpoint { seq, checksum, bytes } = row else { return None };
+            let values = params![key, row::signed(seq), checksum, bytes];
+            (checksum::checkpoint(id, seq, bytes) == checksum)
+                .then(|| insert(connection, INSERT_CHECKPOINT, values).map(|()| (seq, bytes.len())))
+        })?;
+        let Some((seq, size)) = inserted.transpose()? else { return Ok(0) };
         self.report.checkpoints += 1;
-        self.commit_if_large(found.bytes.len())?;
-        Ok(found.seq)
+        self.commit_if_large(size)?;
+        Ok(seq)
     }
 
     /// Inserts the idempotency key of a session; if two sessions claim one key, the first has it.
-    fn start(&mut self, key: i64, location: RecordLocation) -> rusqlite::Result<()> {
-        let Some((record, payload)) = self.images.record(location, &mut self.image) else { return Ok(()) };
-        let Some(found) = rows::StartKey::read(&record, &payload).filter(|found| found.session == key) else {
-            return Ok(());
-        };
+    fn start(&mut self, key: i64, found: &StartKey) -> rusqlite::Result<()> {
         self.connection
             .prepare_cached(
                 "INSERT INTO start_key (start_key, fingerprint, session) VALUES (?1, ?2, ?3)
@@ -224,11 +199,18 @@ impl Filler<'_> {
     }
 }
 
+fn insert(connection: &Connection, statement: &str, values: &[&dyn ToSql]) -> rusqlite::Result<()> {
+    connection.prepare_cached(statement)?.execute(values).map(drop)
+}
+
 /// Checkpoints the log into the database.
 fn truncate_log(connection: &Connection) -> rusqlite::Result<()> {
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
 }
 
+const INSERT_BLOCK: &str = "INSERT INTO block (session, first, last, count, prev, checksum, seal, bytes)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+const INSERT_CHECKPOINT: &str = "INSERT INTO checkpoint (session, seq, checksum, bytes) VALUES (?1, ?2, ?3, ?4)";
 /// The approximate cost of a row besides its bytes.
 const ROW_OVERHEAD: usize = 128;
 /// The maximum size of a transaction.

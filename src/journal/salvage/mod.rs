@@ -1,8 +1,8 @@
 //! Salvage of a database that SQLite cannot read: it is set aside, and everything that verifies is copied into a
 //! fresh one.
 //!
-//! The files are searched page by page, without SQLite's B-trees, including pages of the log that SQLite would not
-//! accept ([`scan`]). A block or a checkpoint is recovered only if its checksums verify. A session's row, which
+//! SQLite reads the files page by page, without their B-trees, including pages of the log that it would not accept
+//! ([`reader`]). A block or a checkpoint is recovered only if its checksums verify. A session's row, which
 //! has no checksum, is recovered only if another source names the session. Holes in a history stay holes. Nothing
 //! is removed from the damaged files, and nothing is guessed.
 //!
@@ -16,9 +16,8 @@
 
 mod chain;
 mod fill;
-mod frames;
-mod images;
-mod record;
+mod pages;
+mod reader;
 mod rows;
 mod scan;
 #[cfg(test)]
@@ -37,7 +36,7 @@ use super::record::Options;
 use super::schema;
 use super::{DATABASE, LOG};
 use crate::kernel::id::SessionId;
-use images::Images;
+use reader::PageReader;
 
 /// What is known about sessions from outside the database.
 pub(super) struct SalvageContext<'a> {
@@ -66,7 +65,7 @@ pub(super) struct SalvageReport {
     pub(super) checkpoints: u64,
     /// How many pages of the database and its log were searched.
     pub(super) pages: u64,
-    /// How many of them SQLite cannot have written, or could not be read.
+    /// How many of them could not be read completely.
     pub(super) unreadable_pages: u64,
 }
 
@@ -134,7 +133,7 @@ impl SalvagePaths {
         }
     }
 
-    /// Returns the path of a file that SQLite keeps beside the fresh database.
+    /// Returns the path of a file that exists beside the fresh database while it is built.
     fn fresh_sibling(&self, suffix: &str) -> PathBuf {
         let mut path = self.fresh.clone().into_os_string();
         path.push(suffix);
@@ -201,9 +200,11 @@ fn build(
     remove(&fresh_shared)?;
     let cleared = (env.open_file)(&paths.fresh).and_then(|file| file.set_len(0));
     cleared.map_err(OpenError::io("empty", &paths.fresh))?;
-    let images = Images::open(open_if_present(env, &paths.damaged)?, open_if_present(env, &paths.damaged_log)?)
-        .map_err(OpenError::io("look at", &paths.damaged))?;
-    let found = scan::scan(&images, context);
+    let page_file = paths.fresh_sibling("-pages");
+    remove(&page_file)?;
+    let (database, log) = (open_if_present(env, &paths.damaged)?, open_if_present(env, &paths.damaged_log)?);
+    let pages = PageReader::create(env, &page_file, database, log)?;
+    let found = scan::scan(&pages, context).map_err(OpenError::sqlite(&page_file))?;
     let mut report = SalvageReport {
         set_aside: paths.damaged.clone(),
         sessions: 0,
@@ -216,7 +217,9 @@ fn build(
     let connection = schema::open(&paths.fresh, env.vfs.as_deref(), options)?;
     // A crash restarts the build, so one sync at the end is enough.
     connection.pragma_update(None, "synchronous", "OFF").map_err(&failed)?;
-    fill::fill(&connection, &images, found, context.lost_summary, &mut report).map_err(&failed)?;
+    fill::fill(&connection, &pages, found, context.lost_summary, &mut report).map_err(&failed)?;
+    drop(pages);
+    remove(&page_file)?;
     (context.before_swap)(&connection, &report)
         .map_err(|error| OpenError::RecordLosses { path: paths.fresh.clone(), error })?;
     connection.flush_prepared_statement_cache();

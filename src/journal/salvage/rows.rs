@@ -1,31 +1,21 @@
-//! The columns of the journal's rows, read from a record, and plausibility checks for rows without a checksum.
+//! The journal's rows, recognised by the types of their columns, and plausibility checks for rows without a checksum.
 
-use super::record::{Record, RowKind};
+use rusqlite::Row;
+use rusqlite::types::ValueRef;
+
 use crate::journal::checksum::BlockHeader;
 use crate::kernel::id::SessionId;
 
-/// The header of a recovered block, ordered by position.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct FoundBlock {
-    pub(super) first: u64,
-    pub(super) last: u64,
-    pub(super) count: u32,
-    pub(super) prev: u32,
-    pub(super) checksum: u32,
-}
-
-impl FoundBlock {
-    /// Returns the header in the form that verifies it.
-    pub(super) const fn header(&self) -> BlockHeader {
-        let Self { first, last, count, prev, checksum } = *self;
-        BlockHeader { first, last, count, prev, checksum }
-    }
-
-    /// Returns whether the block may belong to `session`, as far as its header tells.
-    pub(super) fn may_belong_to(&self, session: &SessionId, seal: u32) -> bool {
-        let header = self.header();
-        header.is_splice() || header.seal(session, &[]) == seal
-    }
+/// A row of a table, which borrows its bytes.
+pub(super) enum TableRow<'a> {
+    /// A row of `session`; its key is the rowid.
+    Session(Session),
+    /// A row of `block`.
+    Block { session: i64, header: BlockHeader, seal: u32, bytes: &'a [u8] },
+    /// A row of `checkpoint`; its session is the rowid.
+    Checkpoint { seq: u64, checksum: u32, bytes: &'a [u8] },
+    /// A row of `unsure`: a range of epochs in which something may have been lost.
+    UncertainEpochs(u64, u64),
 }
 
 /// A row of `session`.
@@ -42,78 +32,111 @@ pub(super) struct Session {
     pub(super) epoch: u64,
 }
 
+impl<'a> TableRow<'a> {
+    /// Recognises a row; the first column of `row` is its rowid.
+    pub(super) fn read(row: &'a Row<'_>) -> Option<Self> {
+        use ValueRef::{Blob, Integer, Null, Text};
+        let mut columns = [Null; 10];
+        for (at, column) in columns.iter_mut().enumerate() {
+            *column = row.get_ref(at + 1).ok()?;
+        }
+        match columns {
+            [Null, Text(_), Blob(_), Integer(_), Integer(_), Text(_), Null | Text(_), Text(_), Integer(_), _] => {
+                Session::read(&columns).map(Self::Session)
+            }
+            [
+                Integer(session),
+                Integer(first),
+                Integer(last),
+                Integer(count),
+                Integer(prev),
+                Integer(checksum),
+                Integer(seal),
+                Blob(bytes),
+                ..,
+            ] => {
+                let header = BlockHeader {
+                    first: long(first)?,
+                    last: long(last)?,
+                    count: short(count)?,
+                    prev: short(prev)?,
+                    checksum: short(checksum)?,
+                };
+                // The splice of a retention begins before the first event.
+                let runs = header.first <= header.last && (header.first > 0 || header.is_splice());
+                runs.then_some(Self::Block { session, header, seal: short(seal)?, bytes })
+            }
+            [Null, Integer(seq), Integer(checksum), Blob(bytes), ..] => {
+                Some(Self::Checkpoint { seq: long(seq)?, checksum: short(checksum)?, bytes })
+            }
+            [Integer(since), Integer(until), Null, ..] if (0..=until).contains(&since) => {
+                Some(Self::UncertainEpochs(long(since)?, long(until)?))
+            }
+            [..] => None,
+        }
+    }
+}
+
+impl TableRow<'_> {
+    pub(super) fn into_session(self) -> Option<Session> {
+        let Self::Session(session) = self else { return None };
+        Some(session)
+    }
+}
+
 impl Session {
     /// Reads a plausible row: these texts become lines, so none holds a control character.
-    pub(super) fn read(record: &Record, payload: &[u8]) -> Option<Self> {
-        let number = |column| record.integer(payload, column).and_then(|number| u64::try_from(number).ok());
-        let text = |column| record.text(payload, column).filter(|text| !text.contains(char::is_control));
+    fn read(columns: &[ValueRef<'_>; 10]) -> Option<Self> {
+        let [_, id, token_hash, opened_at, updated_at, state, active_run, summary, reserved, epoch] = columns;
+        let number = |value: &ValueRef<'_>| value.as_i64().ok().and_then(long);
+        let text = |value: &ValueRef<'_>| {
+            value.as_str().ok().filter(|text| !text.contains(char::is_control)).map(str::to_owned)
+        };
         Some(Self {
-            id: text(1).and_then(parse_id)?,
-            token_hash: record.bytes(payload, 2)?.try_into().ok()?,
-            opened_at: number(3)?,
-            updated_at: number(4)?,
-            state: text(5)?.to_owned(),
-            active_run: match record.bytes(payload, 6)? {
-                [] => text(6).map(str::to_owned),
-                [..] => Some(text(6)?.to_owned()),
-            },
-            summary: text(7)?.to_owned(),
-            reserved: number(8)?,
-            epoch: number(9).unwrap_or(0),
+            id: parse_id(id.as_str().ok()?)?,
+            token_hash: token_hash.as_blob().ok()?.try_into().ok()?,
+            opened_at: number(opened_at)?,
+            updated_at: number(updated_at)?,
+            state: text(state)?,
+            active_run: if matches!(active_run, ValueRef::Null) { None } else { Some(text(active_run)?) },
+            summary: text(summary)?,
+            reserved: number(reserved)?,
+            epoch: number(epoch).unwrap_or(0),
         })
     }
 }
 
-/// A row of `checkpoint`; its session is the rowid.
-pub(super) struct Checkpoint<'a> {
-    pub(super) seq: u64,
-    pub(super) checksum: u32,
-    pub(super) bytes: &'a [u8],
+/// An entry of an index, or a row of a table without rowids.
+pub(super) enum IndexEntry {
+    /// An entry of an index over the names.
+    Name { key: i64, id: SessionId },
+    /// A row of `start_key`.
+    StartKey { key: String, fingerprint: [u8; 16], session: i64 },
 }
 
-impl<'a> Checkpoint<'a> {
-    pub(super) fn read(record: &Record, payload: &'a [u8]) -> Option<Self> {
-        let seq = u64::try_from(record.integer(payload, 1)?).ok()?;
-        let checksum = u32::try_from(record.integer(payload, 2)?).ok()?;
-        Some(Self { seq, checksum, bytes: record.bytes(payload, 3)? })
+impl IndexEntry {
+    pub(super) fn read(row: &Row<'_>) -> Option<Self> {
+        use ValueRef::{Blob, Integer, Null, Text};
+        match (row.get_ref(0).ok()?, row.get_ref(1).ok()?, row.get_ref(2).ok()?) {
+            (Text(id), Integer(key), Null) | (Integer(_), Text(id), Integer(key)) => {
+                Some(Self::Name { key, id: parse_id(std::str::from_utf8(id).ok()?)? })
+            }
+            (Text(key), Blob(fingerprint), Integer(session)) => Some(Self::StartKey {
+                key: std::str::from_utf8(key).ok()?.to_owned(),
+                fingerprint: fingerprint.try_into().ok()?,
+                session,
+            }),
+            _ => None,
+        }
     }
 }
 
-/// A row of `start_key`.
-pub(super) struct StartKey {
-    pub(super) key: String,
-    pub(super) fingerprint: [u8; 16],
-    pub(super) session: i64,
+fn long(number: i64) -> Option<u64> {
+    u64::try_from(number).ok()
 }
 
-impl StartKey {
-    pub(super) fn read(record: &Record, payload: &[u8]) -> Option<Self> {
-        let key = record.text(payload, 0)?.to_owned();
-        let fingerprint = record.bytes(payload, 1)?.try_into().ok()?;
-        Some(Self { key, fingerprint, session: record.integer(payload, 2)? })
-    }
-}
-
-/// Reads an entry of an index over the names.
-pub(super) fn name(record: &Record, payload: &[u8]) -> Option<(i64, SessionId)> {
-    let (name, key) = if record.row_kind == RowKind::NameByTime { (1, 2) } else { (0, 1) };
-    Some((record.integer(payload, key)?, record.text(payload, name).and_then(parse_id)?))
-}
-
-/// Reads a range of epochs in which something may have been lost.
-pub(super) fn uncertain_epochs(record: &Record, payload: &[u8]) -> Option<(u64, u64)> {
-    let number = |column| record.integer(payload, column).and_then(|number| u64::try_from(number).ok());
-    Some((number(0)?, number(1)?)).filter(|(since, until)| since <= until)
-}
-
-/// Reads the session key, the header and the seal of a block, which precede its bytes.
-pub(super) fn block(record: &Record, payload: &[u8]) -> Option<(i64, FoundBlock, u32)> {
-    let long = |column| record.integer(payload, column).and_then(|number| u64::try_from(number).ok());
-    let short = |column| record.integer(payload, column).and_then(|number| u32::try_from(number).ok());
-    let head = FoundBlock { first: long(1)?, last: long(2)?, count: short(3)?, prev: short(4)?, checksum: short(5)? };
-    // The splice of a retention begins before the first event.
-    let runs = head.first <= head.last && (head.first > 0 || head.header().is_splice());
-    Some((record.integer(payload, 0)?, head, short(6)?)).filter(|_| runs)
+fn short(number: i64) -> Option<u32> {
+    u32::try_from(number).ok()
 }
 
 /// Converts a text to a session id if it can be one.
@@ -121,6 +144,3 @@ fn parse_id(text: &str) -> Option<SessionId> {
     let fits = !text.is_empty() && text.chars().all(|letter| letter.is_ascii_graphic());
     fits.then(|| SessionId::from(text))
 }
-
-/// The column of a block that holds its bytes.
-pub(super) const BLOCK_BYTES: usize = 7;

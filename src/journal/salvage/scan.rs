@@ -1,4 +1,4 @@
-//! Searches every image of every page of a damaged database, and verifies what it finds.
+//! Searches all pages of a damaged database, and verifies what it finds.
 //!
 //! The first pass collects names, because the checksum of a block includes the name of its session. The second
 //! pass collects blocks and checkpoints. Only their locations are kept in memory (about 80 bytes a block), so a
@@ -7,10 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::SalvageContext;
-use super::images::{ImageId, Images, RecordLocation, Trust};
-use super::record::{MAX_HEADER, Record, RowKind};
-use super::rows::{self, FoundBlock};
-use crate::journal::checksum;
+use super::reader::{PageReader, RowLocation};
+use super::rows::{IndexEntry, Session, TableRow};
+use crate::journal::checksum::{self, BlockHeader};
 use crate::kernel::id::SessionId;
 
 /// All findings, by the key of their session.
@@ -18,12 +17,12 @@ pub(super) struct ScanResults {
     /// The candidates for each session key.
     pub(super) sessions: BTreeMap<i64, Vec<Candidate>>,
     /// The idempotency key with which a session was started.
-    pub(super) start_keys: BTreeMap<i64, StartKeyCandidate>,
+    pub(super) start_keys: BTreeMap<i64, StartKey>,
     /// The ranges of epochs in which something may have been lost.
     pub(super) uncertain_epochs: BTreeSet<(u64, u64)>,
     /// How many images were searched.
     pub(super) pages: u64,
-    /// How many of them SQLite cannot have written.
+    /// How many of them cannot be read completely.
     pub(super) unreadable_pages: u64,
 }
 
@@ -33,29 +32,29 @@ pub(super) struct Candidate {
     /// Whether a source besides the row assigns the name to the key.
     confirmed: bool,
     /// The best row, and its location.
-    row: Option<(RowRank, RecordLocation)>,
-    /// The highest reservation in a trusted row.
+    row: Option<(RowRank, RowLocation)>,
+    /// The highest reservation in a row that was not replaced.
     pub(super) reserved: u64,
-    pub(super) blocks: BTreeMap<FoundBlock, RecordLocation>,
+    pub(super) blocks: BTreeMap<BlockHeader, RowLocation>,
     /// The checkpoints, by the last event that they contain.
-    pub(super) checkpoints: BTreeMap<u64, RecordLocation>,
+    pub(super) checkpoints: BTreeMap<u64, RowLocation>,
 }
 
 /// The quality of a row without a checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct RowRank {
-    /// A row without a pointer in its page was removed or replaced.
-    listed: bool,
-    trust: Trust,
+    /// Whether it is in the newest image of its page.
+    newest: bool,
     updated_at: u64,
-    /// The frame of the log that holds it.
-    frame: u32,
+    /// Of older images, the later ones in the log have higher numbers.
+    page: u32,
 }
 
 /// A row of `start_key`.
-pub(super) struct StartKeyCandidate {
-    rank: (Trust, u32),
-    pub(super) location: RecordLocation,
+pub(super) struct StartKey {
+    newest: bool,
+    pub(super) key: String,
+    pub(super) fingerprint: [u8; 16],
 }
 
 impl Candidate {
@@ -70,7 +69,7 @@ impl Candidate {
     }
 
     /// Returns the location of its row, if the row can be attributed to the session.
-    pub(super) fn row(&self) -> Option<RecordLocation> {
+    pub(super) fn row(&self) -> Option<RowLocation> {
         self.row.filter(|_| self.confirmed || self.is_proven()).map(|(_, location)| location)
     }
 
@@ -80,156 +79,103 @@ impl Candidate {
     }
 }
 
-/// Searches all images.
-pub(super) fn scan(images: &Images, context: &SalvageContext<'_>) -> ScanResults {
-    let (sessions, start_keys, unsure) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-    let found = ScanResults { sessions, start_keys, uncertain_epochs: unsure, pages: 0, unreadable_pages: 0 };
-    let mut search = Scanner { images, context, found };
-    let mut image = Vec::new();
-    for image_id in images.image_ids() {
-        images.read(image_id, &mut image);
-        search.found.pages += 1;
-        search.found.unreadable_pages += u64::from(!images.is_readable(image_id, &image));
-        each_record(&image, |record| search.first_pass(image_id, &image, record));
+/// Searches all pages.
+pub(super) fn scan(pages: &PageReader, context: &SalvageContext<'_>) -> rusqlite::Result<ScanResults> {
+    let list = &pages.list;
+    let found = ScanResults {
+        sessions: BTreeMap::new(),
+        start_keys: BTreeMap::new(),
+        uncertain_epochs: BTreeSet::new(),
+        pages: list.images,
+        unreadable_pages: list.unreadable,
+    };
+    let mut search = Scanner { newest: list.newest, context, found };
+    for page in &list.tables {
+        let whole = pages.rows(*page, |location, row| search.first_pass(location, row))?;
+        search.found.unreadable_pages += u64::from(!whole && *page <= list.newest);
     }
-    for image_id in images.image_ids() {
-        images.read(image_id, &mut image);
-        each_record(&image, |record| search.second_pass(image_id, &image, record));
+    for page in &list.indexes {
+        let whole = pages.entries(*page, |row| search.entry(*page, IndexEntry::read(row)))?;
+        search.found.unreadable_pages += u64::from(!whole && *page <= list.newest);
     }
-    search.found
-}
-
-/// Calls `take` for everything in an image that may be a record.
-fn each_record(image: &[u8], mut take: impl FnMut(&Record)) {
-    for (at, byte) in image.iter().enumerate() {
-        // Most bytes belong to events, which are printable text; this loop dominates the run time.
-        if *byte <= MAX_HEADER
-            && let Some(record) = Record::parse_at(image, at)
-        {
-            take(&record);
-        }
+    for page in &list.tables {
+        pages.rows(*page, |location, row| search.second_pass(location, &row))?;
     }
+    Ok(search.found)
 }
 
 struct Scanner<'a> {
-    images: &'a Images,
+    /// The highest page that is not an older image.
+    newest: u32,
     context: &'a SalvageContext<'a>,
     found: ScanResults,
 }
 
 impl Scanner<'_> {
-    /// Handles a record in the first pass, which collects names.
-    fn first_pass(&mut self, image_id: ImageId, image: &[u8], record: &Record) {
-        match record.row_kind {
-            RowKind::Session => self.session(image_id, image, record),
-            RowKind::Name | RowKind::NameByTime => self.index_entry(image_id, image, record),
-            RowKind::StartKey => self.start_key(image_id, image, record),
-            RowKind::Unsure => self.uncertain_epochs(image_id, image, record),
-            RowKind::Block | RowKind::Checkpoint => {}
+    /// Handles a row in the first pass, which collects names.
+    fn first_pass(&mut self, location: RowLocation, row: TableRow<'_>) {
+        let newest = location.page <= self.newest;
+        match row {
+            TableRow::Session(row) => self.session(location, &row),
+            // A wrong range only causes a needless loss report.
+            TableRow::UncertainEpochs(since, until) => {
+                if newest && self.found.uncertain_epochs.len() < MAX_EPOCH_RANGES {
+                    self.found.uncertain_epochs.insert((since, until));
+                }
+            }
+            TableRow::Block { .. } | TableRow::Checkpoint { .. } => {}
         }
     }
 
-    /// Handles a record in the second pass, which verifies blocks and checkpoints.
-    fn second_pass(&mut self, image_id: ImageId, image: &[u8], record: &Record) {
-        match record.row_kind {
-            RowKind::Block => self.block(image_id, image, record),
-            RowKind::Checkpoint => self.checkpoint(image_id, image, record),
-            RowKind::Session | RowKind::Name | RowKind::NameByTime | RowKind::StartKey | RowKind::Unsure => {}
+    /// Handles a row in the second pass, which verifies blocks and checkpoints.
+    fn second_pass(&mut self, location: RowLocation, row: &TableRow<'_>) {
+        match *row {
+            TableRow::Block { session, header, seal, bytes } => {
+                for candidate in self.candidates(session) {
+                    if header.verify_unchained(&candidate.id, seal, bytes) {
+                        candidate.blocks.entry(header).or_insert(location);
+                    }
+                }
+            }
+            TableRow::Checkpoint { seq, checksum, bytes } => {
+                for candidate in self.candidates(location.row) {
+                    if checksum::checkpoint(&candidate.id, seq, bytes) == checksum {
+                        candidate.checkpoints.entry(seq).or_insert(location);
+                    }
+                }
+            }
+            TableRow::Session(_) | TableRow::UncertainEpochs(..) => {}
         }
     }
 
-    fn session(&mut self, image_id: ImageId, image: &[u8], record: &Record) {
-        let Some(cell) = record.cell(image) else { return };
-        let Some((location, row)) =
-            self.images.find(image_id, image, record, |payload| rows::Session::read(record, payload))
-        else {
-            return;
-        };
-        let trust = self.images.trust(image_id);
-        let Some(candidate) = self.candidate(cell.row, &row.id) else { return };
-        // The checksum of the log covers the whole page.
-        candidate.confirmed |= trust == Trust::Log && cell.listed;
-        if trust > Trust::Doubtful && cell.listed {
+    fn session(&mut self, location: RowLocation, row: &Session) {
+        let newest = location.page <= self.newest;
+        let Some(candidate) = self.candidate(location.row, &row.id) else { return };
+        if newest {
             candidate.reserved = candidate.reserved.max(row.reserved);
         }
-        let frame = frame_of(image_id);
-        let rank = RowRank { listed: cell.listed, trust, updated_at: row.updated_at, frame };
+        let rank = RowRank { newest, updated_at: row.updated_at, page: location.page };
         if candidate.row.is_none_or(|(best, _)| best < rank) {
             candidate.row = Some((rank, location));
         }
     }
 
-    /// Handles an index entry, which confirms the name of a key.
-    fn index_entry(&mut self, image_id: ImageId, image: &[u8], record: &Record) {
-        if record.cell(image).is_none() {
-            return;
-        }
-        let found = self.images.find(image_id, image, record, |payload| rows::name(record, payload));
-        if let Some((_, (key, id))) = found
-            && let Some(candidate) = self.candidate(key, &id)
-        {
-            candidate.confirmed = true;
-        }
-    }
-
-    fn start_key(&mut self, image_id: ImageId, image: &[u8], record: &Record) {
-        if !record.cell(image).is_some_and(|cell| cell.listed) {
-            return;
-        }
-        let found = self.images.find(image_id, image, record, |payload| rows::StartKey::read(record, payload));
-        let Some((location, row)) = found else { return };
-        if row.session < 1 || (self.context.is_deleted)(row.session) {
-            return;
-        }
-        let rank = (self.images.trust(image_id), frame_of(image_id));
-        if self.found.start_keys.get(&row.session).is_none_or(|best| best.rank < rank) {
-            self.found.start_keys.insert(row.session, StartKeyCandidate { rank, location });
-        }
-    }
-
-    /// Collects ranges of uncertain epochs; a wrong one only causes a needless loss report.
-    fn uncertain_epochs(&mut self, image_id: ImageId, image: &[u8], record: &Record) {
-        let listed = record.cell(image).is_some_and(|cell| cell.listed);
-        if listed
-            && self.images.trust(image_id) > Trust::Doubtful
-            && self.found.uncertain_epochs.len() < MAX_EPOCH_RANGES
-        {
-            let found = self.images.find(image_id, image, record, |payload| rows::uncertain_epochs(record, payload));
-            self.found.uncertain_epochs.extend(found.map(|(_, lives)| lives));
-        }
-    }
-
-    fn block(&mut self, image_id: ImageId, image: &[u8], record: &Record) {
-        let local = record.at.saturating_add(record.local(self.images.page_size()));
-        let Some((key, head, seal)) = image.get(record.at..local).and_then(|part| rows::block(record, part)) else {
-            return;
-        };
-        let images = self.images;
-        for candidate in self.candidates(key) {
-            if candidate.blocks.contains_key(&head) || !head.may_belong_to(&candidate.id, seal) {
-                continue;
+    /// Handles an entry of an index, which confirms the name of a key, or of the table of idempotency keys.
+    fn entry(&mut self, page: u32, entry: Option<IndexEntry>) {
+        match entry {
+            Some(IndexEntry::Name { key, id }) => {
+                if let Some(candidate) = self.candidate(key, &id) {
+                    candidate.confirmed = true;
+                }
             }
-            let stands = |payload: &[u8]| {
-                let bytes = record.bytes(payload, rows::BLOCK_BYTES)?;
-                head.header().verify_unchained(&candidate.id, seal, bytes).then_some(())
-            };
-            if let Some((location, ())) = images.find(image_id, image, record, stands) {
-                candidate.blocks.insert(head, location);
+            Some(IndexEntry::StartKey { key, fingerprint, session }) => {
+                let newest = page <= self.newest;
+                let better = self.found.start_keys.get(&session).is_none_or(|best| newest >= best.newest);
+                if session >= 1 && !(self.context.is_deleted)(session) && better {
+                    self.found.start_keys.insert(session, StartKey { newest, key, fingerprint });
+                }
             }
-        }
-    }
-
-    fn checkpoint(&mut self, image_id: ImageId, image: &[u8], record: &Record) {
-        let Some(cell) = record.cell(image) else { return };
-        let images = self.images;
-        for candidate in self.candidates(cell.row) {
-            let stands = |payload: &[u8]| {
-                let row = rows::Checkpoint::read(record, payload)?;
-                (checksum::checkpoint(&candidate.id, row.seq, row.bytes) == row.checksum).then_some(row.seq)
-            };
-            if let Some((location, seq)) = images.find(image_id, image, record, stands) {
-                candidate.checkpoints.entry(seq).or_insert(location);
-            }
+            None => {}
         }
     }
 
@@ -262,13 +208,6 @@ impl Scanner<'_> {
             names.push(Candidate::new(id.clone(), false));
         }
         names.get_mut(at)
-    }
-}
-
-fn frame_of(image_id: ImageId) -> u32 {
-    match image_id {
-        ImageId::Page(_) => 0,
-        ImageId::Frame(frame) => frame,
     }
 }
 

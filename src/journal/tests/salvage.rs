@@ -182,14 +182,15 @@ async fn an_interrupted_salvage_is_resumed() {
     let (database, log) = (std::fs::read(&path).expect("a file"), std::fs::read(&log).expect("a file"));
     let (damaged, damaged_log) = ("pushd.db.damaged-5", "pushd.db.damaged-5-wal");
     let mark = "pushd.db.salvage-5";
-    // The states on disk after a crash: the marker alone, one file renamed, both, and a partial database.
-    let states: [&[(&str, &[u8])]; 6] = [
+    // The states on disk after a crash: the marker alone, one file renamed, both, a partial database, and a page file.
+    let states: [&[(&str, &[u8])]; 7] = [
         &[(mark, b""), (DATABASE, &database), (LOG, &log), ("pushd.db-shm", b"old")],
         &[(mark, b""), (DATABASE, &database), (damaged_log, &log)],
         &[(mark, b""), (damaged, &database), (LOG, &log)],
         &[(mark, b""), (damaged, &database), (damaged_log, &log)],
         &[(mark, &log[..8_000]), (damaged, &database), (damaged_log, &log), ("pushd.db.salvage-5-wal", &log)],
         &[(mark, &[9; 5_000]), (damaged, &database), (damaged_log, &log), ("pushd.db.salvage-5-shm", b"old")],
+        &[(mark, b""), (damaged, &database), (damaged_log, &log), ("pushd.db.salvage-5-pages", &log)],
     ];
     for (number, state) in states.into_iter().enumerate() {
         let dir = tempfile::tempdir().expect("a directory");

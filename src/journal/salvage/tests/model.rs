@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use tempfile::TempDir;
 
 use super::*;
 use crate::journal::{Batch, Block, Checkpoint, Create, Journal, Meta};
@@ -113,9 +114,9 @@ impl Model {
         rows: RowTolerance,
         context: &SalvageContext<'_>,
     ) -> SalvageResult {
-        let file = |bytes: &[u8]| Some(Box::new(MemoryFile(bytes.to_vec())) as Box<dyn RawFile>);
-        let images = Images::open(file(database), file(log)).expect("files in memory");
-        let findings = scan(&images, context);
+        let dir = memory_directory();
+        let pages = open_pages(&dir, database, log);
+        let findings = scan(&pages, context).expect("readable");
         let mut found = SalvageResult { unreadable: findings.unreadable_pages, ..SalvageResult::default() };
         let chosen = fill::choose_sessions(findings.sessions);
         found.starts = findings.start_keys.keys().filter(|key| chosen.contains_key(key)).count();
@@ -123,11 +124,11 @@ impl Model {
             let written = self.sessions.get(&key).expect("a key that was written");
             assert_eq!(candidate.id, written.id);
             let history = fill::history(&candidate);
-            let events = written.check_history(&images, &history);
+            let events = written.check_history(&pages, &history);
             found.events += events;
             found.lost += usize::from(events < written.lines.len());
-            found.checkpoints += usize::from(written.check_checkpoint(&images, &candidate, &history));
-            found.rows += usize::from(written.check_row(&images, &candidate, rows));
+            found.checkpoints += usize::from(written.check_checkpoint(&pages, &candidate, &history));
+            found.rows += usize::from(written.check_row(&pages, &candidate, rows));
             found.sessions += 1;
             found.keys.insert(key);
         }
@@ -190,16 +191,19 @@ impl WrittenSession {
     }
 
     /// Compares a history with what was written, and returns how many events it has.
-    pub(super) fn check_history(&self, images: &Images, history: &[(FoundBlock, RecordLocation)]) -> usize {
+    pub(super) fn check_history(&self, pages: &PageReader, history: &[(BlockHeader, RowLocation)]) -> usize {
         let (mut reached, mut events) = (0, 0);
         for (head, location) in history {
             assert!(head.first > reached, "events come once and in order");
             reached = head.last;
-            let (record, payload) = images.record(*location, &mut Vec::new()).expect("it was there");
+            let found = pages.row(*location, |row| {
+                let TableRow::Block { bytes, .. } = row else { return None };
+                Some(bytes.to_vec())
+            });
             let lines: Vec<_> = self.lines.range(head.first..=head.last).collect();
             assert_eq!(lines.len(), head.count as usize);
             let bytes: Vec<u8> = lines.into_iter().flat_map(|(_, line)| line.to_vec()).collect();
-            assert!(record.bytes(&payload, rows::BLOCK_BYTES) == Some(&bytes[..]), "{head:?} was not written");
+            assert!(found.expect("readable") == Some(bytes), "{head:?} was not written");
             events += head.count as usize;
         }
         events
@@ -207,22 +211,24 @@ impl WrittenSession {
 
     pub(super) fn check_checkpoint(
         &self,
-        images: &Images,
+        pages: &PageReader,
         candidate: &Candidate,
-        history: &[(FoundBlock, RecordLocation)],
+        history: &[(BlockHeader, RowLocation)],
     ) -> bool {
         let Some(location) = fill::checkpoint(candidate, history) else { return false };
-        let (record, payload) = images.record(location, &mut Vec::new()).expect("it was there");
-        let found = rows::Checkpoint::read(&record, &payload).expect("a checkpoint");
-        assert_eq!(self.checkpoints.get(&found.seq).map(Vec::as_slice), Some(found.bytes));
+        let found = pages.row(location, |row| {
+            let TableRow::Checkpoint { seq, bytes, .. } = row else { return None };
+            Some((seq, bytes.to_vec()))
+        });
+        let (seq, bytes) = found.expect("readable").expect("a checkpoint");
+        assert_eq!(self.checkpoints.get(&seq), Some(&bytes));
         true
     }
 
     /// Compares a row with what was written; returns whether it is the last version.
-    pub(super) fn check_row(&self, images: &Images, candidate: &Candidate, rows: RowTolerance) -> bool {
+    pub(super) fn check_row(&self, pages: &PageReader, candidate: &Candidate, rows: RowTolerance) -> bool {
         let Some(location) = candidate.row() else { return false };
-        let (record, payload) = images.record(location, &mut Vec::new()).expect("it was there");
-        let row = rows::Session::read(&record, &payload).expect("a row");
+        let row = pages.row(location, |row| row.into_session()).expect("readable").expect("a row");
         let found = row_of(
             &row.token_hash,
             [row.opened_at, row.updated_at, row.reserved],
@@ -246,6 +252,18 @@ pub(super) fn row_of(token_hash: &[u8; 32], numbers: [u64; 3], texts: [Option<&s
     [token_hash.to_vec(), numbers.map(u64::to_be_bytes).concat(), texts.into_bytes()].concat()
 }
 
+/// Makes a page file of a database and its log.
+fn open_pages(dir: &TempDir, database: &[u8], log: &[u8]) -> PageReader {
+    let file = |bytes: &[u8]| Some(Box::new(MemoryFile(bytes.to_vec())) as Box<dyn RawFile>);
+    let env = StorageEnv::native(dir.path());
+    PageReader::create(&env, &dir.path().join("pages"), file(database), file(log)).expect("a page file")
+}
+
+/// A directory in memory if possible: these tests are not about durability.
+fn memory_directory() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
+}
+
 pub(super) fn empty_context() -> SalvageContext<'static> {
     SalvageContext {
         name_of: &|_| None,
@@ -264,7 +282,7 @@ pub(super) fn replace(file: &mut [u8], text: &[u8], with: &[u8]) {
     }
 }
 
-pub(super) struct MemoryFile(Vec<u8>);
+struct MemoryFile(Vec<u8>);
 
 impl RawFile for MemoryFile {
     fn read_at(&self, at: u64, into: &mut [u8]) -> io::Result<usize> {
@@ -324,3 +342,5 @@ impl SeededRandom {
 }
 
 pub(super) const PAGE_BYTES: usize = 4096;
+/// More events than the rows of a page hold: each takes more than 100 bytes.
+pub(super) const PAGE_EVENTS: usize = PAGE_BYTES / 100;
