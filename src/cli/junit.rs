@@ -240,8 +240,8 @@ fn truncate_middle(text: &str, longest: usize) -> String {
     if text.len() <= longest {
         return text.to_owned();
     }
-    let boundary = |at: usize| (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
-    let (head, tail) = (boundary(longest / 4), boundary(text.len() - longest / 4 * 3));
+    let head = text.floor_char_boundary(longest / 4);
+    let tail = text.floor_char_boundary(text.len() - longest / 4 * 3);
     format!("{}\n[{} bytes left out]\n{}", &text[..head], tail - head, &text[tail..])
 }
 

@@ -379,8 +379,8 @@ fn random_text(secrets: &[String], random: &mut SeededRandom) -> String {
         let secret = &secrets[random.below(secrets.len())];
         match random.below(8) {
             0 | 1 => text.push_str(&random_encoding(secret, random)),
-            2 => text.push_str(&secret[..floor_char_boundary(secret, random.below(secret.len()))]),
-            3 => text.push_str(&secret[floor_char_boundary(secret, random.below(secret.len()))..]),
+            2 => text.push_str(&secret[..secret.floor_char_boundary(random.below(secret.len()))]),
+            3 => text.push_str(&secret[secret.floor_char_boundary(random.below(secret.len()))..]),
             _ => text.push_str(PIECES[random.below(PIECES.len())]),
         }
     }
