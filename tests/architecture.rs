@@ -32,11 +32,13 @@ const TABLE: &[(&str, &[&str])] = &[
     ("transport", &[]),
     // A secret that is split by invisible characters is found too.
     ("redact", &["invisible_chars"]),
-    ("token", &[]),
+    ("token", &["private_file"]),
     ("invisible_chars", &[]),
     ("bounded_io", &[]),
+    // A private file is opened like any other file at a path that somebody else may have chosen.
+    ("private_file", &["bounded_io"]),
     ("config", &["bounded_io", "kernel::limits", "transport::local"]),
-    ("provider", &["bounded_io", "config::settings", "kernel", "redact"]),
+    ("provider", &["bounded_io", "config::settings", "kernel", "private_file", "redact"]),
     ("sandbox", &["bounded_io", "invisible_chars", "kernel"]),
     // A tool assesses its risk, opens files and runs commands through the sandbox.
     ("tools", &["bounded_io", "kernel", "sandbox"]),
@@ -54,6 +56,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "journal",
             "kernel",
             "observe",
+            "private_file",
             "protocol",
             "provider",
             "redact",
