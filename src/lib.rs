@@ -19,6 +19,7 @@
 //! - [`observe`]: the daemon's log.
 //! - [`token`]: access tokens.
 //! - [`bounded_io`]: non-blocking, bounded access to files at paths that somebody else chose.
+//! - [`private_file`]: files that only their owner may access.
 //! - [`invisible_chars`]: characters that are invisible or easily confused.
 
 pub mod agent;
@@ -31,6 +32,7 @@ pub mod invisible_chars;
 pub mod journal;
 pub mod kernel;
 pub mod observe;
+pub mod private_file;
 pub mod protocol;
 pub mod provider;
 #[cfg(test)]

@@ -53,6 +53,15 @@ pub enum FileError {
     },
 }
 
+/// Whether a symbolic link in the place of a file is followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Links {
+    /// The file that it leads to is opened.
+    Followed,
+    /// It is no regular file.
+    Refused,
+}
+
 impl FileError {
     fn from_io(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
@@ -64,11 +73,20 @@ impl FileError {
     }
 }
 
-/// Opens a regular file for reading, without blocking on a writer, a lease or a terminal.
+/// Opens a regular file for reading, without blocking on a writer, a lease or a terminal; a link is followed.
 pub fn open(path: &Path) -> Result<File, FileError> {
+    open_with(path, Links::Followed)
+}
+
+/// Opens a regular file for reading, without blocking on a writer, a lease or a terminal.
+pub fn open_with(path: &Path, links: Links) -> Result<File, FileError> {
     // Opening a device can have side effects, so the path is checked first; the open file is checked again.
-    check_regular(path, fs::metadata(path))?;
-    let file = os::open(path).map_err(|source| FileError::from_io(path, source))?;
+    let found = match links {
+        Links::Followed => fs::metadata(path),
+        Links::Refused => fs::symlink_metadata(path),
+    };
+    check_regular(path, found)?;
+    let file = os::open(path, links).map_err(|source| FileError::from_io(path, source))?;
     check_regular(path, file.metadata())?;
     Ok(file)
 }
@@ -105,7 +123,13 @@ fn check_regular(path: &Path, metadata: io::Result<fs::Metadata>) -> Result<(), 
 }
 
 fn kind_name(kind: FileType) -> &'static str {
-    if kind.is_dir() { "directory" } else { os::special_name(kind) }
+    if kind.is_dir() {
+        "directory"
+    } else if kind.is_symlink() {
+        "symbolic link"
+    } else {
+        os::special_name(kind)
+    }
 }
 
 #[cfg(test)]

@@ -7,8 +7,11 @@ use std::path::Path;
 
 use nix::fcntl::OFlag;
 
-pub(super) fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+use super::Links;
+
+pub(super) fn open(path: &Path, links: Links) -> io::Result<File> {
+    let mut flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    flags.set(OFlag::O_NOFOLLOW, links == Links::Refused);
     OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)
 }
 

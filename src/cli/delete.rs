@@ -8,9 +8,9 @@ use super::confirm::Confirmation;
 use super::context::{Context, now};
 use super::disk_usage::{self, FileKind};
 use super::exit::{CliError, Exit};
-use super::format::{field, size};
+use super::format::{field, size, truncate};
 use super::sanitize::sanitize_line;
-use super::sessions::{age, truncate};
+use super::sessions::age;
 use super::{duration, ids, pi_files};
 use crate::client::{Client, Request};
 

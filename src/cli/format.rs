@@ -3,6 +3,7 @@
 //! Pure. The results are not sanitized unless a function says so; the view sanitizes them.
 
 use serde_json::Value;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::console::Style;
 use super::sanitize::sanitize_line;
@@ -79,6 +80,30 @@ pub(super) fn tool_outcome(event: &Event) -> (Style, String) {
     (if failed { Style::Bad } else { Style::Faint }, words)
 }
 
+/// Returns how many columns of a terminal a sanitized text fills.
+pub(super) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// Pads a sanitized text with spaces to a number of columns.
+pub(super) fn pad(text: &str, columns: usize) -> String {
+    format!("{text}{:1$}", "", columns.saturating_sub(width(text)))
+}
+
+/// Truncates a sanitized text to a number of columns, with an ellipsis at the end.
+pub(super) fn truncate(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut left = columns.saturating_sub(1);
+    let fits = |letter: &char| {
+        let rest = left.checked_sub(letter.width().unwrap_or_default());
+        left = rest.unwrap_or_default();
+        rest.is_some()
+    };
+    text.chars().take_while(fits).chain(['…']).collect()
+}
+
 /// Formats a duration.
 pub(super) fn duration(millis: u64) -> String {
     let seconds = millis / 1000;
@@ -141,6 +166,27 @@ pub(super) fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_are_truncated_and_padded_by_columns() {
+        for (text, columns, truncated) in [
+            ("abcdef", 4, "abc…"),
+            ("äöü", 3, "äöü"),
+            ("漢字漢字", 8, "漢字漢字"),
+            ("漢字漢字", 7, "漢字漢…"),
+            ("漢字漢字", 6, "漢字…"),
+            ("e\u{301}e\u{301}e\u{301}", 3, "e\u{301}e\u{301}e\u{301}"),
+            ("e\u{301}e\u{301}e\u{301}", 2, "e\u{301}…"),
+            ("🙂🙂", 3, "🙂…"),
+            ("ab", 0, "…"),
+        ] {
+            assert_eq!(truncate(text, columns), truncated, "{text} {columns}");
+        }
+        assert_eq!(
+            ["ab", "漢字", "e\u{301}", "longer"].map(|text| pad(text, 5)),
+            ["ab   ", "漢字 ", "e\u{301}    ", "longer"]
+        );
+    }
 
     #[test]
     fn sizes_have_binary_units() {

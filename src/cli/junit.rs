@@ -6,6 +6,7 @@
 
 use std::fmt::Write;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::format::{denial_reason, field};
@@ -34,7 +35,7 @@ pub(crate) fn write(report: &Report) -> String {
     let name = attribute(report.ids().1);
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let _ = writeln!(xml, "<testsuites name=\"push\" {totals}>");
-    let _ = writeln!(xml, "  <testsuite name=\"{name}\" {totals}{}>", timestamp(report));
+    let _ = writeln!(xml, "  <testsuite name=\"{name}\" {totals}{}>", timestamp(report.times().0));
     properties(report, &mut xml);
     cases.iter().for_each(|case| case.write(&mut xml));
     if !report.assistant_text().is_empty() {
@@ -174,37 +175,9 @@ fn seconds(millis: Option<u64>) -> String {
 }
 
 /// Returns the start of the run as JUnit wants it: UTC without a zone.
-fn timestamp(report: &Report) -> String {
-    let Some(millis) = report.times().0 else { return String::new() };
-    let (days, second) = (millis / 86_400_000, millis / 1000 % 86_400);
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!(" timestamp=\"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}\"")
-}
-
-/// Converts days since 1970-01-01 to a date.
-fn date(mut days: u64) -> (u64, u64, u64) {
-    let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let mut year = 1970 + days / 146_097 * 400;
-    days %= 146_097;
-    loop {
-        let length = if is_leap(year) { 366 } else { 365 };
-        if days < length {
-            break;
-        }
-        days -= length;
-        year += 1;
-    }
-    let february = if is_leap(year) { 29 } else { 28 };
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    (year, month, days + 1)
+fn timestamp(started: Option<u64>) -> String {
+    let start = started.and_then(|millis| Timestamp::from_millisecond(millis.try_into().ok()?).ok());
+    start.map_or_else(String::new, |start| format!(" timestamp=\"{}\"", start.strftime("%Y-%m-%dT%H:%M:%S")))
 }
 
 /// Returns untrusted text as the content of an element.
@@ -240,8 +213,8 @@ fn truncate_middle(text: &str, longest: usize) -> String {
     if text.len() <= longest {
         return text.to_owned();
     }
-    let boundary = |at: usize| (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
-    let (head, tail) = (boundary(longest / 4), boundary(text.len() - longest / 4 * 3));
+    let head = text.floor_char_boundary(longest / 4);
+    let tail = text.floor_char_boundary(text.len() - longest / 4 * 3);
     format!("{}\n[{} bytes left out]\n{}", &text[..head], tail - head, &text[tail..])
 }
 

@@ -4,10 +4,9 @@ use serde_json::{Value, json};
 
 use super::context::Context;
 use super::exit::{CliError, Exit};
-use super::format::field;
+use super::format::{field, truncate};
 use super::sanitize::sanitize_line;
 use super::send::new_message_id;
-use super::sessions::truncate;
 use super::{ids, message};
 use crate::client::{Client, Request};
 

@@ -1,6 +1,6 @@
 //! `push send`: starts a run in a session and exits.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use ulid::Ulid;
 
 use super::context::Context;
@@ -30,8 +30,13 @@ pub(crate) async fn run(args: SendArgs, context: &mut Context) -> Result<Exit, C
     let session = ids::resolve_session(&mut client, &args.session).await?;
     let request = Request::send_user_message(&session, &new_message_id(), &text).with_environment(client.environment());
     let answer = client.request(request).await?;
-    let run = field(&answer, "runId");
-    if args.json {
+    print_run(&session, &answer, args.json, context)
+}
+
+/// Prints the run that a message belongs to.
+pub(crate) fn print_run(session: &str, answer: &Value, as_json: bool, context: &mut Context) -> Result<Exit, CliError> {
+    let run = field(answer, "runId");
+    if as_json {
         context.console.json(&json!({"sessionId": session, "runId": run}))?;
     } else {
         context.console.line(&sanitize_line(&run))?;

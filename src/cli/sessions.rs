@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::console::Style;
 use super::context::{Context, now};
 use super::exit::{CliError, Exit};
-use super::format::field;
+use super::format::{field, pad, truncate, width};
 use super::ids;
 use super::sanitize::sanitize_line;
 use crate::client::Request;
@@ -60,8 +60,8 @@ pub(crate) fn table(sessions: &Value, context: &Context) -> String {
     let items = sessions.as_array().map(Vec::as_slice).unwrap_or_default();
     let ids = ids::column(sessions, "sessionId");
     let rows: Vec<[String; 4]> = items.iter().zip(ids::handles(&ids)).map(|(item, id)| row(item, &id, now)).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-    let widths = [width(0), width(1), width(2)];
+    let columns = |column: usize| rows.iter().map(|row| width(&row[column])).max().unwrap_or_default();
+    let widths = [0, 1, 2].map(columns);
     let mut lines = String::new();
     for [id, state, age, title] in &rows {
         let style = match state.as_str() {
@@ -70,8 +70,9 @@ pub(crate) fn table(sessions: &Value, context: &Context) -> String {
             "running" => Style::Good,
             _ => Style::Faint,
         };
-        let state = palette.paint(style, &format!("{state:<0$}", widths[1]));
-        lines += format!("{id:<0$}  {state}  {age:>1$}  {title}", widths[0], widths[2]).trim_end();
+        let state = palette.paint(style, &pad(state, widths[1]));
+        // An age is ASCII.
+        lines += format!("{}  {state}  {age:>1$}  {title}", pad(id, widths[0]), widths[2]).trim_end();
         lines.push('\n');
     }
     lines
@@ -103,14 +104,6 @@ pub(crate) fn age(millis: u64) -> String {
     }
 }
 
-/// Truncates a text to `most` characters, with an ellipsis at the end.
-pub(crate) fn truncate(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
-    }
-    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,9 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_and_texts_are_short() {
+    fn ages_are_short() {
         assert_eq!([59_000, 60_000, 7_200_000, 172_800_000].map(age), ["59s", "1m", "2h", "2d"]);
-        assert_eq!(truncate("abcdef", 4), "abc…");
-        assert_eq!(truncate("äöü", 3), "äöü");
     }
 }

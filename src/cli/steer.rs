@@ -1,12 +1,8 @@
 //! `push steer`: sends a message to the active run.
 
-use serde_json::json;
-
 use super::context::Context;
 use super::exit::{CliError, Exit};
-use super::format::field;
-use super::sanitize::sanitize_line;
-use super::send::new_message_id;
+use super::send::{new_message_id, print_run};
 use super::{ids, message};
 use crate::client::Request;
 
@@ -29,11 +25,5 @@ pub(crate) async fn run(args: SteerArgs, context: &mut Context) -> Result<Exit, 
     let mut client = context.client().await?;
     let session = ids::resolve_session(&mut client, &args.session).await?;
     let answer = client.request(Request::steer(&session, &new_message_id(), &text)).await?;
-    let run = field(&answer, "runId");
-    if args.json {
-        context.console.json(&json!({"sessionId": session, "runId": run}))?;
-    } else {
-        context.console.line(&sanitize_line(&run))?;
-    }
-    Ok(Exit::SUCCESS)
+    print_run(&session, &answer, args.json, context)
 }

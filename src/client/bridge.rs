@@ -3,17 +3,15 @@
 use std::cell::Cell;
 use std::io;
 
-use tokio::io::{
-    AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadHalf, WriteHalf, copy,
-};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, copy};
 
-use crate::transport::local::Stream;
+use crate::transport::local::{ReadHalf, WriteHalf};
 
 /// A connection in another protocol.
 #[derive(Debug)]
 pub struct Bridge {
-    pub(super) reader: BufReader<ReadHalf<Stream>>,
-    pub(super) writer: WriteHalf<Stream>,
+    pub(super) reader: BufReader<ReadHalf>,
+    pub(super) writer: WriteHalf,
 }
 
 /// How a bridge ended.

@@ -5,13 +5,13 @@
 use std::io;
 
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, ReadHalf, WriteHalf, split};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use ulid::Ulid;
 
 use super::bridge::Bridge;
 use super::subscriptions::Subscriptions;
 use crate::protocol::push::client::{DecodeError, Incoming, Request, ResponseError, decode_line};
-use crate::transport::local::Stream;
+use crate::transport::local::{ReadHalf, Stream, WriteHalf};
 
 /// The longest line that is accepted from the daemon.
 const LONGEST_LINE: usize = 64 * 1024 * 1024;
@@ -36,8 +36,8 @@ pub(super) enum LinkError {
 /// One connection.
 #[derive(Debug)]
 pub(super) struct Link {
-    reader: BufReader<ReadHalf<Stream>>,
-    writer: WriteHalf<Stream>,
+    reader: BufReader<ReadHalf>,
+    writer: WriteHalf,
     /// The start of a line that is not complete yet. It is kept when a read is cancelled.
     partial: Vec<u8>,
 }
@@ -45,7 +45,7 @@ pub(super) struct Link {
 impl Link {
     /// Wraps a new connection.
     pub(super) fn new(stream: Stream) -> Self {
-        let (reader, writer) = split(stream);
+        let (reader, writer) = stream.into_split();
         Self { reader: BufReader::with_capacity(64 * 1024, reader), writer, partial: Vec::new() }
     }
 

@@ -169,8 +169,7 @@ impl Marks {
         let mut slot = [0; SLOT_BYTES];
         slot[4] = LIVE;
         let name = session.as_str().as_bytes();
-        let kept = (0..=name.len().min(NAME_BYTES)).rev().find(|end| session.as_str().is_char_boundary(*end));
-        let kept = kept.unwrap_or(0);
+        let kept = session.as_str().floor_char_boundary(NAME_BYTES);
         slot[5] = u8::try_from(kept).unwrap_or(0);
         slot[8..16].copy_from_slice(&seq.number().to_le_bytes());
         slot[16..24].copy_from_slice(&reserved.number().to_le_bytes());

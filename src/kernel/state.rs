@@ -381,11 +381,7 @@ fn add_grant(granted: &mut VecDeque<String>, rule: String, limit: usize) {
 
 /// Returns the end of a text: at most `limit` bytes, cut at a character boundary.
 fn tail(text: &str, limit: usize) -> &str {
-    let mut start = text.len().saturating_sub(limit);
-    while !text.is_char_boundary(start) {
-        start += 1;
-    }
-    &text[start..]
+    &text[text.ceil_char_boundary(text.len().saturating_sub(limit))..]
 }
 
 /// Appends to a text of which only the tail is kept. It is trimmed at twice the limit, so that appending costs

@@ -89,7 +89,7 @@ impl Redactor {
     ///
     /// Cutting the text there leaves no part of a value, which the redactor would not recognise.
     pub fn safe_cut(&self, text: &str, at: usize) -> usize {
-        let at = super::floor_char_boundary(text, at.min(text.len()));
+        let at = text.floor_char_boundary(at);
         let known = self.known_regions(text).unwrap_or_else(|| vec![Region { start: 0, end: text.len() }]);
         known.iter().find(|region| region.start < at && at < region.end).map_or(at, |region| region.start)
     }

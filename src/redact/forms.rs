@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{MARKER, floor_char_boundary};
+use super::MARKER;
 
 /// Shorter values and forms are not matched.
 const FORM_MIN: usize = 6;
@@ -56,7 +56,7 @@ fn split_long(value: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = value;
     while rest.len() > PIECE_BYTES + 4 * FORM_MIN {
-        let (piece, after) = rest.split_at(floor_char_boundary(rest, PIECE_BYTES));
+        let (piece, after) = rest.split_at(rest.floor_char_boundary(PIECE_BYTES));
         pieces.push(piece);
         rest = after;
     }

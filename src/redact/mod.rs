@@ -134,8 +134,3 @@ impl fmt::Debug for Redactor {
         f.debug_struct("Redactor").finish_non_exhaustive()
     }
 }
-
-/// Returns the last character boundary at or before `index`.
-fn floor_char_boundary(text: &str, index: usize) -> usize {
-    (0..=index).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
-}

@@ -5,7 +5,7 @@
 use std::{fmt, sync::Arc};
 
 use super::{
-    MARKER, floor_char_boundary,
+    MARKER,
     scan::{LOOK_BEHIND, PatternSet, Region, Scanner},
 };
 
@@ -66,7 +66,7 @@ impl RedactionStream {
     fn drop_before(&mut self, before: usize) {
         let unneeded = before.saturating_sub(self.base).saturating_sub(LOOK_BEHIND);
         if unneeded >= SLACK {
-            let cut = floor_char_boundary(&self.buffer, unneeded);
+            let cut = self.buffer.floor_char_boundary(unneeded);
             self.buffer.drain(..cut);
             self.base += cut;
             self.scanner.rebase(self.base);

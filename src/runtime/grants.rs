@@ -4,15 +4,14 @@
 //! outlive sessions. The file is read whenever it is needed, so that a revoked rule takes effect immediately.
 
 use std::fs;
-use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::{mint, os};
-use crate::bounded_io::{self, FileError};
+use super::mint;
 use crate::kernel::time::Now;
+use crate::private_file::{self, Links, PrivateFileError};
 
 /// The granted rules of all repositories.
 #[derive(Debug)]
@@ -41,19 +40,9 @@ pub struct Grant {
 /// Why the granted rules cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum GrantsError {
-    /// A system call failed.
-    #[error("cannot {action} {}: {source}", .path.display())]
-    Io {
-        /// The action that failed.
-        action: &'static str,
-        /// The object of the action.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// Another user can read or change the file.
-    #[error("{} can be read or changed by other users and is not used; run `chmod 600` on it", .0.display())]
-    Exposed(PathBuf),
+    /// The file cannot be used.
+    #[error(transparent)]
+    File(#[from] PrivateFileError),
     /// The file has an invalid format.
     #[error("{} cannot be read: {problem}", .path.display())]
     Malformed {
@@ -83,19 +72,7 @@ impl GrantStore {
 
     /// Returns all grants, the oldest first.
     pub fn list(&self) -> Result<Vec<Grant>, GrantsError> {
-        let io = |action| move |source| GrantsError::Io { action, path: self.path.clone(), source };
-        let file = match bounded_io::open(&self.path) {
-            Ok(file) => file,
-            Err(FileError::NotFound { .. }) => return Ok(Vec::new()),
-            Err(FileError::Io { source, .. }) => return Err(io("open")(source)),
-            Err(error @ (FileError::NotRegular { .. } | FileError::TooLarge { .. })) => {
-                return Err(io("open")(io::Error::other(error)));
-            }
-        };
-        if !os::is_private(&file.metadata().map_err(io("inspect"))?) {
-            return Err(GrantsError::Exposed(self.path.clone()));
-        }
-        let text = io::read_to_string(io::Read::take(file, FILE_BYTES)).map_err(io("read"))?;
+        let Some(text) = private_file::read(&self.path, Links::Followed, FILE_BYTES)? else { return Ok(Vec::new()) };
         let malformed = |problem| GrantsError::Malformed { path: self.path.clone(), problem };
         let written: GrantsFile = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
         if written.version != VERSION {
@@ -138,23 +115,9 @@ impl GrantStore {
     }
 
     fn write(&self, grants: Vec<Grant>) -> Result<(), GrantsError> {
-        let io = |source| GrantsError::Io { action: "write", path: self.path.clone(), source };
         // Plain data: encoding cannot fail.
         let bytes = serde_json::to_vec_pretty(&GrantsFile { version: VERSION, grants }).unwrap_or_default();
-        let draft = self.path.with_extension("new");
-        let put = || {
-            if let Err(error) = fs::remove_file(&draft)
-                && error.kind() != ErrorKind::NotFound
-            {
-                return Err(error);
-            }
-            let mut file = os::open_private_file(&draft)?;
-            file.write_all(&bytes)?;
-            file.sync_all()?;
-            fs::rename(&draft, &self.path)?;
-            os::sync_directory(self.path.parent().unwrap_or(&self.path))
-        };
-        put().map_err(io)
+        Ok(private_file::replace(&self.path, &bytes)?)
     }
 }
 

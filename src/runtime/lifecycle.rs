@@ -35,6 +35,7 @@ use crate::kernel::id::{ParticipantId, SessionId};
 use crate::kernel::limits::Limits as SessionLimits;
 use crate::kernel::session::Session;
 use crate::kernel::time::Now;
+use crate::private_file;
 use crate::protocol::push::encode;
 use crate::provider::Provider;
 use crate::provider::limits::Limits as ModelLimits;
@@ -239,7 +240,7 @@ fn providers() -> BTreeMap<&'static str, Arc<dyn Provider>> {
 fn lock_state_directory(state: &Path) -> Result<File, RunError> {
     os::create_private_dir_all(state).map_err(io_error("create", state))?;
     let path = state.join("pushd.lock");
-    let file = os::open_private_file(&path).map_err(io_error("open", &path))?;
+    let file = private_file::open(&path).map_err(io_error("open", &path))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(RunError::StateInUse { path: state.to_path_buf() }),

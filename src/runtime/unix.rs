@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -70,21 +70,6 @@ pub(super) fn create_private_dir_all(path: &Path) -> io::Result<()> {
         fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
     }
     Ok(())
-}
-
-/// Opens a file for its owner alone, and creates it if it does not exist.
-pub(super) fn open_private_file(path: &Path) -> io::Result<fs::File> {
-    fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)
-}
-
-/// Returns whether a file is the user's, and no other user can read or change it.
-pub(super) fn is_private(about: &fs::Metadata) -> bool {
-    about.mode() & 0o077 == 0 && about.uid() == geteuid().as_raw()
-}
-
-/// Syncs the names in a directory.
-pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
-    fs::File::open(path)?.sync_all()
 }
 
 /// Returns the signals that stop the daemon.

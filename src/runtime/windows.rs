@@ -36,22 +36,6 @@ pub(super) fn create_private_dir_all(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)
 }
 
-/// Opens a file, and creates it if it does not exist.
-pub(super) fn open_private_file(path: &Path) -> io::Result<fs::File> {
-    fs::OpenOptions::new().create(true).truncate(false).write(true).open(path)
-}
-
-/// Returns true: files in a profile are private to its owner.
-pub(super) const fn is_private(_about: &fs::Metadata) -> bool {
-    true
-}
-
-/// Does nothing: names are durable with their files.
-#[expect(clippy::unnecessary_wraps, reason = "it can fail elsewhere")]
-pub(super) const fn sync_directory(_path: &Path) -> io::Result<()> {
-    Ok(())
-}
-
 /// Returns the stop_signals that stop the daemon.
 pub(super) fn stop_signals() -> io::Result<mpsc::Receiver<Signal>> {
     let (sender, receiver) = mpsc::channel(4);

@@ -74,7 +74,7 @@ impl Excerpt {
     pub fn push(&mut self, text: &str) {
         let mut rest = text;
         if self.head_open {
-            let fitting = floor_char_boundary(rest, self.half_limit - self.head.len());
+            let fitting = rest.floor_char_boundary(self.half_limit - self.head.len());
             self.head.push_str(&rest[..fitting]);
             rest = &rest[fitting..];
             self.head_open = rest.is_empty();
@@ -82,7 +82,7 @@ impl Excerpt {
         if rest.len() > self.half_limit {
             self.omitted += self.tail.len();
             self.tail.clear();
-            let cut = ceil_char_boundary(rest, rest.len() - self.half_limit);
+            let cut = rest.ceil_char_boundary(rest.len() - self.half_limit);
             self.omitted += cut;
             rest = &rest[cut..];
         }
@@ -109,20 +109,10 @@ impl Excerpt {
     }
 
     fn trim_tail(&mut self) {
-        let cut = ceil_char_boundary(&self.tail, self.tail.len().saturating_sub(self.half_limit));
+        let cut = self.tail.ceil_char_boundary(self.tail.len().saturating_sub(self.half_limit));
         self.omitted += cut;
         self.tail.drain(..cut);
     }
-}
-
-/// Returns the last character boundary at or before `at`.
-fn floor_char_boundary(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
-}
-
-/// Returns the first character boundary at or after `at`.
-fn ceil_char_boundary(text: &str, at: usize) -> usize {
-    (at..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
 }
 
 #[cfg(test)]

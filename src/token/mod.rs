@@ -3,12 +3,6 @@
 //! Only the digest of a token is stored, in a file that only its owner can read. The file is read whenever a token
 //! is checked, so that a revoked token is refused at once. The store works with and without a running daemon.
 
-#[cfg(unix)]
-#[path = "unix.rs"]
-mod os;
-#[cfg(windows)]
-#[path = "windows.rs"]
-mod os;
 mod secret;
 mod store;
 

@@ -1,14 +1,13 @@
 //! The token store: a file of digests in the state directory.
 
-use std::fs;
-use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use ulid::Ulid;
 
-use super::{os, secret};
+use super::secret;
+use crate::private_file::{self, Links, PrivateFileError};
 
 /// The tokens of one state directory.
 #[derive(Debug, Clone)]
@@ -35,19 +34,9 @@ pub struct TokenRecord {
 /// Why the token store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenStoreError {
-    /// The operating system returned an error.
-    #[error("cannot {action} {}", .path.display())]
-    Io {
-        /// The operation.
-        action: &'static str,
-        /// Its path.
-        path: PathBuf,
-        /// The error of the operating system.
-        source: io::Error,
-    },
-    /// Other users can read or change the file.
-    #[error("{} is accessible to other users and is not used; set its mode to 0600", .0.display())]
-    Exposed(PathBuf),
+    /// The file cannot be used.
+    #[error(transparent)]
+    File(#[from] PrivateFileError),
     /// The file cannot be parsed.
     #[error("{} cannot be read: {problem}", .path.display())]
     Malformed {
@@ -95,7 +84,7 @@ impl TokenStore {
             created_at: now_ms,
             sha256: secret::hash(&secret),
         };
-        let _lock = self.lock()?;
+        let _lock = private_file::lock(&self.path.with_extension("lock"))?;
         let mut tokens = self.list()?;
         if tokens.len() >= MOST {
             return Err(TokenStoreError::TooMany);
@@ -107,7 +96,7 @@ impl TokenStore {
 
     /// Removes a token durably; returns whether it existed.
     pub fn revoke(&self, id: &str) -> Result<bool, TokenStoreError> {
-        let _lock = self.lock()?;
+        let _lock = private_file::lock(&self.path.with_extension("lock"))?;
         let mut tokens = self.list()?;
         let before = tokens.len();
         tokens.retain(|token| token.token_id != id);
@@ -119,17 +108,7 @@ impl TokenStore {
 
     /// Returns the tokens, the oldest first.
     pub fn list(&self) -> Result<Vec<TokenRecord>, TokenStoreError> {
-        let io = |action| io_error(action, &self.path);
-        let file = match os::open(&self.path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(io("open")(error)),
-        };
-        if !os::is_private(&file.metadata().map_err(io("inspect"))?) {
-            return Err(TokenStoreError::Exposed(self.path.clone()));
-        }
-        let mut text = String::new();
-        file.take(FILE_BYTES).read_to_string(&mut text).map_err(io("read"))?;
+        let Some(text) = private_file::read(&self.path, Links::Refused, FILE_BYTES)? else { return Ok(Vec::new()) };
         let malformed = |problem| TokenStoreError::Malformed { path: self.path.clone(), problem };
         let written: TokenFile = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
         if written.version != VERSION {
@@ -144,39 +123,11 @@ impl TokenStore {
         Ok(known.iter().filter(|known| secret::matches(token, &known.sha256)).count() > 0)
     }
 
-    /// Locks the file against other writers until the guard is dropped.
-    fn lock(&self) -> Result<fs::File, TokenStoreError> {
-        let directory = self.path.parent().unwrap_or(&self.path);
-        os::create_private_dir(directory).map_err(io_error("create", directory))?;
-        let path = self.path.with_extension("lock");
-        let file = os::open_private_file(&path).map_err(io_error("open", &path))?;
-        file.lock().map_err(io_error("lock", &path))?;
-        Ok(file)
-    }
-
     fn write(&self, tokens: Vec<TokenRecord>) -> Result<(), TokenStoreError> {
         // Plain data: serialization cannot fail.
         let bytes = serde_json::to_vec_pretty(&TokenFile { version: VERSION, tokens }).unwrap_or_default();
-        let draft = self.path.with_extension("new");
-        let put = || {
-            if let Err(error) = fs::remove_file(&draft)
-                && error.kind() != ErrorKind::NotFound
-            {
-                return Err(error);
-            }
-            let mut file = os::open_private_file(&draft)?;
-            file.write_all(&bytes)?;
-            file.sync_all()?;
-            fs::rename(&draft, &self.path)?;
-            os::sync_directory(self.path.parent().unwrap_or(&self.path))
-        };
-        put().map_err(io_error("write", &self.path))
+        Ok(private_file::replace(&self.path, &bytes)?)
     }
-}
-
-fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> TokenStoreError + use<> {
-    let path = path.to_path_buf();
-    move |source| TokenStoreError::Io { action, path, source }
 }
 
 /// Serializes a digest as hexadecimal text.
@@ -209,6 +160,8 @@ const FILE_BYTES: u64 = 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -280,11 +233,11 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&tokens.path), mode(tokens.path.parent().unwrap())), (0o600, 0o700));
         fs::set_permissions(&tokens.path, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(matches!(tokens.contains(&secret), Err(TokenStoreError::Exposed(_))));
+        assert!(matches!(tokens.contains(&secret), Err(TokenStoreError::File(PrivateFileError::Exposed(_)))));
         fs::set_permissions(&tokens.path, fs::Permissions::from_mode(0o600)).unwrap();
         let elsewhere = dir.path().join("elsewhere");
         fs::rename(&tokens.path, &elsewhere).unwrap();
         std::os::unix::fs::symlink(&elsewhere, &tokens.path).unwrap();
-        assert!(matches!(tokens.contains(&secret), Err(TokenStoreError::Io { .. })));
+        assert!(matches!(tokens.contains(&secret), Err(TokenStoreError::File(PrivateFileError::Unreadable(_)))));
     }
 }

@@ -254,5 +254,5 @@ impl BoundedItems {
 
 /// The last character boundary at or before `at`.
 pub(super) fn floor_char_boundary(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+    text.floor_char_boundary(at)
 }

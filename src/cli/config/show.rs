@@ -6,6 +6,7 @@ use super::projects;
 use crate::cli::console::{Palette, Style};
 use crate::cli::context::Context;
 use crate::cli::exit::{CliError, Exit};
+use crate::cli::format::{pad, width};
 use crate::cli::models::{environment, models};
 use crate::cli::sanitize::sanitize_line;
 use crate::config::file;
@@ -88,16 +89,17 @@ fn key_object(provider: &str, place: &KeyLocation) -> Value {
 }
 
 fn key_table(keys: &[(String, KeyLocation)], palette: Palette) -> String {
-    let width = keys.iter().map(|(provider, _)| provider.chars().count()).max().unwrap_or_default();
-    let line = |(provider, place): &(String, KeyLocation)| {
+    let names: Vec<String> = keys.iter().map(|(provider, _)| sanitize_line(provider)).collect();
+    let columns = names.iter().map(|name| width(name)).max().unwrap_or_default();
+    let line = |((_, place), name): (&(String, KeyLocation), &String)| {
         let place = match place {
             KeyLocation::Known(source) => sanitize_line(&source.to_string()),
             KeyLocation::Missing => palette.paint(Style::Faint, "none"),
             KeyLocation::Unknown(why) => palette.paint(Style::Bad, &sanitize_line(why)),
         };
-        format!("key of {:width$}  {place}\n", sanitize_line(provider))
+        format!("key of {}  {place}\n", pad(name, columns))
     };
-    keys.iter().map(line).collect()
+    keys.iter().zip(&names).map(line).collect()
 }
 
 fn row_object(row: &ConfigRow) -> Value {
@@ -126,13 +128,12 @@ const fn origin_name(origin: &ValueOrigin) -> &'static str {
 fn table(rows: &[ConfigRow], palette: Palette) -> String {
     let cells: Vec<(String, String)> =
         rows.iter().map(|row| (sanitize_line(&row.key), sanitize_line(&format_value(&row.value)))).collect();
-    let width = |of: fn(&(String, String)) -> &String| {
-        cells.iter().map(|cell| of(cell).chars().count()).max().unwrap_or_default()
-    };
-    let (keys, values) = (width(|cell| &cell.0), width(|cell| &cell.1).min(MAX_VALUE_WIDTH));
+    let columns =
+        |of: fn(&(String, String)) -> &String| cells.iter().map(|cell| width(of(cell))).max().unwrap_or_default();
+    let (keys, values) = (columns(|cell| &cell.0), columns(|cell| &cell.1).min(MAX_VALUE_WIDTH));
     let line = |(row, (key, value)): (&ConfigRow, &(String, String))| {
         let origin = palette.paint(Style::Faint, &describe_origin(&row.origin));
-        format!("{key:keys$}  {value:values$}  {origin}\n")
+        format!("{}  {}  {origin}\n", pad(key, keys), pad(value, values))
     };
     rows.iter().zip(&cells).map(line).collect()
 }

@@ -36,7 +36,7 @@ impl CapturedOutput {
             None => return,
         };
         let room = self.limit.saturating_sub(stream.len());
-        let taken = (0..=room.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+        let taken = text.floor_char_boundary(room);
         stream.push_str(&text[..taken]);
         if taken < text.len() {
             // Keep nothing after the truncation.

@@ -300,6 +300,5 @@ fn conflict(submission: &Submission, matched_by: MatchedBy, earlier: Kind) -> Co
 
 /// Returns the beginning of a text, at most `most` bytes, cut at a character boundary.
 fn prefix(text: &str, most: usize) -> &str {
-    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    text.get(..end.unwrap_or(0)).unwrap_or_default()
+    &text[..text.floor_char_boundary(most)]
 }

@@ -12,6 +12,7 @@ pub mod kind;
 pub mod projection;
 pub mod request;
 pub mod session_file;
+mod timestamp;
 
 /// The version of the protocol.
 pub const PROTOCOL: &str = "1.0.0";

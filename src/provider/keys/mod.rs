@@ -14,10 +14,11 @@ mod os;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io;
 use std::path::PathBuf;
 
 pub use keyring::Keyring;
+
+use crate::private_file::PrivateFileError;
 
 /// The API key of a provider.
 #[derive(Clone, PartialEq, Eq)]
@@ -91,9 +92,9 @@ impl fmt::Display for KeySource {
 /// Why keys cannot be read or stored.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// Other users can read or change the file.
-    #[error("{} can be read or changed by others, or is not yours; own it and run `chmod 600` on it", .0.display())]
-    Exposed(PathBuf),
+    /// The file cannot be used.
+    #[error(transparent)]
+    File(#[from] PrivateFileError),
     /// The file is not a valid key file.
     #[error("{} is not a key file (lines like `openai = \"…\"`): {reason}", .path.display())]
     Malformed {
@@ -105,16 +106,6 @@ pub enum KeyError {
     /// The key contains characters that are not allowed.
     #[error("the key contains characters that are not allowed in a key")]
     InvalidCharacters,
-    /// A file operation failed.
-    #[error("cannot {action} {}", .path.display())]
-    Io {
-        /// The operation.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
     /// The keyring operation failed.
     #[error("cannot use the system's keyring: {0}")]
     Keyring(String),

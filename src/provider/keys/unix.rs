@@ -1,26 +1,13 @@
-//! File permissions, and the programs that access the keyrings of Linux and macOS.
+//! The programs that access the keyrings of Linux and macOS.
 //!
 //! Secrets are passed through pipes only: every process of the machine can read arguments.
 
-use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Output, Stdio};
 
-use nix::unistd::geteuid;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
-
-/// Creates a new file that only its owner can access.
-pub(super) fn create_private(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
-}
-
-/// Returns whether the file belongs to this user and nobody else can access it.
-pub(super) fn is_private(about: &Metadata) -> bool {
-    about.mode() & 0o077 == 0 && about.uid() == geteuid().as_raw()
-}
 
 /// Queries the keyring; a system without the program has no keyring.
 pub(super) async fn find(program: Option<&Path>, provider: &str) -> Result<Option<String>, String> {

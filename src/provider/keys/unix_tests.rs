@@ -44,7 +44,7 @@ async fn a_file_that_others_can_read_is_refused() {
     for mode in [0o640, 0o604, 0o620] {
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         let error = keys.find("openai", "X", &none, AskKeyring::No).await.unwrap_err();
-        assert!(matches!(error, KeyError::Exposed(_)), "{mode:o}: {error}");
+        assert!(matches!(error, KeyError::File(PrivateFileError::Exposed(_))), "{mode:o}: {error}");
         assert!(error.to_string().contains("chmod 600"), "{error}");
         let stored = keys.store_in_file("openai", &key("other"));
         assert!(stored.is_err(), "{mode:o}: a file that others can change is not updated");

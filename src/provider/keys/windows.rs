@@ -1,9 +1,5 @@
-//! Files of the user's profile, and the credential manager of Windows.
-//!
-//! The directory's permissions let the user and administrators read a file in the profile; they are not checked.
+//! The credential manager of Windows.
 
-use std::fs::{File, Metadata, OpenOptions};
-use std::io;
 use std::path::Path;
 use std::ptr;
 
@@ -11,16 +7,6 @@ use windows_sys::Win32::Foundation::{ERROR_NOT_FOUND, GetLastError};
 use windows_sys::Win32::Security::Credentials::{
     CRED_PERSIST_LOCAL_MACHINE, CRED_TYPE_GENERIC, CREDENTIALW, CredFree, CredReadW, CredWriteW,
 };
-
-/// Creates a new file.
-pub(super) fn create_private(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).open(path)
-}
-
-/// Treats a file as create_private, because the user's profile is.
-pub(super) fn is_private(_about: &Metadata) -> bool {
-    true
-}
 
 /// Queries the credential manager.
 pub(super) async fn find(_program: Option<&Path>, provider: &str) -> Result<Option<String>, String> {

@@ -380,8 +380,8 @@ fn random_text(secrets: &[String], random: &mut Random) -> String {
         let secret = &secrets[random.index(secrets.len())];
         match random.index(8) {
             0 | 1 => text.push_str(&random_encoding(secret, random)),
-            2 => text.push_str(&secret[..floor_char_boundary(secret, random.index(secret.len()))]),
-            3 => text.push_str(&secret[floor_char_boundary(secret, random.index(secret.len()))..]),
+            2 => text.push_str(&secret[..secret.floor_char_boundary(random.index(secret.len()))]),
+            3 => text.push_str(&secret[secret.floor_char_boundary(random.index(secret.len()))..]),
             _ => text.push_str(PIECES[random.index(PIECES.len())]),
         }
     }

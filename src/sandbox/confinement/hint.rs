@@ -20,8 +20,8 @@ pub(crate) fn notes(confinement: &Confinement, home: Option<&Path>, command: &st
         let line = line.to_ascii_lowercase();
         ERROR_PHRASES.iter().any(|complaint| line.contains(complaint))
     };
-    let printed = printed.get(..floor_char_boundary(printed, TEXT_MAX)).unwrap_or_default();
-    let command = command.get(..floor_char_boundary(command, TEXT_MAX)).unwrap_or_default();
+    let printed = &printed[..printed.floor_char_boundary(TEXT_MAX)];
+    let command = &command[..command.floor_char_boundary(TEXT_MAX)];
     let lines = printed.lines().filter(complains).chain(command.lines());
     let mut notes: Vec<String> = Vec::new();
     for path in lines.flat_map(candidate_words).filter_map(|word| parse_path(word, home)) {
@@ -94,10 +94,6 @@ fn parse_path(word: &str, home: Option<&Path>) -> Option<PathBuf> {
     let plain =
         !word.contains(['*', '?', '\\', '$']) || inner.is_some_and(|inner| !inner.contains(['*', '?', '\\', '$']));
     (path.is_absolute() && plain && path.components().all(|part| part.as_os_str() != "..")).then_some(path)
-}
-
-fn floor_char_boundary(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 #[cfg(test)]

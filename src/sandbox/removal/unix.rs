@@ -57,13 +57,11 @@ pub(super) fn remove_in_child(program: &Path, path: &Path) -> io::Result<Removal
 }
 
 /// The nice value of the child: low priority, but not so low that a busy machine never schedules it.
-const NICENESS: libc::c_int = 5;
+const NICENESS: i32 = 5;
 
-/// Lowers the priority of this process.
-#[expect(unsafe_code, reason = "the call has no wrapper")]
+/// Lowers the priority of this process. If the call fails, the priority is unchanged.
 pub(super) fn lower_priority() {
-    // SAFETY: only numbers are passed. If the call fails, the priority is unchanged.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
+    let _ = rustix::process::setpriority_process(None, NICENESS);
 }
 
 /// Removes a directory tree, until the deadline.

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{ForkResult, Pid, fork as plain_fork, getpid, getppid};
+use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 
 use super::cgroup::{self, Cgroup};
 use super::process_table::{self, ProcessEntry};
@@ -69,11 +70,16 @@ pub(super) fn prepare_supervisor() {
     close_inherited_fds();
 }
 
-/// Closes all descriptors except the three standard ones.
-#[expect(unsafe_code, reason = "the system call has no wrapper")]
+/// Closes all descriptors except the three standard ones; a process that has just started owns no others.
 fn close_inherited_fds() {
-    // SAFETY: the supervisor has just started and owns only the first three descriptors.
-    unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) };
+    close_from(3);
+}
+
+/// Closes every descriptor from `first` on; the caller owns none of them.
+#[expect(unsafe_code, reason = "the system call has no wrapper")]
+fn close_from(first: RawFd) {
+    // SAFETY: nothing in this process uses these descriptors any more.
+    unsafe { libc::syscall(libc::SYS_close_range, first.cast_unsigned(), u32::MAX, 0_u32) };
 }
 
 /// The cgroup of a step's processes.
@@ -301,34 +307,24 @@ fn signal_process(pid: i32, start_time: Option<u64>, signal: Signal) {
         let _dead = kill(Pid::from_raw(pid), signal);
         return;
     };
-    match pidfd_open(pid) {
+    let (Some(process), Some(number)) =
+        (rustix::process::Pid::from_raw(pid), rustix::process::Signal::from_named_raw(signal as i32))
+    else {
+        return;
+    };
+    match pidfd_open(process, PidfdFlags::empty()) {
         Ok(process) => {
             // Read after the pidfd was opened: if the start time matches, the pidfd refers to the intended process.
             if ProcessEntry::read(pid).is_some_and(|entry| entry.start_time == start_time) {
-                pidfd_send(&process, signal);
+                let _dead = pidfd_send_signal(&process, number);
             }
         }
         // On kernels without pidfds only the process id is available.
-        Err(Errno::ENOSYS) => {
+        Err(rustix::io::Errno::NOSYS) => {
             let _dead = kill(Pid::from_raw(pid), signal);
         }
         Err(_) => {}
     }
-}
-
-#[expect(unsafe_code, reason = "the system call has no wrapper")]
-fn pidfd_open(pid: i32) -> nix::Result<OwnedFd> {
-    // SAFETY: only integers are passed.
-    let fd = Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0_u32) })?;
-    // SAFETY: the descriptor is new and has no other owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
-}
-
-#[expect(unsafe_code, reason = "the system call has no wrapper")]
-fn pidfd_send(process: &OwnedFd, signal: Signal) {
-    let nothing: *const libc::siginfo_t = std::ptr::null();
-    // SAFETY: the descriptor is open, and a null pointer is valid for the signal information.
-    unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), signal as i32, nothing, 0_u32) };
 }
 
 /// How often `/proc` is read again when a process ended during the scan.

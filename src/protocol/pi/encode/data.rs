@@ -9,7 +9,7 @@ use super::row::{
     BashResult, CommandRow, ContextUsage, FileRow, Health, Metrics, ModelRow, SessionInfo, SkillRow, Stats,
     StoredSession, ToolRow,
 };
-use super::timestamp::to_rfc3339;
+use super::to_rfc3339;
 use crate::kernel::id::SessionId;
 use crate::protocol::json;
 use crate::protocol::pi::projection::{ForkMessage, Summary};

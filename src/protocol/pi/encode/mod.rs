@@ -4,7 +4,6 @@
 
 mod data;
 mod row;
-mod timestamp;
 
 pub(in crate::protocol::pi) use data::dollars;
 pub use data::{
@@ -16,10 +15,11 @@ pub use row::{
     BashCircuit, BashResult, Circuit, CommandRow, ContextUsage, FileRow, Health, Metrics, ModelCost, ModelRow,
     RejectionCounts, SessionInfo, SkillRow, Stats, StoreMetrics, StoredSession, ToolRow,
 };
-pub use timestamp::to_rfc3339;
 
 use bytes::Bytes;
 use serde::Serialize;
+
+pub use super::timestamp::to_rfc3339;
 
 use super::PROTOCOL;
 use super::decode::MalformedRequest;

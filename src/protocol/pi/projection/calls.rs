@@ -76,8 +76,7 @@ impl ToolCallState {
         self.tail.push_str(text);
         // Truncating only at twice the limit keeps the cost of many small writes linear.
         if self.tail.len() > 2 * TAIL_BYTES {
-            let from = self.tail.len() - TAIL_BYTES;
-            let from = (from..).find(|at| self.tail.is_char_boundary(*at)).unwrap_or(self.tail.len());
+            let from = self.tail.ceil_char_boundary(self.tail.len() - TAIL_BYTES);
             self.tail.drain(..from);
         }
     }

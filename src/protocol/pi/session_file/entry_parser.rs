@@ -143,58 +143,42 @@ impl EntryParser {
         }))
     }
 
-    /// Parses texts and images: a string, or an array of blocks.
+    /// Parses texts and images.
     fn parse_content(&mut self, raw: Option<&RawValue>) -> Result<Vec<Content>, EntryError> {
-        let elements = match self.parse_elements(raw)? {
-            ContentForm::Text(text) => return Ok(vec![Content::Text(text)]),
-            ContentForm::List(elements) => elements,
-        };
-        let mut content = Vec::with_capacity(elements.len());
-        for raw in elements {
-            let Some(block) = object::<RawBlock<'_>>(raw) else {
-                self.skipped += 1;
-                continue;
-            };
-            match block.r#type.as_str() {
-                "text" => content.push(Content::Text(block.text)),
-                "image" => content.push(Content::Image { mime: block.mime_type, data: block.data }),
-                _ => self.skipped += 1,
-            }
-        }
-        Ok(content)
+        self.parse_elements(raw, Content::Text, |block| match block.r#type.as_str() {
+            "text" => Some(Content::Text(block.text)),
+            "image" => Some(Content::Image { mime: block.mime_type, data: block.data }),
+            _ => None,
+        })
     }
 
     /// Parses the blocks of an assistant message.
     fn parse_blocks(&mut self, raw: Option<&RawValue>) -> Result<Vec<Block>, EntryError> {
-        let elements = match self.parse_elements(raw)? {
-            ContentForm::Text(text) => return Ok(vec![Block::Text(text)]),
-            ContentForm::List(elements) => elements,
-        };
-        let mut blocks = Vec::with_capacity(elements.len());
-        for raw in elements {
-            let Some(block) = object::<RawBlock<'_>>(raw) else {
-                self.skipped += 1;
-                continue;
-            };
-            match block.r#type.as_str() {
-                "text" => blocks.push(Block::Text(block.text)),
-                "thinking" => blocks.push(Block::Thinking(block.thinking)),
-                "toolCall" => {
-                    let args = block.arguments.map(RawValue::get).filter(|args| args.starts_with('{'));
-                    let args = Json::new(args.unwrap_or("{}"));
-                    blocks.push(Block::ToolCall { id: block.id, name: block.name, args });
-                }
-                _ => self.skipped += 1,
+        self.parse_elements(raw, Block::Text, |block| match block.r#type.as_str() {
+            "text" => Some(Block::Text(block.text)),
+            "thinking" => Some(Block::Thinking(block.thinking)),
+            "toolCall" => {
+                let args = block.arguments.map(RawValue::get).filter(|args| args.starts_with('{'));
+                let args = Json::new(args.unwrap_or("{}"));
+                Some(Block::ToolCall { id: block.id, name: block.name, args })
             }
-        }
-        Ok(blocks)
+            _ => None,
+        })
     }
 
-    fn parse_elements<'a>(&mut self, raw: Option<&'a RawValue>) -> Result<ContentForm<'a>, EntryError> {
-        let Some(raw) = raw.map(RawValue::get) else { return Ok(ContentForm::List(Vec::new())) };
+    /// Parses the content of a message: a string, or an array of blocks. Unknown blocks are skipped and counted.
+    fn parse_elements<T>(
+        &mut self,
+        raw: Option<&RawValue>,
+        from_text: fn(String) -> T,
+        from_block: fn(RawBlock<'_>) -> Option<T>,
+    ) -> Result<Vec<T>, EntryError> {
+        let Some(raw) = raw.map(RawValue::get) else { return Ok(Vec::new()) };
         if raw.starts_with('"') {
             let text = serde_json::from_str(raw);
-            return text.map(ContentForm::Text).map_err(|_| EntryError::Malformed("its content is not a valid string"));
+            return text
+                .map(|text| vec![from_text(text)])
+                .map_err(|_| EntryError::Malformed("its content is not a valid string"));
         }
         if !raw.starts_with('[') {
             return Err(EntryError::Malformed("its content is neither a string nor an array"));
@@ -202,14 +186,12 @@ impl EntryParser {
         // The text is valid JSON, so only the block budget can fail.
         let mut from = serde_json::Deserializer::from_str(raw);
         let elements = Elements(&mut self.blocks_left).deserialize(&mut from);
-        elements.map(ContentForm::List).map_err(|_| EntryError::TooManyBlocks)
+        let elements = elements.map_err(|_| EntryError::TooManyBlocks)?;
+        let count = elements.len();
+        let parsed: Vec<T> = elements.into_iter().filter_map(|raw| object(raw).and_then(from_block)).collect();
+        self.skipped += (count - parsed.len()) as u64;
+        Ok(parsed)
     }
-}
-
-/// The two forms of message content.
-enum ContentForm<'a> {
-    Text(String),
-    List(Vec<&'a RawValue>),
 }
 
 /// Returns the first entry that a compaction keeps. Version 1 stores a line index that counts the header.

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::kernel::time::Now;
 
-use super::timestamp::parse_rfc3339;
+use super::parse_rfc3339;
 
 /// Deserializes a value, or returns the default if it has the wrong type.
 pub(super) fn loose<'de, D, T>(from: D) -> Result<T, D::Error>

@@ -258,11 +258,7 @@ impl ImportBuilder<'_> {
         }
         self.omitted += 1;
         let all = text.len();
-        let mut end = TEXT_MAX;
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        let end = text[..end].rfind(char::is_whitespace).unwrap_or(0);
+        let end = text[..text.floor_char_boundary(TEXT_MAX)].rfind(char::is_whitespace).unwrap_or(0);
         text.truncate(end);
         text.push_str(&format!("\n({} bytes are left out)", all - end));
         text

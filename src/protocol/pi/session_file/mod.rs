@@ -14,7 +14,6 @@ mod message;
 mod read;
 #[cfg(test)]
 mod tests;
-mod timestamp;
 mod wire;
 mod write;
 
@@ -27,5 +26,6 @@ pub use message::{
 };
 pub(crate) use read::lines_with_id;
 pub use read::{FileSummary, Limits, ParseError, parse, summarize};
-pub use timestamp::{parse_rfc3339, to_rfc3339};
 pub use write::{WriteError, render, render_entries};
+
+pub use super::timestamp::{parse_rfc3339, to_rfc3339};

@@ -9,7 +9,7 @@ use crate::kernel::id::Json;
 
 use super::entry::{Change, Entry, Header, VERSION};
 use super::message::{Block, Content, Cost, Message, Usage};
-use super::timestamp::to_rfc3339;
+use super::to_rfc3339;
 
 /// Why entries cannot be written as a session file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -24,11 +24,7 @@ fn read_prefix(ground: &WorkspaceDir) -> Option<Vec<u8>> {
 }
 
 fn truncate(mut text: String) -> String {
-    let mut end = LIMIT.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.truncate(end);
+    text.truncate(text.floor_char_boundary(LIMIT));
     if let Some(line) = text.rfind('\n') {
         text.truncate(line);
     }

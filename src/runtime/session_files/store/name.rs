@@ -43,13 +43,9 @@ fn truncate(name: String, whole: &str) -> String {
     if name.len() <= MAX_NAME_BYTES {
         return name;
     }
-    let mut end = MAX_NAME_BYTES;
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
     let digest = Sha256::digest(whole.as_bytes());
     let digest = digest.iter().take(8).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
-    format!("{}-{digest}", &name[..end])
+    format!("{}-{digest}", &name[..name.floor_char_boundary(MAX_NAME_BYTES)])
 }
 
 #[cfg(test)]

@@ -67,22 +67,18 @@ impl DirHandle {
 
     /// Opens a regular file of the user for reading.
     pub(super) fn open_file(&self, name: &OsStr) -> Result<File, OpenError> {
-        // Opening a device may have side effects, so the file is checked before and after it is opened.
-        self.check_file(name)?;
-        let opened = match openat(&self.0, name, FILE_FLAGS, Mode::empty()) {
-            Ok(opened) => opened,
-            Err(Errno::ELOOP | Errno::EMLINK) => return Err(OpenError::Link),
-            Err(Errno::ENXIO) => return Err(OpenError::NotAFile),
-            Err(errno) => return Err(io::Error::from(errno).into()),
-        };
-        check_stat(&fstat(opened.as_fd()).map_err(io::Error::from)?)?;
-        Ok(File::from(opened))
+        self.open_with(name, FILE_FLAGS)
     }
 
     /// Opens a regular file of the user for appending.
     pub(super) fn open_append(&self, name: &OsStr) -> Result<File, OpenError> {
+        self.open_with(name, APPEND_FLAGS)
+    }
+
+    fn open_with(&self, name: &OsStr, flags: OFlag) -> Result<File, OpenError> {
+        // Opening a device may have side effects, so the file is checked before and after it is opened.
         self.check_file(name)?;
-        let opened = match openat(&self.0, name, APPEND_FLAGS, Mode::empty()) {
+        let opened = match openat(&self.0, name, flags, Mode::empty()) {
             Ok(opened) => opened,
             Err(Errno::ELOOP | Errno::EMLINK) => return Err(OpenError::Link),
             Err(Errno::ENXIO) => return Err(OpenError::NotAFile),

@@ -12,9 +12,10 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::libc;
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::{ForkResult, geteuid};
 
-use super::super::{StepCgroup, fork_into};
+use super::super::{StepCgroup, close_from, fork_into};
 use super::init::{PROGRAM_FD, REPORT_FD};
 use super::{privileges, send_report, syscalls};
 use crate::sandbox::confinement::ConfinementSpec;
@@ -68,7 +69,7 @@ fn execute(
     nix::unistd::dup2_stdin(&request)?;
     syscalls::dup_to(&report_fd, REPORT_FD)?;
     syscalls::dup_to(&program, PROGRAM_FD)?;
-    syscalls::close_from(PROGRAM_FD + 1);
+    close_from(PROGRAM_FD + 1);
     let mut words = vec![CString::new(*bubblewrap).map_err(|_| Errno::EINVAL)?];
     for word in arguments(spec, plan) {
         words.push(CString::new(word.as_bytes()).map_err(|_| Errno::EINVAL)?);
@@ -83,17 +84,14 @@ fn execute(
 
 /// Returns the request as a memory file, positioned at its start.
 fn request_file(body: &[u8]) -> nix::Result<OwnedFd> {
-    let mut request = File::from(syscalls::memory_file()?);
+    let mut request = File::from(memfd_create(c"order", MFdFlags::MFD_CLOEXEC)?);
     request.write_all(body).and_then(|()| request.seek(SeekFrom::Start(0))).map_err(errno)?;
     Ok(request.into())
 }
 
 /// Duplicates a descriptor to a number above the passed ones.
-#[expect(unsafe_code, reason = "the wrapper gives no owned descriptor")]
 fn dup_above(fd: &impl std::os::fd::AsFd) -> nix::Result<OwnedFd> {
-    let above = nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(PROGRAM_FD + 1))?;
-    // SAFETY: the descriptor is new and has no other owner.
-    Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(above) })
+    rustix::io::fcntl_dupfd_cloexec(fd, PROGRAM_FD + 1).map_err(syscalls::errno)
 }
 
 fn errno(error: std::io::Error) -> Errno {

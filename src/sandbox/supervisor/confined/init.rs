@@ -10,12 +10,13 @@ use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::process::ExitCode;
 
 use nix::errno::Errno;
-use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid};
 
-use super::super::{exit_child, fork_plain};
+use super::super::{close_from, exit_child, fork_plain};
 use super::{restrictions, send_report, syscalls, workspace_check};
 use crate::sandbox::confinement::ConfinementSpec;
 use crate::sandbox::supervisor::os::{exec_shell, open_null, release_outputs};
@@ -30,7 +31,7 @@ pub(super) const PROGRAM_FD: RawFd = 4;
 /// Runs the init process in namespaces that bubblewrap has created; the request is read from standard input.
 pub(in super::super::super::super) fn main() -> ExitCode {
     let Ok(report_fd) = syscalls::take_inherited(REPORT_FD) else { return ExitCode::FAILURE };
-    syscalls::close_from(PROGRAM_FD);
+    close_from(PROGRAM_FD);
     let mut body = Vec::new();
     let read = std::io::stdin().lock().take(REQUEST_MAX as u64).read_to_end(&mut body);
     let request = read.ok().and_then(|_| StepRequest::decode(&body));
@@ -100,7 +101,7 @@ fn reap_until_shell_ends(shell: Pid, null: &File) -> Report {
 
 /// Makes this process die with its supervisor, and checks that the supervisor still has its end of the pipe open.
 fn die_with_supervisor(report_fd: &OwnedFd) -> nix::Result<()> {
-    syscalls::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong)?;
+    set_pdeathsig(Signal::SIGKILL)?;
     let mut sources = [PollFd::new(report_fd.as_fd(), PollFlags::empty())];
     match poll(&mut sources, PollTimeout::ZERO)? {
         0 => Ok(()),

@@ -2,15 +2,22 @@
 
 use std::fs;
 
-use nix::errno::Errno;
-use nix::libc;
+use nix::sys::prctl::{set_dumpable, set_no_new_privs};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use rustix::io::Errno;
+use rustix::thread::{
+    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, remove_capability_from_bounding_set, set_capabilities,
+    set_capabilities_secure_bits,
+};
 
-use super::syscalls::{drop_capabilities, prctl};
+use super::syscalls::errno;
 use crate::sandbox::confinement::ResourceLimits;
 
 /// The secure bits that take all privileges from root, permanently and across `exec`.
-const UNPRIVILEGED_ROOT: libc::c_ulong = 0b11 | 0b1100;
+const UNPRIVILEGED_ROOT: CapabilitiesSecureBits = CapabilitiesSecureBits::NO_ROOT
+    .union(CapabilitiesSecureBits::NO_ROOT_LOCKED)
+    .union(CapabilitiesSecureBits::NO_SETUID_FIXUP)
+    .union(CapabilitiesSecureBits::NO_SETUID_FIXUP_LOCKED);
 
 /// Sets the resource limits of each process.
 pub(super) fn set_resource_limits(bounds: ResourceLimits) -> nix::Result<()> {
@@ -36,18 +43,19 @@ pub(super) fn limit_processes(bounds: ResourceLimits) -> bool {
 
 /// Drops all privileges beyond those of the user, permanently.
 pub(super) fn drop_privileges() -> nix::Result<()> {
-    prctl(libc::PR_SET_NO_NEW_PRIVS, 1)?;
+    set_no_new_privs()?;
     for capability in 0..64 {
-        match prctl(libc::PR_CAPBSET_DROP, capability) {
+        match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << capability)) {
             // EPERM: there is no capability to drop. Any other error: past the last capability.
-            Ok(()) | Err(Errno::EPERM) => {}
+            Ok(()) | Err(Errno::PERM) => {}
             Err(_) => break,
         }
     }
-    match prctl(libc::PR_SET_SECUREBITS, UNPRIVILEGED_ROOT) {
-        Ok(()) | Err(Errno::EPERM) => {}
-        Err(errno) => return Err(errno),
+    match set_capabilities_secure_bits(UNPRIVILEGED_ROOT) {
+        Ok(()) | Err(Errno::PERM) => {}
+        Err(error) => return Err(errno(error)),
     }
-    drop_capabilities()?;
-    prctl(libc::PR_SET_DUMPABLE, 0)
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none }).map_err(errno)?;
+    set_dumpable(false)
 }

@@ -1,4 +1,4 @@
-//! System calls without a safe wrapper, one function each.
+//! System calls on mounts, descriptors and interfaces, one function each; some have no safe wrapper.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -9,32 +9,28 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use nix::sys::stat::SFlag;
+use rustix::fs::CWD;
+use rustix::mount::{self, FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags};
 
 /// The attributes of a mount.
-pub(super) const READ_ONLY: u64 = 0x1;
-pub(super) const NO_SUID: u64 = 0x2;
-pub(super) const NO_DEVICES: u64 = 0x4;
-
-const OPEN_TREE_CLONE: libc::c_uint = 1;
-const MOVE_MOUNT_F_EMPTY_PATH: libc::c_uint = 4;
+pub(super) const READ_ONLY: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_RDONLY;
+pub(super) const NO_SUID: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID;
+pub(super) const NO_DEVICES: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NODEV;
 
 /// Clones the tree at a path, including submounts, as a detached mount.
-#[expect(unsafe_code, reason = "the system call has no wrapper")]
 pub(super) fn clone_mount(path: &Path) -> nix::Result<OwnedFd> {
-    let path = to_c_string(path)?;
-    let flags = OPEN_TREE_CLONE
-        | libc::O_CLOEXEC as libc::c_uint
-        | (libc::AT_RECURSIVE | libc::AT_SYMLINK_NOFOLLOW) as libc::c_uint;
-    // SAFETY: the path is NUL-terminated and outlives the call.
-    let fd = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
-    // SAFETY: the descriptor is new and has no other owner.
-    Errno::result(fd).map(|fd| unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+    mount::open_tree(CWD, path, flags).map_err(errno)
 }
 
 /// Creates a detached overlay mount: `upper` receives what is written over `lower`.
 pub(super) fn overlay(lower: &Path, upper: &Path, work: &Path) -> nix::Result<OwnedFd> {
-    let system = open_file_system(c"overlay")?;
+    let system = mount::fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC).map_err(errno)?;
     // A colon separates two lower directories.
     let escaped: Vec<u8> = lower
         .as_os_str()
@@ -42,67 +38,24 @@ pub(super) fn overlay(lower: &Path, upper: &Path, work: &Path) -> nix::Result<Ow
         .iter()
         .flat_map(|byte| [b':', b'\\'].contains(byte).then_some(b'\\').into_iter().chain([*byte]))
         .collect();
-    let text = |bytes: &[u8]| CString::new(bytes).map_err(|_| Errno::EINVAL);
-    configure(&system, FSCONFIG_SET_STRING, Some(c"lowerdir"), Some(&text(&escaped)?))?;
-    configure(&system, FSCONFIG_SET_STRING, Some(c"upperdir"), Some(&to_c_string(upper)?))?;
-    configure(&system, FSCONFIG_SET_STRING, Some(c"workdir"), Some(&to_c_string(work)?))?;
+    configure_overlay(&system, &escaped, upper, work).map_err(errno)
+}
+
+fn configure_overlay(system: &OwnedFd, lower: &[u8], upper: &Path, work: &Path) -> rustix::io::Result<OwnedFd> {
+    mount::fsconfig_set_string(system, c"lowerdir", lower)?;
+    mount::fsconfig_set_string(system, c"upperdir", upper)?;
+    mount::fsconfig_set_string(system, c"workdir", work)?;
     // An unprivileged overlay can store its metadata only in user attributes.
-    configure(&system, FSCONFIG_SET_FLAG, Some(c"userxattr"), None)?;
+    mount::fsconfig_set_flag(system, c"userxattr")?;
     // Unmounting would otherwise wait for all pending writes on that disk; a cache can be rebuilt.
-    configure(&system, FSCONFIG_SET_FLAG, Some(c"volatile"), None)?;
-    configure(&system, FSCONFIG_CMD_CREATE, None, None)?;
-    create_mount(&system, NO_SUID | NO_DEVICES)
-}
-
-const FSCONFIG_SET_FLAG: libc::c_uint = 0;
-const FSCONFIG_SET_STRING: libc::c_uint = 1;
-const FSCONFIG_CMD_CREATE: libc::c_uint = 6;
-const FSOPEN_CLOEXEC: libc::c_uint = 1;
-const FSMOUNT_CLOEXEC: libc::c_uint = 1;
-
-/// Opens a file system context for configuration.
-#[expect(unsafe_code, reason = "the system call has no wrapper")]
-fn open_file_system(name: &CStr) -> nix::Result<OwnedFd> {
-    // SAFETY: the name is NUL-terminated and outlives the call.
-    let fd = unsafe { libc::syscall(libc::SYS_fsopen, name.as_ptr(), FSOPEN_CLOEXEC) };
-    // SAFETY: the descriptor is new and has no other owner.
-    Errno::result(fd).map(|fd| unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
-}
-
-#[expect(unsafe_code, reason = "the system call has no wrapper")]
-fn configure(system: &OwnedFd, what: libc::c_uint, key: Option<&CStr>, value: Option<&CStr>) -> nix::Result<()> {
-    let pointer = |text: Option<&CStr>| text.map_or(std::ptr::null(), CStr::as_ptr);
-    // SAFETY: both strings are NUL-terminated or null, and outlive the call.
-    let done = unsafe { libc::syscall(libc::SYS_fsconfig, system.as_raw_fd(), what, pointer(key), pointer(value), 0) };
-    Errno::result(done).map(drop)
-}
-
-/// Creates a detached mount of a configured file system.
-#[expect(unsafe_code, reason = "the system call has no wrapper")]
-fn create_mount(system: &OwnedFd, attributes: u64) -> nix::Result<OwnedFd> {
-    // SAFETY: only integers are passed.
-    let fd = unsafe { libc::syscall(libc::SYS_fsmount, system.as_raw_fd(), FSMOUNT_CLOEXEC, attributes) };
-    // SAFETY: the descriptor is new and has no other owner.
-    Errno::result(fd).map(|fd| unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+    mount::fsconfig_set_flag(system, c"volatile")?;
+    mount::fsconfig_create(system)?;
+    mount::fsmount(system, FsMountFlags::FSMOUNT_CLOEXEC, NO_SUID | NO_DEVICES)
 }
 
 /// Attaches a detached mount at `target`.
-#[expect(unsafe_code, reason = "the system call has no wrapper")]
 pub(super) fn attach_mount(mount: &OwnedFd, target: &Path) -> nix::Result<()> {
-    let target = to_c_string(target)?;
-    let nothing = c"";
-    // SAFETY: both paths are NUL-terminated and outlive the call.
-    let done = unsafe {
-        libc::syscall(
-            libc::SYS_move_mount,
-            mount.as_raw_fd(),
-            nothing.as_ptr(),
-            libc::AT_FDCWD,
-            target.as_ptr(),
-            MOVE_MOUNT_F_EMPTY_PATH,
-        )
-    };
-    Errno::result(done).map(drop)
+    mount::move_mount(mount, c"", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(errno)
 }
 
 /// Returns whether the root of a mount is a directory.
@@ -112,25 +65,25 @@ pub(super) fn is_directory(mount: &OwnedFd) -> bool {
 }
 
 /// Sets attributes of a mount and its submounts.
-pub(super) fn set_attributes(mount: &OwnedFd, attributes: u64) -> nix::Result<()> {
+pub(super) fn set_attributes(mount: &OwnedFd, attributes: MountAttrFlags) -> nix::Result<()> {
     mount_setattr(mount.as_raw_fd(), c"", libc::AT_EMPTY_PATH | libc::AT_RECURSIVE, attributes)
 }
 
 /// Sets attributes of all mounts.
-pub(super) fn set_all_attributes(attributes: u64) -> nix::Result<()> {
+pub(super) fn set_all_attributes(attributes: MountAttrFlags) -> nix::Result<()> {
     mount_setattr(libc::AT_FDCWD, c"/", libc::AT_RECURSIVE, attributes)
 }
 
 /// Sets attributes of the one mount at a path.
-pub(super) fn set_attributes_at(path: &Path, attributes: u64) -> nix::Result<()> {
+pub(super) fn set_attributes_at(path: &Path, attributes: MountAttrFlags) -> nix::Result<()> {
     mount_setattr(libc::AT_FDCWD, &to_c_string(path)?, libc::AT_SYMLINK_NOFOLLOW, attributes)
 }
 
 #[expect(unsafe_code, reason = "the system call has no wrapper")]
-fn mount_setattr(from: RawFd, path: &CStr, flags: libc::c_int, attributes: u64) -> nix::Result<()> {
+fn mount_setattr(from: RawFd, path: &CStr, flags: libc::c_int, attributes: MountAttrFlags) -> nix::Result<()> {
     // SAFETY: all zeroes is a valid value of this plain structure.
     let mut change: libc::mount_attr = unsafe { std::mem::zeroed() };
-    change.attr_set = attributes;
+    change.attr_set = u64::from(attributes.bits());
     // SAFETY: the path is NUL-terminated, the structure outlives the call and its size is given.
     let done = unsafe {
         libc::syscall(libc::SYS_mount_setattr, from, path.as_ptr(), flags, &raw const change, size_of_val(&change))
@@ -138,44 +91,10 @@ fn mount_setattr(from: RawFd, path: &CStr, flags: libc::c_int, attributes: u64) 
     Errno::result(done).map(drop)
 }
 
-/// Closes every descriptor from `first` on.
-#[expect(unsafe_code, reason = "the system call has no wrapper")]
-pub(super) fn close_from(first: RawFd) {
-    // SAFETY: nothing in this process uses these descriptors any more.
-    unsafe { libc::syscall(libc::SYS_close_range, first.cast_unsigned(), u32::MAX, 0_u32) };
-}
-
-/// Calls `prctl` with one argument.
-#[expect(unsafe_code, reason = "the system call has no wrapper for every use")]
-pub(super) fn prctl(what: libc::c_int, value: libc::c_ulong) -> nix::Result<()> {
-    let nothing: libc::c_ulong = 0;
-    // SAFETY: only integers are passed.
-    Errno::result(unsafe { libc::prctl(what, value, nothing, nothing, nothing) }).map(drop)
-}
-
-/// Drops all capabilities.
-#[expect(unsafe_code, reason = "the system call has no wrapper")]
-pub(super) fn drop_capabilities() -> nix::Result<()> {
-    #[repr(C)]
-    struct Header {
-        version: u32,
-        pid: libc::c_int,
-    }
-    const VERSION_3: u32 = 0x2008_0522;
-    let header = Header { version: VERSION_3, pid: 0 };
-    // The effective, permitted and inheritable sets, two words each.
-    let nothing = [0_u32; 6];
-    // SAFETY: both structures have the size that version 3 requires, and outlive the call.
-    Errno::result(unsafe { libc::syscall(libc::SYS_capset, &raw const header, nothing.as_ptr()) }).map(drop)
-}
-
 /// Brings the loopback interface up.
 #[expect(unsafe_code, reason = "the system call has no wrapper")]
 pub(super) fn loopback_up() -> nix::Result<()> {
-    // SAFETY: only integers are passed.
-    let socket = Errno::result(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
-    // SAFETY: the descriptor is new and has no other owner.
-    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
     // SAFETY: all zeroes is a valid value of this structure.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
@@ -185,15 +104,6 @@ pub(super) fn loopback_up() -> nix::Result<()> {
     // SAFETY: the descriptor is open, and the structure is the one that this request takes.
     let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
     Errno::result(done).map(drop)
-}
-
-/// Creates an anonymous memory file.
-#[expect(unsafe_code, reason = "the call has no wrapper among the features in use")]
-pub(super) fn memory_file() -> nix::Result<OwnedFd> {
-    // SAFETY: the name is NUL-terminated.
-    let fd = Errno::result(unsafe { libc::memfd_create(c"order".as_ptr(), libc::MFD_CLOEXEC) })?;
-    // SAFETY: the descriptor is new and has no other owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Duplicates a descriptor to the given number, which executed programs inherit.
@@ -216,6 +126,11 @@ pub(super) fn take_inherited(number: RawFd) -> nix::Result<OwnedFd> {
 pub(super) fn set_nonblocking(fd: &impl AsFd) -> io::Result<()> {
     let set = FcntlArg::F_SETFL(OFlag::O_NONBLOCK);
     Ok(fcntl(fd, set).map(drop)?)
+}
+
+/// Converts an error of one library of system calls to that of the other.
+pub(super) fn errno(error: rustix::io::Errno) -> Errno {
+    Errno::from_raw(error.raw_os_error())
 }
 
 fn to_c_string(path: &Path) -> nix::Result<CString> {

@@ -1,22 +1,19 @@
 //! Files in the user's profile, on Windows, which belong to the user.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, Metadata, OpenOptions};
 use std::io;
 use std::path::Path;
 
+/// Returns the options that open a file for writing.
+pub(super) fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    options
+}
+
 /// Creates a directory.
-pub(super) fn create_private_dir(path: &Path) -> io::Result<()> {
+pub(super) fn create_dir(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)
-}
-
-/// Opens or creates a file.
-pub(super) fn open_private_file(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).truncate(false).write(true).open(path)
-}
-
-/// Opens a file for reading.
-pub(super) fn open(path: &Path) -> io::Result<File> {
-    File::open(path)
 }
 
 /// Treats every file as private, since the user's profile is.
