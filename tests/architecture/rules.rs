@@ -47,11 +47,6 @@ impl Tree {
         tree
     }
 
-    /// The paths and texts of its files.
-    pub(crate) fn files(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.sources.iter().map(|source| (source.path.as_str(), source.text.as_str()))
-    }
-
     /// Gives files behind `#[path]`, and the files they declare, the module path of their compilation.
     fn resolve_module_paths(&mut self) {
         let mut todo: Vec<usize> = (0..self.sources.len()).collect();
