@@ -16,10 +16,10 @@ use tracing::{debug, trace};
 use super::connection_writer;
 use super::mint;
 use super::outbox::{Outbox, OutboxItem, RequestPermit};
-use super::pi::{self, PiPeer, Via};
+use super::pi::{PiEndpoint, PiPeer, Via};
 use super::request_order::{QUERIES_PER_COMMAND, RequestClass};
 use super::requests::RequestHandler;
-use super::server::Server;
+use super::server::{CLOSE_TIMEOUT, Server};
 use crate::kernel::id::ParticipantId;
 use crate::protocol::push::decode::{self, MalformedRequest, Protocol, RequestBody, RequestError, SwitchProtocol};
 use crate::protocol::push::encode;
@@ -29,7 +29,8 @@ use crate::transport::line::{Line, Lines};
 use crate::transport::local;
 
 /// Serves a connection until its peer leaves or the daemon shuts down.
-pub(super) async fn serve(server: Arc<Server>, stream: local::Stream, id: ParticipantId) {
+pub(super) async fn serve(pi: Arc<PiEndpoint>, stream: local::Stream, id: ParticipantId) {
+    let server = Arc::clone(pi.server());
     let (receiving, sending) = stream.into_split();
     let outbox = Outbox::new(id);
     let limits = server.hub().services().limits;
@@ -60,7 +61,7 @@ pub(super) async fn serve(server: Arc<Server>, stream: local::Stream, id: Partic
             (Ok(Ok(Some(sending))), Some(switch)) => {
                 let sending = FrameWriter::lines(sending, limits.stall_timeout);
                 // Boxed, so that other connections do not hold its memory.
-                Box::pin(switch_protocol(server, switch.request, id, lines, sending)).await;
+                Box::pin(switch_protocol(&pi, switch.request, id, lines, sending)).await;
             }
             (Ok(_), _) => {}
             // A writer that is stuck in a full socket is abandoned.
@@ -145,25 +146,22 @@ struct ProtocolSwitch {
 
 /// Serves another protocol from the current position of the line reader.
 async fn switch_protocol(
-    server: Arc<Server>,
+    pi: &PiEndpoint,
     asked: SwitchProtocol,
     id: ParticipantId,
     lines: Lines<local::ReadHalf>,
     sending: FrameWriter,
 ) {
-    let limits = server.hub().services().limits;
+    let limits = pi.server().hub().services().limits;
     match asked.protocol {
         Protocol::Pi => {
             let receiving = FrameReader::from_lines(lines, limits.pi_message_bytes);
             let cwd = asked.cwd.map(PathBuf::from);
             let peer = PiPeer { id, via: Via::Lines, cwd, environment: asked.environment };
-            pi::serve(server, peer, receiving, sending).await;
+            pi.serve(peer, receiving, sending).await;
         }
     }
 }
-
-/// The time that a writer has for its remaining output when the connection closes.
-pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Reads requests until the peer closes the connection or switches the protocol.
 async fn read_requests(

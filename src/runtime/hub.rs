@@ -15,7 +15,7 @@ use tokio::sync::{Notify, OnceCell};
 use tracing::{error, info, warn};
 
 use super::feed::Subscriber;
-use super::lane::{Lane, LaneEnd, LaneHandle, LaneRequest, LaneStart};
+use super::lane::{Lane, LaneEnd, LaneExit, LaneHandle, LaneRequest, LaneStart};
 use super::services::Services;
 use crate::journal::{Create, ReadError};
 use crate::kernel::command::Phase;
@@ -23,8 +23,6 @@ use crate::kernel::id::{ParticipantId, SessionId};
 use crate::kernel::session::Session;
 use crate::protocol::push::record::RecordError;
 use restore::{RestoredSession, restore};
-
-pub use restore::Integrity;
 
 /// Why a session could not be restored.
 #[derive(Debug, thiserror::Error)]
@@ -146,7 +144,7 @@ impl Hub {
     }
 
     /// Sends a command that reached a closing lane to the next lane of the session.
-    pub(super) fn redirect(self: &Arc<Self>, id: SessionId, request: Box<LaneRequest>) {
+    fn redirect(self: &Arc<Self>, id: SessionId, request: Box<LaneRequest>) {
         let hub = Arc::clone(self);
         tokio::spawn(async move {
             if let Ok(Some(lane)) = hub.lane(&id).await {
@@ -230,13 +228,16 @@ impl Hub {
         self.running.fetch_add(1, Ordering::AcqRel);
         let hub = Arc::clone(self);
         let id = id.clone();
-        let running = tokio::spawn(lane.run(Arc::clone(self)));
+        let running = tokio::spawn(lane.run());
         tokio::spawn(async move {
-            let ended = running.await.unwrap_or_else(|panic| {
+            let LaneExit { end, unhandled } = running.await.unwrap_or_else(|panic| {
                 error!(session = %id, %panic, "lane panicked");
-                LaneEnd::Broken
+                LaneExit::from(LaneEnd::Broken)
             });
-            if ended == LaneEnd::Broken {
+            for request in unhandled {
+                hub.redirect(id.clone(), request);
+            }
+            if end == LaneEnd::Broken {
                 // The lane stays listed until the journal has processed its last batch.
                 hub.services.journal.barrier(id.clone()).await;
                 // Boxed, because every session in memory holds this future.

@@ -20,6 +20,8 @@ use super::login::LoginEnvironment;
 use super::maintenance;
 use super::model_config::ModelConfig;
 use super::os;
+use super::pi::PiEndpoint;
+use super::process::Signal;
 use super::retention;
 use super::server::Server;
 use super::services::{BROADCAST_CAPACITY, Latch, RunEndChannel, Services};
@@ -57,36 +59,6 @@ pub struct Config {
     /// The settings of the Pi endpoint; `None` if it is disabled.
     pub pi: Option<PiSettings>,
 }
-
-/// A signal to a running daemon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Signal {
-    /// The first one drains the daemon, the second one stops it immediately.
-    Stop,
-}
-
-/// The limits of open file descriptors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct DescriptorLimits {
-    /// The limit at startup, which steps inherit.
-    pub(super) initial: u64,
-    /// The limit after it was raised.
-    pub(super) limit: u64,
-}
-
-impl DescriptorLimits {
-    /// Returns how many connections leave enough descriptors for the journal and for steps.
-    fn max_connections(self) -> usize {
-        let rest = self.limit.saturating_sub(OWN_DESCRIPTORS);
-        usize::try_from(rest - (rest / 2).min(STEP_DESCRIPTORS)).unwrap_or(usize::MAX)
-    }
-}
-
-/// The maximum number of descriptors that the daemon itself uses for its journal, log and runtime.
-const OWN_DESCRIPTORS: u64 = 32;
-
-/// The number of descriptors that are reserved for steps.
-const STEP_DESCRIPTORS: u64 = 256;
 
 /// The number of threads that may block on files at paths which clients and repositories choose, and the deadline for
 /// each file.
@@ -170,17 +142,15 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
     });
     let hub = Hub::new(services);
     let server = Server::new(Arc::clone(&hub), &config.paths.socket);
+    let pi = PiEndpoint::new(Arc::clone(&server));
     if let Some(web) = web {
         server.set_pi_address(web.address());
-        tokio::spawn(Arc::new(web).serve(Arc::clone(&server)));
+        tokio::spawn(Arc::new(web).serve(Arc::clone(&pi)));
     }
     info!(version = env!("CARGO_PKG_VERSION"), socket = %config.paths.socket.display(), "daemon ready");
     ready();
-    let recovering = Arc::clone(&hub);
-    tokio::spawn(async move { maintenance::recover(&recovering).await });
-    tokio::spawn(retention::run(Arc::clone(&hub)));
-    remove_leftovers(&hub);
-    serve(&server, &listener, signals).await;
+    start_background_tasks(&hub);
+    serve(&pi, &listener, signals).await;
     hub.services().closing.set();
     hub.wait_for_lanes().await;
     hub.services().disconnecting.set();
@@ -191,8 +161,11 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
     Ok(())
 }
 
-/// Removes the leftovers of earlier runs in the background.
-fn remove_leftovers(hub: &Hub) {
+/// Starts the recovery of unfinished runs, retention, and the removal of the leftovers of earlier runs.
+fn start_background_tasks(hub: &Arc<Hub>) {
+    let recovering = Arc::clone(hub);
+    tokio::spawn(async move { maintenance::recover(&recovering).await });
+    tokio::spawn(retention::run(Arc::clone(hub)));
     let local = hub.services().sandboxes.local().clone();
     tokio::task::spawn_blocking(move || local.remove_leftovers());
 }
@@ -249,7 +222,8 @@ fn lock_state_directory(state: &Path) -> Result<File, RunError> {
 }
 
 /// Accepts connections until the daemon has drained or is told to stop.
-async fn serve(server: &Arc<Server>, listener: &Listener, mut signals: mpsc::Receiver<Signal>) {
+async fn serve(pi: &Arc<PiEndpoint>, listener: &Listener, mut signals: mpsc::Receiver<Signal>) {
+    let server = pi.server();
     let stopped = wait_for_stop(server, &mut signals);
     tokio::pin!(stopped);
     loop {
@@ -263,7 +237,7 @@ async fn serve(server: &Arc<Server>, listener: &Listener, mut signals: mpsc::Rec
                         continue;
                     }
                     let id = server.next_participant_id();
-                    admit(server, stream, id);
+                    admit(pi, stream, id);
                     debug!(connection = id.0, pid = peer.pid, "connection");
                 }
                 Err(AcceptError::Exhausted { source }) => {
@@ -298,15 +272,16 @@ fn refusal(server: &Server, stream: &Stream, peer: Peer) -> Option<&'static str>
 /// The delay before the next accept after a failed one.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-fn admit(server: &Arc<Server>, stream: Stream, id: ParticipantId) {
+fn admit(pi: &Arc<PiEndpoint>, stream: Stream, id: ParticipantId) {
+    let server = pi.server();
     let (counted, count) = server.count_connection();
     if count > server.hub().services().limits.connections as u64 {
         return warn!(connections = count, "too many connections");
     }
-    let server = Arc::clone(server);
+    let pi = Arc::clone(pi);
     tokio::spawn(async move {
         let _counted = counted;
-        connection::serve(server, stream, id).await;
+        connection::serve(pi, stream, id).await;
     });
 }
 

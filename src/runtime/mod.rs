@@ -28,6 +28,7 @@ pub mod outbox;
 #[cfg(test)]
 mod panic_tests;
 pub mod pi;
+mod process;
 #[cfg(test)]
 mod push_client_tests;
 mod queries;
@@ -58,5 +59,6 @@ mod os;
 #[path = "windows.rs"]
 mod os;
 
-pub use lifecycle::{Config, RunError, Signal, run};
+pub use lifecycle::{Config, RunError, run};
+pub use process::Signal;
 pub use start::{StartError, start};

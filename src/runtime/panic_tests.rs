@@ -13,6 +13,7 @@ use super::outbox::Outbox;
 use super::test_daemon::{TIMEOUT, TestDaemon};
 use crate::kernel::command::{Caller, Command, Rights};
 use crate::kernel::id::{ParticipantId, SessionId};
+use crate::provider::Starter;
 
 #[tokio::test]
 async fn a_provider_panic_interrupts_its_session_and_no_other() {
@@ -92,7 +93,15 @@ fn lane_request(respond: ReplyGuard) -> Box<LaneRequest> {
     let outbox = Outbox::new(ParticipantId(u64::MAX));
     let caller = Caller { id: outbox.id(), source: "test".to_owned(), rights: Rights::ALL };
     let command = Command::Describe;
-    Box::new(LaneRequest { caller, command, if_version: None, reply_guard: respond, outbox, environment: None })
+    Box::new(LaneRequest {
+        caller,
+        command,
+        if_version: None,
+        starter: Starter::Person,
+        reply_guard: respond,
+        outbox,
+        environment: None,
+    })
 }
 
 fn assert_rising(events: &[Value]) {

@@ -18,6 +18,7 @@ use crate::protocol::push::decode::ListSessions;
 use crate::protocol::push::encode::{self, GrantRow, MessagePage, Payload, PendingApproval};
 use crate::protocol::push::error::{Code, ErrorBody};
 use crate::protocol::push::record::{self, Transcript};
+use crate::provider::Starter;
 
 /// Lists sessions, the newest first.
 ///
@@ -128,7 +129,15 @@ async fn query_lane(lane: &LaneHandle, caller: &Caller, outbox: &Arc<Outbox>, co
         let _ = sender.send(reply.map(|reply| reply.result));
     });
     let (caller, outbox) = (caller.clone(), Arc::clone(outbox));
-    let request = LaneRequest { caller, command, if_version: None, reply_guard: respond, outbox, environment: None };
+    let request = LaneRequest {
+        caller,
+        command,
+        if_version: None,
+        starter: Starter::Person,
+        reply_guard: respond,
+        outbox,
+        environment: None,
+    };
     lane.send_request(Box::new(request)).ok()?;
     reply.await.ok()?.ok()?.ok()
 }

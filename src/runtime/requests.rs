@@ -11,7 +11,7 @@ use super::mint;
 use super::outbox::{Outbox, OutboxItem, RequestPermit};
 use super::queries;
 use super::request_order::{CommandGuard, PendingRequest, RequestOrder, excess};
-use super::server::Server;
+use super::server::{Server, lane_error, stopping_error};
 use super::subscriptions::Subscriptions;
 use crate::config::settings::rule::{Rule, RuleError};
 use crate::kernel::command::{Answer, Caller, Command, GateVote, Prompt, Repetition, Rights, Steer};
@@ -22,6 +22,7 @@ use crate::protocol::push::decode::{
 };
 use crate::protocol::push::encode::{self, Metrics, Payload};
 use crate::protocol::push::error::{self, Code, ErrorBody};
+use crate::provider::Starter;
 
 /// The source name of clients at the local socket, as decisions show it.
 const CLI_SOURCE: &str = "cli";
@@ -273,8 +274,9 @@ impl RequestHandler {
         let joins =
             matches!(command, Command::Open(_) | Command::Prompt(_) | Command::Attach { .. } | Command::Resume { .. });
         let (caller, outbox) = (self.caller.clone(), Arc::clone(&self.outbox));
+        let (if_version, starter) = (None, Starter::Person);
         let mut request =
-            Box::new(LaneRequest { caller, command, if_version: None, reply_guard: respond, outbox, environment });
+            Box::new(LaneRequest { caller, command, if_version, starter, reply_guard: respond, outbox, environment });
         let mut lane = lane;
         for _ in 0..MAX_RELOADS {
             let Ok(open) = &lane else { break };
@@ -436,24 +438,7 @@ fn to_prompt(request: crate::protocol::push::decode::Prompt) -> (Prompt, Option<
     (prompt, request.environment)
 }
 
-pub(super) fn lane_error(error: &LaneError) -> ErrorBody {
-    let message = error.to_string();
-    match error {
-        LaneError::StorageFull => ErrorBody::transient(Code::StorageFull, message),
-        LaneError::StorageFailed | LaneError::OutcomeUnknown | LaneError::Damaged => {
-            ErrorBody::permanent(Code::StorageFailed, message)
-        }
-        LaneError::Storage(_) | LaneError::Interrupted | LaneError::Busy => {
-            ErrorBody::transient(Code::InternalError, message)
-        }
-    }
-}
-
 /// Returns the error of the first invalid rule.
 fn invalid_rule(rules: &[String]) -> Option<RuleError> {
     rules.iter().filter(|rule| !is_approval_policy(rule)).find_map(|rule| rule.parse::<Rule>().err())
-}
-
-pub(super) fn stopping_error() -> ErrorBody {
-    ErrorBody::transient(Code::InternalError, "the daemon is stopping and accepts no new work; try again in a moment")
 }

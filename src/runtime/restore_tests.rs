@@ -16,6 +16,7 @@ use crate::kernel::command::{Caller, Command, GateVote, Rights};
 use crate::kernel::event::{ApprovalScope, Decision};
 use crate::kernel::id::{GateId, Json, ParticipantId, Seq, SessionId};
 use crate::kernel::time::Now;
+use crate::provider::Starter;
 
 #[tokio::test]
 async fn an_undecodable_checkpoint_is_harmless_while_the_history_is_complete() {
@@ -264,7 +265,15 @@ fn panicking_vote(gate: &Value) -> Box<LaneRequest> {
 fn lane_request(command: Command, respond: ReplyGuard) -> Box<LaneRequest> {
     let outbox = Outbox::new(ParticipantId(u64::MAX));
     let caller = Caller { id: outbox.id(), source: "test".to_owned(), rights: Rights::ALL };
-    Box::new(LaneRequest { caller, command, if_version: None, reply_guard: respond, outbox, environment: None })
+    Box::new(LaneRequest {
+        caller,
+        command,
+        if_version: None,
+        starter: Starter::Person,
+        reply_guard: respond,
+        outbox,
+        environment: None,
+    })
 }
 
 /// Lets every ready task run: the runtime has one thread.

@@ -6,24 +6,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::{Mutex, Notify, OnceCell, OwnedMutexGuard, watch};
+use tokio::sync::{Mutex, Notify, OwnedMutexGuard, watch};
 use tokio::time::timeout;
 
 use super::confinement;
-use super::connection::CLOSE_TIMEOUT;
 use super::fingerprints;
 use super::hub::Hub;
 use super::lane::{LaneError, LaneHandle};
 use super::mint;
 use super::os;
-use super::pi::Bureau;
-use super::requests;
 use super::token_throttle::TokenThrottle;
 use super::workspace;
 use crate::config::file::ConfigError;
 use crate::config::sandbox::SandboxKind;
 use crate::config::settings::ModelSelection;
-use crate::journal::{Batch, Create, Durability, ReadError};
+use crate::journal::{Batch, Create, Durability};
 use crate::kernel::command::{Phase, Repetition};
 use crate::kernel::event::{Opening, WorkspaceIdentity};
 use crate::kernel::id::{Fingerprint, Json, ParticipantId, SessionId};
@@ -34,6 +31,9 @@ use crate::provider::playbook;
 use crate::provider::registry::CircuitReport;
 use crate::sandbox::HomeAccess;
 use crate::token;
+
+/// The time that the writer of a connection has for its remaining output when the connection closes.
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The daemon as its connections see it.
 pub struct Server {
@@ -47,8 +47,6 @@ pub struct Server {
     participants: AtomicU64,
     /// The address of the Pi endpoint.
     pi_address: OnceLock<SocketAddr>,
-    /// The state that Pi connections share; the first one creates it.
-    pi_server: OnceCell<Arc<Bureau>>,
     /// Serializes starts under a key, so that a key starts one session.
     start_lock: Arc<Mutex<()>>,
     stop_grace: watch::Sender<Option<Duration>>,
@@ -107,7 +105,6 @@ impl Server {
             connections: AtomicU64::new(0),
             participants: AtomicU64::new(0),
             pi_address: OnceLock::new(),
-            pi_server: OnceCell::new(),
             disconnected: Notify::new(),
             start_lock: Arc::default(),
             stop_grace: watch::Sender::new(None),
@@ -142,11 +139,6 @@ impl Server {
     /// Returns whether the Pi endpoint is open.
     pub(super) fn serves_pi(&self) -> bool {
         self.pi_address.get().is_some()
-    }
-
-    /// Returns the state that Pi connections share; the first call creates it.
-    pub(super) async fn pi_server(self: &Arc<Self>) -> Result<&Arc<Bureau>, ReadError> {
-        self.pi_server.get_or_try_init(|| Bureau::open(Arc::clone(self))).await
     }
 
     /// Waits until every connection has closed. The shutdown was signalled before, and each has a short deadline.
@@ -240,10 +232,10 @@ impl Server {
     /// Returns the opening of a new session, or why no session can be opened.
     pub(super) async fn prepare_opening(&self, start: StartSession) -> Result<Opening, ErrorBody> {
         if self.hub.is_draining() {
-            return Err(requests::stopping_error());
+            return Err(stopping_error());
         }
         if let Some(trouble) = self.storage_error() {
-            return Err(requests::lane_error(&trouble));
+            return Err(lane_error(&trouble));
         }
         Ok(self.resolve_start(&start).await?.into_opening(start))
     }
@@ -396,6 +388,25 @@ fn circuit_row(report: CircuitReport) -> CircuitRow {
         opened: report.counts.opened,
         refused: report.counts.refused,
     }
+}
+
+/// Encodes why a session did not answer.
+pub(super) fn lane_error(error: &LaneError) -> ErrorBody {
+    let message = error.to_string();
+    match error {
+        LaneError::StorageFull => ErrorBody::transient(Code::StorageFull, message),
+        LaneError::StorageFailed | LaneError::OutcomeUnknown | LaneError::Damaged => {
+            ErrorBody::permanent(Code::StorageFailed, message)
+        }
+        LaneError::Storage(_) | LaneError::Interrupted | LaneError::Busy => {
+            ErrorBody::transient(Code::InternalError, message)
+        }
+    }
+}
+
+/// The refusal of new work while the daemon stops.
+pub(super) fn stopping_error() -> ErrorBody {
+    ErrorBody::transient(Code::InternalError, "the daemon is stopping and accepts no new work; try again in a moment")
 }
 
 fn config_error(error: &ConfigError) -> ErrorBody {

@@ -23,6 +23,7 @@ use super::hub::Hub;
 use super::lifecycle::lost_line;
 use super::login::LoginEnvironment;
 use super::model_config::ModelConfig as ModelHouse;
+use super::pi::PiEndpoint;
 use super::server::Server;
 use super::services::{BROADCAST_CAPACITY, Latch, RunEndChannel, Services};
 use super::session_files::SessionFiles;
@@ -203,11 +204,11 @@ impl TestDaemon {
         });
         let server = Server::new(Hub::new(services), &address.socket);
         let listener = Listener::bind(&address).unwrap();
-        let server_of_all = Arc::clone(&server);
+        let pi = PiEndpoint::new(Arc::clone(&server));
         let serving = tokio::spawn(async move {
             for connection in 1.. {
                 let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(connection::serve(Arc::clone(&server_of_all), stream, ParticipantId(connection)));
+                tokio::spawn(connection::serve(Arc::clone(&pi), stream, ParticipantId(connection)));
             }
         });
         Self { root, address, server, provider, serving }

@@ -10,7 +10,7 @@ use nix::unistd::{User, geteuid};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::lifecycle::{DescriptorLimits, Signal};
+use super::process::{DescriptorLimits, Signal};
 
 /// Returns the resident memory of the daemon; zero if the system does not report it.
 pub(super) fn resident_bytes() -> u64 {

@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, error, warn};
 
-use super::pi::{self, PiPeer, Via};
+use super::pi::{PiEndpoint, PiPeer, Via};
 use super::server::Server;
 use super::token_throttle::TokenThrottle;
 use crate::config::limits::Limits;
@@ -130,15 +130,15 @@ impl WebServer {
     }
 
     /// Accepts connections until the daemon shuts down.
-    pub(super) async fn serve(self: Arc<Self>, server: Arc<Server>) {
-        let services = Arc::clone(server.hub().services());
+    pub(super) async fn serve(self: Arc<Self>, pi: Arc<PiEndpoint>) {
+        let services = Arc::clone(pi.server().hub().services());
         loop {
             let accepted = tokio::select! {
                 () = services.closing.wait() => return,
                 accepted = self.listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, from)) => self.accept(&server, stream, from).await,
+                Ok((stream, from)) => self.accept(&pi, stream, from).await,
                 Err(error) => {
                     error!(%error, "cannot accept a connection for Pi");
                     // The listener may stay readable, so that an immediate retry would spin.
@@ -149,7 +149,7 @@ impl WebServer {
     }
 
     /// Looks up the owner of a connection and starts its handshake.
-    async fn accept(self: &Arc<Self>, server: &Arc<Server>, stream: TcpStream, from: SocketAddr) {
+    async fn accept(self: &Arc<Self>, pi: &Arc<PiEndpoint>, stream: TcpStream, from: SocketAddr) {
         let here = stream.local_addr().unwrap_or(self.address);
         let looked_up = tokio::task::spawn_blocking(move || PeerIdentity::lookup(from, here)).await;
         let identity = looked_up.unwrap_or(PeerIdentity::UNKNOWN);
@@ -160,16 +160,17 @@ impl WebServer {
         let Ok(permit) = Arc::clone(slots).try_acquire_owned() else {
             return warn!(%from, owner = ?identity.owner, "too many handshakes in progress");
         };
-        let (web, server) = (Arc::clone(self), Arc::clone(server));
+        let (web, pi) = (Arc::clone(self), Arc::clone(pi));
         let incoming = IncomingConnection { stream, from, here, owner: identity.owner, permit };
-        tokio::spawn(async move { web.admit(server, incoming).await });
+        tokio::spawn(async move { web.admit(&pi, incoming).await });
     }
 
-    async fn admit(&self, server: Arc<Server>, incoming: IncomingConnection) {
+    async fn admit(&self, pi: &PiEndpoint, incoming: IncomingConnection) {
+        let server = pi.server();
         let IncomingConnection { stream, from, here, owner, permit } = incoming;
         // Disables Nagle's algorithm; a failure only costs latency.
         let _ = stream.set_nodelay(true);
-        let authorizer = HandshakeAuthorizer { web: self, server: &server, from, here };
+        let authorizer = HandshakeAuthorizer { web: self, server, from, here };
         match handshake(stream, &self.access_policy, self.limits, &authorizer).await {
             Ok(Upgraded { permit: _seat, reader: receiving, writer: sending }) => {
                 drop(permit);
@@ -177,7 +178,7 @@ impl WebServer {
                 let id = server.next_participant_id();
                 debug!(connection = id.0, %from, ?owner, "connection for Pi");
                 let peer = PiPeer { id, via: Via::Web, cwd: None, environment: None };
-                pi::serve(Arc::clone(&server), peer, receiving, sending).await;
+                pi.serve(peer, receiving, sending).await;
             }
             Err(HandshakeError::Refused(refusal)) => {
                 warn!(%from, ?owner, %refusal, "handshake refused");

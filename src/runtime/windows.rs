@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::sync::mpsc;
 
-use super::lifecycle::{DescriptorLimits, Signal};
+use super::process::{DescriptorLimits, Signal};
 
 /// Returns zero: the resident memory is not read on Windows.
 pub(super) const fn resident_bytes() -> u64 {

@@ -15,8 +15,8 @@ use std::path::Path as FilePath;
 
 use retired::retired_names;
 use rules::{
-    Tree, Violation, crates, edges, foreign_crates, impurities, misplaced_system_names, too_long, undocumented,
-    wire_words,
+    Tree, Violation, crates, edges, foreign_crates, impurities, layer_edges, misplaced_system_names, too_long,
+    undocumented, wire_words,
 };
 
 /// Which module may name which; `docs/architecture.md` has the same table, and widening it is a commit of its own.
@@ -82,6 +82,41 @@ const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     ("bin", &["cli", "observe", "runtime", "sandbox::supervisor"]),
+];
+
+/// The layers inside `runtime`, from the lowest to the highest, each with its modules. A module names those of its own
+/// layer and of lower ones; `docs/architecture.md` has the same table.
+const RUNTIME_LAYERS: &[(&str, &[&str])] = &[
+    (
+        "services",
+        &[
+            "checkpoint",
+            "clock",
+            "confinement",
+            "environments",
+            "fingerprints",
+            "grants",
+            "login",
+            "mint",
+            "model_config",
+            "os",
+            "process",
+            "services",
+            "session_files",
+            "workspace",
+        ],
+    ),
+    ("feed", &["feed", "outbox"]),
+    ("lane", &["lane"]),
+    ("hub", &["hub", "retention"]),
+    ("server", &["maintenance", "server", "token_throttle"]),
+    // A connection of the local socket can switch to this protocol.
+    ("pi", &["pi"]),
+    (
+        "connection",
+        &["connection", "connection_writer", "queries", "request_order", "requests", "subscriptions", "web"],
+    ),
+    ("lifecycle", &["lifecycle", "start"]),
 ];
 
 /// Files that may name one thing more, each with its reason.
@@ -211,6 +246,85 @@ fn the_documented_table_is_the_enforced_one() {
 }
 
 #[test]
+fn modules_of_runtime_name_no_higher_layer() {
+    let modules: Vec<&str> = RUNTIME_LAYERS.iter().flat_map(|(_, modules)| modules.iter().copied()).collect();
+    let distinct: BTreeSet<&str> = modules.iter().copied().collect();
+    assert_eq!(modules.len(), distinct.len(), "a module is listed in two layers");
+    assert_no_violations(layer_edges(&tree()));
+}
+
+#[test]
+fn the_documented_layers_are_the_enforced_ones() {
+    let page = fs::read_to_string(root().join("docs/architecture.md")).expect("docs/architecture.md is there");
+    let (_, section) = page.split_once("### Layers of `runtime`").expect("the page describes the layers");
+    let rows = section.lines().filter(|line| line.starts_with("| `")).map(str::to_owned);
+    let enforced = RUNTIME_LAYERS.iter().rev().map(|(layer, modules)| {
+        let modules: Vec<String> = modules.iter().map(|name| format!("`{name}`")).collect();
+        format!("| `{layer}` | {} |", modules.join(", "))
+    });
+    let (rows, enforced): (Vec<_>, Vec<_>) = (rows.take(RUNTIME_LAYERS.len()).collect(), enforced.collect());
+    assert_eq!(rows, enforced, "docs/architecture.md has another table of layers");
+}
+
+#[test]
+fn an_edge_to_a_higher_layer_is_found_however_it_is_written() {
+    let cases = [
+        ("runtime/lane/mod.rs", "//! Doc.\nuse super::hub::Hub;"),
+        ("runtime/lane/unload.rs", "//! Doc.\nuse crate::runtime::{feed, hub};"),
+        ("runtime/lane/model_turn/summary.rs", "//! Doc.\nfn f() { crate::runtime::pi::serve() }"),
+        ("runtime/feed.rs", "//! Doc.\nuse super::lane;"),
+        ("runtime/hub.rs", "//! Doc.\nuse super::server::Server;"),
+        ("runtime/pi/work/mod.rs", "//! Doc.\nuse crate::runtime::connection::LIMIT;"),
+        ("runtime/unix.rs", "//! Doc.\nuse super::lifecycle::Signal;"),
+        // The root, a name that it exports, and a glob hide the layer of what is used.
+        ("runtime/lane/mod.rs", "//! Doc.\nuse crate::runtime;"),
+        ("runtime/lane/mod.rs", "//! Doc.\nuse super::Signal;"),
+        ("runtime/feed.rs", "//! Doc.\nuse super::*;"),
+    ];
+    for (path, text) in cases {
+        let found = layer_edges(&Tree::of(&complete_layers(&[(path, text)])));
+        let lines: Vec<usize> = found.iter().map(|violation| violation.line).collect();
+        assert_eq!(lines, [2], "{path}: {text}\n{found:?}");
+        assert!(format!("{found:?}").contains(path), "{found:?}");
+    }
+}
+
+#[test]
+fn edges_within_a_layer_to_lower_ones_and_in_tests_are_no_violations() {
+    let cases = [
+        ("runtime/hub.rs", "use super::lane::Lane;\nuse super::retention;\nuse crate::kernel::id;"),
+        ("runtime/lane/mod.rs", "use super::feed::Feed;\nuse self::unload::Exit;\nuse crate::runtime::lane::input;"),
+        ("runtime/lane/unload.rs", "use super::input;\n#[cfg(test)]\nmod tests { use crate::runtime::hub; }"),
+        ("runtime/lane/input.rs", "pub(in crate::runtime) fn f() {}\npub(in crate::runtime::lane) fn g() {}"),
+        ("runtime/mod.rs", "#[path = \"unix.rs\"]\nmod os;\npub use lifecycle::run;\npub use self::process::Signal;"),
+    ];
+    for (path, text) in cases {
+        assert_eq!(layer_edges(&Tree::of(&complete_layers(&[(path, text)]))), [], "{path}: {text}");
+    }
+}
+
+#[test]
+fn a_module_without_a_layer_and_a_layer_without_its_module_are_found() {
+    let (found, missing) = (complete_layers(&[("runtime/novelty.rs", "")]), complete_layers(&[]));
+    assert_eq!(layer_edges(&Tree::of(&found)).len(), 1, "a file belongs to no layer");
+    assert_eq!(layer_edges(&Tree::of(&missing[1..])).len(), 1, "the module of a row does not exist");
+}
+
+/// One file for each module of the layers, replaced or extended by `files`.
+fn complete_layers<'a>(files: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    let modules = RUNTIME_LAYERS.iter().flat_map(|(_, modules)| modules.iter());
+    let path = |module: &&str| match *module {
+        "os" => "runtime/unix.rs".to_owned(),
+        "lane" | "pi" => format!("runtime/{module}/mod.rs"),
+        module => format!("runtime/{module}.rs"),
+    };
+    let stubs = modules.map(path).filter(|path| !files.iter().any(|(file, _)| file == path));
+    let root = ("runtime/mod.rs", "#[cfg(unix)]\n#[path = \"unix.rs\"]\nmod os;\n");
+    let root = (!files.iter().any(|(file, _)| *file == root.0)).then_some(root);
+    stubs.map(|path| (&*path.leak(), "")).chain(root).chain(files.iter().copied()).collect()
+}
+
+#[test]
 fn every_test_that_a_promise_names_exists() {
     let mut files = Vec::new();
     read(&root().join("src"), "", &mut files);
@@ -251,22 +365,43 @@ fn the_kernel_contains_no_protocol_word() {
 
 #[test]
 fn no_module_and_no_type_has_a_retired_name() {
-    assert_no_violations(retired_names(&tree()));
+    for folder in ["src", "benches", "fuzz"] {
+        let mut files = Vec::new();
+        read(&root().join(folder), "", &mut files);
+        assert!(!files.is_empty(), "{folder} has no source");
+        let found: Vec<String> =
+            files.iter().flat_map(|(path, text)| retired_names(&format!("{folder}/{path}"), text)).collect();
+        assert!(found.is_empty(), "{} found\n{}\n", found.len(), found.join("\n"));
+    }
 }
 
 #[test]
 fn a_retired_name_is_found() {
     let cases = [
-        ("cli/a.rs", "//! Doc.\npub(crate) struct Bureau {}", vec![2]),
-        ("cli/a.rs", "enum Told { A }\ntype Way = u8;\ntrait Worth {}", vec![1, 2, 3]),
-        ("sandbox/walls.rs", "struct Limits;", vec![1]),
-        ("journal/ahead/mod.rs", "", vec![1]),
-        ("runtime/pi/bureau.rs", "struct Bureau;", vec![]),
-        ("cli/a.rs", "// struct Bureau\nstruct Broadcast; fn told() {}", vec![]),
+        ("src/cli/a.rs", "//! Doc.\npub(crate) struct Bureau {}", vec!["a.rs:2: type `Bureau`"]),
+        (
+            "src/cli/a.rs",
+            "enum Told { A } type Way = u8;\ntrait Worth {}",
+            vec!["`Told`", "`Way`", "a.rs:2: type `Worth`"],
+        ),
+        ("src/cli/a.rs", "#[cfg(test)]\nmod tests { struct Place; }", vec!["`Place`"]),
+        ("src/cli/a.rs", "mod walls;\npub mod desk { pub struct Limits; }", vec!["module `walls`", "module `desk`"]),
+        ("src/sandbox/walls.rs", "struct Limits;", vec!["module `walls`"]),
+        ("src/journal/ahead/mod.rs", "", vec!["module `ahead`"]),
+        ("benches/story.rs", "", vec!["module `story`"]),
+        ("src/runtime/pi.rs", "struct Bureau;", vec!["`Bureau`"]),
+        ("src/runtime/pi/bureau.rs", "struct Bureau; mod desk;", vec![]),
+        ("src/protocol/pi/seat.rs", "struct Seat;", vec!["module `seat`", "`Seat`"]),
+        ("src/pact/seat.rs", "pub struct Seat; enum Seats {} mod seats;", vec![]),
+        ("src/pact/desk.rs", "struct Crowd;", vec!["module `desk`", "`Crowd`"]),
+        ("src/cli/a.rs", "// struct Bureau\nstruct Broadcast; fn told() { let desk = \"struct Desk\"; }", vec![]),
     ];
-    for (path, text, lines) in cases {
-        let found: Vec<usize> = retired_names(&Tree::of(&[(path, text)])).iter().map(|found| found.line).collect();
-        assert_eq!(found, lines, "{path}: {text}");
+    for (path, text, expected) in cases {
+        let found = retired_names(path, text);
+        assert_eq!(found.len(), expected.len(), "{path}: {text}: {found:?}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(found.starts_with(path) && found.contains(expected), "{path}: {text}: {found}");
+        }
     }
 }
 

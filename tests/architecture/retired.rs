@@ -1,6 +1,6 @@
 //! Names that no module and no type may have: metaphors, bare participles, and names that say nothing about the kind of thing.
 
-use super::rules::{Tree, Violation};
+use super::scan::{Kind, lex};
 
 /// Names of types, counted where they are declared.
 pub(crate) const RETIRED_TYPES: &[&str] = &[
@@ -39,7 +39,6 @@ pub(crate) const RETIRED_TYPES: &[&str] = &[
     "Asked",
     "Taken",
     "TakenIn",
-    "Touche",
     "Touched",
     "Lasting",
     "Whose",
@@ -135,31 +134,37 @@ pub(crate) const RETIRED_MODULES: &[&str] = &[
 ];
 
 /// The part of the tree that keeps its names until it is replaced.
-const EXEMPT: &str = "runtime/pi/";
+const EXEMPT_FOLDER: &str = "src/runtime/pi/";
 
-/// Finds retired names of types and modules.
-pub(crate) fn retired_names(tree: &Tree) -> Vec<Violation> {
-    let mut found = Vec::new();
-    for (path, text) in tree.files().filter(|(path, _)| !path.starts_with(EXEMPT)) {
-        for part in path.split('/') {
-            if RETIRED_MODULES.contains(&part.trim_end_matches(".rs")) {
-                found.push(Violation::new(path, 1, format!("the module name `{part}` is retired")));
-            }
+/// Pact's own term, and the folder that may use it.
+const PACT_TERM: (&str, &[&str]) = ("src/pact/", &["Seat", "Seats", "seat", "seats"]);
+
+/// Finds the retired names of modules and types in one file, test code included. Comments and strings do not count.
+pub(crate) fn retired_names(path: &str, text: &str) -> Vec<String> {
+    if path.starts_with(EXEMPT_FOLDER) {
+        return Vec::new();
+    }
+    let is_retired = |list: &[&str], name: &str| {
+        list.contains(&name) && !(path.starts_with(PACT_TERM.0) && PACT_TERM.1.contains(&name))
+    };
+    let parts = path.split('/').map(|part| part.trim_end_matches(".rs"));
+    let mut found: Vec<String> = parts
+        .filter(|part| is_retired(RETIRED_MODULES, part))
+        .map(|part| format!("{path}:1: module `{part}` has a retired name"))
+        .collect();
+    for pair in lex(text).windows(2) {
+        let [keyword, name] = pair else { continue };
+        if keyword.kind != Kind::Word || name.kind != Kind::Word {
+            continue;
         }
-        for (number, line) in text.lines().enumerate() {
-            if let Some(name) = declared_type(line).filter(|name| RETIRED_TYPES.contains(name)) {
-                found.push(Violation::new(path, number + 1, format!("the type name `{name}` is retired")));
-            }
+        let (kind, list) = match keyword.text.as_str() {
+            "struct" | "enum" | "union" | "trait" | "type" => ("type", RETIRED_TYPES),
+            "mod" => ("module", RETIRED_MODULES),
+            _ => continue,
+        };
+        if is_retired(list, &name.text) {
+            found.push(format!("{path}:{}: {kind} `{}` has a retired name", name.line, name.text));
         }
     }
     found
-}
-
-/// Returns the name of the type that a line declares.
-fn declared_type(line: &str) -> Option<&str> {
-    let code = line.split("//").next()?;
-    let mut words =
-        code.split(|letter: char| !(letter.is_alphanumeric() || letter == '_')).filter(|word| !word.is_empty());
-    words.find(|word| ["struct", "enum", "trait", "type"].contains(word))?;
-    words.next()
 }

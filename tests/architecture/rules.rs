@@ -5,7 +5,8 @@ use std::fmt;
 
 use super::scan::{Kind, Path, Source, begins_with, test_files};
 use super::{
-    CODE_LINES, EXCEPTIONS, FUNCTION_LINES, IMPURE, MAIN_LINES, TABLE, UNIX_ONLY, WINDOWS_ONLY, WIRE_TEXTS, WIRE_WORDS,
+    CODE_LINES, EXCEPTIONS, FUNCTION_LINES, IMPURE, MAIN_LINES, RUNTIME_LAYERS, TABLE, UNIX_ONLY, WINDOWS_ONLY,
+    WIRE_TEXTS, WIRE_WORDS,
 };
 
 /// A violation of a rule.
@@ -44,11 +45,6 @@ impl Tree {
         let mut tree = Self { sources: kept.map(|(path, text)| Source::new(path, text)).collect() };
         tree.resolve_module_paths();
         tree
-    }
-
-    /// The paths and texts of its files.
-    pub(crate) fn files(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.sources.iter().map(|source| (source.path.as_str(), source.text.as_str()))
     }
 
     /// Gives files behind `#[path]`, and the files they declare, the module path of their compilation.
@@ -122,6 +118,51 @@ pub(crate) fn edges(tree: &Tree) -> Vec<Violation> {
         }
     }
     found
+}
+
+/// Finds modules of `runtime` that name a higher layer, modules without a layer, and layers that name no module.
+///
+/// The root of `runtime` declares the modules and belongs to no layer.
+pub(crate) fn layer_edges(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let inside = |source: &&Source| source.module.len() > 1 && source.module[0] == "runtime";
+    for source in tree.sources.iter().filter(inside) {
+        let Some(own) = layer_of(&source.module[1]) else {
+            found.push(violation(source, 1, format!("`runtime::{}` belongs to no layer", source.module[1])));
+            continue;
+        };
+        for path in source.paths() {
+            let Some(named) = absolute(source, &path).filter(|named| begins_with(named, "runtime")) else { continue };
+            let text = source.text.lines().nth(path.line - 1).unwrap_or_default();
+            if named.len() == 1 && text.contains("pub(in crate::runtime)") {
+                continue;
+            }
+            let layer = named.get(1).and_then(|module| layer_of(module));
+            if layer.is_none_or(|layer| layer > own) {
+                let (own, name) = (RUNTIME_LAYERS[own].0, named.join("::"));
+                let what = match layer {
+                    Some(layer) => {
+                        format!("layer `{own}` may not name `{name}` of layer `{}`", RUNTIME_LAYERS[layer].0)
+                    }
+                    None => format!("layer `{own}` names `{name}`, which is no module of a layer"),
+                };
+                found.push(violation(source, path.line, what));
+            }
+        }
+    }
+    for (layer, modules) in RUNTIME_LAYERS {
+        let exists = |module: &str| tree.sources.iter().filter(inside).any(|source| source.module[1] == module);
+        let missing = modules.iter().filter(|module| !exists(module));
+        found.extend(missing.map(|module| {
+            Violation::new("runtime/mod.rs", 1, format!("layer `{layer}` lists `{module}`, which does not exist"))
+        }));
+    }
+    found
+}
+
+/// Returns the position of the layer that a module of `runtime` belongs to.
+fn layer_of(module: &str) -> Option<usize> {
+    RUNTIME_LAYERS.iter().position(|(_, modules)| modules.contains(&module))
 }
 
 /// Returns a path from the crate root; `None` for a path outside of the crate.

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use tracing::error;
 
 use super::Hub;
-use super::restore::{Integrity, RestoredSession, restore};
+use super::restore::{RestoredSession, restore};
 use crate::journal::{Batch, CommitError, Conflict, MergeError, ReadError};
 use crate::kernel::command::{Phase, PrivateEvent};
 use crate::kernel::id::{Seq, SessionId};
 use crate::protocol::push::encode;
-use crate::runtime::lane::{DeleteReply, DeletionCause, LaneHandle};
+use crate::runtime::lane::{DeleteReply, DeletionCause, Integrity, LaneHandle};
 use crate::runtime::outbox::OutboxItem;
 
 /// Why a session was not deleted.

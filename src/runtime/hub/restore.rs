@@ -14,16 +14,8 @@ use crate::kernel::session::{HistoryGaps, Session};
 use crate::kernel::state::State;
 use crate::protocol::push::record;
 use crate::runtime::checkpoint;
+use crate::runtime::lane::Integrity;
 use crate::runtime::services::Services;
-
-/// Whether a session was restored completely.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Integrity {
-    /// The state is complete.
-    Intact,
-    /// The state before the remaining events is lost; nothing may be written that would overwrite it.
-    Damaged,
-}
 
 /// A restored session.
 pub(super) struct RestoredSession {

@@ -11,6 +11,7 @@ use super::unload::{DeleteReply, DeleteRequest, DeletionCause};
 use crate::kernel::command::{Caller, Command, Phase, Reply, Urgency};
 use crate::kernel::id::{ParticipantId, Seq, SessionId};
 use crate::protocol::push::decode::Environment;
+use crate::provider::Starter;
 use crate::runtime::feed::{Feed, Subscriber};
 use crate::runtime::outbox::Outbox;
 
@@ -36,6 +37,8 @@ pub struct LaneRequest {
     pub command: Command,
     /// The version that the session must have.
     pub if_version: Option<u64>,
+    /// Who starts a run with it.
+    pub starter: Starter,
     /// Sends the reply.
     pub reply_guard: ReplyGuard,
     /// The outbox of the client.

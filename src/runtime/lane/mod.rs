@@ -29,7 +29,6 @@ use tracing::{debug, info};
 
 use super::feed::{Block, Feed, Subscriber};
 use super::fingerprints;
-use super::hub::{Hub, Integrity};
 use super::mint;
 use super::outbox::Outbox;
 use super::services::Services;
@@ -48,7 +47,8 @@ use unredacted::Unredacted;
 
 pub(in crate::runtime) use call_policy::screen;
 pub use input::{LaneClosed, LaneError, LaneHandle, LaneInput, LaneReply, LaneRequest, ReplyGuard};
-pub use unload::{DeleteReply, DeleteRequest, DeletionCause};
+pub use storage::Integrity;
+pub use unload::{DeleteReply, DeleteRequest, DeletionCause, LaneEnd, LaneExit};
 
 /// How a lane starts.
 #[derive(Debug)]
@@ -64,19 +64,6 @@ pub enum LaneStart {
         /// Whether the session could be restored completely.
         integrity: Integrity,
     },
-}
-
-/// Why a lane ended.
-#[derive(Debug, PartialEq, Eq)]
-pub enum LaneEnd {
-    /// The session was idle for a while and left memory.
-    Unloaded,
-    /// The session is being deleted.
-    Deleted,
-    /// The daemon shuts down.
-    Closed,
-    /// The journal refused a batch; the session is restored from what is stored.
-    Broken,
 }
 
 /// The task of one session.
@@ -182,7 +169,7 @@ impl Lane {
     }
 
     /// Runs until the session is unloaded or deleted, the daemon shuts down, or the journal fails.
-    pub async fn run(mut self: Box<Self>, hub: Arc<Hub>) -> LaneEnd {
+    pub async fn run(mut self: Box<Self>) -> LaneExit {
         if self.create.is_none() {
             self.attach_inherited();
             self.run_persisted = self.session.state().run.is_some();
@@ -193,7 +180,7 @@ impl Lane {
             }
         }
         // Rare branches are boxed: every session in memory holds this future.
-        let ended = loop {
+        let exit = loop {
             self.submit();
             if !self.ready_effects.is_empty() {
                 Box::pin(self.perform_ready()).await;
@@ -204,8 +191,8 @@ impl Lane {
                 tokio::task::yield_now().await;
             }
             if let Some(delete_request) = self.delete_request.take() {
-                match Box::pin(self.prepare_delete(*delete_request, &hub)).await {
-                    Some(ended) => break ended,
+                match Box::pin(self.prepare_delete(*delete_request)).await {
+                    Some(exit) => break exit,
                     None => continue,
                 }
             }
@@ -223,21 +210,21 @@ impl Lane {
                 Wakeup::Committed(Err(error)) => {
                     if !self.handle_commit_error(&error) {
                         self.fail(&error);
-                        break LaneEnd::Broken;
+                        break LaneEnd::Broken.into();
                     }
                 }
                 Wakeup::SpaceAvailable | Wakeup::DelayElapsed => self.submit_in_flight(),
                 Wakeup::IdleTimeout => {
-                    if let Some(ended) = Box::pin(self.unload(&hub)).await {
-                        break ended;
+                    if let Some(exit) = Box::pin(self.unload()).await {
+                        break exit;
                     }
                 }
-                Wakeup::Close => break Box::pin(self.close()).await,
+                Wakeup::Close => break Box::pin(self.close()).await.into(),
             }
         };
         Box::pin(self.run_tasks.stop_all()).await;
-        info!(session = %self.id, ?ended, "lane ended");
-        ended
+        info!(session = %self.id, ended = ?exit.end, "lane ended");
+        exit
     }
 
     async fn next_wakeup(&mut self) -> Wakeup {
@@ -309,7 +296,7 @@ impl Lane {
     }
 
     fn accept_request(&mut self, request: LaneRequest) {
-        let LaneRequest { caller, mut command, if_version, reply_guard, outbox, environment } = request;
+        let LaneRequest { caller, mut command, if_version, starter, reply_guard, outbox, environment } = request;
         if self.is_invalid_answer(&command) {
             let version = self.session.state().version;
             return reply_guard.send(Ok(LaneReply { result: Err(Refusal::UnknownAnswer), version }));
@@ -324,7 +311,7 @@ impl Lane {
         }
         if matches!(command, Command::Prompt(_) | Command::Queue(_)) {
             self.unredacted.set_provider(self.session.state().model_choice().provider);
-            self.unredacted.set_prompt_source(&caller.source);
+            self.unredacted.set_starter(starter);
         }
         fingerprints::apply_legacy_fingerprint(&mut command, &self.session.state().idempotency);
         let command = self.unredacted.redact_command(command);

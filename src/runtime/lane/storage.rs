@@ -15,7 +15,15 @@ use crate::kernel::event::{Event, EventKind, RunOutcome, RunReport};
 use crate::kernel::session::Input;
 use crate::protocol::push::{encode, record};
 use crate::runtime::feed::Block;
-use crate::runtime::hub::Integrity;
+
+/// Whether a session was restored completely.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Integrity {
+    /// The state is complete.
+    Intact,
+    /// The state before the remaining events is lost; nothing may be written that would overwrite it.
+    Damaged,
+}
 
 /// What the lane can do with the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,16 +1,41 @@
 //! How a session leaves memory: unloaded when it is idle, closed when the daemon shuts down, or deleted.
 
-use std::sync::Arc;
-
 use tokio::sync::oneshot;
 
 use super::batch;
-use super::{Lane, LaneEnd, LaneInput};
+use super::{Lane, LaneInput, LaneRequest};
 use crate::journal::{Batch, CommitError, Durability};
 use crate::kernel::command::PrivateEvent;
 use crate::kernel::effect::Report;
 use crate::kernel::session::Input;
-use crate::runtime::hub::Hub;
+
+/// Why a lane ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum LaneEnd {
+    /// The session was idle for a while and left memory.
+    Unloaded,
+    /// The session is being deleted.
+    Deleted,
+    /// The daemon shuts down.
+    Closed,
+    /// The journal refused a batch; the session is restored from what is stored.
+    Broken,
+}
+
+/// The end of a lane.
+#[derive(Debug)]
+pub struct LaneExit {
+    /// Why it ended.
+    pub end: LaneEnd,
+    /// The requests that were left in its inboxes, for the next lane of the session.
+    pub unhandled: Vec<Box<LaneRequest>>,
+}
+
+impl From<LaneEnd> for LaneExit {
+    fn from(end: LaneEnd) -> Self {
+        Self { end, unhandled: Vec::new() }
+    }
+}
 
 /// A request that the lane ends, because the session is to be deleted.
 #[derive(Debug)]
@@ -55,22 +80,21 @@ pub enum DeleteReply {
 impl Lane {
     /// Stores a checkpoint and unloads the session, unless an input has arrived meanwhile.
     ///
-    /// Later requests find the lane closed and load the session again; requests in the inboxes are redirected.
-    pub(super) async fn unload(&mut self, hub: &Arc<Hub>) -> Option<LaneEnd> {
+    /// Later requests find the lane closed and load the session again; requests in the inboxes are returned.
+    pub(super) async fn unload(&mut self) -> Option<LaneExit> {
         if let Err(error) = self.flush().await {
             self.fail(&error);
-            return Some(LaneEnd::Broken);
+            return Some(LaneEnd::Broken.into());
         }
         if !self.session.is_idle() || !self.control.is_empty() || !self.commands.is_empty() {
             return None;
         }
-        self.close_inboxes(hub);
-        Some(LaneEnd::Unloaded)
+        Some(LaneExit { end: LaneEnd::Unloaded, unhandled: self.close_inboxes() })
     }
 
     /// Ends the lane for a deletion, if the condition holds: commits and answers everything first, and writes nothing
     /// after.
-    pub(super) async fn prepare_delete(&mut self, request: DeleteRequest, hub: &Arc<Hub>) -> Option<LaneEnd> {
+    pub(super) async fn prepare_delete(&mut self, request: DeleteRequest) -> Option<LaneExit> {
         // A run that waits for disk space has not ended, whatever was decided since.
         if self.is_waiting_for_space() {
             let _ = request.reply.send(DeleteReply::Refused);
@@ -78,7 +102,7 @@ impl Lane {
         }
         if let Err(error) = self.commit_pending().await {
             self.fail(&error);
-            return Some(LaneEnd::Broken);
+            return Some(LaneEnd::Broken.into());
         }
         let may_go = match &request.cause {
             DeletionCause::Requested { .. } => self.is_damaged() || self.session.state().run.is_none(),
@@ -89,24 +113,26 @@ impl Lane {
             let _ = request.reply.send(DeleteReply::Refused);
             return None;
         }
-        self.close_inboxes(hub);
+        let unhandled = self.close_inboxes();
         let farewell = self.session.deletion_notice(request.cause.by(), self.services.clock.now());
         let _ = request.reply.send(DeleteReply::Accepted(farewell));
-        Some(LaneEnd::Deleted)
+        Some(LaneExit { end: LaneEnd::Deleted, unhandled })
     }
 
-    /// Closes the inboxes, and redirects the requests in them.
-    fn close_inboxes(&mut self, hub: &Arc<Hub>) {
+    /// Closes the inboxes, and returns the requests in them.
+    fn close_inboxes(&mut self) -> Vec<Box<LaneRequest>> {
         self.control.close();
         self.commands.close();
+        let mut unhandled = Vec::new();
         while let Ok(input) = self.control.try_recv().or_else(|_| self.commands.try_recv()) {
             match *input {
-                LaneInput::Request(asked) => hub.redirect(self.id.clone(), asked),
+                LaneInput::Request(request) => unhandled.push(request),
                 // A disconnect needs no reply, the next lane reads the floor, and a dropped delete request is
                 // repeated.
                 LaneInput::Disconnected(_) | LaneInput::RaiseFloor(_) | LaneInput::Delete(_) => {}
             }
         }
+        unhandled
     }
 
     /// Commits everything, with a checkpoint and the exact end of the used sequence numbers.

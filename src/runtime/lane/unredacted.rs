@@ -21,7 +21,6 @@ use crate::kernel::state::State;
 use crate::protocol::push::decode::Environment;
 use crate::provider::{Starter, playbook, registry};
 use crate::redact;
-use crate::runtime::pi;
 
 /// The unredacted values of one lane.
 ///
@@ -133,9 +132,9 @@ impl Unredacted {
         self.provider = provider;
     }
 
-    /// Sets the protocol through which the next message arrives.
-    pub(super) fn set_prompt_source(&mut self, source: &str) {
-        self.prompt_starter = if source == pi::SOURCE { Starter::Program } else { Starter::Person };
+    /// Sets who starts the next run.
+    pub(super) const fn set_starter(&mut self, starter: Starter) {
+        self.prompt_starter = starter;
     }
 
     /// Returns who started a run; after a restart a person is assumed.

@@ -35,9 +35,8 @@ use crate::protocol::pi::decode::DecodeLimits;
 use crate::protocol::pi::encode::{self, CommandLifecycle, LifecycleStage, Response};
 use crate::protocol::pi::error_text;
 use crate::protocol::pi::request::Request;
-use crate::runtime::connection::CLOSE_TIMEOUT;
 use crate::runtime::mint;
-use crate::runtime::server::Server;
+use crate::runtime::server::{CLOSE_TIMEOUT, Server};
 use crate::runtime::session_files::{self, SessionFiles};
 
 /// What all connections of the protocol share.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::sync::OnceCell;
 use tracing::{debug, error};
 
 use super::bureau::Bureau;
@@ -56,22 +57,37 @@ pub(super) enum PeerEnvironment {
     Login,
 }
 
-/// Serves a connection until its peer leaves or the daemon closes.
-pub(in crate::runtime) async fn serve(
+/// Serves the protocol on a server.
+pub(in crate::runtime) struct PiEndpoint {
     server: Arc<Server>,
-    peer: PiPeer,
-    mut receiving: FrameReader,
-    mut sending: FrameWriter,
-) {
-    let bureau = match server.pi_server().await {
-        Ok(bureau) => Arc::clone(bureau),
-        Err(error) => {
-            error!(%error, "the book of commands cannot be read");
-            // Whoever has left hears no goodbye.
-            let _ = sending.close(CloseReason::GoingAway).await;
-            return;
+    /// What its connections share; the first one opens it.
+    bureau: OnceCell<Arc<Bureau>>,
+}
+
+impl PiEndpoint {
+    /// Creates the endpoint of a server; nothing is read before the first connection.
+    pub(in crate::runtime) fn new(server: Arc<Server>) -> Arc<Self> {
+        Arc::new(Self { server, bureau: OnceCell::new() })
+    }
+
+    pub(in crate::runtime) const fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    /// Serves a connection until its peer leaves or the daemon closes.
+    pub(in crate::runtime) async fn serve(&self, peer: PiPeer, receiving: FrameReader, mut sending: FrameWriter) {
+        match self.bureau.get_or_try_init(|| Bureau::open(Arc::clone(&self.server))).await {
+            Ok(bureau) => serve(Arc::clone(bureau), peer, receiving, sending).await,
+            Err(error) => {
+                error!(%error, "the book of commands cannot be read");
+                // Whoever has left hears no goodbye.
+                let _ = sending.close(CloseReason::GoingAway).await;
+            }
         }
-    };
+    }
+}
+
+async fn serve(bureau: Arc<Bureau>, peer: PiPeer, mut receiving: FrameReader, sending: FrameWriter) {
     let mailbox = bureau.enter(peer.id);
     debug!(connection = mailbox.id(), via = ?peer.via, "a connection speaks Pi");
     let cwd = peer.cwd.unwrap_or_else(|| bureau.home().to_owned()).to_string_lossy().into_owned();

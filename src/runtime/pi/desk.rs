@@ -14,6 +14,7 @@ use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::refusal::Refusal;
 use crate::protocol::pi::error_text;
 use crate::protocol::push::decode::Environment;
+use crate::provider::Starter;
 use crate::runtime::lane::{LaneClosed, LaneError, LaneReply, LaneRequest, ReplyGuard};
 
 /// Why a command came to nothing.
@@ -184,6 +185,7 @@ impl Bureau {
             outbox: Arc::clone(seat.outbox()),
             environment,
             if_version,
+            starter: Starter::Program,
         });
         for _ in 0..REVIVALS {
             let lane = self.server().hub().lane(seat.session()).await;

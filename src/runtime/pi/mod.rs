@@ -21,6 +21,4 @@ mod session_list;
 mod spelling;
 mod work;
 
-pub(super) use bureau::Bureau;
-pub(super) use connection::{PiPeer, Via, serve};
-pub(super) use seat::SOURCE;
+pub(super) use connection::{PiEndpoint, PiPeer, Via};

@@ -28,7 +28,7 @@ use crate::runtime::hub::Hub;
 use crate::runtime::outbox::{Outbox, OutboxItem};
 
 /// Who does what connections of this protocol ask for, as verdicts name it.
-pub(in crate::runtime) const SOURCE: &str = "pi";
+const SOURCE: &str = "pi";
 
 /// A place at a session.
 pub(super) struct Seat {

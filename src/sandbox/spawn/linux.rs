@@ -100,9 +100,12 @@ impl Holder {
         let (sender, receiver) = oneshot::channel();
         let (thread_shared, program) = (Arc::clone(&shared), program.to_path_buf());
         let run = move || run_holder(program, theirs.into(), reader, &thread_shared, adopt_orphans, sender);
+        // Created before the wait: if the caller is cancelled meanwhile, dropping it ends the holder. Closing `control`
+        // would not, because the thread has a second descriptor of it.
+        let holder = Self { control, shared, in_flight: Semaphore::new(IN_FLIGHT_MAX) };
         std::thread::Builder::new().name("step-holder".to_owned()).spawn(run)?;
         receiver.await.map_err(|_| io::ErrorKind::BrokenPipe)??;
-        Ok(Self { control, shared, in_flight: Semaphore::new(IN_FLIGHT_MAX) })
+        Ok(holder)
     }
 
     /// Sends a request and waits for the answer; a holder that does not answer in time is killed.
@@ -241,7 +244,7 @@ fn run_holder(
         }
     };
     *lock(&shared.pid) = Some(child.id().cast_signed());
-    // A caller that no longer waits has dropped its end of the socket, which ends the holder.
+    // A caller that no longer waits has dropped its `Holder`, which ends the holder.
     let _nobody = sender.send(Ok(()));
     let mut record = [0; REPLY_LEN];
     while reader.read_exact(&mut record).is_ok() {
@@ -329,5 +332,33 @@ impl Process {
         let request = HolderRequest::Kill(self.started.pid.cast_signed());
         // A holder that does not answer is killed, which ends all its supervisors.
         let _replaced = self.holder.request(request, None).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_holder_whose_start_is_cancelled_ends() {
+        let root = tempfile::tempdir().unwrap();
+        let (program, ended) = (root.path().join("holder"), root.path().join("ended"));
+        // Like a holder, it ends when its standard input does. Another process writes it: a descriptor for writing that
+        // a concurrent fork inherits would prevent its execution.
+        let script = format!("#!/bin/sh\ncat\n: > '{}'\n", ended.display());
+        let mut writer = Command::new("sh");
+        writer.args(["-c", r#"printf %s "$2" > "$1" && chmod 700 "$1""#, "sh"]).arg(&program).arg(script);
+        assert!(writer.status().unwrap().success());
+        let mut start = Box::pin(Holder::start(&program, false));
+        // The first poll starts the thread that starts the program.
+        let polled = std::future::poll_fn(|context| std::task::Poll::Ready(start.as_mut().poll(context))).await;
+        drop((polled, start));
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !ended.exists() {
+            assert!(Instant::now() < deadline, "the holder is still there");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 }

@@ -16,9 +16,9 @@ use pushd::kernel::event::{Budget, Event, EventKind, Image, Opening, RunReport};
 use pushd::kernel::id::{Fingerprint, ParticipantId, RunId, Seq, SessionId};
 use pushd::protocol::push::decode::Environment;
 use pushd::protocol::push::record;
-use pushd::provider::Provider;
 use pushd::provider::limits::Limits as ModelLimits;
 use pushd::provider::playbook::Playbook;
+use pushd::provider::{Provider, Starter};
 use pushd::runtime::clock::Clock;
 use pushd::runtime::confinement::Sandboxes;
 use pushd::runtime::grants::GrantStore;
@@ -271,7 +271,15 @@ impl TestClient {
         let caller = Caller { id: self.outbox.id(), source: "guest".into(), rights: Rights::ALL };
         let environment = Some(self.environment.clone());
         let outbox = Arc::clone(&self.outbox);
-        let asked = LaneRequest { caller, command, if_version, reply_guard: respond, outbox, environment };
+        let asked = LaneRequest {
+            caller,
+            command,
+            if_version,
+            starter: Starter::Person,
+            reply_guard: respond,
+            outbox,
+            environment,
+        };
         assert!(self.lane.send_request(Box::new(asked)).is_ok(), "the lane has ended");
         told
     }
