@@ -15,8 +15,6 @@ mod config;
 mod crash;
 #[path = "cli/daemon.rs"]
 mod daemon;
-#[path = "cli/docs.rs"]
-mod docs;
 #[path = "cli/exits.rs"]
 mod exits;
 #[path = "cli/home.rs"]
