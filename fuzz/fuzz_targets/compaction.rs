@@ -1,4 +1,4 @@
-//! Feeds the body of `tests/properties/compaction.rs`, and does nothing else.
+//! Runs the property of `tests/properties/compaction.rs` with libFuzzer.
 #![no_main]
 
 #[path = "../../tests/properties/bodies.rs"]

@@ -1,4 +1,4 @@
-//! Feeds the body of `tests/properties/redaction.rs`, and does nothing else.
+//! Runs the property of `tests/properties/redaction.rs` with libFuzzer.
 #![no_main]
 
 #[path = "../../tests/properties/bodies.rs"]
