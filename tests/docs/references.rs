@@ -158,6 +158,17 @@ fn every_variable_code_and_file_of_the_documentation_occurs_in_the_sources() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
+#[test]
+fn the_required_version_of_rust_is_the_one_of_the_package() {
+    let manifest = fs::read_to_string(repository().join("Cargo.toml")).expect("the manifest");
+    let version =
+        manifest.split("rust-version = \"").nth(1).and_then(|rest| rest.split('"').next()).expect("a version");
+    for page in ["README.md", "docs/tutorial.md"] {
+        let prose = Page::open(page).prose();
+        assert!(prose.contains(&format!("{version} or later")), "{page} does not name Rust {version}");
+    }
+}
+
 /// The section and the key of a span that names a setting: `[pi] listen`, `limits.max_turns`, `[sandbox]`.
 fn setting(span: &str) -> Option<(&str, &str)> {
     let sections = ["approvals", "limits", "tools", "sandbox", "pi", "environment"];
