@@ -1,4 +1,4 @@
-//! Feeds the body of `tests/core/properties/framing.rs`, and does nothing else.
+//! Runs the property of `tests/core/properties/framing.rs` with libFuzzer.
 #![no_main]
 
 #[path = "../../tests/core/properties/bodies.rs"]

@@ -57,10 +57,7 @@ pub(crate) async fn run(args: ApprovalsArgs, context: &mut Context) -> Result<Ex
     }
     let mut view = context.view(Echo::Messages);
     for approval in waiting {
-        let mut text = view.approval(approval);
-        if args.whole {
-            text += &view.full_approval(approval);
-        }
+        let mut text = if args.whole { view.whole_approval(approval) } else { view.approval(approval) };
         text += &session_and_expiry(approval, now());
         context.console.text(&text)?;
     }

@@ -9,7 +9,7 @@ use crate::client::{BridgeOutcome, Request};
 /// Use the Pi protocol over standard input and output
 #[derive(Debug, Args)]
 #[command(after_help = "\
-One JSON object per line in both directions; standard output carries nothing else. The command exits when standard input has ended and
+One JSON object per line in both directions; standard output carries nothing else. The command exits when standard input has ended and \
 all requests are answered. For WebSockets, `push daemon run --pi` or `[pi] enabled = true` opens a port.
 
 Exit codes: 0 when the input has ended, 69 when the daemon cannot be reached or closed the connection.

@@ -162,12 +162,21 @@ impl View {
 
     /// Renders a pending approval.
     pub(crate) fn approval(&mut self, payload: &Value) -> String {
+        self.approval_within(payload, DisplayLimits::DEFAULT)
+    }
+
+    /// Renders a pending approval without truncation.
+    pub(crate) fn whole_approval(&mut self, payload: &Value) -> String {
+        self.approval_within(payload, DisplayLimits::UNLIMITED)
+    }
+
+    fn approval_within(&mut self, payload: &Value, limits: DisplayLimits) -> String {
         let mut text = self.end_line();
         let title = escape_line(&field(payload, "title"));
         let id = sanitize_line(ids::short(&field(payload, "approvalId")));
         text += &self.palette.paint(Style::Attention, &format!("? {title}"));
         text += &format!(" ({id})\n");
-        text += &render(payload, &std::mem::take(&mut self.last_invocation), self.palette, DisplayLimits::DEFAULT);
+        text += &render(payload, &std::mem::take(&mut self.last_invocation), self.palette, limits);
         let choices = choices(payload);
         if !choices.is_empty() {
             text += &format!("  choices: {}\n", sanitize_line(&choices.join(", ")));
@@ -175,7 +184,7 @@ impl View {
         text
     }
 
-    /// Renders an approval without truncation.
+    /// Renders the content of an approval, without its title and without truncation.
     pub(crate) fn full_approval(&mut self, payload: &Value) -> String {
         self.end_line() + &render(payload, "", self.palette, DisplayLimits::UNLIMITED)
     }

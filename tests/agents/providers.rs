@@ -57,7 +57,6 @@ suite! {
         reading_a_turn_is_cancellation_safe
         a_connection_is_reused;
     requests:
-        a_request_uses_the_dialect
         the_key_and_the_headers_are_sent
         tools_and_results_are_sent
         thinking_is_sent_back_to_its_server

@@ -1,4 +1,4 @@
-//! The Pi protocol without a daemon: commands as they are read, lines as they are written, sessions as they are told.
+//! The Pi protocol without a daemon: decoded commands, encoded lines, projected sessions.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod commands;

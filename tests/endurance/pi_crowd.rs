@@ -1,9 +1,9 @@
-//! A crowd of clients of the Pi protocol, over real WebSockets to a real daemon that is killed in between: new commands,
-//! repetitions by id and by key, conflicts, dependencies, lost connections and commands that run out of time, at random;
-//! everything that was told and answered is compared with a small reference afterwards.
+//! Many concurrent clients of the Pi protocol, over real WebSockets to a real daemon that is killed in between: new
+//! commands, repetitions by id and by key, conflicts, dependencies, lost connections and timeouts, at random. All
+//! lifecycle events and responses are then compared with a small reference model.
 //!
-//! `PUSH_LONG=1` is the long form with 10,000 commands, `PUSH_PI_CROWD` another number of them, `PUSH_PI_CROWD_SEED` the
-//! seed. A seed makes the same commands again, not the same order.
+//! `PUSH_LONG=1` is the long form with 10,000 commands, `PUSH_PI_CROWD` sets their number, `PUSH_PI_CROWD_SEED` the
+//! seed. A seed reproduces the commands, not their order.
 #![cfg(unix)]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -29,112 +29,113 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::support::daemon::{Daemon, TIMEOUT, wait_until};
 use crate::support::websocket::{self, FrameSender};
 use client::Client;
-use command::{Asks, Command, Envelope};
-use crowd::{Crowd, Fate, Life, Sent, Standing, lock};
-use generator::{Generator, ask, sessions};
-use hearing::{Heard, LAST, listen};
-use model::{Known, Model};
+use command::{Command, Envelope, Request};
+use crowd::{DaemonInstance, Delivery, Reuse, SentCommand, SharedState, lock};
+use generator::{Generator, new_request, sessions};
+use hearing::{LAST, ReceivedLines, read_lines};
+use model::{Model, TrackedCommand};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use trace::{Outcome, Step, Told};
+use trace::{LifecycleEvent, Outcome, Phase};
 
 const CLIENTS: usize = 50;
-/// How long a command may take that may take only so long.
+/// The time limit of a command that has one.
 pub(crate) const COMMAND_MILLIS: u64 = 2_500;
-/// How long a command waits for what it depends on.
+/// How long a command waits for its dependencies.
 pub(crate) const DEPENDENCY_MILLIS: u64 = 400;
-/// How much the daemon may grow while it serves commands, in bytes: much more is remembered of none of them.
+/// How much memory the daemon may gain while it serves commands, in bytes.
 const GROWTH: u64 = 48 * 1024 * 1024;
 
 #[test]
-fn a_crowd_finds_nothing_done_twice_no_outcome_changed_and_nobody_stuck() {
+fn concurrent_clients_find_nothing_done_twice_no_outcome_changed_and_no_command_stuck() {
     let long = std::env::var("PUSH_LONG").is_ok_and(|value| value == "1");
     let commands = number("PUSH_PI_CROWD").unwrap_or(if long { 10_000 } else { 2_000 });
     let seed = number("PUSH_PI_CROWD_SEED")
         .unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| u64::from(now.subsec_nanos())));
     println!("PUSH_PI_CROWD_SEED={seed} PUSH_PI_CROWD={commands}");
-    let mut stage = Stage::new(seed, commands as usize);
-    let begun = Instant::now();
-    stage.play();
-    println!("{commands} commands and their repetitions took {:.1} s", begun.elapsed().as_secs_f64());
-    stage.judge();
+    let mut test = LoadTest::new(seed, commands as usize);
+    let started = Instant::now();
+    test.run();
+    println!("{commands} commands and their repetitions took {:.1} s", started.elapsed().as_secs_f64());
+    test.check();
 }
 
 #[test]
-fn a_change_whose_beginning_nobody_heard_of_may_have_been_made() {
-    let rename = Command { id: Some("c1-1".into()), key: None, asks: renaming("first") };
-    let later = Command { id: Some("c1-2".into()), key: None, asks: renaming("second") };
-    let cut = BTreeSet::from([rename.envelope()]);
-    let mut model = Model::new(asks([&setup(), &rename, &later].into_iter()), cut);
-    let mut first_life = whole(&setup(), None);
-    first_life.push(told(&rename, Step::Accepted));
-    model.walk(&first_life);
+fn a_change_whose_start_was_not_observed_may_have_been_made() {
+    let rename = Command { id: Some("c1-1".into()), key: None, request: renaming("first") };
+    let later = Command { id: Some("c1-2".into()), key: None, request: renaming("second") };
+    let interrupted = BTreeSet::from([rename.envelope()]);
+    let mut model = Model::new(requests_by_envelope([&setup(), &rename, &later].into_iter()), interrupted);
+    let mut first_instance = complete_lifecycle(&setup(), None);
+    first_instance.push(lifecycle_event(&rename, Phase::Accepted));
+    model.process(&first_instance);
     model.restart();
     // The daemon had made the change before it was killed, so that the next change makes version 2.
-    model.walk(&whole(&later, Some(2)));
-    model.is_at_rest();
-    deeds::judge(&model, &[]);
+    model.process(&complete_lifecycle(&later, Some(2)));
+    model.assert_idle();
+    deeds::check(&model, &[]);
 }
 
 #[test]
-fn changes_without_a_name_are_counted_even_if_others_like_them_were_heard_of() {
-    let abort = Command { id: None, key: None, asks: ask("abort", Some("quick-0".into()), "") };
-    let later = Command { id: Some("c1-2".into()), key: None, asks: renaming("second") };
-    let mut model = Model::new(asks([&setup(), &abort, &later].into_iter()), BTreeSet::from([abort.envelope()]));
-    let mut first_life = whole(&setup(), None);
-    first_life.extend(whole(&abort, Some(1)));
-    model.walk(&first_life);
+fn changes_without_identity_are_counted_even_if_similar_ones_were_observed() {
+    let abort = Command { id: None, key: None, request: new_request("abort", Some("quick-0".into()), "") };
+    let later = Command { id: Some("c1-2".into()), key: None, request: renaming("second") };
+    let mut model =
+        Model::new(requests_by_envelope([&setup(), &abort, &later].into_iter()), BTreeSet::from([abort.envelope()]));
+    let mut first_instance = complete_lifecycle(&setup(), None);
+    first_instance.extend(complete_lifecycle(&abort, Some(1)));
+    model.process(&first_instance);
     model.restart();
-    model.walk(&whole(&later, Some(3)));
-    let sent = |fate| Sent { life: 0, command: abort.clone(), fate };
-    let sent = [sent(Fate::Answered), sent(Fate::Lost)];
-    deeds::judge(&model, &unheard_without_name(&model, &sent, 2));
+    model.process(&complete_lifecycle(&later, Some(3)));
+    let sent = |delivery| SentCommand { instance: 0, command: abort.clone(), delivery };
+    let sent = [sent(Delivery::Answered), sent(Delivery::Lost)];
+    deeds::check(&model, &unobserved_without_identity(&model, &sent, 2));
 }
 
 fn setup() -> Command {
-    Command { id: Some("setup".into()), key: None, asks: ask("create_session", Some("quick-0".into()), "") }
+    Command { id: Some("setup".into()), key: None, request: new_request("create_session", Some("quick-0".into()), "") }
 }
 
-fn renaming(name: &str) -> Asks {
-    ask("set_session_name", Some("quick-0".into()), &format!("\"name\":\"{name}\""))
+fn renaming(name: &str) -> Request {
+    new_request("set_session_name", Some("quick-0".into()), &format!("\"name\":\"{name}\""))
 }
 
-/// Everything that is heard of a command that succeeds.
-fn whole(command: &Command, version: Option<u64>) -> Vec<Told> {
-    let finished = Step::Finished { outcome: Outcome { error: None, version }, replayed: false };
-    [Step::Accepted, Step::Started, finished].into_iter().map(|step| told(command, step)).collect()
+/// All lifecycle events of a command that succeeds.
+fn complete_lifecycle(command: &Command, version: Option<u64>) -> Vec<LifecycleEvent> {
+    let finished = Phase::Finished { outcome: Outcome { error: None, version }, replayed: false };
+    [Phase::Accepted, Phase::Started, finished].into_iter().map(|phase| lifecycle_event(command, phase)).collect()
 }
 
-fn told(command: &Command, step: Step) -> Told {
+fn lifecycle_event(command: &Command, phase: Phase) -> LifecycleEvent {
     let name = command.id.clone().unwrap_or_else(|| "anon:1".to_owned());
-    Told { name, envelope: command.envelope(), step }
+    LifecycleEvent { name, envelope: command.envelope(), phase }
 }
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// The daemon, its clients, and who watches them.
-struct Stage {
+/// The daemon, its clients and the observer.
+struct LoadTest {
     daemon: Daemon,
-    crowd: Arc<Crowd>,
+    shared: Arc<SharedState>,
     commands: usize,
-    /// What each client heard in each life.
-    clients: Vec<JoinHandle<Vec<Heard>>>,
-    watched: Vec<Heard>,
-    /// How much memory the daemon had, in bytes, with how much was sent by then.
+    /// The lines that each client received from each instance of the daemon.
+    clients: Vec<JoinHandle<Vec<ReceivedLines>>>,
+    observed: Vec<ReceivedLines>,
+    /// Samples: the number of commands sent so far, and the memory of the daemon in bytes.
     memory: Vec<(usize, u64)>,
 }
 
-/// The connection that sees everything and asks for little.
-struct Watcher {
-    life: usize,
-    mouth: FrameSender,
+/// A connection that keeps all lines and sends few commands.
+struct Observer {
+    instance: usize,
+    sender: FrameSender,
     answers: Receiver<String>,
-    listening: JoinHandle<Heard>,
+    reader: JoinHandle<ReceivedLines>,
 }
 
-impl Stage {
+impl LoadTest {
     fn new(seed: u64, commands: usize) -> Self {
         let home = TempDir::new().expect("a directory");
         let (command, dependency) = (seconds(COMMAND_MILLIS), seconds(DEPENDENCY_MILLIS));
@@ -146,85 +147,85 @@ impl Stage {
             ("PUSH_PI_DEPENDENCY_SECONDS", dependency.as_str()),
         ];
         let daemon = Daemon::start_in(home, &variables, &["--pi=127.0.0.1:0"]);
-        let crowd = Arc::new(Crowd::new(CLIENTS, 2, sessions()));
-        let counted = daemon.home.path().join("counted");
-        let mut stage = Self { daemon, crowd, commands, clients: Vec::new(), watched: Vec::new(), memory: Vec::new() };
-        let life = stage.life(0);
-        stage.crowd.begin(life);
+        let shared = Arc::new(SharedState::new(CLIENTS, 2, sessions()));
+        let counter_file = daemon.home.path().join("counted");
+        let mut test = Self { daemon, shared, commands, clients: Vec::new(), observed: Vec::new(), memory: Vec::new() };
+        let instance = test.instance(0);
+        test.shared.announce(instance);
         for client in 0..CLIENTS {
-            let (crowd, counted) = (Arc::clone(&stage.crowd), counted.clone());
-            stage.clients.push(thread::spawn(move || {
-                let generator = Generator::new(seed, client, counted);
-                Client::new(crowd, generator, commands / CLIENTS).live()
+            let (shared, counter_file) = (Arc::clone(&test.shared), counter_file.clone());
+            test.clients.push(thread::spawn(move || {
+                let generator = Generator::new(seed, client, counter_file);
+                Client::new(shared, generator, commands / CLIENTS).run()
             }));
         }
-        stage
+        test
     }
 
-    fn life(&self, number: usize) -> Life {
-        let at = self.daemon.connect().get("get_metrics", json!({}))["pi"].clone();
-        Life { number, at: at.as_str().expect("an address").parse().expect("an address") }
+    fn instance(&self, number: usize) -> DaemonInstance {
+        let address = self.daemon.connect().get("get_metrics", json!({}))["pi"].clone();
+        DaemonInstance { number, address: address.as_str().expect("an address").parse().expect("an address") }
     }
 
-    fn play(&mut self) {
-        let mut watcher = self.watch(0);
-        self.crowd.ready.wait();
+    fn run(&mut self) {
+        let mut observer = self.observe(0);
+        self.shared.ready.wait();
         for session in sessions() {
             let cwd = Value::from(self.daemon.cwd().to_string_lossy().into_owned());
-            let asks = ask("create_session", Some(session.clone()), &format!("\"cwd\":{cwd}"));
-            watcher.ask(&self.crowd, &format!("setup-{session}"), asks);
+            let request = new_request("create_session", Some(session.clone()), &format!("\"cwd\":{cwd}"));
+            observer.execute(&self.shared, &format!("setup-{session}"), request);
         }
-        self.note_memory();
-        self.crowd.ready.wait();
+        self.sample_memory();
+        self.shared.ready.wait();
         for part in 1..4 {
             self.wait_for(self.commands * part / 8);
-            self.note_memory();
+            self.sample_memory();
         }
         self.wait_for(self.commands / 2);
         self.daemon.kill();
-        self.watched.push(watcher.listening.join().expect("a listener"));
+        self.observed.push(observer.reader.join().expect("a reader"));
         self.daemon.restart();
-        let life = self.life(1);
-        self.crowd.begin(life);
-        let mut watcher = self.watch(1);
-        self.crowd.ready.wait();
-        // A run that was cut asks its user what is to become of it.
-        for session in talks() {
-            watcher.ask(&self.crowd, &format!("stop-{session}"), ask("abort", Some(session), ""));
+        let instance = self.instance(1);
+        self.shared.announce(instance);
+        let mut observer = self.observe(1);
+        self.shared.ready.wait();
+        // An interrupted run waits for a decision.
+        for session in talk_sessions() {
+            observer.execute(&self.shared, &format!("stop-{session}"), new_request("abort", Some(session), ""));
         }
-        self.runs_are_over(&mut watcher, "cut");
-        self.note_memory();
-        self.crowd.ready.wait();
+        self.wait_for_runs(&mut observer, "cut");
+        self.sample_memory();
+        self.shared.ready.wait();
         for part in 5..8 {
             self.wait_for(self.commands * part / 8);
-            self.note_memory();
+            self.sample_memory();
         }
-        self.rest(&mut watcher);
-        self.note_memory();
-        watcher.say(&self.crowd, LAST, ask("health_check", None, ""));
-        self.watched.push(watcher.listening.join().expect("a listener"));
+        self.wait_until_idle(&mut observer);
+        self.sample_memory();
+        observer.transmit(&self.shared, LAST, new_request("health_check", None, ""));
+        self.observed.push(observer.reader.join().expect("a reader"));
     }
 
-    /// Waits until so many commands have been sent.
+    /// Waits until this number of commands has been sent.
     fn wait_for(&self, sent: usize) {
-        self.as_long_as_it_goes_on(|| self.crowd.sent() >= sent);
+        self.wait_while_progressing(|| self.shared.sent() >= sent);
     }
 
-    /// Waits until nobody asks for anything, and nothing runs.
-    fn rest(&self, watcher: &mut Watcher) {
-        self.as_long_as_it_goes_on(|| self.crowd.done.load(Ordering::Acquire) == CLIENTS);
-        self.runs_are_over(watcher, "rest");
+    /// Waits until all clients are done and no run is active.
+    fn wait_until_idle(&self, observer: &mut Observer) {
+        self.wait_while_progressing(|| self.shared.done.load(Ordering::Acquire) == CLIENTS);
+        self.wait_for_runs(observer, "rest");
     }
 
     fn answered(&self) -> usize {
-        lock(&self.crowd.book).sent.len()
+        lock(&self.shared.record).sent.len()
     }
 
-    /// Waits for something as long as commands are answered on the way.
-    fn as_long_as_it_goes_on(&self, mut holds: impl FnMut() -> bool) {
+    /// Waits for a condition. Fails when no command is answered for the length of the timeout.
+    fn wait_while_progressing(&self, mut holds: impl FnMut() -> bool) {
         let (mut before, mut since) = (self.answered(), Instant::now());
         while !holds() {
-            assert!(since.elapsed() < TIMEOUT, "nobody is answered any more");
+            assert!(since.elapsed() < TIMEOUT, "no command is answered");
             thread::sleep(Duration::from_millis(2));
             let now = self.answered();
             if now != before {
@@ -233,71 +234,74 @@ impl Stage {
         }
     }
 
-    fn runs_are_over(&self, watcher: &mut Watcher, when: &str) {
-        for session in talks() {
-            let mut asked = 0;
+    fn wait_for_runs(&self, observer: &mut Observer, when: &str) {
+        for session in talk_sessions() {
+            let mut attempts = 0;
             wait_until("the runs are over", || {
-                asked += 1;
-                let asks = ask("get_state", Some(session.clone()), "");
-                let state = watcher.ask(&self.crowd, &format!("{when}-{session}-{asked}"), asks);
+                attempts += 1;
+                let request = new_request("get_state", Some(session.clone()), "");
+                let state = observer.execute(&self.shared, &format!("{when}-{session}-{attempts}"), request);
                 state["data"]["isStreaming"] == false
             });
         }
     }
 
-    fn note_memory(&mut self) {
+    fn sample_memory(&mut self) {
         let status = fs::read_to_string(format!("/proc/{}/status", self.daemon.pid())).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-        self.memory.extend(kib.map(|kib| (self.crowd.sent(), kib * 1024)));
+        self.memory.extend(kib.map(|kib| (self.shared.sent(), kib * 1024)));
     }
 
-    fn watch(&self, life: usize) -> Watcher {
-        let (mut mouth, ear) = websocket::open(self.crowd.life(life).at).expect("a connection");
-        let (answers, listening) = listen(ear, true);
-        mouth.send_text("{\"type\":\"bogus\"}").expect("the daemon reads");
+    fn observe(&self, instance: usize) -> Observer {
+        let (mut sender, receiver) = websocket::open(self.shared.instance(instance).address).expect("a connection");
+        let (answers, reader) = read_lines(receiver, true);
+        sender.send_text("{\"type\":\"bogus\"}").expect("the daemon reads");
         answers.recv_timeout(TIMEOUT).expect("an answer");
-        Watcher { life, mouth, answers, listening }
+        Observer { instance, sender, answers, reader }
     }
 
-    fn judge(mut self) {
-        let heard: Vec<Vec<Heard>> = self.clients.drain(..).map(|client| client.join().expect("a client")).collect();
-        let lives = self.crowd.lives;
-        let mut of_life: Vec<Vec<Heard>> = (0..lives).map(|_| Vec::new()).collect();
-        for heard in heard {
-            heard.into_iter().zip(&mut of_life).for_each(|(heard, life)| life.push(heard));
+    fn check(mut self) {
+        let received: Vec<Vec<ReceivedLines>> =
+            self.clients.drain(..).map(|client| client.join().expect("a client")).collect();
+        let instances = self.shared.instances;
+        let mut by_instance: Vec<Vec<ReceivedLines>> = (0..instances).map(|_| Vec::new()).collect();
+        for received in received {
+            received.into_iter().zip(&mut by_instance).for_each(|(received, instance)| instance.push(received));
         }
-        let book = lock(&self.crowd.book);
-        let cut = book.sent.iter().filter(|sent| sent.life + 1 < lives && sent.fate == Fate::Lost);
-        let cut: BTreeSet<&Command> = cut.map(|sent| &sent.command).collect();
-        let envelopes = cut.iter().map(|command| command.envelope()).collect();
-        let mut model = Model::new(asks(book.sent.iter().map(|sent| &sent.command)), envelopes);
-        for (number, (watched, others)) in self.watched.iter().zip(&of_life).enumerate() {
+        let record = lock(&self.shared.record);
+        let interrupted =
+            record.sent.iter().filter(|sent| sent.instance + 1 < instances && sent.delivery == Delivery::Lost);
+        let interrupted: BTreeSet<&Command> = interrupted.map(|sent| &sent.command).collect();
+        let envelopes = interrupted.iter().map(|command| command.envelope()).collect();
+        let mut model = Model::new(requests_by_envelope(record.sent.iter().map(|sent| &sent.command)), envelopes);
+        for (number, (observed, others)) in self.observed.iter().zip(&by_instance).enumerate() {
             if number > 0 {
                 model.restart();
             }
-            model.walk(&trace::of_all(watched, others));
+            model.process(&trace::merge(observed, others));
         }
-        model.is_at_rest();
-        // What nobody heard of may have been done all the same.
-        let unheard = |command: &&&Command| command.is_named() && !model.is_heard_of(&command.envelope());
-        let mut unheard: Vec<&Asks> = cut.iter().filter(unheard).map(|command| &command.asks).collect();
-        unheard.extend(unheard_without_name(&model, &book.sent, lives));
+        model.assert_idle();
+        // A command without any observed event may have been executed.
+        let unobserved = |command: &&&Command| command.has_identity() && !model.is_observed(&command.envelope());
+        let mut unobserved: Vec<&Request> =
+            interrupted.iter().filter(unobserved).map(|command| &command.request).collect();
+        unobserved.extend(unobserved_without_identity(&model, &record.sent, instances));
         self.journaled_versions_rise_by_one();
-        let deeds = deeds::judge(&model, &unheard);
-        answers::judge(&model, &book);
-        all_are_admitted(&model, &book.sent);
-        let lost = book.sent.iter().filter(|sent| sent.fate == Fate::Lost).count();
+        let executions = deeds::check(&model, &unobserved);
+        answers::check(&model, &record);
+        assert_all_admitted(&model, &record.sent);
+        let lost = record.sent.iter().filter(|sent| sent.delivery == Delivery::Lost).count();
         let replays = model.ended.iter().filter(|ended| ended.replayed).count();
         let conflicts = model.ended.iter().filter(|ended| ended.leader.is_none()).count();
-        println!("sent {}, lost {lost}, replayed {replays}, conflicts {conflicts}, {deeds:?}", book.sent.len());
+        println!("sent {}, lost {lost}, replayed {replays}, conflicts {conflicts}, {executions:?}", record.sent.len());
         println!("memory: {:?}", self.memory.iter().map(|(sent, bytes)| (sent, bytes / 1024)).collect::<Vec<_>>());
-        assert!(deeds.other_timeouts * 20 < deeds.executed, "the daemon is too slow: {deeds:?}");
-        nothing_is_done_twice(&model, &unheard, &self.daemon.home.path().join("counted"));
+        assert!(executions.other_timeouts * 20 < executions.executed, "the daemon is too slow: {executions:?}");
+        assert_nothing_done_twice(&model, &unobserved, &self.daemon.home.path().join("counted"));
         self.memory_is_bounded();
     }
 
-    /// The journal has every version of a session once: what the clients did not hear of is nothing else than unheard.
+    /// The journal contains every version of a session once, also those that no client observed.
     fn journaled_versions_rise_by_one(&self) {
         let mut reader = self.daemon.connect();
         for session in sessions() {
@@ -317,7 +321,7 @@ impl Stage {
         }
     }
 
-    /// While the same is remembered of ever more commands, the daemon does not grow.
+    /// The memory of the daemon does not grow with the number of commands.
     fn memory_is_bounded(&self) {
         let least = self.memory.iter().map(|(_, bytes)| *bytes).min().unwrap_or(0);
         let most = self.memory.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
@@ -325,32 +329,32 @@ impl Stage {
     }
 }
 
-impl Watcher {
-    /// Asks for something that must be granted, and returns the answer.
-    fn ask(&mut self, crowd: &Crowd, id: &str, asks: Asks) -> Value {
-        let command = self.command(crowd, id, asks);
+impl Observer {
+    /// Sends a request that must succeed, and returns the response.
+    fn execute(&mut self, shared: &SharedState, id: &str, request: Request) -> Value {
+        let command = self.command(shared, id, request);
         let line = self.answers.recv_timeout(TIMEOUT).expect("an answer");
         let answer: Value = serde_json::from_str(&line).expect("JSON");
         assert_eq!(answer["success"], true, "{answer}");
-        crowd.over(self.life, command, Some(line));
+        shared.finish(self.instance, command, Some(line));
         answer
     }
 
-    /// Asks for something, and listens to no answer.
-    fn say(&mut self, crowd: &Crowd, id: &str, asks: Asks) {
-        let command = self.command(crowd, id, asks);
-        crowd.over(self.life, command, None);
+    /// Sends a request without waiting for the response.
+    fn transmit(&mut self, shared: &SharedState, id: &str, request: Request) {
+        let command = self.command(shared, id, request);
+        shared.finish(self.instance, command, None);
     }
 
-    fn command(&mut self, crowd: &Crowd, id: &str, asks: Asks) -> Command {
-        let command = Command { id: Some(format!("{id}-{}", self.life)), key: None, asks };
-        crowd.sending(&command, Standing::New);
-        self.mouth.send_text(&command.line()).expect("the daemon reads");
+    fn command(&mut self, shared: &SharedState, id: &str, request: Request) -> Command {
+        let command = Command { id: Some(format!("{id}-{}", self.instance)), key: None, request };
+        shared.sending(&command, Reuse::Allowed);
+        self.sender.send_text(&command.line()).expect("the daemon reads");
         command
     }
 }
 
-fn talks() -> impl Iterator<Item = String> {
+fn talk_sessions() -> impl Iterator<Item = String> {
     sessions().into_iter().filter(|session| session.starts_with("talk"))
 }
 
@@ -358,23 +362,23 @@ fn seconds(millis: u64) -> String {
     format!("{}", millis as f64 / 1_000.0)
 }
 
-/// What is asked under which envelope; nobody may have asked two things under one.
-fn asks<'a>(commands: impl Iterator<Item = &'a Command>) -> BTreeMap<Envelope, Asks> {
-    let mut all: BTreeMap<Envelope, Asks> = BTreeMap::new();
+/// The request of each envelope. Two different requests must not have the same envelope.
+fn requests_by_envelope<'a>(commands: impl Iterator<Item = &'a Command>) -> BTreeMap<Envelope, Request> {
+    let mut all: BTreeMap<Envelope, Request> = BTreeMap::new();
     for command in commands {
-        let before = all.entry(command.envelope()).or_insert_with(|| command.asks.clone());
-        assert_eq!(*before, command.asks, "the test sends what it cannot tell apart");
+        let before = all.entry(command.envelope()).or_insert_with(|| command.request.clone());
+        assert_eq!(*before, command.request, "two requests have the same envelope");
     }
     all
 }
 
-/// What was sent was admitted once for each time that it was sent, and nothing else was.
-fn all_are_admitted(model: &Model, sent: &[Sent]) {
+/// Every command was admitted as often as it was sent, and no other command was.
+fn assert_all_admitted(model: &Model, sent: &[SentCommand]) {
     let mut counts: BTreeMap<(usize, Envelope), (usize, usize)> = BTreeMap::new();
     for sent in sent {
-        let (least, most) = counts.entry((sent.life, sent.command.envelope())).or_default();
+        let (least, most) = counts.entry((sent.instance, sent.command.envelope())).or_default();
         *most += 1;
-        *least += usize::from(sent.fate == Fate::Answered);
+        *least += usize::from(sent.delivery == Delivery::Answered);
     }
     for (what, (least, most)) in counts {
         let admitted = model.admitted.get(&what).copied().unwrap_or(0);
@@ -382,52 +386,52 @@ fn all_are_admitted(model: &Model, sent: &[Sent]) {
     }
 }
 
-/// What was sent without a name to a daemon that was killed, as often as nobody heard that it was admitted.
+/// Commands without id and key that were sent to a killed daemon and whose admission was not observed.
 ///
-/// Two such commands cannot be told apart, so that they are counted.
-fn unheard_without_name<'a>(model: &Model, sent: &'a [Sent], lives: usize) -> Vec<&'a Asks> {
+/// Two such commands cannot be distinguished, so they are counted.
+fn unobserved_without_identity<'a>(model: &Model, sent: &'a [SentCommand], instances: usize) -> Vec<&'a Request> {
     let mut counts: BTreeMap<(usize, &Command), usize> = BTreeMap::new();
-    for sent in sent.iter().filter(|sent| sent.life + 1 < lives && !sent.command.is_named()) {
-        *counts.entry((sent.life, &sent.command)).or_default() += 1;
+    for sent in sent.iter().filter(|sent| sent.instance + 1 < instances && !sent.command.has_identity()) {
+        *counts.entry((sent.instance, &sent.command)).or_default() += 1;
     }
-    let unheard = counts.into_iter().flat_map(|((life, command), count)| {
-        let heard = model.admitted.get(&(life, command.envelope())).copied().unwrap_or(0);
-        std::iter::repeat_n(&command.asks, count.saturating_sub(heard))
+    let unobserved = counts.into_iter().flat_map(|((instance, command), count)| {
+        let received = model.admitted.get(&(instance, command.envelope())).copied().unwrap_or(0);
+        std::iter::repeat_n(&command.request, count.saturating_sub(received))
     });
-    unheard.collect()
+    unobserved.collect()
 }
 
-/// Everything that was executed left at most one trace, and what succeeded left one.
-fn nothing_is_done_twice(model: &Model, unheard: &[&Asks], counted: &Path) {
+/// Every executed command wrote at most one line, and every successful one exactly one.
+fn assert_nothing_done_twice(model: &Model, unobserved: &[&Request], counter_file: &Path) {
     let mut traces: BTreeMap<String, usize> = BTreeMap::new();
-    for line in fs::read_to_string(PathBuf::from(counted)).expect("a file").lines() {
+    for line in fs::read_to_string(PathBuf::from(counter_file)).expect("a file").lines() {
         *traces.entry(line.to_owned()).or_default() += 1;
     }
-    let mut executions: BTreeMap<&str, Vec<&Known>> = BTreeMap::new();
+    let mut executions: BTreeMap<&str, Vec<&TrackedCommand>> = BTreeMap::new();
     for known in model.known.iter().filter(|known| known.started.is_some()) {
-        if let Some(name) = counts(&known.asks) {
+        if let Some(name) = counter_name(&known.request) {
             executions.entry(name).or_default().push(known);
         }
     }
     assert!(!executions.is_empty(), "nothing was counted");
-    // What ran when the daemon was killed was cut.
-    let certain = |known: &&&Known| {
+    // Commands that ran when the daemon was killed were interrupted.
+    let certain = |known: &&&TrackedCommand| {
         let done = known.outcome.as_ref().is_some_and(Outcome::is_success);
-        done && known.finished.is_some() && (known.asks.kind == "bash" || known.life > 0)
+        done && known.finished.is_some() && (known.request.kind == "bash" || known.instance > 0)
     };
     for (name, known) in &executions {
         let left = traces.remove(*name).unwrap_or(0);
-        // The reference has seen to it that a second execution is one of something that was long forgotten.
+        // The model permits a second execution only after the outcome was evicted.
         assert!(left <= known.len(), "{name} was done {left} times: {known:?}");
         assert!(left >= known.iter().filter(certain).count(), "{name} was not done: {known:?}");
     }
-    for name in unheard.iter().filter_map(|asks| counts(asks)) {
+    for name in unobserved.iter().filter_map(|request| counter_name(request)) {
         assert!(traces.remove(name).unwrap_or(0) <= 1, "{name} was done twice");
     }
-    assert!(traces.is_empty(), "done and never begun: {traces:?}");
+    assert!(traces.is_empty(), "executed and never started: {traces:?}");
 }
 
-/// The name under which a step counts itself.
-fn counts(asks: &Asks) -> Option<&str> {
-    asks.rest.split_once("echo ")?.1.split(' ').next()
+/// The name that a step appends to the file.
+fn counter_name(request: &Request) -> Option<&str> {
+    request.rest.split_once("echo ")?.1.split(' ').next()
 }

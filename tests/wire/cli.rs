@@ -5,7 +5,6 @@
 mod config;
 mod crash;
 mod daemon;
-mod docs;
 mod exits;
 mod maintenance;
 mod messages;

@@ -1,7 +1,7 @@
-//! The Pi protocol as its clients meet it: a real daemon, spoken to over a WebSocket and over standard input and output.
+//! The Pi protocol as its clients see it: a real daemon, over a WebSocket and over standard input and output.
 //!
-//! Most of it are transcripts: what is said, and what must come of it. Each is played once for each transport, and every
-//! line that passes is held to the schemas and to the rules that hold for all commands.
+//! Most tests are transcripts: commands and the expected lines. Each runs once per transport, and every line is
+//! validated against the schemas and against the rules that apply to all commands.
 #![cfg(unix)]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,20 +14,20 @@ mod rules;
 mod script;
 mod world;
 
-/// Makes two tests of each transcript: one for each transport.
+/// Declares two tests for each transcript, one per transport.
 macro_rules! transcripts {
     ($($(#[$meta:meta])* $name:ident => $text:literal)+) => {
         $(mod $name {
             $(#[$meta])*
             #[test]
             fn over_web() {
-                crate::pi::play::play(crate::pi::line::Via::Web, $text);
+                crate::pi::play::run(crate::pi::line::Transport::Web, $text);
             }
 
             $(#[$meta])*
             #[test]
             fn over_stdio() {
-                crate::pi::play::play(crate::pi::line::Via::Stdio, $text);
+                crate::pi::play::run(crate::pi::line::Transport::Stdio, $text);
             }
         })+
     };

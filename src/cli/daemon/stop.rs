@@ -15,7 +15,7 @@ use crate::client::{Client, Request, kill_process, process_is_alive};
 /// Stop the daemon: no new runs start, and active runs may finish
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Active runs may continue for 10 seconds (PUSH_GRACE_SECONDS of the daemon). Then the command asks at a terminal; without one, running steps are stopped and
+Active runs may continue for 10 seconds (PUSH_GRACE_SECONDS of the daemon). Then the command asks at a terminal; without one, running steps are stopped and \
 reported as stopped. Attached clients wait for the next start. Pending approvals are still pending after the next start.
 
 Examples:

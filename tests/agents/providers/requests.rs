@@ -6,37 +6,8 @@ use pushd::provider::dialect::Dialect;
 use pushd::provider::model::{CallOutcome, Delta, Entry, Request, Thinking, ToolCall, ToolSpec};
 use serde_json::{Value, json};
 
-use crate::providers::fixture::{Fixture, KEY, MODEL, limits, simple_request, text_delta};
+use crate::providers::fixture::{Fixture, KEY, limits, simple_request, text_delta};
 use crate::support::model::{Fault, Reply, call, fault, say, think};
-
-pub(crate) async fn a_request_uses_the_dialect(dialect: Dialect) {
-    let fixture = Fixture::new(dialect, [Reply::says("Hello!")]);
-    fixture.send_simple().await.completed();
-    let seen = &fixture.seen()[0];
-    let cached = json!({ "type": "ephemeral" });
-    let (path, body) = match dialect {
-        Dialect::Ollama => {
-            ("/api/chat", json!({ "stream": true, "messages": plain(), "options": { "num_ctx": 32_768 } }))
-        }
-        Dialect::OpenAi => (
-            "/v1/chat/completions",
-            json!({ "stream": true, "stream_options": { "include_usage": true }, "messages": plain() }),
-        ),
-        Dialect::Anthropic => (
-            "/v1/messages",
-            json!({
-                "stream": true,
-                "max_tokens": 16_384,
-                "system": [{ "type": "text", "text": "Be brief.", "cache_control": cached }],
-                "messages": [{ "role": "user", "content": [{ "type": "text", "text": "Hello?", "cache_control": cached }] }],
-            }),
-        ),
-    };
-    let mut expected = body;
-    expected["model"] = MODEL.into();
-    assert_eq!((seen.method.as_str(), seen.path.as_str()), ("POST", path));
-    assert_eq!(seen.body, expected);
-}
 
 pub(crate) async fn the_key_and_the_headers_are_sent(dialect: Dialect) {
     let headers = vec![("X-Team".to_owned(), "birds".to_owned()), ("User-Agent".to_owned(), "mine".to_owned())];
@@ -167,10 +138,6 @@ async fn wait_for_request(fixture: &Fixture) {
     while fixture.seen().is_empty() {
         tokio::task::yield_now().await;
     }
-}
-
-fn plain() -> Value {
-    json!([{ "role": "system", "content": "Be brief." }, { "role": "user", "content": "Hello?" }])
 }
 
 fn calls_of(pieces: Vec<Delta>) -> Vec<ToolCall> {

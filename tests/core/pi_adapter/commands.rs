@@ -1,4 +1,4 @@
-//! Every command in its smallest and its fullest form: valid under the schema, and understood.
+//! Every command in its shortest and its longest form: valid under the schema, and decoded.
 
 use pushd::kernel::event::Image;
 use pushd::kernel::id::Json;
@@ -9,18 +9,18 @@ use pushd::protocol::pi::request::{
     ContextInclusion, Direction, Request, RequestBody, StreamingBehavior, Thinking, UiResponse, UserInput,
 };
 
-use crate::pi_adapter::pages::judge_command;
+use crate::pi_adapter::pages::validate_command;
 
-/// The fields of commands besides their envelope, with what each asks for.
+/// The fields of commands besides their envelope, with the decoded request.
 pub(crate) fn samples() -> Vec<(Kind, &'static str, RequestBody)> {
-    let mut samples = plain();
-    samples.extend(talking());
-    samples.extend(answers());
+    let mut samples = plain_commands();
+    samples.extend(message_commands());
+    samples.extend(answer_commands());
     samples
 }
 
-/// Commands that say nothing, or little.
-fn plain() -> Vec<(Kind, &'static str, RequestBody)> {
+/// Commands with few or no fields.
+fn plain_commands() -> Vec<(Kind, &'static str, RequestBody)> {
     use Kind as K;
     let path = |path: &str| Some(path.to_owned());
     vec![
@@ -76,38 +76,38 @@ fn plain() -> Vec<(Kind, &'static str, RequestBody)> {
     ]
 }
 
-/// Commands with words.
-fn talking() -> Vec<(Kind, &'static str, RequestBody)> {
+/// Commands with messages.
+fn message_commands() -> Vec<(Kind, &'static str, RequestBody)> {
     use Kind as K;
-    let words = |message: &str, images: &[(&str, &str)]| {
+    let input = |message: &str, images: &[(&str, &str)]| {
         let picture = |(mime, data): &(&str, &str)| Image { mime: (*mime).into(), data: (*data).into() };
         Box::new(UserInput { message: message.into(), images: images.iter().map(picture).collect() })
     };
-    let prompt = |words, streaming| RequestBody::Prompt { input: words, streaming_behavior: streaming };
-    let bash = |telling| RequestBody::Bash { command: "ls".into(), context: telling };
+    let prompt = |text, streaming| RequestBody::Prompt { input: text, streaming_behavior: streaming };
+    let bash = |context| RequestBody::Bash { command: "ls".into(), context };
     vec![
-        (K::Prompt, r#","message":"hi""#, prompt(words("hi", &[]), None)),
+        (K::Prompt, r#","message":"hi""#, prompt(input("hi", &[]), None)),
         (
             K::Prompt,
             r#","message":"hi","images":[{"type":"image","data":"aGk=","mimeType":"image/png"}],"streamingBehavior":"steer""#,
-            prompt(words("hi", &[("image/png", "aGk=")]), Some(StreamingBehavior::Steer)),
+            prompt(input("hi", &[("image/png", "aGk=")]), Some(StreamingBehavior::Steer)),
         ),
         (
             K::Prompt,
             r#","message":"hi","images":null,"streamingBehavior":"followUp""#,
-            prompt(words("hi", &[]), Some(StreamingBehavior::FollowUp)),
+            prompt(input("hi", &[]), Some(StreamingBehavior::FollowUp)),
         ),
-        (K::Steer, r#","message":"no""#, RequestBody::Steer(words("no", &[]))),
+        (K::Steer, r#","message":"no""#, RequestBody::Steer(input("no", &[]))),
         (
             K::Steer,
             r#","message":"no","images":[{"type":"image","source":{"type":"base64","mediaType":"image/jpeg","data":"AAAA"}}]"#,
-            RequestBody::Steer(words("no", &[("image/jpeg", "AAAA")])),
+            RequestBody::Steer(input("no", &[("image/jpeg", "AAAA")])),
         ),
-        (K::FollowUp, r#","message":"then""#, RequestBody::FollowUp(words("then", &[]))),
+        (K::FollowUp, r#","message":"then""#, RequestBody::FollowUp(input("then", &[]))),
         (
             K::FollowUp,
             r#","message":"then","images":[{"data":"data:image/gif;base64,AA==","mimeType":"image/gif"}]"#,
-            RequestBody::FollowUp(words("then", &[("image/gif", "AA==")])),
+            RequestBody::FollowUp(input("then", &[("image/gif", "AA==")])),
         ),
         (K::Bash, r#","command":"ls""#, bash(ContextInclusion::Included)),
         (K::Bash, r#","command":"ls","excludeFromContext":false"#, bash(ContextInclusion::Included)),
@@ -116,7 +116,7 @@ fn talking() -> Vec<(Kind, &'static str, RequestBody)> {
 }
 
 /// Answers to questions.
-fn answers() -> Vec<(Kind, &'static str, RequestBody)> {
+fn answer_commands() -> Vec<(Kind, &'static str, RequestBody)> {
     let answer = |response| RequestBody::ExtensionUiResponse { request: "r".into(), response: Box::new(response) };
     [
         (r#","requestId":"r","response":{"method":"select","value":"A"}"#, UiResponse::Select { value: "A".into() }),
@@ -141,33 +141,33 @@ fn answers() -> Vec<(Kind, &'static str, RequestBody)> {
 }
 
 #[test]
-fn every_command_is_valid_and_understood_in_its_smallest_and_fullest_form() {
-    for (kind, fields, ask) in samples() {
-        assert_eq!(ask.kind(), kind);
+fn every_command_is_valid_and_decoded_in_its_shortest_and_longest_form() {
+    for (kind, fields, body) in samples() {
+        assert_eq!(body.kind(), kind);
         let session =
             if kind.session_requirement() == SessionRequirement::Required { r#","sessionId":"s""# } else { "" };
         let small = format!(r#"{{"type":"{}"{session}{fields}}}"#, kind.name());
-        let asked = read(&small);
-        assert_eq!(asked.body, ask, "{small}");
-        assert_eq!((asked.id, asked.idempotency_key, asked.depends_on), (None, None, vec![]), "{small}");
-        assert_eq!(asked.session.is_some(), !session.is_empty());
+        let request = read(&small);
+        assert_eq!(request.body, body, "{small}");
+        assert_eq!((request.id, request.idempotency_key, request.depends_on), (None, None, vec![]), "{small}");
+        assert_eq!(request.session.is_some(), !session.is_empty());
 
         let full = format!(
             r#"{{"type":"{}"{fields},"sessionId":"s","id":"c","dependsOn":["a","b"],"ifSessionVersion":7,"idempotencyKey":"k","more":[1]}}"#,
             kind.name()
         );
-        let asked = read(&full);
-        assert_eq!((&asked.body, asked.kind), (&ask, kind), "{full}");
-        assert_eq!(asked.id.as_deref(), Some("c"));
-        assert_eq!(asked.session.as_ref().map(ToString::to_string).as_deref(), Some("s"));
-        assert_eq!(asked.depends_on, ["a", "b"]);
-        assert_eq!(asked.if_session_version, Some(7));
-        assert_eq!(asked.idempotency_key.as_deref(), Some("k"));
+        let request = read(&full);
+        assert_eq!((&request.body, request.kind), (&body, kind), "{full}");
+        assert_eq!(request.id.as_deref(), Some("c"));
+        assert_eq!(request.session.as_ref().map(ToString::to_string).as_deref(), Some("s"));
+        assert_eq!(request.depends_on, ["a", "b"]);
+        assert_eq!(request.if_session_version, Some(7));
+        assert_eq!(request.idempotency_key.as_deref(), Some("k"));
     }
 }
 
 #[test]
-fn no_command_is_left_out_of_the_samples_and_every_name_is_its_own() {
+fn the_samples_contain_every_command_and_names_are_unique() {
     let mut sampled: Vec<Kind> = samples().into_iter().map(|(kind, ..)| kind).collect();
     sampled.sort_unstable();
     sampled.dedup();
@@ -179,14 +179,14 @@ fn no_command_is_left_out_of_the_samples_and_every_name_is_its_own() {
 }
 
 #[test]
-fn a_field_that_is_null_counts_as_not_said() {
+fn a_field_that_is_null_counts_as_absent() {
     let line = r#"{"type":"prompt","sessionId":"s","message":"hi","id":null,"dependsOn":null,"ifSessionVersion":null,"idempotencyKey":null,"images":null,"streamingBehavior":null}"#;
-    let asked = read(line);
-    assert_eq!((asked.id, asked.idempotency_key, asked.if_session_version), (None, None, None));
+    let request = read(line);
+    assert_eq!((request.id, request.idempotency_key, request.if_session_version), (None, None, None));
 }
 
 #[test]
-fn one_command_has_one_spelling_whatever_its_names_and_order() {
+fn the_fingerprint_of_a_command_ignores_ids_and_field_order() {
     let canonical = |line: &str| read(line).canonical;
     let first = canonical(
         r#"{"id":"a","type":"extension_ui_response","sessionId":"s","requestId":"r","response":{"method":"interview","responses":{"b":1,"a":{"z":[{"y":1,"x":2}]}}}}"#,
@@ -202,7 +202,7 @@ fn one_command_has_one_spelling_whatever_its_names_and_order() {
     let with = |more: &str| canonical(&format!(r#"{{"type":"get_state","sessionId":"s"{more}}}"#));
     let plain = with("");
     for more in [r#","dependsOn":["a"]"#, r#","ifSessionVersion":1"#, r#","sessionIdd":1"#, r#","images":null"#] {
-        assert_ne!(with(more), plain, "{more} is part of what is meant");
+        assert_ne!(with(more), plain, "{more} is part of the fingerprint");
     }
     assert_eq!(with(r#","id":"x","idempotencyKey":"y""#), plain);
     let inner = r#"{"type":"extension_ui_response","sessionId":"s","requestId":"r","response":{"method":"interview","responses":{"id":1}}}"#;
@@ -210,7 +210,7 @@ fn one_command_has_one_spelling_whatever_its_names_and_order() {
 }
 
 #[test]
-fn natures_are_as_the_protocol_says() {
+fn the_properties_of_commands_are_those_of_the_protocol() {
     let named = |names: &str| -> Vec<Kind> {
         names.split_whitespace().map(|name| Kind::parse(name).unwrap_or_else(|| panic!("{name}"))).collect()
     };
@@ -244,7 +244,7 @@ fn natures_are_as_the_protocol_says() {
             Scheduling::Write
         };
         assert_eq!(order, expected, "{kind:?}");
-        // What stops or answers something waits for no disk.
+        // Commands that stop or answer something do not wait for the disk.
         let light = reads.contains(kind) || short.contains(kind);
         assert_eq!(keeping == Persistence::Relaxed, light, "{kind:?}");
         assert_eq!(versioning == VersionEffect::Unchanged, reads.contains(kind), "{kind:?}");
@@ -261,7 +261,7 @@ fn natures_are_as_the_protocol_says() {
 }
 
 fn read(line: &str) -> Request {
-    if let Err(problems) = judge_command(line) {
+    if let Err(problems) = validate_command(line) {
         panic!("not valid: {line}\n{}", problems.join("\n"));
     }
     decode(line.as_bytes(), &DecodeLimits::default()).unwrap_or_else(|problem| panic!("{line}: {problem:?}"))

@@ -1,100 +1,100 @@
-//! What telling costs, counted in bytes: a long answer is not gone over again for every word of it.
+//! The cost of the projection, in allocated bytes: a long answer is not processed again for every delta.
 
 use pushd::kernel::event::Event;
 use pushd::protocol::pi::projection::Projection;
 use serde_json::json;
 
 use crate::allocations::requested_during;
-use crate::pi_adapter::scene::Scene;
+use crate::pi_adapter::scene::EventSource;
 
-/// How much longer the second history is.
+/// The ratio of the lengths of the two histories.
 const LONGER: u64 = 8;
-const PIECES: u64 = 500;
+const DELTAS: u64 = 500;
 
 #[test]
-fn remembering_a_long_answer_costs_its_length() {
-    let cost = |pieces| {
-        let events = answer(pieces);
+fn applying_a_long_answer_has_linear_cost() {
+    let cost = |deltas| {
+        let events = answer(deltas);
         requested_during(|| {
-            let mut story = Projection::default();
-            events.iter().for_each(|event| story.apply(event));
+            let mut projection = Projection::default();
+            events.iter().for_each(|event| projection.apply(event));
         })
     };
-    assert_linear(cost(PIECES), cost(PIECES * LONGER));
+    assert_linear(cost(DELTAS), cost(DELTAS * LONGER));
 }
 
 #[test]
-fn what_has_gathered_is_told_once() {
-    let cost = |pieces| {
-        let events = answer(pieces);
+fn a_batch_of_deltas_is_one_update() {
+    let cost = |deltas| {
+        let events = answer(deltas);
         requested_during(|| {
-            let told = Projection::default().project(&events);
-            let length: usize = told.iter().map(|event| event.body().len()).sum();
-            let text: usize = PIECE.len() * pieces as usize;
+            let projected = Projection::default().project(&events);
+            let length: usize = projected.iter().map(|event| event.body().len()).sum();
+            let text: usize = DELTA.len() * deltas as usize;
             assert!(length < 8 * text + 8000, "{length} bytes are told of a text of {text}");
         })
     };
-    assert_linear(cost(PIECES), cost(PIECES * LONGER));
+    assert_linear(cost(DELTAS), cost(DELTAS * LONGER));
 }
 
 #[test]
-fn an_update_costs_what_it_sends() {
-    let events = answer(PIECES * LONGER);
-    let mut story = Projection::default();
-    let (mut told, mut text) = (0, 0);
+fn an_update_allocates_no_more_than_it_sends() {
+    let events = answer(DELTAS * LONGER);
+    let mut projection = Projection::default();
+    let (mut sent, mut text) = (0, 0);
     let cost = requested_during(|| {
         for event in &events {
-            for event in story.project([event]) {
+            for event in projection.project([event]) {
                 if event.name() == "message_update" {
-                    assert!(event.body().len() <= 2 * text + PIECE.len() + 800, "{}", event.body().len());
+                    assert!(event.body().len() <= 2 * text + DELTA.len() + 800, "{}", event.body().len());
                 }
-                told += event.body().len() as u64;
+                sent += event.body().len() as u64;
             }
-            text += PIECE.len();
+            text += DELTA.len();
         }
     });
-    // The protocol asks for the whole message in every update; a line is allocated as it grows, and no more than that.
-    assert!(cost < 4 * told, "{cost} bytes were asked for, {told} were told");
+    // The protocol requires the whole message in every update; no more than that is allocated.
+    assert!(cost < 4 * sent, "{cost} bytes were allocated, {sent} were sent");
 }
 
 #[test]
-fn what_a_tool_prints_is_told_in_bounded_pieces() {
-    let cost = |pieces: u64| {
-        let mut scene = Scene::default();
+fn tool_output_is_sent_in_bounded_updates() {
+    let cost = |deltas: u64| {
+        let mut source = EventSource::default();
         let mut events = vec![
-            scene.line(r#"user_message r {"messageId":"m","text":"go"}"#),
-            scene.line(r#"tool_call r {"toolName":"x","callId":"c"}"#),
-            scene.line(r#"status r {"phase":"started","detail":"x","callId":"c"}"#),
+            source.line(r#"user_message r {"messageId":"m","text":"go"}"#),
+            source.line(r#"tool_call r {"toolName":"x","callId":"c"}"#),
+            source.line(r#"status r {"phase":"started","detail":"x","callId":"c"}"#),
         ];
         let text = "x".repeat(1000);
         let output = json!({ "callId": "c", "text": text });
-        events.extend((0..pieces).map(|_| scene.event("tool_output", Some("r"), output.clone())));
+        events.extend((0..deltas).map(|_| source.event("tool_output", Some("r"), output.clone())));
         requested_during(|| {
-            let mut story = Projection::default();
+            let mut projection = Projection::default();
             for event in &events {
-                for told in story.project([event]) {
-                    assert!(told.body().len() < 34_000, "{}", told.body().len());
+                for projected in projection.project([event]) {
+                    assert!(projected.body().len() < 34_000, "{}", projected.body().len());
                 }
             }
         })
     };
-    assert_linear(cost(PIECES), cost(PIECES * LONGER));
+    assert_linear(cost(DELTAS), cost(DELTAS * LONGER));
 }
 
-const PIECE: &str = "some words ";
+const DELTA: &str = "some words ";
 
-/// A message and an answer of so many pieces.
-fn answer(pieces: u64) -> Vec<Event> {
-    let mut scene = Scene::default();
-    let mut events = vec![scene.line(r#"user_message r {"messageId":"m","text":"go"}"#)];
-    events.extend((0..pieces).map(|_| scene.event("assistant_token", Some("r"), json!({ "text": PIECE }))));
-    events.push(scene.line(r#"assistant_done r {"messageId":"a"}"#));
-    events.push(scene.line("usage r"));
-    events.push(scene.line("run_complete r"));
+/// A message and an answer with this number of deltas.
+fn answer(deltas: u64) -> Vec<Event> {
+    let mut source = EventSource::default();
+    let mut events = vec![source.line(r#"user_message r {"messageId":"m","text":"go"}"#)];
+    events.extend((0..deltas).map(|_| source.event("assistant_token", Some("r"), json!({ "text": DELTA }))));
+    events.push(source.line(r#"assistant_done r {"messageId":"a"}"#));
+    events.push(source.line("usage r"));
+    events.push(source.line("run_complete r"));
     events
 }
 
-/// Something whose cost grows with the square would cost eight times too much.
+/// A quadratic cost would be eight times too high.
 fn assert_linear(short: u64, long: u64) {
     assert!(short > 1000, "nothing was counted: {short}");
     assert!(long < short * LONGER * 2, "{LONGER} times the length cost {long} bytes instead of {short}");

@@ -1,12 +1,12 @@
-//! A page of a conversation: whole, and harmless whatever was said in it.
+//! The HTML export of a conversation: complete, and safe for any text.
 
 use pushd::kernel::time::Now;
 use pushd::protocol::pi::projection::{Heading, Projection, export_html};
 use serde_json::json;
 
-use crate::pi_adapter::scene::Scene;
+use crate::pi_adapter::scene::EventSource;
 
-/// Texts that would do something in a page if they were more than texts.
+/// Texts that would have an effect in a page without escaping.
 const HOSTILE: &[&str] = &[
     "<script>alert(1)</script>",
     "</pre></section><script src=//x></script>",
@@ -25,7 +25,7 @@ const HOSTILE: &[&str] = &[
 ];
 
 #[test]
-fn nothing_that_was_said_means_anything_in_a_page() {
+fn no_text_has_an_effect_in_a_page() {
     for hostile in HOSTILE {
         let page = page_of(hostile);
         let allowed = [
@@ -72,10 +72,10 @@ fn nothing_that_was_said_means_anything_in_a_page() {
 }
 
 #[test]
-fn everything_that_was_said_is_in_the_page() {
+fn the_page_contains_the_whole_conversation() {
     let page = page_of("some <words>");
     assert!(page.contains("default-src 'none'; style-src 'unsafe-inline'; img-src data:"));
-    // The name twice and the place; then the message, the model twice, its thoughts, words and arguments, the result, the
+    // The name twice and the directory; then the message, the model twice, its thinking, text and arguments, the result, the
     // error, the command, its output and the summary.
     assert_eq!(page.matches("some &lt;words&gt;").count(), 14, "{page}");
     assert!(page.contains("<img alt=\"\" src=\"data:image/png;base64,aGk=\">"));
@@ -87,13 +87,13 @@ fn everything_that_was_said_is_in_the_page() {
 }
 
 fn page_of(text: &str) -> String {
-    let mut scene = Scene::default();
-    let mut story = Projection::default();
+    let mut source = EventSource::default();
+    let mut projection = Projection::default();
     let images = json!([
         { "mimeType": "image/png", "data": "aGk=" },
         { "mimeType": "image/svg+xml", "data": "PHN2Zz4=" },
     ]);
-    let mut add = |kind: &str, run: Option<&str>, payload| story.apply(&scene.event(kind, run, payload));
+    let mut add = |kind: &str, run: Option<&str>, payload| projection.apply(&source.event(kind, run, payload));
     add("user_message", Some("r"), json!({ "messageId": "m", "text": text, "images": images }));
     add("thinking_token", Some("r"), json!({ "text": text }));
     add("assistant_token", Some("r"), json!({ "text": text }));
@@ -107,5 +107,5 @@ fn page_of(text: &str) -> String {
     add("tool_result", None, json!({ "source": "user", "toolName": "bash", "callId": "b", "text": text }));
     add("context_compacted", None, json!({ "summary": text, "keptFromSeq": 99, "tokensBefore": 9 }));
     let heading = Heading { session: "s".into(), name: Some(text.to_owned()), cwd: text.to_owned(), at: Now(9000) };
-    export_html(&story, &heading)
+    export_html(&projection, &heading)
 }

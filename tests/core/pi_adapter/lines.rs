@@ -1,4 +1,4 @@
-//! Lines of the server: to the letter where clients look, and valid in every variant.
+//! Lines of the server: exact where clients depend on it, and valid in every variant.
 
 use pushd::kernel::id::SessionId;
 use pushd::kernel::time::Now;
@@ -13,7 +13,7 @@ use pushd::protocol::pi::request::Thinking;
 use crate::pi_adapter::pages::{FILES, check_line, validate_line};
 
 #[test]
-fn the_server_s_own_lines_are_spelled_so() {
+fn lines_of_the_server_are_encoded_exactly() {
     let session = SessionId::from("s");
     for (line, spelled) in [
         (
@@ -37,7 +37,7 @@ fn the_server_s_own_lines_are_spelled_so() {
 }
 
 #[test]
-fn a_command_s_life_is_spelled_so() {
+fn lifecycle_events_are_encoded_exactly() {
     let session = SessionId::from("s");
     let plain = CommandLifecycle {
         command_id: "anon:1:2",
@@ -84,7 +84,7 @@ fn a_command_s_life_is_spelled_so() {
 }
 
 #[test]
-fn a_response_has_what_it_has_and_nothing_else() {
+fn a_response_contains_only_the_fields_that_it_needs() {
     let plain = Response {
         id: None,
         command: "prompt",
@@ -116,7 +116,7 @@ fn a_response_has_what_it_has_and_nothing_else() {
 }
 
 #[test]
-fn every_result_is_valid_and_none_is_left_out() {
+fn the_results_of_all_commands_are_valid() {
     let mut seen = Vec::new();
     for (kind, data) in results() {
         seen.push(kind);
@@ -145,7 +145,7 @@ fn the_schemas_name_every_command() {
 }
 
 #[test]
-fn what_is_not_the_protocol_is_not_valid() {
+fn lines_outside_the_protocol_are_invalid() {
     for line in [
         "{}",
         "[]",
@@ -176,7 +176,7 @@ fn what_is_not_the_protocol_is_not_valid() {
     }
 }
 
-/// What every command may come to, with and without what may be missing.
+/// The results of every command, with and without optional fields.
 fn results() -> Vec<(Kind, Data)> {
     use Kind as K;
     let (session, with, without) = (SessionId::from("s"), info(Some(model())), info(None));

@@ -1,31 +1,31 @@
-//! A client that only listens: it holds the protocol to its order, and keeps what it was told.
+//! A client that only receives events: it checks their order and keeps the messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use crate::pi_adapter::walks::normal;
+use crate::pi_adapter::walks::normalized;
 
-/// What a client knows.
+/// The state of a client.
 #[derive(Default)]
-pub(crate) struct Listener {
+pub(crate) struct ReceivingClient {
     running: bool,
     in_turn: bool,
-    /// The message that the model is making, as far as it was told.
+    /// The message that is being streamed.
     streaming: Option<Value>,
     ended: Vec<Value>,
-    /// How many messages had ended when the run began.
+    /// The number of complete messages at the start of the run.
     run_from: usize,
     results: Vec<Value>,
-    /// Which tools are being used.
+    /// The running tools.
     tools: BTreeMap<String, Value>,
     requests: BTreeSet<String>,
     compacting: bool,
 }
 
-impl Listener {
-    /// Hears an event; says what is wrong with it.
-    pub(crate) fn hear(&mut self, event: &Value) -> Result<(), String> {
+impl ReceivingClient {
+    /// Processes an event; an error says what is wrong with it.
+    pub(crate) fn receive(&mut self, event: &Value) -> Result<(), String> {
         let message = &event["message"];
         match event["type"].as_str().unwrap() {
             "agent_start" => {
@@ -36,9 +36,12 @@ impl Listener {
             "agent_end" => {
                 expect(self.running && !self.in_turn, "the end of a run that is under way")?;
                 self.running = false;
-                let told: BTreeSet<String> = event["messages"].as_array().unwrap().iter().map(text).collect();
-                let heard: BTreeSet<String> = self.ended[self.run_from..].iter().map(text).collect();
-                expect(told == heard, &format!("of the run's messages {told:#?} were heard {heard:#?}"))?;
+                let projected: BTreeSet<String> = event["messages"].as_array().unwrap().iter().map(text).collect();
+                let received: BTreeSet<String> = self.ended[self.run_from..].iter().map(text).collect();
+                expect(
+                    projected == received,
+                    &format!("of the run's messages {projected:#?} were received {received:#?}"),
+                )?;
             }
             "turn_start" => {
                 expect(!std::mem::replace(&mut self.in_turn, true), "a turn in a turn")?;
@@ -46,7 +49,7 @@ impl Listener {
             }
             "turn_end" => {
                 expect(std::mem::replace(&mut self.in_turn, false), "the end of no turn")?;
-                expect(self.streaming.is_none(), "the end of a turn in which the model still speaks")?;
+                expect(self.streaming.is_none(), "the end of a turn with an incomplete message")?;
                 let results = event["toolResults"].as_array().unwrap();
                 expect(*results == self.results, &format!("{results:?} came of {:?}", self.results))?;
             }
@@ -67,12 +70,12 @@ impl Listener {
                 expect(self.requests.insert(id.clone()), &format!("two requests are called {id}"))?;
             }
             "auto_retry_start" | "auto_retry_end" => {}
-            other => return Err(format!("nobody knows {other}")),
+            other => return Err(format!("unknown event {other}")),
         }
         Ok(())
     }
 
-    /// Returns what was said, as far as it counts.
+    /// Returns the complete messages.
     pub(crate) fn messages(&self) -> BTreeSet<String> {
         self.ended.iter().map(text).collect()
     }
@@ -80,14 +83,14 @@ impl Listener {
     fn start(&mut self, message: &Value) -> Result<(), String> {
         expect(self.streaming.is_none(), "a message in a message")?;
         if message["role"] == "assistant" {
-            expect(self.running && self.in_turn, "a model that speaks outside of a turn")?;
+            expect(self.running && self.in_turn, "a message of the model outside of a turn")?;
             expect(message["content"] == json!([]), "a message that begins with something in it")?;
         }
         self.streaming = Some(message.clone());
         Ok(())
     }
 
-    /// Takes an update: what it adds to the message before is the message that it shows.
+    /// Processes an update: the previous message with its delta must be the message that it contains.
     fn update(&mut self, message: &Value, event: &Value) -> Result<(), String> {
         let before = self.streaming.as_mut().ok_or("an update of no message")?;
         let at = event["contentIndex"].as_u64().unwrap() as usize;
@@ -107,20 +110,20 @@ impl Listener {
                 expect(content[at]["thinking"] == event["content"], "a thought that ends otherwise")?;
             }
             "toolcall_end" => expect(content[at] == event["toolCall"], "a call that ends otherwise")?,
-            other => return Err(format!("nobody knows {other}")),
+            other => return Err(format!("unknown event {other}")),
         }
         expect(at + 1 == content.len(), "an update that is not of the last block")?;
         expect(before["content"] == message["content"], &format!("{message} does not follow from {before}"))
     }
 
     fn end(&mut self, message: &Value) -> Result<(), String> {
-        let begun = self.streaming.take().ok_or("the end of no message")?;
-        expect(begun["role"] == message["role"], "a message that ends as another's")?;
-        expect(begun["content"] == message["content"], &format!("{begun} ends as {message}"))?;
+        let started = self.streaming.take().ok_or("the end of no message")?;
+        expect(started["role"] == message["role"], "a message that ends as another's")?;
+        expect(started["content"] == message["content"], &format!("{started} ends as {message}"))?;
         if message["role"] == "toolResult" {
             self.results.push(message.clone());
         }
-        // Half a sentence that is said again does not count.
+        // A partial message that is repeated is not kept.
         let cut = message["errorMessage"].as_str().is_some_and(|why| why.starts_with("unsaid"));
         if !cut {
             self.ended.push(message.clone());
@@ -131,21 +134,21 @@ impl Listener {
     fn use_tool(&mut self, name: &str, event: &Value) -> Result<(), String> {
         let id = event["toolCallId"].as_str().unwrap().to_owned();
         if name == "tool_execution_start" {
-            // One whose end nobody knew may be used once more.
+            // A call with an unknown end may be started again.
             self.tools.insert(id, event["args"].clone());
             return Ok(());
         }
-        let args = self.tools.get(&id).ok_or_else(|| format!("{name} of {id}, which was not begun"))?;
+        let args = self.tools.get(&id).ok_or_else(|| format!("{name} of {id}, which was not started"))?;
         if name == "tool_execution_end" {
             self.tools.remove(&id);
             return Ok(());
         }
-        expect(*args == event["args"], "a tool that goes on with other arguments")
+        expect(*args == event["args"], "a tool that continues with other arguments")
     }
 }
 
 fn text(message: &Value) -> String {
-    normal(&message.to_string())
+    normalized(&message.to_string())
 }
 
 fn expect(holds: bool, why: &str) -> Result<(), String> {

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use jsonschema::{Draft, Registry, Validator};
 use serde_json::Value;
 
-/// The files, each with the name that the others call it by.
+/// The files, each with the name by which others refer to it.
 pub(crate) const FILES: [(&str, &str); 5] = [
     ("pi-line.schema.json", include_str!("../../../schemas/pi/pi-line.schema.json")),
     ("pi-command.schema.json", include_str!("../../../schemas/pi/pi-command.schema.json")),
@@ -14,26 +14,26 @@ pub(crate) const FILES: [(&str, &str); 5] = [
     ("pi-defs.schema.json", include_str!("../../../schemas/pi/pi-defs.schema.json")),
 ];
 
-/// Panics when a line of the server is not valid.
+/// Panics if a line of the server is not valid.
 pub(crate) fn check_line(line: &[u8]) {
     let text = std::str::from_utf8(line).expect("a line is a text");
     assert!(!text.contains(['\n', '\r']), "{text:?}");
-    if let Err(problems) = judge(&LINES, text) {
+    if let Err(problems) = validate(&LINES, text) {
         panic!("the line is not valid under the schemas:\n  {text}\n  {}", problems.join("\n  "));
     }
 }
 
-/// Says everything that is wrong with a line of the server.
+/// Returns all errors of a line of the server.
 pub(crate) fn validate_line(line: &str) -> Result<(), Vec<String>> {
-    judge(&LINES, line)
+    validate(&LINES, line)
 }
 
-/// Says everything that is wrong with a command.
-pub(crate) fn judge_command(line: &str) -> Result<(), Vec<String>> {
-    judge(&COMMANDS, line)
+/// Returns all errors of a command.
+pub(crate) fn validate_command(line: &str) -> Result<(), Vec<String>> {
+    validate(&COMMANDS, line)
 }
 
-fn judge(validator: &Validator, line: &str) -> Result<(), Vec<String>> {
+fn validate(validator: &Validator, line: &str) -> Result<(), Vec<String>> {
     let message: Value = serde_json::from_str(line).map_err(|error| vec![format!("no JSON: {error}")])?;
     let problems: Vec<String> = validator
         .iter_errors(&message)
@@ -45,7 +45,7 @@ fn judge(validator: &Validator, line: &str) -> Result<(), Vec<String>> {
 static LINES: LazyLock<Validator> = LazyLock::new(|| validator(FILES[0].1));
 static COMMANDS: LazyLock<Validator> = LazyLock::new(|| validator(FILES[1].1));
 
-fn validator(entrance: &str) -> Validator {
+fn validator(root: &str) -> Validator {
     let mut registry = Registry::new();
     for (name, text) in FILES {
         registry = registry.add(name, parse(text)).expect("the names of the schemas are addresses");
@@ -55,7 +55,7 @@ fn validator(entrance: &str) -> Validator {
         .with_draft(Draft::Draft202012)
         .with_registry(&registry)
         .offline()
-        .build(&parse(entrance))
+        .build(&parse(root))
         .expect("the schemas are schemas")
 }
 
@@ -64,7 +64,7 @@ fn parse(text: &str) -> Value {
 }
 
 #[test]
-fn a_schema_names_no_host_and_is_called_as_its_file() {
+fn a_schema_names_no_host_and_has_the_id_of_its_file() {
     for (name, text) in FILES {
         let schema = parse(text);
         assert_eq!(schema["$id"], name);

@@ -1,12 +1,12 @@
-//! Commands that are refused, each with its sentence, and the sentences that clients look for.
+//! Refused commands with their errors, and the error texts that clients depend on.
 
 use pushd::protocol::pi::decode::{DecodeLimits, MalformedRequest, decode};
 use pushd::protocol::pi::encode;
 use pushd::protocol::pi::error_text::{self, MatchedBy};
 
-use crate::pi_adapter::pages::{check_line, judge_command};
+use crate::pi_adapter::pages::{check_line, validate_command};
 
-/// A command with something wrong, and what is answered.
+/// Invalid commands, and the error of each.
 const WRONG: &[(&str, &str)] = &[
     (r#"{"type":"bogus"}"#, "type: Unknown command type 'bogus'"),
     (r#"{"type":"bogus","sessionId":"s"}"#, "type: Unknown command type 'bogus'"),
@@ -130,11 +130,11 @@ const LEVELS: &str = "level: must be one of off, minimal, low, medium, high, xhi
 const METHODS: &str = "response.method: must be one of select, confirm, input, editor, interview, cancelled";
 
 #[test]
-fn what_is_wrong_is_named_and_not_valid_either() {
+fn an_invalid_command_is_refused_with_its_field_and_by_the_schema() {
     for (line, problem) in WRONG {
         let malformed = refuse(line);
         assert_eq!(malformed.error, format!("Validation failed: {problem}"), "{line}");
-        assert!(judge_command(line).is_err(), "the schema allows {line}");
+        assert!(validate_command(line).is_err(), "the schema allows {line}");
         check_line(&encode::malformed_response(&malformed));
     }
 }
@@ -156,7 +156,7 @@ fn a_refusal_repeats_the_id_and_the_type_where_they_can_be_read() {
 }
 
 #[test]
-fn what_is_no_command_at_all_is_answered_as_unknown() {
+fn a_line_that_is_not_a_command_is_answered_as_unknown() {
     for line in ["", "{", "no", "{\"type\":}", "\u{feff}{}", "{}{}", "{\"type\":\"abort\"} x"] {
         let refused = refuse(line);
         let answer = encode::malformed_response(&refused);
@@ -175,7 +175,7 @@ fn what_is_no_command_at_all_is_answered_as_unknown() {
 }
 
 #[test]
-fn limits_hold_to_the_character() {
+fn length_limits_are_exact() {
     let limits =
         DecodeLimits { message: 8, bash: 6, name: 5, id: 4, dependencies: 3, path: 7, images: 2, image_bytes: 12 };
     let images = |images: &[&str]| {
@@ -234,7 +234,7 @@ fn the_limits_are_those_of_the_protocol() {
 }
 
 #[test]
-fn the_sentences_that_clients_look_for_are_spelled_so() {
+fn error_texts_that_clients_depend_on_are_exact() {
     let conflict = |identity| error_text::conflict(identity, "c", "get_state", "get_messages");
     for (spelled, sentence) in [
         (conflict(MatchedBy::Id), "Conflicting id 'c': previously used for 'get_state', now used for 'get_messages'"),
@@ -274,6 +274,6 @@ fn the_sentences_that_clients_look_for_are_spelled_so() {
 fn refuse(line: &str) -> MalformedRequest {
     match decode(line.as_bytes(), &DecodeLimits::default()) {
         Err(malformed) => *malformed,
-        Ok(asked) => panic!("{line} was understood: {asked:?}"),
+        Ok(request) => panic!("{line} was understood: {request:?}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Sequences of a session's events, written as the journal keeps them and short of what does not matter.
+//! Sequences of events of a session, in the format of the journal, without irrelevant fields.
 
 use pushd::kernel::event::Event;
 use pushd::kernel::id::SessionId;
@@ -9,20 +9,20 @@ use serde_json::{Value, json};
 
 use crate::pi_adapter::pages::check_line;
 
-/// A session whose events are made one after the other, a second apart.
+/// Makes the events of a session, one second apart.
 #[derive(Default)]
-pub(crate) struct Scene {
+pub(crate) struct EventSource {
     seq: u64,
 }
 
-impl Scene {
-    /// Makes the next event: its type and payload as the journal writes them, without what is always the same.
+impl EventSource {
+    /// Makes the next event from its type and payload, as in the journal; missing fields have defaults.
     pub(crate) fn event(&mut self, kind: &str, run: Option<&str>, payload: Value) -> Event {
         self.seq += 1;
         let ts = self.seq * 1000;
         let mut line = json!({
             "v": "push.runtime.v1", "kind": "event", "sessionId": "s", "seq": self.seq, "ts": ts, "type": kind,
-            "payload": usual(kind, run, ts),
+            "payload": default_payload(kind, run, ts),
         });
         if let Some(run) = run {
             line["runId"] = json!(run);
@@ -34,7 +34,7 @@ impl Scene {
         decode_event(line.as_bytes()).unwrap_or_else(|error| panic!("{line}: {error:?}"))
     }
 
-    /// Makes the event of a line such as `assistant_token r1 {"text":"Hi"}`; a run `-` is none.
+    /// Makes the event of a line such as `assistant_token r1 {"text":"Hi"}`; `-` is no run.
     pub(crate) fn line(&mut self, line: &str) -> Event {
         let mut parts = line.splitn(3, ' ');
         let (kind, run) = (parts.next().unwrap(), parts.next().unwrap_or("-"));
@@ -45,19 +45,19 @@ impl Scene {
 
 /// Makes the events of some lines.
 pub(crate) fn events(lines: &[&str]) -> Vec<Event> {
-    let mut scene = Scene::default();
-    lines.iter().map(|line| scene.line(line)).collect()
+    let mut source = EventSource::default();
+    lines.iter().map(|line| source.line(line)).collect()
 }
 
-/// Makes the story of some lines, told in one batch.
-pub(crate) fn story(lines: &[&str]) -> (Projection, Vec<Value>) {
-    let mut story = Projection::default();
-    let told = story.project(&events(lines));
-    let told = told.iter().map(read).collect();
-    (story, told)
+/// Projects the events of some lines in one batch.
+pub(crate) fn projection(lines: &[&str]) -> (Projection, Vec<Value>) {
+    let mut projection = Projection::default();
+    let projected = projection.project(&events(lines));
+    let projected = projected.iter().map(read).collect();
+    (projection, projected)
 }
 
-/// Reads an event that was told, and checks that its line is valid.
+/// Parses a projected event, and checks that its line is valid.
 pub(crate) fn read(event: &SessionEvent) -> Value {
     let line = encode::event(&SessionId::from("s"), event);
     check_line(&line);
@@ -66,7 +66,7 @@ pub(crate) fn read(event: &SessionEvent) -> Value {
     line["event"].clone()
 }
 
-/// Writes a line with the choices of a question where the journal keeps them: at the end of its details.
+/// Writes a line with the choices of a question at the end of its details, as in the journal.
 fn choices_last(mut line: Value) -> String {
     let choices = line["payload"].as_object_mut().and_then(|payload| payload.remove("choices"));
     let Some(choices) = choices else { return line.to_string() };
@@ -76,8 +76,8 @@ fn choices_last(mut line: Value) -> String {
     line.to_string().replace(r#""details":"here""#, &details)
 }
 
-/// What an event of a kind says if it is not told otherwise.
-fn usual(kind: &str, run: Option<&str>, ts: u64) -> Value {
+/// The default payload of a kind of event.
+fn default_payload(kind: &str, run: Option<&str>, ts: u64) -> Value {
     match kind {
         "session_started" => json!({
             "sessionId": "s", "state": "idle", "mode": "interactive", "provider": "anthropic", "model": "m0",

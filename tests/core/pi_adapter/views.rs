@@ -1,4 +1,4 @@
-//! What can be asked of a story: messages, numbers, forks, summaries, questions that wait.
+//! Queries on a projection: messages, statistics, forks, summaries, pending questions.
 
 use pushd::kernel::id::Seq;
 use pushd::kernel::time::Now;
@@ -7,9 +7,9 @@ use pushd::protocol::pi::projection::{ForkPoint, Projection, Role};
 use serde_json::{Value, json};
 
 use crate::pi_adapter::pages::check_line;
-use crate::pi_adapter::scene::{Scene, read, story};
+use crate::pi_adapter::scene::{EventSource, projection, read};
 
-/// Two runs with a call, a command of the user's, and a run that was cancelled.
+/// Two runs with a call, a shell command of the user, and a cancelled run.
 const TALK: &[&str] = &[
     r#"session_started -"#,
     r#"user_message r1 {"messageId":"m1","text":"first"}"#,
@@ -30,32 +30,32 @@ const TALK: &[&str] = &[
 ];
 
 #[test]
-fn messages_are_those_that_were_told() {
-    let (story, told) = story(TALK);
+fn messages_equal_the_projected_ones() {
+    let (projection, projected) = projection(TALK);
     let ended: Vec<&Value> =
-        told.iter().filter(|event| event["type"] == "message_end").map(|event| &event["message"]).collect();
-    let messages = messages(&story);
+        projected.iter().filter(|event| event["type"] == "message_end").map(|event| &event["message"]).collect();
+    let messages = messages(&projection);
     assert_eq!(messages.iter().collect::<Vec<_>>(), ended);
     let roles: Vec<_> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
     let expected = ["user", "assistant", "toolResult", "assistant", "bashExecution", "user", "assistant"];
     assert_eq!(roles, expected);
-    let ends: Vec<&Value> = told.iter().filter(|event| event["type"] == "agent_end").collect();
+    let ends: Vec<&Value> = projected.iter().filter(|event| event["type"] == "agent_end").collect();
     assert_eq!(ends[0]["messages"].as_array().unwrap()[..], messages[..4]);
     assert_eq!(ends[1]["messages"].as_array().unwrap()[..], messages[5..]);
-    assert_eq!(story.message_count(), 7);
+    assert_eq!(projection.message_count(), 7);
 }
 
 #[test]
-fn what_the_model_said_last_is_its_last_words() {
-    let (story, _) = story(TALK);
-    assert_eq!(story.last_text().as_deref(), Some("Seen."), "an empty message says nothing");
+fn the_last_text_is_that_of_the_last_assistant_message() {
+    let (projection, _) = projection(TALK);
+    assert_eq!(projection.last_text().as_deref(), Some("Seen."), "an empty message says nothing");
     assert_eq!(Projection::default().last_text(), None);
 }
 
 #[test]
-fn numbers_count_messages_as_they_are_told_and_everything_that_was_used() {
-    let (story, _) = story(TALK);
-    let data = encode::session_stats(&"s".into(), None, &story.stats());
+fn statistics_count_messages_and_usage() {
+    let (projection, _) = projection(TALK);
+    let data = encode::session_stats(&"s".into(), None, &projection.stats());
     let stats: Value = serde_json::from_str(data.as_str()).unwrap();
     let expected = json!({
         "sessionFile": null, "sessionId": "s", "userMessages": 2, "assistantMessages": 3, "toolCalls": 1,
@@ -63,32 +63,32 @@ fn numbers_count_messages_as_they_are_told_and_everything_that_was_used() {
         "tokens": { "input": 180, "output": 30, "cacheRead": 70, "cacheWrite": 50, "total": 330 },
     });
     assert_eq!(stats, expected);
-    assert_eq!(story.context_tokens(), Some(220));
+    assert_eq!(projection.context_tokens(), Some(220));
 }
 
 #[test]
-fn a_fork_begins_before_a_message_and_forgets_what_came_after() {
-    let (mut story, _) = story(TALK);
-    let forks = story.fork_messages();
+fn a_fork_starts_before_a_message_and_drops_later_ones() {
+    let (mut projection, _) = projection(TALK);
+    let forks = projection.fork_messages();
     let texts: Vec<_> = forks.iter().map(|fork| (fork.entry_id.as_str(), fork.text.as_str())).collect();
     assert_eq!(texts, [("00000002", "first"), ("0000000f", "second")]);
     let point = ForkPoint { text: "second".into(), until: Seq::new(14), from: Seq::new(1) };
-    assert_eq!(story.fork_point("0000000f"), Some(point));
-    assert_eq!(story.fork_point("00000003"), None, "only from a message of the user's");
-    let mut scene = later(TALK.len());
-    let branched = scene.event("session_branched", None, json!({ "untilSeq": 14, "fromSeq": 0 }));
-    story.apply(&branched);
-    assert_eq!(story.message_count(), 5);
-    assert_eq!(story.fork_messages().len(), 1);
-    assert_eq!(story.context_tokens(), None);
-    story.apply(&scene.event("user_message", Some("r3"), json!({ "messageId": "m3", "text": "other" })));
-    let texts: Vec<_> = story.fork_messages().into_iter().map(|fork| fork.text).collect();
+    assert_eq!(projection.fork_point("0000000f"), Some(point));
+    assert_eq!(projection.fork_point("00000003"), None, "only from a message of the user's");
+    let mut source = later(TALK.len());
+    let branched = source.event("session_branched", None, json!({ "untilSeq": 14, "fromSeq": 0 }));
+    projection.apply(&branched);
+    assert_eq!(projection.message_count(), 5);
+    assert_eq!(projection.fork_messages().len(), 1);
+    assert_eq!(projection.context_tokens(), None);
+    projection.apply(&source.event("user_message", Some("r3"), json!({ "messageId": "m3", "text": "other" })));
+    let texts: Vec<_> = projection.fork_messages().into_iter().map(|fork| fork.text).collect();
     assert_eq!(texts, ["first", "other"]);
-    assert_eq!(story.stats().cost, 5000, "what was spent is spent");
+    assert_eq!(projection.stats().cost, 5000, "what was spent is spent");
 }
 
 #[test]
-fn a_fork_in_the_middle_of_words_forgets_the_words() {
+fn a_fork_during_an_answer_drops_the_answer() {
     let lines = [
         r#"user_message r1 {"messageId":"m1","text":"go"}"#,
         r#"assistant_token r1 {"text":"One, "}"#,
@@ -99,63 +99,63 @@ fn a_fork_in_the_middle_of_words_forgets_the_words() {
         r#"usage r1"#,
         r#"run_complete r1"#,
     ];
-    let (mut story, _) = story(&lines);
-    let roles = |story: &Projection| story.entries().map(|entry| entry.role).collect::<Vec<_>>();
+    let (mut projection, _) = projection(&lines);
+    let roles = |projection: &Projection| projection.entries().map(|entry| entry.role).collect::<Vec<_>>();
     let said = Role::Assistant { calls: 0 };
-    assert_eq!(roles(&story), [Role::User, said, Role::User, said]);
-    let point = story.fork_point("00000003").unwrap();
+    assert_eq!(roles(&projection), [Role::User, said, Role::User, said]);
+    let point = projection.fork_point("00000003").unwrap();
     assert_eq!((point.until, point.text.as_str()), (Seq::new(2), "faster"));
     let branch = json!({ "untilSeq": point.until.number(), "fromSeq": point.from.number() });
-    story.apply(&later(lines.len()).event("session_branched", None, branch));
-    assert_eq!(roles(&story), [Role::User], "what was not whole by then was not said");
+    projection.apply(&later(lines.len()).event("session_branched", None, branch));
+    assert_eq!(roles(&projection), [Role::User], "what was not whole by then was not said");
 }
 
 #[test]
-fn a_new_conversation_begins_where_the_old_one_was_left() {
-    let (mut story, _) = story(TALK);
-    let mut scene = later(TALK.len());
-    story.apply(&scene.event("session_branched", None, json!({ "untilSeq": 0, "fromSeq": 17 })));
-    assert_eq!((story.message_count(), story.last_text()), (0, None));
-    story.apply(&scene.event("user_message", Some("r3"), json!({ "messageId": "m3", "text": "anew" })));
-    let id = story.fork_messages()[0].entry_id.clone();
-    let point = story.fork_point(&id).unwrap();
+fn a_new_conversation_starts_after_the_old_one() {
+    let (mut projection, _) = projection(TALK);
+    let mut source = later(TALK.len());
+    projection.apply(&source.event("session_branched", None, json!({ "untilSeq": 0, "fromSeq": 17 })));
+    assert_eq!((projection.message_count(), projection.last_text()), (0, None));
+    projection.apply(&source.event("user_message", Some("r3"), json!({ "messageId": "m3", "text": "anew" })));
+    let id = projection.fork_messages()[0].entry_id.clone();
+    let point = projection.fork_point(&id).unwrap();
     assert_eq!((point.until, point.from), (Seq::new(17), Seq::new(17)));
 }
 
 #[test]
-fn a_summary_stands_for_what_is_before_it_and_a_fork_brings_that_back() {
-    let (mut story, _) = story(TALK);
-    let whole = messages(&story);
-    let mut scene = later(TALK.len());
+fn a_summary_replaces_earlier_messages_and_a_fork_restores_them() {
+    let (mut projection, _) = projection(TALK);
+    let whole = messages(&projection);
+    let mut source = later(TALK.len());
     let summary = json!({ "summary": "They looked.", "keptFromSeq": 15, "tokensBefore": 500 });
-    story.apply(&scene.event("context_compacted", None, summary));
-    let told = messages(&story);
-    assert_eq!(told.len(), 3);
+    projection.apply(&source.event("context_compacted", None, summary));
+    let projected = messages(&projection);
+    assert_eq!(projected.len(), 3);
     let first = json!({
         "role": "compactionSummary", "summary": "They looked.", "tokensBefore": 500, "timestamp": 17000,
     });
-    assert_eq!((&told[0], &told[1..]), (&first, &whole[5..]));
-    let data = encode::compaction(&story.summary().unwrap());
+    assert_eq!((&projected[0], &projected[1..]), (&first, &whole[5..]));
+    let data = encode::compaction(&projection.summary().unwrap());
     let data: Value = serde_json::from_str(data.as_str()).unwrap();
     assert_eq!(data, json!({ "summary": "They looked.", "firstKeptEntryId": "0000000f", "tokensBefore": 500 }));
-    assert_eq!(story.context_tokens(), None);
-    assert_eq!(story.fork_messages().len(), 2, "a fork may begin in what was summarised");
-    assert_eq!(story.entries().count(), 8);
+    assert_eq!(projection.context_tokens(), None);
+    assert_eq!(projection.fork_messages().len(), 2, "a fork may begin in what was summarised");
+    assert_eq!(projection.entries().count(), 8);
 
-    story.apply(&scene.event("user_message", Some("r3"), json!({ "messageId": "m3", "text": "third" })));
-    story.apply(&scene.event("run_complete", Some("r3"), json!({})));
-    let point = story.fork_point("00000012").unwrap();
+    projection.apply(&source.event("user_message", Some("r3"), json!({ "messageId": "m3", "text": "third" })));
+    projection.apply(&source.event("run_complete", Some("r3"), json!({})));
+    let point = projection.fork_point("00000012").unwrap();
     assert_eq!((point.until, point.from), (Seq::new(17), Seq::new(15)), "told as it was at that point");
-    let point = story.fork_point("0000000f").unwrap();
+    let point = projection.fork_point("0000000f").unwrap();
     assert_eq!((point.until, point.from), (Seq::new(14), Seq::new(1)), "before there was a summary");
-    story.apply(&scene.event("session_branched", None, json!({ "untilSeq": 14, "fromSeq": 0 })));
-    assert_eq!(messages(&story), whole[..5]);
-    assert_eq!(story.summary(), None);
+    projection.apply(&source.event("session_branched", None, json!({ "untilSeq": 14, "fromSeq": 0 })));
+    assert_eq!(messages(&projection), whole[..5]);
+    assert_eq!(projection.summary(), None);
 }
 
 #[test]
-fn what_came_of_a_call_stands_with_it_whatever_was_said_in_between() {
-    let (story, _) = story(&[
+fn a_result_follows_its_call_whatever_messages_came_in_between() {
+    let (projection, _) = projection(&[
         r#"user_message r1 {"messageId":"m1","text":"go"}"#,
         r#"usage r1"#,
         r#"tool_call r1 {"toolName":"x","callId":"c1"}"#,
@@ -163,31 +163,31 @@ fn what_came_of_a_call_stands_with_it_whatever_was_said_in_between() {
         r#"user_message r1 {"messageId":"m2","text":"wait","delivery":"steer"}"#,
         r#"tool_result r1 {"toolName":"x","callId":"c1","text":"seen"}"#,
     ]);
-    let roles: Vec<_> = story.entries().map(|entry| entry.role).collect();
+    let roles: Vec<_> = projection.entries().map(|entry| entry.role).collect();
     assert_eq!(roles, [Role::User, Role::Assistant { calls: 1 }, Role::ToolResult, Role::User]);
 }
 
 #[test]
-fn who_begins_to_listen_is_told_the_questions_that_wait() {
-    let (mut story, _) = story(&[
+fn a_new_subscriber_receives_pending_questions() {
+    let (mut projection, _) = projection(&[
         r#"user_message r1 {"messageId":"m1","text":"go"}"#,
         r#"tool_call r1 {"toolName":"x","callId":"c1"}"#,
         r#"approval_required r1 {"approvalId":"g1","callId":"c1"}"#,
     ]);
-    let requests: Vec<Value> = story.open_requests(Now(13_000)).iter().map(read).collect();
+    let requests: Vec<Value> = projection.open_requests(Now(13_000)).iter().map(read).collect();
     assert_eq!(requests.len(), 1);
     assert_eq!((&requests[0]["requestId"], &requests[0]["timeout"]), (&json!("g1"), &json!(50_000)));
-    assert!(story.question(&"g1".into()).is_some());
-    assert!(story.is_streaming());
-    story.apply(&later(3).event("approval_received", Some("r1"), json!({ "approvalId": "g1" })));
-    assert_eq!(story.open_requests(Now(13_000)), []);
-    assert!(story.question(&"g1".into()).is_none());
+    assert!(projection.question(&"g1".into()).is_some());
+    assert!(projection.is_streaming());
+    projection.apply(&later(3).event("approval_received", Some("r1"), json!({ "approvalId": "g1" })));
+    assert_eq!(projection.open_requests(Now(13_000)), []);
+    assert!(projection.question(&"g1".into()).is_none());
 }
 
 #[test]
-fn the_messages_of_a_story_are_a_valid_answer() {
-    let (story, _) = story(TALK);
-    let data = encode::messages(story.messages());
+fn the_messages_of_a_projection_are_a_valid_response() {
+    let (projection, _) = projection(TALK);
+    let data = encode::messages(projection.messages());
     check_line(&encode::response(&encode::Response {
         id: Some("c"),
         command: "get_messages",
@@ -199,15 +199,15 @@ fn the_messages_of_a_story_are_a_valid_answer() {
     }));
 }
 
-fn messages(story: &Projection) -> Vec<Value> {
-    story.messages().map(|message| serde_json::from_str(message).unwrap()).collect()
+fn messages(projection: &Projection) -> Vec<Value> {
+    projection.messages().map(|message| serde_json::from_str(message).unwrap()).collect()
 }
 
-/// A scene in which so many events have happened.
-fn later(events: usize) -> Scene {
-    let mut scene = Scene::default();
+/// An event source that continues after this number of events.
+fn later(events: usize) -> EventSource {
+    let mut source = EventSource::default();
     for _ in 0..events {
-        scene.line("session_loaded -");
+        source.line("session_loaded -");
     }
-    scene
+    source
 }

@@ -1,4 +1,4 @@
-//! Answers to questions as the votes that they stand for.
+//! Answers to questions, decoded as votes.
 
 use pushd::kernel::event::{Decision, EventKind, GateQuestion};
 use pushd::kernel::id::Json;
@@ -6,7 +6,7 @@ use pushd::protocol::pi::projection::{Vote, vote};
 use pushd::protocol::pi::request::UiResponse;
 use serde_json::{Value, json};
 
-use crate::pi_adapter::scene::Scene;
+use crate::pi_adapter::scene::EventSource;
 
 #[test]
 fn a_plain_question_is_answered_by_yes_or_no() {
@@ -40,7 +40,7 @@ fn a_question_with_choices_is_answered_by_one_of_them() {
 }
 
 #[test]
-fn a_form_is_filled_in() {
+fn a_form_is_answered_by_its_method() {
     let form = |form: Value| question(json!({ "form": form }));
     let answer = |json: &str| Ok(Vote { decision: Decision::Approve, choice: None, answer: Some(Json::new(json)) });
     let choose = form(json!({ "method": "select", "options": ["A", { "value": "b", "label": "B" }] }));
@@ -63,7 +63,7 @@ fn question(payload: Value) -> GateQuestion {
     let mut payload = payload;
     payload["approvalId"] = json!("g");
     payload["callId"] = json!("c");
-    let event = Scene::default().event("approval_required", Some("r"), payload);
+    let event = EventSource::default().event("approval_required", Some("r"), payload);
     let EventKind::GateOpened(question) = event.kind else { panic!("{event:?}") };
     *question
 }

@@ -1,5 +1,5 @@
-//! Random histories: every line that is told is valid, nothing depends on how the history came in, and a client that
-//! only listens knows what a client that asks is told.
+//! Random histories: every line is valid, the result does not depend on the batches, and a client that only receives
+//! events has the same messages as one that requests them.
 
 use std::collections::BTreeSet;
 
@@ -10,82 +10,82 @@ use pushd::protocol::pi::encode;
 use pushd::protocol::pi::projection::{Entry, Projection};
 use serde_json::Value;
 
-use crate::pi_adapter::listener::Listener;
-use crate::pi_adapter::scene::read;
-use crate::pi_adapter::session::Session;
 use crate::support::events::{Events, KINDS, Shape};
+use crate::pi_adapter::listener::ReceivingClient;
 use crate::support::random::Random;
+use crate::pi_adapter::scene::read;
+use crate::pi_adapter::session::RandomSession;
 
-/// How many histories there are of each sort, unless `PUSH_WALKS` says otherwise.
+/// How many histories of each kind are tested, unless `PUSH_WALKS` is set.
 const WALKS: u64 = 80;
 
 #[test]
-fn plausible_histories_are_told_in_order_and_the_listener_knows_what_the_asker_is_told() {
+fn plausible_histories_are_projected_in_order_and_received_messages_equal_requested_ones() {
     for seed in seeds() {
         let mut random = Random::new(seed);
-        let events = Session::walk(&mut random, 120);
-        let mut story = Projection::default();
-        let mut listener = Listener::default();
+        let events = RandomSession::generate(&mut random, 120);
+        let mut projection = Projection::default();
+        let mut receiver = ReceivingClient::default();
         for batch in batches(&events, &mut random) {
-            for told in story.project(batch) {
-                listener.hear(&read(&told)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+            for projected in projection.project(batch) {
+                receiver.receive(&read(&projected)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
             }
         }
         let changed =
             events.iter().any(|event| matches!(event.kind, EventKind::Branched { .. } | EventKind::Compacted(_)));
         if !changed {
-            let asked: BTreeSet<String> = story.messages().map(normal).collect();
-            assert_eq!(listener.messages(), asked, "seed {seed}");
+            let requested: BTreeSet<String> = projection.messages().map(normalized).collect();
+            assert_eq!(receiver.messages(), requested, "seed {seed}");
         }
-        check_same(seed, &story, &events, &mut random);
+        check_same(seed, &projection, &events, &mut random);
     }
 }
 
 #[test]
-fn any_history_at_all_is_told_in_valid_lines() {
+fn any_history_is_projected_to_valid_lines() {
     for seed in seeds() {
         let mut random = Random::new(seed);
         let mut source = Events::new(seed, Shape::Shown);
         let events = numbered((0..80).map(|_| source.event(random.below(KINDS))));
-        let mut story = Projection::default();
+        let mut projection = Projection::default();
         for batch in batches(&events, &mut random) {
-            for told in story.project(batch) {
-                read(&told);
+            for projected in projection.project(batch) {
+                read(&projected);
             }
         }
-        for request in story.open_requests(Now(5)) {
+        for request in projection.open_requests(Now(5)) {
             read(&request);
         }
-        check_same(seed, &story, &events, &mut random);
+        check_same(seed, &projection, &events, &mut random);
     }
 }
 
 #[test]
-fn nothing_that_an_event_can_hold_breaks_a_story() {
+fn no_content_of_an_event_breaks_a_projection() {
     for seed in seeds() {
         let mut random = Random::new(seed);
         let mut source = Events::new(seed, Shape::Anything);
         let events = numbered((0..80).map(|_| source.event(random.below(KINDS))));
-        let mut story = Projection::default();
-        for told in story.project(&events) {
-            let body: Value = serde_json::from_slice(told.body()).unwrap();
-            assert_eq!(body["type"], told.name(), "seed {seed}");
+        let mut projection = Projection::default();
+        for projected in projection.project(&events) {
+            let body: Value = serde_json::from_slice(projected.body()).unwrap();
+            assert_eq!(body["type"], projected.name(), "seed {seed}");
         }
-        check_same(seed, &story, &events, &mut random);
+        check_same(seed, &projection, &events, &mut random);
     }
 }
 
 #[test]
-fn every_kind_of_event_is_among_those_told() {
+fn every_kind_of_event_is_projected() {
     let mut names = BTreeSet::new();
     let mut methods = BTreeSet::new();
     for seed in seeds() {
         let mut random = Random::new(seed);
-        let events = Session::walk(&mut random, 120);
-        for told in Projection::default().project(&events) {
-            names.insert(told.name());
-            if told.name() == "extension_ui_request" {
-                methods.insert(read(&told)["method"].as_str().unwrap().to_owned());
+        let events = RandomSession::generate(&mut random, 120);
+        for projected in Projection::default().project(&events) {
+            names.insert(projected.name());
+            if projected.name() == "extension_ui_request" {
+                methods.insert(read(&projected)["method"].as_str().unwrap().to_owned());
             }
         }
     }
@@ -122,8 +122,8 @@ fn every_kind_of_event_is_among_those_told() {
     assert_eq!(methods.into_iter().collect::<Vec<_>>(), expected);
 }
 
-/// Checks that a story is the same however its history came in: all at once, in silence, or partly in each way.
-fn check_same(seed: u64, lived: &Projection, events: &[Event], random: &mut Random) {
+/// Checks that the projection is the same for all ways to apply a history: projected, applied silently, or both.
+fn check_same(seed: u64, expected: &Projection, events: &[Event], random: &mut Random) {
     let mut read = Projection::default();
     events.iter().for_each(|event| read.apply(event));
     let mut both = Projection::default();
@@ -131,27 +131,27 @@ fn check_same(seed: u64, lived: &Projection, events: &[Event], random: &mut Rand
     before.iter().for_each(|event| both.apply(event));
     let _ = both.project(after);
     for other in [&read, &both] {
-        let entries = |story: &Projection| story.entries().cloned().collect::<Vec<Entry>>();
-        assert_eq!(entries(other), entries(lived), "seed {seed}");
-        let messages = |story: &Projection| encode::messages(story.messages());
-        assert_eq!(messages(other), messages(lived), "seed {seed}");
-        assert_eq!(other.stats(), lived.stats(), "seed {seed}");
-        assert_eq!(other.last_text(), lived.last_text(), "seed {seed}");
-        assert_eq!(other.fork_messages(), lived.fork_messages(), "seed {seed}");
-        assert_eq!(other.summary(), lived.summary(), "seed {seed}");
-        assert_eq!(other.context_tokens(), lived.context_tokens(), "seed {seed}");
-        assert_eq!(other.is_streaming(), lived.is_streaming(), "seed {seed}");
-        assert_eq!(other.open_requests(Now(5)), lived.open_requests(Now(5)), "seed {seed}");
-        assert_eq!(other.last_seq(), lived.last_seq(), "seed {seed}");
+        let entries = |projection: &Projection| projection.entries().cloned().collect::<Vec<Entry>>();
+        assert_eq!(entries(other), entries(expected), "seed {seed}");
+        let messages = |projection: &Projection| encode::messages(projection.messages());
+        assert_eq!(messages(other), messages(expected), "seed {seed}");
+        assert_eq!(other.stats(), expected.stats(), "seed {seed}");
+        assert_eq!(other.last_text(), expected.last_text(), "seed {seed}");
+        assert_eq!(other.fork_messages(), expected.fork_messages(), "seed {seed}");
+        assert_eq!(other.summary(), expected.summary(), "seed {seed}");
+        assert_eq!(other.context_tokens(), expected.context_tokens(), "seed {seed}");
+        assert_eq!(other.is_streaming(), expected.is_streaming(), "seed {seed}");
+        assert_eq!(other.open_requests(Now(5)), expected.open_requests(Now(5)), "seed {seed}");
+        assert_eq!(other.last_seq(), expected.last_seq(), "seed {seed}");
     }
-    let ids: BTreeSet<String> = lived.entries().map(Entry::id).collect();
-    let unique: BTreeSet<(Seq, u32)> = lived.entries().map(|entry| (entry.seq, entry.part)).collect();
+    let ids: BTreeSet<String> = expected.entries().map(Entry::id).collect();
+    let unique: BTreeSet<(Seq, u32)> = expected.entries().map(|entry| (entry.seq, entry.part)).collect();
     assert_eq!(ids.len(), unique.len(), "seed {seed}: two entries have one id");
-    for fork in lived.fork_messages() {
-        let point = lived.fork_point(&fork.entry_id).expect("what is offered is found");
+    for fork in expected.fork_messages() {
+        let point = expected.fork_point(&fork.entry_id).expect("what is offered is found");
         assert_eq!(point.text, fork.text, "seed {seed}");
     }
-    assert_eq!(lived.message_count(), lived.messages().count() as u64, "seed {seed}");
+    assert_eq!(expected.message_count(), expected.messages().count() as u64, "seed {seed}");
 }
 
 /// Cuts a history into batches.
@@ -170,8 +170,8 @@ fn numbered(events: impl Iterator<Item = Event>) -> Vec<Event> {
     (1..).zip(events).map(|(seq, event)| Event { seq: Seq::new(seq), at: Now(seq * 10), ..event }).collect()
 }
 
-/// Writes a message so that two that are the same are equal.
-pub(crate) fn normal(message: &str) -> String {
+/// Normalizes a message for comparison.
+pub(crate) fn normalized(message: &str) -> String {
     serde_json::from_str::<Value>(message).unwrap().to_string()
 }
 

@@ -1,32 +1,32 @@
-//! The answers beside what everybody heard: one a command, and the same bytes for everybody who asked for the same.
+//! Responses compared with lifecycle events: one per command, and the same bytes for every repetition.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::pi_crowd::crowd::{Answer, Book, Fate};
+use crate::pi_crowd::crowd::{Answer, CommandRecord, Delivery};
 use crate::pi_crowd::model::{Ended, Model, Number};
 use crate::pi_crowd::trace::Outcome;
 
-/// Commands that cannot be told apart by their answers.
+/// Commands that cannot be distinguished by their responses.
 type Group = (usize, Option<String>, String);
 
-/// Compares all answers with what was heard.
-pub(crate) fn judge(model: &Model, book: &Book) {
+/// Compares all responses with the lifecycle events.
+pub(crate) fn check(model: &Model, record: &CommandRecord) {
     let mut ends: BTreeMap<Group, Vec<&Ended>> = BTreeMap::new();
     for ended in &model.ended {
-        let group = (ended.life, ended.envelope.id.clone(), ended.envelope.kind.clone());
+        let group = (ended.instance, ended.envelope.id.clone(), ended.envelope.kind.clone());
         ends.entry(group).or_default().push(ended);
     }
     let mut answers: BTreeMap<Group, Vec<&Answer>> = BTreeMap::new();
-    for answer in &book.answers {
+    for answer in &record.answers {
         let command = &answer.command;
-        let group = (answer.life, command.id.clone(), command.asks.kind.clone());
+        let group = (answer.instance, command.id.clone(), command.request.kind.clone());
         answers.entry(group).or_default().push(answer);
     }
     let mut lost: BTreeMap<Group, usize> = BTreeMap::new();
-    for sent in book.sent.iter().filter(|sent| sent.fate == Fate::Lost) {
-        let group = (sent.life, sent.command.id.clone(), sent.command.asks.kind.clone());
+    for sent in record.sent.iter().filter(|sent| sent.delivery == Delivery::Lost) {
+        let group = (sent.instance, sent.command.id.clone(), sent.command.request.kind.clone());
         *lost.entry(group).or_default() += 1;
     }
     let mut bodies = BTreeMap::new();
@@ -41,14 +41,14 @@ pub(crate) fn judge(model: &Model, book: &Book) {
         );
         let mut left: Vec<&Ended> = ends.to_vec();
         for answer in answers {
-            judge_one(answer, ends, &mut left, &mut bodies);
+            check_one(answer, ends, &mut left, &mut bodies);
         }
     }
-    let untold = ends.keys().find(|group| !answers.contains_key(*group) && !lost.contains_key(*group));
-    assert_eq!(untold, None, "ended and never answered");
+    let unreported = ends.keys().find(|group| !answers.contains_key(*group) && !lost.contains_key(*group));
+    assert_eq!(unreported, None, "ended and never answered");
 }
 
-fn judge_one(answer: &Answer, ends: &[&Ended], left: &mut Vec<&Ended>, bodies: &mut BTreeMap<Number, String>) {
+fn check_one(answer: &Answer, ends: &[&Ended], left: &mut Vec<&Ended>, bodies: &mut BTreeMap<Number, String>) {
     let line: Value = serde_json::from_str(&answer.line).expect("JSON");
     let error = line["error"].as_str().map(ToOwned::to_owned);
     let outcome = Outcome { error, version: line["sessionVersion"].as_u64() };
@@ -57,10 +57,10 @@ fn judge_one(answer: &Answer, ends: &[&Ended], left: &mut Vec<&Ended>, bodies: &
     assert_eq!(line["timedOut"] == true, outcome.is_timeout(), "{line}");
     let is_this = |ended: &Ended| ended.outcome == outcome && ended.replayed == replayed;
     let at = left.iter().position(|ended| is_this(ended));
-    let at = at.unwrap_or_else(|| panic!("nobody heard of the end of {line}; {left:?}"));
+    let at = at.unwrap_or_else(|| panic!("no lifecycle event for {line}; {left:?}"));
     left.remove(at);
     let mut leaders = ends.iter().filter(|ended| is_this(ended)).map(|ended| ended.leader);
-    // Where several commands without a name came to the same, which is whose cannot be told.
+    // Several commands without id and the same outcome cannot be distinguished.
     let Some(Some(leader)) = leaders.next() else { return };
     if leaders.any(|other| other != Some(leader)) {
         return;
@@ -68,13 +68,13 @@ fn judge_one(answer: &Answer, ends: &[&Ended], left: &mut Vec<&Ended>, bodies: &
     let body = body(&answer.line);
     let before = bodies.entry(leader).or_insert_with(|| body.clone());
     assert_eq!(*before, body, "the answer changed");
-    if answer.command.asks.rest.contains("\"command\":\"echo ") && outcome.is_success() {
+    if answer.command.request.rest.contains("\"command\":\"echo ") && outcome.is_success() {
         assert_eq!(line["data"]["exitCode"], 0, "{line}");
         assert_eq!(line["data"]["cancelled"], false, "{line}");
     }
 }
 
-/// All of an answer but whose it is, and that it was given before.
+/// A response without its id and its `replayed` field.
 fn body(line: &str) -> String {
     let at = line.find("\"type\":\"response\"").unwrap_or_else(|| panic!("no answer: {line}"));
     line[at..].replacen(",\"replayed\":true", "", 1)

@@ -1,4 +1,4 @@
-//! What all clients of a crowd know of each other, and what is written down of everything that they do.
+//! State that all clients share, and the record of everything they send.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -9,108 +9,108 @@ use crate::pi_crowd::command::Command;
 use crate::support::daemon::TIMEOUT;
 use crate::support::random::Random;
 
-/// How many commands are remembered to be sent again or depended on, far fewer than the daemon remembers.
+/// How many commands can be repeated or depended on; far fewer than the daemon keeps.
 const RECENT: usize = 300;
 
-/// What all clients share.
-pub(crate) struct Crowd {
-    life: Mutex<Option<Life>>,
-    begun: Condvar,
-    /// Everybody is there before anybody begins.
+/// State that all clients share.
+pub(crate) struct SharedState {
+    instance: Mutex<Option<DaemonInstance>>,
+    announced: Condvar,
+    /// No client starts before all are connected.
     pub(crate) ready: Barrier,
-    /// How many lives of the daemon there are going to be.
-    pub(crate) lives: usize,
+    /// How often the daemon is started.
+    pub(crate) instances: usize,
     recent: Mutex<VecDeque<Command>>,
     versions: Mutex<BTreeMap<String, u64>>,
     sessions: Mutex<Vec<String>>,
-    pub(crate) book: Mutex<Book>,
+    pub(crate) record: Mutex<CommandRecord>,
     sent: AtomicUsize,
-    /// How many clients have nothing more to ask for.
+    /// How many clients are done.
     pub(crate) done: AtomicUsize,
 }
 
-/// From one start of the daemon to its end.
+/// One instance of the daemon, from its start to its end.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Life {
+pub(crate) struct DaemonInstance {
     pub(crate) number: usize,
-    pub(crate) at: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 /// Everything that was sent and answered.
 #[derive(Default)]
-pub(crate) struct Book {
-    pub(crate) sent: Vec<Sent>,
+pub(crate) struct CommandRecord {
+    pub(crate) sent: Vec<SentCommand>,
     pub(crate) answers: Vec<Answer>,
 }
 
 /// A command that was sent.
 #[derive(Debug, Clone)]
-pub(crate) struct Sent {
-    pub(crate) life: usize,
+pub(crate) struct SentCommand {
+    pub(crate) instance: usize,
     pub(crate) command: Command,
-    pub(crate) fate: Fate,
+    pub(crate) delivery: Delivery,
 }
 
-/// What became of what was sent, as far as its sender knows.
+/// Whether the sender received the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// Its one answer came.
+pub(crate) enum Delivery {
+    /// The response was received.
     Answered,
-    /// Its sender hung up, or the daemon died.
+    /// The connection was closed, or the daemon was killed.
     Lost,
 }
 
 /// Whether others may repeat a command and depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
-    New,
-    /// It was an earlier daemon's, and which of them this one knows is not certain.
-    Old,
+pub(crate) enum Reuse {
+    Allowed,
+    /// It was sent to an earlier instance, which may have lost it.
+    Forbidden,
 }
 
-/// An answer as it came.
+/// A response as it was received.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
-    pub(crate) life: usize,
+    pub(crate) instance: usize,
     pub(crate) command: Command,
     pub(crate) line: String,
 }
 
-impl Crowd {
-    pub(crate) fn new(clients: usize, lives: usize, sessions: Vec<String>) -> Self {
+impl SharedState {
+    pub(crate) fn new(clients: usize, instances: usize, sessions: Vec<String>) -> Self {
         Self {
-            life: Mutex::default(),
-            begun: Condvar::new(),
+            instance: Mutex::default(),
+            announced: Condvar::new(),
             ready: Barrier::new(clients + 1),
-            lives,
+            instances,
             recent: Mutex::default(),
             versions: Mutex::default(),
             sessions: Mutex::new(sessions),
-            book: Mutex::default(),
+            record: Mutex::default(),
             sent: AtomicUsize::new(0),
             done: AtomicUsize::new(0),
         }
     }
 
-    /// Lets everybody know where the daemon is now.
-    pub(crate) fn begin(&self, life: Life) {
-        // Nobody depends on what an earlier daemon did.
+    /// Announces the address of a new instance.
+    pub(crate) fn announce(&self, instance: DaemonInstance) {
+        // Dependencies on commands of an earlier instance are not tested.
         lock(&self.recent).clear();
-        *lock(&self.life) = Some(life);
-        self.begun.notify_all();
+        *lock(&self.instance) = Some(instance);
+        self.announced.notify_all();
     }
 
-    /// Waits for a life.
-    pub(crate) fn life(&self, number: usize) -> Life {
-        let is_over = |life: &mut Option<Life>| life.is_none_or(|life| life.number < number);
-        let waited = self.begun.wait_timeout_while(lock(&self.life), TIMEOUT * 4, is_over).expect("no panic");
+    /// Waits for an instance of the daemon.
+    pub(crate) fn instance(&self, number: usize) -> DaemonInstance {
+        let is_over = |instance: &mut Option<DaemonInstance>| instance.is_none_or(|instance| instance.number < number);
+        let waited = self.announced.wait_timeout_while(lock(&self.instance), TIMEOUT * 4, is_over).expect("no panic");
         waited.0.expect("a daemon that was started")
     }
 
-    /// Notes that a command is on its way.
-    pub(crate) fn sending(&self, command: &Command, standing: Standing) {
+    /// Records that a command is being sent.
+    pub(crate) fn sending(&self, command: &Command, reuse: Reuse) {
         self.sent.fetch_add(1, Ordering::Relaxed);
-        if standing == Standing::Old {
+        if reuse == Reuse::Forbidden {
             return;
         }
         let mut recent = lock(&self.recent);
@@ -124,44 +124,44 @@ impl Crowd {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Writes down what became of a command.
-    pub(crate) fn over(&self, life: usize, command: Command, answer: Option<String>) {
-        let mut book = lock(&self.book);
-        let fate = if answer.is_some() { Fate::Answered } else { Fate::Lost };
-        book.sent.push(Sent { life, command: command.clone(), fate });
-        book.answers.extend(answer.map(|line| Answer { life, command, line }));
+    /// Records the end of a command.
+    pub(crate) fn finish(&self, instance: usize, command: Command, answer: Option<String>) {
+        let mut record = lock(&self.record);
+        let delivery = if answer.is_some() { Delivery::Answered } else { Delivery::Lost };
+        record.sent.push(SentCommand { instance, command: command.clone(), delivery });
+        record.answers.extend(answer.map(|line| Answer { instance, command, line }));
     }
 
-    /// Some command that somebody sent a short time ago.
+    /// A random command that was sent recently.
     pub(crate) fn recent(&self, random: &mut Random) -> Option<Command> {
         let recent = lock(&self.recent);
         let some = random.below(recent.len().max(1) as u64) as usize;
         recent.get(some).cloned()
     }
 
-    /// The id of one.
+    /// The id of a recent command.
     pub(crate) fn recent_id(&self, random: &mut Random) -> Option<String> {
         self.recent(random)?.id
     }
 
-    /// The last version that anybody heard of.
+    /// The latest observed version.
     pub(crate) fn version(&self, session: &str) -> u64 {
         lock(&self.versions).get(session).copied().unwrap_or(0)
     }
 
-    pub(crate) fn heard_of(&self, session: &str, version: u64) {
+    pub(crate) fn note_version(&self, session: &str, version: u64) {
         let mut versions = lock(&self.versions);
         let known = versions.entry(session.to_owned()).or_default();
         *known = (*known).max(version);
     }
 
-    /// The sessions that anybody may look at.
+    /// The sessions that all clients use.
     pub(crate) fn sessions(&self) -> Vec<String> {
         lock(&self.sessions).clone()
     }
 
-    /// One more, in the place of an older one.
-    pub(crate) fn open_to_all(&self, session: &str) {
+    /// Adds a session, in place of an older one.
+    pub(crate) fn share_session(&self, session: &str) {
         let mut sessions = lock(&self.sessions);
         if sessions.len() >= 40 {
             sessions.remove(30);
@@ -171,5 +171,5 @@ impl Crowd {
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("nobody panicked")
+    mutex.lock().expect("no client panicked")
 }

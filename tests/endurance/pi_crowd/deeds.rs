@@ -1,15 +1,15 @@
-//! What commands did: what each may have come to, given what else was done before, after and beside it.
+//! Checks outcomes: which ones a command may have, given the commands before it and concurrent with it.
 
 use std::collections::BTreeMap;
 
 use crate::pi_crowd::COMMAND_MILLIS;
-use crate::pi_crowd::command::{Asks, bumps, is_limited};
-use crate::pi_crowd::model::{Known, Model};
+use crate::pi_crowd::command::{Request, changes_version, has_time_limit};
+use crate::pi_crowd::model::{Model, TrackedCommand};
 use crate::pi_crowd::trace::Outcome;
 
-/// What is counted on the way.
+/// Statistics of the executed commands.
 #[derive(Debug, Default)]
-pub(crate) struct Deeds {
+pub(crate) struct ExecutionCounts {
     pub(crate) executed: usize,
     pub(crate) succeeded: usize,
     pub(crate) planned_timeouts: usize,
@@ -19,61 +19,61 @@ pub(crate) struct Deeds {
     pub(crate) refused_by_breaker: usize,
 }
 
-/// Everything that was executed in one session, in the order in which it began.
+/// The executed commands of one session, in the order of their start.
 struct Lane<'a> {
-    executed: Vec<&'a Known>,
-    /// How many changes nobody heard of.
-    unheard: u64,
-    /// Whether nobody may have heard that it was made.
-    perhaps_made: bool,
+    executed: Vec<&'a TrackedCommand>,
+    /// How many changes were not observed.
+    unobserved: u64,
+    /// Whether its creation may not have been observed.
+    possibly_created: bool,
 }
 
-/// Judges everything that was executed.
+/// Checks every executed command.
 ///
-/// Of what is `unheard` it is not known whether it was done when the daemon was killed.
-pub(crate) fn judge(model: &Model, unheard: &[&Asks]) -> Deeds {
-    let mut lanes: BTreeMap<Option<&str>, Vec<&Known>> = BTreeMap::new();
-    let mut executed: Vec<&Known> = model.known.iter().filter(|known| known.started.is_some()).collect();
+/// It is not known whether the commands in `unobserved` were executed before the daemon was killed.
+pub(crate) fn check(model: &Model, unobserved: &[&Request]) -> ExecutionCounts {
+    let mut lanes: BTreeMap<Option<&str>, Vec<&TrackedCommand>> = BTreeMap::new();
+    let mut executed: Vec<&TrackedCommand> = model.known.iter().filter(|known| known.started.is_some()).collect();
     executed.sort_by_key(|known| known.started);
     for known in executed {
-        lanes.entry(known.asks.session.as_deref()).or_default().push(known);
+        lanes.entry(known.request.session.as_deref()).or_default().push(known);
     }
-    let mut deeds = Deeds::default();
+    let mut executions = ExecutionCounts::default();
     for (session, executed) in lanes {
-        let here = || unheard.iter().filter(|asks| asks.session.as_deref() == session);
-        let unheard = here().filter(|asks| bumps(&asks.kind)).count() as u64;
-        let perhaps_made = here().any(|asks| asks.kind == "create_session");
-        let lane = Lane { executed, unheard, perhaps_made };
+        let here = || unobserved.iter().filter(|request| request.session.as_deref() == session);
+        let unobserved = here().filter(|request| changes_version(&request.kind)).count() as u64;
+        let possibly_created = here().any(|request| request.kind == "create_session");
+        let lane = Lane { executed, unobserved, possibly_created };
         if session.is_some() {
             versions_rise_by_one(&lane);
         }
         for known in &lane.executed {
-            judge_one(known, &lane, &mut deeds);
+            check_one(known, &lane, &mut executions);
         }
         bash_is_refused_after_three_timeouts(&lane);
     }
-    deeds
+    executions
 }
 
-/// The last moment at which it may have done something.
-fn end(known: &Known) -> usize {
+/// The last position at which it may have had an effect.
+fn end(known: &TrackedCommand) -> usize {
     known.finished.unwrap_or(usize::MAX)
 }
 
-fn begin(known: &Known) -> usize {
+fn begin(known: &TrackedCommand) -> usize {
     known.started.unwrap_or(usize::MAX)
 }
 
-/// Whether it may have changed something without saying so.
-fn is_silent(known: &Known) -> bool {
+/// Whether it may have changed something without a reported success.
+fn may_be_unreported(known: &TrackedCommand) -> bool {
     known.finished.is_none() || known.outcome.as_ref().is_some_and(Outcome::is_timeout)
 }
 
-/// Every success is one version, and none is left out but those that somebody may have made who did not say so.
+/// Every success has one version, and none is skipped except by changes that may be unreported.
 fn versions_rise_by_one(lane: &Lane<'_>) {
-    let changes = || lane.executed.iter().filter(|known| bumps(&known.asks.kind));
-    let silent = changes().filter(|known| is_silent(known)).count();
-    let of = |known: &&&Known| known.outcome.as_ref().filter(|outcome| outcome.is_success())?.version;
+    let changes = || lane.executed.iter().filter(|known| changes_version(&known.request.kind));
+    let unreported = changes().filter(|known| may_be_unreported(known)).count();
+    let of = |known: &&&TrackedCommand| known.outcome.as_ref().filter(|outcome| outcome.is_success())?.version;
     let mut versions: Vec<u64> =
         changes().filter(|known| known.finished.is_some()).filter_map(|known| of(&known)).collect();
     let count = versions.len();
@@ -82,95 +82,96 @@ fn versions_rise_by_one(lane: &Lane<'_>) {
     assert_eq!(versions.len(), count, "two changes have one version: {:?}", lane.executed);
     let highest = versions.last().copied().unwrap_or(0) as usize;
     assert!(
-        highest >= count && highest <= count + silent + lane.unheard as usize,
-        "{count} changes ({silent} untold) and version {highest} in {:?}",
+        highest >= count && highest <= count + unreported + lane.unobserved as usize,
+        "{count} changes ({unreported} unreported) and version {highest} in {:?}",
         lane.executed.first()
     );
 }
 
-fn judge_one(known: &Known, lane: &Lane<'_>, deeds: &mut Deeds) {
-    deeds.executed += 1;
+fn check_one(known: &TrackedCommand, lane: &Lane<'_>, executions: &mut ExecutionCounts) {
+    executions.executed += 1;
     let Some(outcome) = &known.outcome else {
-        // Nobody asked for it after the daemon had died.
-        return deeds.interrupted += 1;
+        // It was not repeated after the daemon was killed.
+        return executions.interrupted += 1;
     };
-    let (asks, error) = (&known.asks, outcome.error.as_deref());
-    let is_slow = asks.rest.contains("sleep 60");
+    let (request, error) = (&known.request, outcome.error.as_deref());
+    let is_slow = request.rest.contains("sleep 60");
     if known.finished.is_none() && error == Some("interrupted by restart") {
-        return deeds.interrupted += 1;
+        return executions.interrupted += 1;
     }
-    if error == Some(format!("Command '{}' timed out after {COMMAND_MILLIS}ms", asks.kind).as_str()) {
-        assert!(is_limited(&asks.kind), "no limit for {known:?}");
-        *(if is_slow { &mut deeds.planned_timeouts } else { &mut deeds.other_timeouts }) += 1;
+    if error == Some(format!("Command '{}' timed out after {COMMAND_MILLIS}ms", request.kind).as_str()) {
+        assert!(has_time_limit(&request.kind), "no limit for {known:?}");
+        *(if is_slow { &mut executions.planned_timeouts } else { &mut executions.other_timeouts }) += 1;
         return;
     }
-    // Whoever asks for the health names a session only to stand in its lane.
-    if asks.session.is_none() || asks.kind == "health_check" {
-        return succeeds(known, outcome, deeds);
+    // A health check names a session only to select its lane.
+    if request.session.is_none() || request.kind == "health_check" {
+        return assert_success(known, outcome, executions);
     }
     let there = Presence::of(known, lane);
-    let missing = missing(known);
-    let stale = asks.if_version.and_then(|wanted| Some((wanted, got(error?, wanted)?)));
+    let not_found_error = not_found_error(known);
+    let stale = request.if_version.and_then(|wanted| Some((wanted, mismatched_version(error?, wanted)?)));
     match (error, stale) {
         (_, Some((wanted, found))) => {
             assert!(there.may && wanted != found, "not stale: {known:?}");
             assert!(range(known, lane).contains(&found), "{found} not in {:?}: {known:?}", range(known, lane));
-            deeds.stale += 1;
+            executions.stale += 1;
         }
-        (Some(error), None) if error == missing => assert!(!there.must, "it is there: {known:?}"),
-        (Some("Bash circuit breaker open"), None) if asks.kind == "bash" => deeds.refused_by_breaker += 1,
-        (Some(error), None) if asks.kind == "create_session" && error.ends_with("already exists") => {
+        (Some(error), None) if error == not_found_error => assert!(!there.must, "it is there: {known:?}"),
+        (Some("Bash circuit breaker open"), None) if request.kind == "bash" => executions.refused_by_breaker += 1,
+        (Some(error), None) if request.kind == "create_session" && error.ends_with("already exists") => {
             assert!(there.may, "it was not there: {known:?}");
         }
-        (Some(error), None) if asks.kind == "prompt" && error.starts_with("Agent is already processing") => {}
-        (Some(_), None) => panic!("nothing says why it failed: {known:?}"),
+        (Some(error), None) if request.kind == "prompt" && error.starts_with("Agent is already processing") => {}
+        (Some(_), None) => panic!("unexpected failure: {known:?}"),
         (None, None) => {
-            if asks.kind == "create_session" {
+            if request.kind == "create_session" {
                 assert!(!there.must, "it was there: {known:?}");
             } else {
                 assert!(there.may, "it is not there: {known:?}");
-                versioned(known, outcome, lane);
+                check_version(known, outcome, lane);
             }
-            assert!(!is_slow || asks.kind == "abort_bash" || was_aborted(known, lane), "not slow: {known:?}");
-            succeeds(known, outcome, deeds);
+            assert!(!is_slow || request.kind == "abort_bash" || was_aborted(known, lane), "not slow: {known:?}");
+            assert_success(known, outcome, executions);
         }
     }
 }
 
-fn succeeds(known: &Known, outcome: &Outcome, deeds: &mut Deeds) {
+fn assert_success(known: &TrackedCommand, outcome: &Outcome, executions: &mut ExecutionCounts) {
     assert!(outcome.is_success(), "it failed: {known:?}");
-    deeds.succeeded += 1;
+    executions.succeeded += 1;
 }
 
-/// The version that a success tells is one that the session may have had, and the one that was wanted.
-fn versioned(known: &Known, outcome: &Outcome, lane: &Lane<'_>) {
-    if known.asks.kind == "delete_session" {
+/// The version of a success is one that the session may have had, and the expected one.
+fn check_version(known: &TrackedCommand, outcome: &Outcome, lane: &Lane<'_>) {
+    if known.request.kind == "delete_session" {
         return assert_eq!(outcome.version, None, "{known:?}");
     }
     let version = outcome.version.unwrap_or_else(|| panic!("no version: {known:?}"));
-    let before = version.checked_sub(u64::from(bumps(&known.asks.kind)));
+    let before = version.checked_sub(u64::from(changes_version(&known.request.kind)));
     let before = before.unwrap_or_else(|| panic!("not raised: {known:?}"));
     let range = range(known, lane);
     assert!(range.contains(&before), "{before} not in {range:?}: {known:?}");
-    if let Some(wanted) = known.asks.if_version
-        && known.asks.kind != "bash"
+    if let Some(wanted) = known.request.if_version
+        && known.request.kind != "bash"
     {
         assert_eq!(wanted, before, "it was done at another version: {known:?}");
     }
 }
 
-/// The versions that the session may have had while a command was executed, before what it did itself.
-fn range(known: &Known, lane: &Lane<'_>) -> std::ops::RangeInclusive<u64> {
-    let (mut least, mut most, mut untold) = (0, 0, lane.unheard);
-    // Who ends a session stops what runs in it first; both are changes that nobody is told the version of.
-    let ends = |other: &&&Known| other.asks.kind == "delete_session" && begin(other) < end(known);
-    untold += 2 * lane.executed.iter().filter(ends).count() as u64;
-    for other in lane.executed.iter().filter(|other| bumps(&other.asks.kind) && begin(other) < end(known)) {
+/// The versions that the session may have had while a command was executed, before its own change.
+fn range(known: &TrackedCommand, lane: &Lane<'_>) -> std::ops::RangeInclusive<u64> {
+    let (mut least, mut most, mut unreported) = (0, 0, lane.unobserved);
+    // A deletion first stops the active run; the versions of both changes are not reported.
+    let ends = |other: &&&TrackedCommand| other.request.kind == "delete_session" && begin(other) < end(known);
+    unreported += 2 * lane.executed.iter().filter(ends).count() as u64;
+    for other in lane.executed.iter().filter(|other| changes_version(&other.request.kind) && begin(other) < end(known))
+    {
         if std::ptr::eq(*other, known) {
             continue;
         }
-        if is_silent(other) {
-            untold += 1;
+        if may_be_unreported(other) {
+            unreported += 1;
             continue;
         }
         let success = other.outcome.as_ref().filter(|outcome| outcome.is_success());
@@ -180,56 +181,59 @@ fn range(known: &Known, lane: &Lane<'_>) -> std::ops::RangeInclusive<u64> {
             least = least.max(version);
         }
     }
-    least..=most + untold
+    least..=most + unreported
 }
 
-fn missing(known: &Known) -> String {
-    let session = known.asks.session.as_deref().unwrap_or_default();
-    match known.asks.if_version {
+fn not_found_error(known: &TrackedCommand) -> String {
+    let session = known.request.session.as_deref().unwrap_or_default();
+    match known.request.if_version {
         Some(version) => format!("Session {session} not found for ifSessionVersion={version}"),
         None => format!("Session {session} not found"),
     }
 }
 
-/// The version that was found, if another was wanted.
-fn got(error: &str, wanted: u64) -> Option<u64> {
+/// The actual version in the error, if another one was expected.
+fn mismatched_version(error: &str, wanted: u64) -> Option<u64> {
     error.strip_prefix(&format!("Session version mismatch: expected {wanted}, got "))?.parse().ok()
 }
 
-/// Whether a session was there.
+/// Whether a session existed.
 struct Presence {
     may: bool,
     must: bool,
 }
 
 impl Presence {
-    fn of(known: &Known, lane: &Lane<'_>) -> Self {
-        let made = |other: &&&Known| other.asks.kind == "create_session" && !std::ptr::eq(**other, known);
-        let ended = |other: &&&Known| other.asks.kind == "delete_session" && !std::ptr::eq(**other, known);
-        let did = |other: &Known| other.outcome.as_ref().is_some_and(Outcome::is_success);
-        let may_have = |other: &Known| did(other) || is_silent(other);
-        let told = |other: &Known| did(other) && !is_silent(other);
-        let made_for_sure = lane.executed.iter().filter(made).any(|other| told(other) && end(other) < begin(known));
-        let perhaps_made = lane.executed.iter().filter(made).any(|other| may_have(other) && begin(other) < end(known));
-        let ended_for_sure = lane.executed.iter().filter(ended).any(|other| told(other) && end(other) < begin(known));
-        let perhaps_ended =
+    fn of(known: &TrackedCommand, lane: &Lane<'_>) -> Self {
+        let made = |other: &&&TrackedCommand| other.request.kind == "create_session" && !std::ptr::eq(**other, known);
+        let ended = |other: &&&TrackedCommand| other.request.kind == "delete_session" && !std::ptr::eq(**other, known);
+        let did = |other: &TrackedCommand| other.outcome.as_ref().is_some_and(Outcome::is_success);
+        let may_have = |other: &TrackedCommand| did(other) || may_be_unreported(other);
+        let reported = |other: &TrackedCommand| did(other) && !may_be_unreported(other);
+        let certainly_created =
+            lane.executed.iter().filter(made).any(|other| reported(other) && end(other) < begin(known));
+        let possibly_created =
+            lane.executed.iter().filter(made).any(|other| may_have(other) && begin(other) < end(known));
+        let certainly_deleted =
+            lane.executed.iter().filter(ended).any(|other| reported(other) && end(other) < begin(known));
+        let possibly_deleted =
             lane.executed.iter().filter(ended).any(|other| may_have(other) && begin(other) < end(known));
-        let perhaps_made = perhaps_made || lane.perhaps_made;
-        Self { may: perhaps_made && !ended_for_sure, must: made_for_sure && !perhaps_ended }
+        let possibly_created = possibly_created || lane.possibly_created;
+        Self { may: possibly_created && !certainly_deleted, must: certainly_created && !possibly_deleted }
     }
 }
 
-fn was_aborted(known: &Known, lane: &Lane<'_>) -> bool {
-    let aborts = |other: &&&Known| other.asks.kind == "abort_bash";
+fn was_aborted(known: &TrackedCommand, lane: &Lane<'_>) -> bool {
+    let aborts = |other: &&&TrackedCommand| other.request.kind == "abort_bash";
     lane.executed.iter().filter(aborts).any(|other| begin(other) < end(known) && end(other) > begin(known))
 }
 
-/// Where none of three ran into its limit, the next is not refused for that.
+/// Bash is refused only after three timeouts in a row.
 fn bash_is_refused_after_three_timeouts(lane: &Lane<'_>) {
-    let (mut in_a_row, mut life) = (0, 0);
-    for known in lane.executed.iter().filter(|known| known.asks.kind == "bash") {
-        if known.life != life {
-            (in_a_row, life) = (0, known.life);
+    let (mut in_a_row, mut instance) = (0, 0);
+    for known in lane.executed.iter().filter(|known| known.request.kind == "bash") {
+        if known.instance != instance {
+            (in_a_row, instance) = (0, known.instance);
         }
         let Some(outcome) = &known.outcome else { continue };
         if outcome.error.as_deref() == Some("Bash circuit breaker open") {

@@ -1,4 +1,4 @@
-//! What one connection hears: answers for its client, and the life of every command of everybody.
+//! The lines that a connection receives: responses for its client, and the lifecycle events of all commands.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;
@@ -8,21 +8,21 @@ use std::thread::{self, JoinHandle};
 
 use crate::support::websocket::FrameReceiver;
 
-/// The name of the last command of a life.
+/// The id of the last command.
 pub(crate) const LAST: &str = "the-last-one";
 
-/// Every so many lines a digest of all that was heard is kept.
+/// After how many lines a digest is stored.
 const STRIDE: usize = 1_024;
 
-/// How many of its last lines a client keeps.
+/// How many of the last lines a client keeps.
 const TAIL: usize = 8_192;
 
-/// What was heard of the lives of commands, from the first on.
+/// The received lifecycle events, from the first one on.
 #[derive(Default)]
-pub(crate) struct Heard {
+pub(crate) struct ReceivedLines {
     pub(crate) lines: usize,
     digest: DefaultHasher,
-    /// After every so many lines, a digest of all of them.
+    /// Digests of all lines up to each multiple of the stride.
     digests: Vec<u64>,
     /// The last lines, or all of them.
     pub(crate) tail: VecDeque<Vec<u8>>,
@@ -31,8 +31,8 @@ pub(crate) struct Heard {
     pub(crate) complete: bool,
 }
 
-impl Heard {
-    fn hear(&mut self, line: &[u8]) {
+impl ReceivedLines {
+    fn record(&mut self, line: &[u8]) {
         self.lines += 1;
         self.digest.write(line);
         if self.lines.is_multiple_of(STRIDE) {
@@ -44,10 +44,10 @@ impl Heard {
         }
     }
 
-    /// Sees that both have heard the same as far as both have heard anything.
+    /// Checks that both received the same lines, as far as both received any.
     pub(crate) fn agrees_with(&self, other: &Self) {
         let both = self.digests.iter().zip(&other.digests);
-        assert!(both.clone().all(|(one, other)| one == other), "two clients heard different things");
+        assert!(both.clone().all(|(one, other)| one == other), "two clients received different lines");
         // From here on both have every line.
         let common = self.lines.min(other.lines);
         let first = self.first().max(other.first());
@@ -66,34 +66,37 @@ impl Heard {
     }
 }
 
-/// Listens on a thread of its own; answers come out of the channel.
-pub(crate) fn listen(mut ear: FrameReceiver, keeps_all: bool) -> (Receiver<String>, JoinHandle<Heard>) {
+/// Reads on a separate thread; responses are sent to the channel.
+pub(crate) fn read_lines(
+    mut receiver: FrameReceiver,
+    keeps_all: bool,
+) -> (Receiver<String>, JoinHandle<ReceivedLines>) {
     let (to, answers) = channel();
-    let listening = thread::spawn(move || {
-        let mut heard = Heard { keeps_all, ..Heard::default() };
+    let reader = thread::spawn(move || {
+        let mut received = ReceivedLines { keeps_all, ..ReceivedLines::default() };
         let mut line = Vec::new();
-        while ear.read_message(&mut line).expect("the daemon speaks in time") {
-            if sort(&mut heard, &line, &to) {
-                heard.complete = true;
+        while receiver.read_message(&mut line).expect("a line before the timeout") {
+            if dispatch(&mut received, &line, &to) {
+                received.complete = true;
                 break;
             }
         }
-        heard
+        received
     });
-    (answers, listening)
+    (answers, reader)
 }
 
-/// Puts a line where it belongs, and tells whether it was the end of the last command.
-fn sort(heard: &mut Heard, line: &[u8], answers: &Sender<String>) -> bool {
+/// Dispatches a line, and returns whether it was the end of the last command.
+fn dispatch(received: &mut ReceivedLines, line: &[u8], answers: &Sender<String>) -> bool {
     if line.starts_with(b"{\"type\":\"command_") {
-        heard.hear(line);
+        received.record(line);
         let end = b"{\"type\":\"command_finished\",\"data\":{\"commandId\":\"";
         return line.strip_prefix(end).is_some_and(|rest| rest.starts_with(LAST.as_bytes()));
     }
     let others = [&b"{\"type\":\"event\""[..], b"{\"type\":\"session_", b"{\"type\":\"server_"];
     if !others.iter().any(|other| line.starts_with(other)) {
         let line = String::from_utf8(line.to_vec()).expect("text");
-        // Its client may have gone.
+        // The client may have ended.
         let _ = answers.send(line);
     }
     false

@@ -1,96 +1,96 @@
-//! The reference: what a server that keeps to the rules of commands would have told everybody, step by step.
+//! The reference model: the lifecycle events of a correct server.
 //!
-//! Everybody hears of commands in the order in which the daemon decided on them. So the reference is walked along what
-//! was heard: the order in which commands were admitted, began and ended is taken from there, and everything that follows
-//! from it is compared. What a command does is not judged here.
+//! Lifecycle events arrive in the order in which the daemon decided. The model processes the received events: it takes
+//! the order in which commands were admitted, started and ended from them, and compares everything that follows from
+//! it. The effects of commands are not checked here.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::pi_crowd::command::{Asks, Envelope, is_light, overtakes};
-use crate::pi_crowd::trace::{Outcome, Step, Told};
+use crate::pi_crowd::command::{Envelope, Request, is_written_later, overtakes};
+use crate::pi_crowd::trace::{LifecycleEvent, Outcome, Phase};
 
-/// How many outcomes the daemon remembers.
+/// How many outcomes the daemon keeps.
 const REMEMBERED: usize = 2_000;
-/// How many of them are certain to be remembered after a restart, which may put some in another order.
+/// How many of them are certainly kept after a restart, which may change the order of some.
 const CERTAIN: usize = 1_800;
 
-/// The number of an identity: a command, or a repetition that made a new name for one.
+/// The number of a tracked command: a first one, or a repetition under a new id.
 pub(crate) type Number = usize;
 
-/// Something that has a name and an outcome.
+/// A command with its identity and outcome.
 #[derive(Debug, Clone)]
-pub(crate) struct Known {
-    pub(crate) asks: Asks,
+pub(crate) struct TrackedCommand {
+    pub(crate) request: Request,
     pub(crate) envelope: Envelope,
-    pub(crate) life: usize,
+    pub(crate) instance: usize,
     /// The command that it repeats; itself if it is no repetition.
     pub(crate) leader: Number,
-    /// When it began, when it ended, as numbers of what was told.
+    /// The positions of the events of its start and its end.
     pub(crate) started: Option<usize>,
     pub(crate) finished: Option<usize>,
     pub(crate) outcome: Option<Outcome>,
-    /// What it must come to, if that was clear when it came.
+    /// The error that it must have, if that was known at admission.
     fault: Option<String>,
-    /// What it waits for, by the names it was asked for.
+    /// Its dependencies, by their ids.
     awaited: Vec<(String, Number)>,
-    certainty: Certainty,
+    storage: StorageState,
 }
 
-/// Whether the daemon knows of something.
+/// Whether the daemon has stored a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Certainty {
-    Sure,
-    /// The daemon died, and it may have been written down or not.
-    Perhaps,
-    /// It was forgotten.
-    Gone,
+enum StorageState {
+    Stored,
+    /// The daemon was killed, and may or may not have written it.
+    Uncertain,
+    /// It was evicted.
+    Evicted,
 }
 
-/// Something of which everybody heard that it ended.
+/// A command whose end was observed.
 #[derive(Debug, Clone)]
 pub(crate) struct Ended {
-    pub(crate) life: usize,
+    pub(crate) instance: usize,
     pub(crate) envelope: Envelope,
     pub(crate) outcome: Outcome,
     pub(crate) replayed: bool,
-    /// The command whose outcome it is; none if it was refused for its name.
+    /// The command whose outcome it is; none for a conflict.
     pub(crate) leader: Option<Number>,
 }
 
-/// What a command that was admitted waits for.
+/// The expected end of an admitted command.
 #[derive(Debug, Clone)]
-enum Due {
+enum PendingEnd {
     /// Its own end.
     Own(Number),
-    /// The end of another, whose outcome it gets; perhaps under a name of its own.
+    /// The end of another command, whose outcome it gets, possibly under a new id.
     Replay { of: Number, own: Option<Number> },
-    /// To be told that its name is taken.
+    /// A conflict.
     Conflict(String),
 }
 
-/// The reference.
+/// The reference model.
 #[derive(Default)]
 pub(crate) struct Model {
-    /// What is asked under an envelope.
-    asks: BTreeMap<Envelope, Asks>,
-    /// What was sent to a daemon that died, and not answered.
-    cut: BTreeSet<Envelope>,
-    pub(crate) known: Vec<Known>,
+    /// The request of each envelope.
+    requests: BTreeMap<Envelope, Request>,
+    /// Commands that were sent to a killed daemon and not answered.
+    interrupted: BTreeSet<Envelope>,
+    pub(crate) known: Vec<TrackedCommand>,
     pub(crate) ended: Vec<Ended>,
     ids: BTreeMap<String, Number>,
     keys: BTreeMap<(Option<String>, String), Number>,
-    shelf: VecDeque<Number>,
-    due: BTreeMap<(String, Envelope), Vec<Due>>,
+    outcome_cache: VecDeque<Number>,
+    pending: BTreeMap<(String, Envelope), Vec<PendingEnd>>,
     lanes: BTreeMap<Option<String>, Lane>,
-    told: usize,
-    life: usize,
-    /// When the daemon was killed last.
+    position: usize,
+    instance: usize,
+    /// The position at which the daemon was last killed.
     killed: usize,
-    /// How often an admission was heard of, by envelope and life.
+    /// How often an admission was observed, by instance and envelope.
     pub(crate) admitted: BTreeMap<(usize, Envelope), usize>,
 }
 
-/// Who takes turns.
+/// The execution order in a lane.
 #[derive(Default)]
 struct Lane {
     running: Option<Number>,
@@ -98,155 +98,160 @@ struct Lane {
 }
 
 impl Model {
-    pub(crate) fn new(asks: BTreeMap<Envelope, Asks>, cut: BTreeSet<Envelope>) -> Self {
-        Self { asks, cut, ..Self::default() }
+    pub(crate) fn new(requests: BTreeMap<Envelope, Request>, interrupted: BTreeSet<Envelope>) -> Self {
+        Self { requests, interrupted, ..Self::default() }
     }
 
-    /// Walks along a life of the daemon.
-    pub(crate) fn walk(&mut self, trace: &[Told]) {
-        for (at, told) in trace.iter().enumerate() {
-            match &told.step {
-                Step::Accepted => self.accepted(told, &trace[at + 1..]),
-                Step::Started => self.started(told),
-                Step::Finished { outcome, replayed } => self.finished(told, outcome, *replayed),
+    /// Processes the events of one instance of the daemon.
+    pub(crate) fn process(&mut self, trace: &[LifecycleEvent]) {
+        for (at, event) in trace.iter().enumerate() {
+            match &event.phase {
+                Phase::Accepted => self.accepted(event, &trace[at + 1..]),
+                Phase::Started => self.started(event),
+                Phase::Finished { outcome, replayed } => self.finished(event, outcome, *replayed),
             }
-            self.told += 1;
+            self.position += 1;
         }
     }
 
-    /// Whether anybody heard of a command in any life.
-    pub(crate) fn is_heard_of(&self, envelope: &Envelope) -> bool {
-        (0..=self.life).any(|life| self.admitted.contains_key(&(life, envelope.clone())))
+    /// Whether an admission of a command was observed.
+    pub(crate) fn is_observed(&self, envelope: &Envelope) -> bool {
+        (0..=self.instance).any(|instance| self.admitted.contains_key(&(instance, envelope.clone())))
     }
 
-    /// Nothing is under way any more.
-    pub(crate) fn is_at_rest(&self) {
-        assert!(self.due.is_empty(), "not everything ended: {:?}", self.due);
+    /// Asserts that no command is pending.
+    pub(crate) fn assert_idle(&self) {
+        assert!(self.pending.is_empty(), "not everything ended: {:?}", self.pending);
     }
 
-    fn accepted(&mut self, told: &Told, then: &[Told]) {
-        let envelope = &told.envelope;
-        *self.admitted.entry((self.life, envelope.clone())).or_default() += 1;
-        let asks = self.asks.get(envelope).unwrap_or_else(|| panic!("nobody sent {told:?}")).clone();
+    fn accepted(&mut self, event: &LifecycleEvent, then: &[LifecycleEvent]) {
+        let envelope = &event.envelope;
+        *self.admitted.entry((self.instance, envelope.clone())).or_default() += 1;
+        let request = self.requests.get(envelope).unwrap_or_else(|| panic!("no client sent {event:?}")).clone();
         let by_key =
             envelope.key.as_ref().and_then(|key| self.keys.get(&(envelope.session.clone(), key.clone())).copied());
         let by_id = envelope.id.as_ref().and_then(|id| self.ids.get(id)).copied();
         let first_new = self.known.len();
-        let found = self.settle_doubt(told, &asks, [by_key, by_id], then);
-        let found = found.or_else(|| self.never_heard_of(told, &asks, then));
-        let due = match found {
-            None => Due::Own(self.admit(told, asks)),
-            Some((of, _)) if self.known[of].asks == asks => {
-                let is_new = |number| of < first_new && !self.is_there(number);
+        let found = self.resolve_uncertain(event, &request, [by_key, by_id], then);
+        let found = found.or_else(|| self.find_unobserved(event, &request, then));
+        let pending = match found {
+            None => PendingEnd::Own(self.admit(event, request)),
+            Some((of, _)) if self.known[of].request == request => {
+                let is_new = |number| of < first_new && !self.is_stored(number);
                 let fresh_id = envelope.id.as_ref().filter(|_| is_new(by_id));
                 let fresh_key = envelope.key.as_ref().filter(|_| is_new(by_key));
                 let leader = self.known[of].leader;
                 let own = (fresh_id.is_some() || fresh_key.is_some()).then(|| {
                     let (id, key) = (fresh_id.cloned(), fresh_key.cloned());
-                    self.enter(Known { leader, ..self.stranger(told, asks) }, id, key)
+                    self.insert_command(TrackedCommand { leader, ..self.new_command(event, request) }, id, key)
                 });
-                Due::Replay { of: leader, own }
+                PendingEnd::Replay { of: leader, own }
             }
             Some((of, word)) => {
-                let name = if word == "id" { &told.name } else { envelope.key.as_ref().expect("a key") };
-                let before = &self.known[of].asks.kind;
-                let now = &asks.kind;
-                Due::Conflict(format!(
+                let name = if word == "id" { &event.name } else { envelope.key.as_ref().expect("a key") };
+                let before = &self.known[of].request.kind;
+                let now = &request.kind;
+                PendingEnd::Conflict(format!(
                     "Conflicting {word} '{name}': previously used for '{before}', now used for '{now}'"
                 ))
             }
         };
-        self.due.entry((told.name.clone(), envelope.clone())).or_default().push(due);
+        self.pending.entry((event.name.clone(), envelope.clone())).or_default().push(pending);
     }
 
-    fn is_there(&self, known: Option<Number>) -> bool {
-        known.is_some_and(|number| self.known[number].certainty == Certainty::Sure)
+    fn is_stored(&self, known: Option<Number>) -> bool {
+        known.is_some_and(|number| self.known[number].storage == StorageState::Stored)
     }
 
-    /// Finds what a command is known by: the key counts before the id. Where a restart left a doubt, what was told next
-    /// settles it.
-    fn settle_doubt(
+    /// Finds the command that a key or id refers to; the key has precedence. If it is uncertain after a restart, the
+    /// following events decide.
+    fn resolve_uncertain(
         &mut self,
-        told: &Told,
-        asks: &Asks,
+        event: &LifecycleEvent,
+        request: &Request,
         found: [Option<Number>; 2],
-        then: &[Told],
+        then: &[LifecycleEvent],
     ) -> Option<(Number, &'static str)> {
         let mut found = found.into_iter().zip(["idempotencyKey", "id"]);
         found.find_map(|(number, word)| {
             let number = number?;
-            if self.known[number].certainty == Certainty::Perhaps {
-                let same = self.known[number].asks == *asks;
-                let known = was_known(told, same, then);
-                self.known[number].certainty = if known { Certainty::Sure } else { Certainty::Gone };
+            if self.known[number].storage == StorageState::Uncertain {
+                let same = self.known[number].request == *request;
+                let known = was_known(event, same, then);
+                self.known[number].storage = if known { StorageState::Stored } else { StorageState::Evicted };
             }
-            (self.known[number].certainty == Certainty::Sure).then_some((number, word))
+            (self.known[number].storage == StorageState::Stored).then_some((number, word))
         })
     }
 
-    /// Finds what a daemon wrote down that died before anybody heard of it.
-    fn never_heard_of(&mut self, told: &Told, asks: &Asks, then: &[Told]) -> Option<(Number, &'static str)> {
-        if self.life == 0 || !self.cut.contains(&told.envelope) || !was_known(told, true, then) {
+    /// Finds a command that a killed daemon wrote before its events were observed.
+    fn find_unobserved(
+        &mut self,
+        event: &LifecycleEvent,
+        request: &Request,
+        then: &[LifecycleEvent],
+    ) -> Option<(Number, &'static str)> {
+        if self.instance == 0 || !self.interrupted.contains(&event.envelope) || !was_known(event, true, then) {
             return None;
         }
-        let (life, started) = (self.life - 1, Some(self.killed));
-        let known = Known { life, started, ..self.stranger(told, asks.clone()) };
-        let (id, key) = (told.envelope.id.clone(), told.envelope.key.clone());
-        Some((self.enter(known, id, key), "id"))
+        let (instance, started) = (self.instance - 1, Some(self.killed));
+        let known = TrackedCommand { instance, started, ..self.new_command(event, request.clone()) };
+        let (id, key) = (event.envelope.id.clone(), event.envelope.key.clone());
+        Some((self.insert_command(known, id, key), "id"))
     }
 
-    fn stranger(&self, told: &Told, asks: Asks) -> Known {
-        Known {
-            asks,
-            envelope: told.envelope.clone(),
-            life: self.life,
+    fn new_command(&self, event: &LifecycleEvent, request: Request) -> TrackedCommand {
+        TrackedCommand {
+            request,
+            envelope: event.envelope.clone(),
+            instance: self.instance,
             leader: self.known.len(),
             started: None,
             finished: None,
             outcome: None,
             fault: None,
             awaited: Vec::new(),
-            certainty: Certainty::Sure,
+            storage: StorageState::Stored,
         }
     }
 
-    fn enter(&mut self, known: Known, id: Option<String>, key: Option<String>) -> Number {
+    fn insert_command(&mut self, known: TrackedCommand, id: Option<String>, key: Option<String>) -> Number {
         let number = self.known.len();
         if let Some(id) = id {
             self.ids.insert(id, number);
         }
         if let Some(key) = key {
-            self.keys.insert((known.asks.session.clone(), key), number);
+            self.keys.insert((known.request.session.clone(), key), number);
         }
         self.known.push(known);
         number
     }
 
-    /// Something new: whether it can succeed, and what it waits for.
-    fn admit(&mut self, told: &Told, asks: Asks) -> Number {
-        let mut known = self.stranger(told, asks);
+    /// Tracks a new command: its dependencies, or the error that it must have.
+    fn admit(&mut self, event: &LifecycleEvent, request: Request) -> Number {
+        let mut known = self.new_command(event, request);
         match self.depend(&known) {
             Ok(awaited) => known.awaited = awaited,
             Err(fault) => known.fault = Some(fault),
         }
         let (id, key) = (known.envelope.id.clone(), known.envelope.key.clone());
-        self.enter(known, id, key)
+        self.insert_command(known, id, key)
     }
 
-    fn depend(&self, known: &Known) -> Result<Vec<(String, Number)>, String> {
+    fn depend(&self, known: &TrackedCommand) -> Result<Vec<(String, Number)>, String> {
         let mut awaited = Vec::new();
         for id in &known.envelope.depends_on {
             if known.envelope.id.as_ref() == Some(id) {
                 return Err(format!("Command '{id}' cannot depend on itself"));
             }
-            let other = self.ids.get(id).filter(|other| self.is_there(Some(**other)));
+            let other = self.ids.get(id).filter(|other| self.is_stored(Some(**other)));
             let Some(other) = other.copied() else { return Err(format!("Dependency '{id}' is unknown")) };
             match &self.known[other].outcome {
                 Some(Outcome { error: Some(error), .. }) => {
                     return Err(format!("Dependency '{id}' failed: {error}"));
                 }
                 Some(_) => {}
-                None if self.known[other].asks.session == known.asks.session => {
+                None if self.known[other].request.session == known.request.session => {
                     return Err(format!(
                         "Dependency '{id}' is queued in the same lane and cannot be awaited from this command"
                     ));
@@ -257,13 +262,13 @@ impl Model {
         Ok(awaited)
     }
 
-    fn started(&mut self, told: &Told) {
-        let due = self.due.get(&(told.name.clone(), told.envelope.clone()));
-        let own = due.into_iter().flatten().find_map(|due| match due {
-            Due::Own(number) => Some(*number),
-            Due::Replay { .. } | Due::Conflict(_) => None,
+    fn started(&mut self, event: &LifecycleEvent) {
+        let pending = self.pending.get(&(event.name.clone(), event.envelope.clone()));
+        let own = pending.into_iter().flatten().find_map(|pending| match pending {
+            PendingEnd::Own(number) => Some(*number),
+            PendingEnd::Replay { .. } | PendingEnd::Conflict(_) => None,
         });
-        let Some(number) = own else { panic!("executed though it was known: {told:?}") };
+        let Some(number) = own else { panic!("executed though it was known: {event:?}") };
         let known = &self.known[number];
         assert!(known.started.is_none(), "executed twice: {known:?}");
         assert!(known.fault.is_none(), "executed though it cannot succeed: {known:?}");
@@ -271,71 +276,71 @@ impl Model {
             let outcome = self.known[*other].outcome.as_ref();
             assert!(outcome.is_some_and(Outcome::is_success), "executed before '{id}' was done: {known:?}");
         }
-        if !overtakes(&known.asks.kind) {
-            let lane = self.lanes.entry(known.asks.session.clone()).or_default();
+        if !overtakes(&known.request.kind) {
+            let lane = self.lanes.entry(known.request.session.clone()).or_default();
             assert_eq!(lane.running, None, "two at once in a lane: {known:?}");
             assert!(lane.latest.is_none_or(|latest| latest < number), "out of turn: {known:?}");
             (lane.running, lane.latest) = (Some(number), Some(number));
         }
-        self.known[number].started = Some(self.told);
+        self.known[number].started = Some(self.position);
     }
 
-    fn finished(&mut self, told: &Told, outcome: &Outcome, replayed: bool) {
-        let key = (told.name.clone(), told.envelope.clone());
-        let due = self.due.get_mut(&key).unwrap_or_else(|| panic!("ended before it was admitted: {told:?}"));
-        let conflict = |due: &Due| matches!(due, Due::Conflict(text) if outcome.error.as_ref() == Some(text));
-        let at = due.iter().position(|due| match due {
-            Due::Replay { .. } => replayed,
-            Due::Own(_) => !replayed,
-            Due::Conflict(_) => !replayed && conflict(due),
+    fn finished(&mut self, event: &LifecycleEvent, outcome: &Outcome, replayed: bool) {
+        let key = (event.name.clone(), event.envelope.clone());
+        let pending = self.pending.get_mut(&key).unwrap_or_else(|| panic!("ended before it was admitted: {event:?}"));
+        let conflict = |pending: &PendingEnd| matches!(pending, PendingEnd::Conflict(text) if outcome.error.as_ref() == Some(text));
+        let at = pending.iter().position(|pending| match pending {
+            PendingEnd::Replay { .. } => replayed,
+            PendingEnd::Own(_) => !replayed,
+            PendingEnd::Conflict(_) => !replayed && conflict(pending),
         });
-        let at = due.iter().position(conflict).filter(|_| !replayed).or(at);
-        let at = at.unwrap_or_else(|| panic!("nothing would end like that: {told:?}, rather {due:?}"));
-        let due_now = due.remove(at);
-        if due.is_empty() {
-            self.due.remove(&key);
+        let at = pending.iter().position(conflict).filter(|_| !replayed).or(at);
+        let at = at.unwrap_or_else(|| panic!("an unexpected end: {event:?}, expected {pending:?}"));
+        let pending_now = pending.remove(at);
+        if pending.is_empty() {
+            self.pending.remove(&key);
         }
-        let leader = match due_now {
-            Due::Conflict(_) => None,
-            Due::Own(number) => {
-                self.own_end(number, outcome);
+        let leader = match pending_now {
+            PendingEnd::Conflict(_) => None,
+            PendingEnd::Own(number) => {
+                self.apply_own_end(number, outcome);
                 Some(number)
             }
-            Due::Replay { of, own } => {
-                self.replay(told, of, own, outcome);
+            PendingEnd::Replay { of, own } => {
+                self.apply_replay(event, of, own, outcome);
                 Some(of)
             }
         };
-        let (envelope, outcome) = (told.envelope.clone(), outcome.clone());
-        self.ended.push(Ended { life: self.life, envelope, outcome, replayed, leader });
+        let (envelope, outcome) = (event.envelope.clone(), outcome.clone());
+        self.ended.push(Ended { instance: self.instance, envelope, outcome, replayed, leader });
     }
 
-    fn own_end(&mut self, number: Number, outcome: &Outcome) {
+    fn apply_own_end(&mut self, number: Number, outcome: &Outcome) {
         let known = &self.known[number];
         assert!(known.outcome.is_none(), "ended twice: {known:?}");
         if known.started.is_none() {
-            let expected = self.why_not_run(known);
+            let expected = self.reasons_not_run(known);
             let error = outcome.error.as_deref().unwrap_or_default();
             assert!(expected.iter().any(|text| text == error), "{error}: not one of {expected:?}: {known:?}");
         }
-        if let Some(lane) = self.lanes.get_mut(&known.asks.session).filter(|lane| lane.running == Some(number)) {
+        if let Some(lane) = self.lanes.get_mut(&known.request.session).filter(|lane| lane.running == Some(number)) {
             lane.running = None;
         }
         self.known[number].outcome = Some(outcome.clone());
-        self.known[number].finished = Some(self.told);
+        self.known[number].finished = Some(self.position);
         if self.known[number].envelope.id.is_some() || self.known[number].envelope.key.is_some() {
-            self.shelve(number);
+            self.cache_outcome(number);
         }
     }
 
-    /// Why a command may have ended without having begun.
-    fn why_not_run(&self, known: &Known) -> Vec<String> {
+    /// The errors with which a command may end without having started.
+    fn reasons_not_run(&self, known: &TrackedCommand) -> Vec<String> {
         if let Some(fault) = &known.fault {
             return vec![fault.clone()];
         }
         let mut texts = Vec::new();
         for (id, other) in &known.awaited {
-            // It may have ended while it was being written down that it had not in time.
+            // The dependency may have ended while its timeout was being written.
             texts.push(format!("Dependency '{id}' timed out after {}ms", crate::pi_crowd::DEPENDENCY_MILLIS));
             if let Some(Outcome { error: Some(error), .. }) = &self.known[*other].outcome {
                 texts.push(format!("Dependency '{id}' failed: {error}"));
@@ -344,73 +349,73 @@ impl Model {
         texts
     }
 
-    fn replay(&mut self, told: &Told, of: Number, own: Option<Number>, outcome: &Outcome) {
+    fn apply_replay(&mut self, event: &LifecycleEvent, of: Number, own: Option<Number>, outcome: &Outcome) {
         let known = &mut self.known[of];
         match &known.outcome {
-            Some(stored) => assert_eq!(stored, outcome, "the outcome changed: {told:?}"),
-            // It was under way when the daemon died; from here on it is what it is.
-            None if known.life < self.life => known.outcome = Some(outcome.clone()),
-            None => panic!("a repetition ended before what it repeats: {told:?}"),
+            Some(stored) => assert_eq!(stored, outcome, "the outcome changed: {event:?}"),
+            // It was running when the daemon was killed; this outcome is final.
+            None if known.instance < self.instance => known.outcome = Some(outcome.clone()),
+            None => panic!("a repetition ended before what it repeats: {event:?}"),
         }
         if let Some(own) = own {
             self.known[own].outcome = Some(outcome.clone());
-            self.known[own].finished = Some(self.told);
-            self.shelve(own);
+            self.known[own].finished = Some(self.position);
+            self.cache_outcome(own);
         }
     }
 
-    fn shelve(&mut self, number: Number) {
-        self.shelf.push_back(number);
-        if self.shelf.len() > REMEMBERED
-            && let Some(oldest) = self.shelf.pop_front()
+    fn cache_outcome(&mut self, number: Number) {
+        self.outcome_cache.push_back(number);
+        if self.outcome_cache.len() > REMEMBERED
+            && let Some(oldest) = self.outcome_cache.pop_front()
         {
-            self.known[oldest].certainty = Certainty::Gone;
+            self.known[oldest].storage = StorageState::Evicted;
         }
     }
 
-    /// The daemon was killed, and begins again with what it wrote down.
+    /// The daemon was killed, and starts again with what it has stored.
     pub(crate) fn restart(&mut self) {
-        let under_way: Vec<Due> = std::mem::take(&mut self.due).into_values().flatten().collect();
-        for due in under_way {
-            let number = match due {
-                Due::Own(number) => Some(number),
-                Due::Replay { own, .. } => own,
-                Due::Conflict(_) => None,
+        let under_way: Vec<PendingEnd> = std::mem::take(&mut self.pending).into_values().flatten().collect();
+        for pending in under_way {
+            let number = match pending {
+                PendingEnd::Own(number) => Some(number),
+                PendingEnd::Replay { own, .. } => own,
+                PendingEnd::Conflict(_) => None,
             };
             let Some(known) = number.map(|number| &mut self.known[number]) else { continue };
-            // What began was written down before, unless it is light.
-            let written = known.started.is_some() && !is_light(&known.asks.kind);
-            known.certainty = if written { Certainty::Sure } else { Certainty::Perhaps };
-            // The news that it began may have been lost with the connections, and what it changed was kept all the same.
+            // A started command was written before, unless it is written later.
+            let written = known.started.is_some() && !is_written_later(&known.request.kind);
+            known.storage = if written { StorageState::Stored } else { StorageState::Uncertain };
+            // The event of its start may have been lost with the connections, while its change was stored.
             if known.leader == number.unwrap_or(usize::MAX) && known.fault.is_none() {
-                known.started = known.started.or(Some(self.told));
+                known.started = known.started.or(Some(self.position));
             }
         }
-        // To be forgotten is written down some time later too.
-        for known in self.known.iter_mut().filter(|known| known.certainty == Certainty::Gone) {
-            known.certainty = Certainty::Perhaps;
+        // Evictions are written later, too.
+        for known in self.known.iter_mut().filter(|known| known.storage == StorageState::Evicted) {
+            known.storage = StorageState::Uncertain;
         }
-        let certain = self.shelf.len().saturating_sub(CERTAIN);
-        for (at, number) in self.shelf.drain(..).enumerate() {
+        let certain = self.outcome_cache.len().saturating_sub(CERTAIN);
+        for (at, number) in self.outcome_cache.drain(..).enumerate() {
             let known = &mut self.known[number];
-            if is_light(&known.asks.kind) || at < certain {
-                known.certainty = Certainty::Perhaps;
+            if is_written_later(&known.request.kind) || at < certain {
+                known.storage = StorageState::Uncertain;
             }
         }
         self.lanes.clear();
-        self.life += 1;
-        self.killed = self.told;
+        self.instance += 1;
+        self.killed = self.position;
     }
 }
 
-/// Tells from what was told next whether the daemon knew a command; `same` if it would be a repetition.
-fn was_known(told: &Told, same: bool, then: &[Told]) -> bool {
-    let own = |next: &&Told| next.name == told.name && next.envelope == told.envelope;
-    then.iter().filter(own).find_map(|next| match &next.step {
-        Step::Accepted => None,
-        Step::Started => Some(false),
-        Step::Finished { replayed, .. } if same => Some(*replayed),
-        Step::Finished { outcome, .. } => {
+/// Returns whether the following events show that the daemon knew the command; `same` if it would be a repetition.
+fn was_known(event: &LifecycleEvent, same: bool, then: &[LifecycleEvent]) -> bool {
+    let own = |next: &&LifecycleEvent| next.name == event.name && next.envelope == event.envelope;
+    then.iter().filter(own).find_map(|next| match &next.phase {
+        Phase::Accepted => None,
+        Phase::Started => Some(false),
+        Phase::Finished { replayed, .. } if same => Some(*replayed),
+        Phase::Finished { outcome, .. } => {
             Some(outcome.error.as_ref().is_some_and(|error| error.starts_with("Conflicting ")))
         }
     }) == Some(true)

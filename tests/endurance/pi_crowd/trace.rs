@@ -1,28 +1,28 @@
-//! What everybody heard of all commands, in order.
+//! The lifecycle events of all commands, in order.
 
 use serde_json::Value;
 
 use crate::pi_crowd::command::Envelope;
-use crate::pi_crowd::hearing::Heard;
+use crate::pi_crowd::hearing::ReceivedLines;
 
-/// Something that everybody heard.
+/// A lifecycle event.
 #[derive(Debug, Clone)]
-pub(crate) struct Told {
-    /// The name of the command, made up or not.
+pub(crate) struct LifecycleEvent {
+    /// The id of the command, also if the daemon assigned it.
     pub(crate) name: String,
     pub(crate) envelope: Envelope,
-    pub(crate) step: Step,
+    pub(crate) phase: Phase,
 }
 
-/// How far a command has come.
+/// The phase of a command.
 #[derive(Debug, Clone)]
-pub(crate) enum Step {
+pub(crate) enum Phase {
     Accepted,
     Started,
     Finished { outcome: Outcome, replayed: bool },
 }
 
-/// What came of a command, as far as everybody hears.
+/// The outcome of a command, as far as lifecycle events contain it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Outcome {
     pub(crate) error: Option<String>,
@@ -39,20 +39,20 @@ impl Outcome {
     }
 }
 
-/// Puts together what was heard in a life: all have heard the same, and some longer than others.
-pub(crate) fn of_all(watcher: &Heard, others: &[Heard]) -> Vec<Told> {
-    assert_eq!(watcher.first(), 0, "the watcher keeps everything");
-    let mut lines: Vec<&[u8]> = watcher.tail.iter().map(Vec::as_slice).collect();
+/// Merges the events of an instance: all clients received the same ones, some more than others.
+pub(crate) fn merge(observer: &ReceivedLines, others: &[ReceivedLines]) -> Vec<LifecycleEvent> {
+    assert_eq!(observer.first(), 0, "the observer keeps everything");
+    let mut lines: Vec<&[u8]> = observer.tail.iter().map(Vec::as_slice).collect();
     for other in others {
-        other.agrees_with(watcher);
-        assert!(other.first() <= lines.len(), "more was heard than is kept");
+        other.agrees_with(observer);
+        assert!(other.first() <= lines.len(), "more lines were received than are kept");
         let further = other.tail.iter().skip(lines.len() - other.first());
         lines.extend(further.map(Vec::as_slice));
     }
     lines.into_iter().map(read).collect()
 }
 
-fn read(line: &[u8]) -> Told {
+fn read(line: &[u8]) -> LifecycleEvent {
     let line: Value = serde_json::from_slice(line).expect("JSON");
     let data = &line["data"];
     let text = |field: &str| data[field].as_str().map(ToOwned::to_owned);
@@ -66,15 +66,15 @@ fn read(line: &[u8]) -> Told {
         depends_on: depends_on.map(|id| id.as_str().expect("a name").to_owned()).collect(),
         if_version: data["ifSessionVersion"].as_u64(),
     };
-    let step = match line["type"].as_str().expect("a type") {
-        "command_accepted" => Step::Accepted,
-        "command_started" => Step::Started,
+    let phase = match line["type"].as_str().expect("a type") {
+        "command_accepted" => Phase::Accepted,
+        "command_started" => Phase::Started,
         "command_finished" => {
             let outcome = Outcome { error: text("error"), version: data["sessionVersion"].as_u64() };
             assert_eq!(data["success"].as_bool(), Some(outcome.is_success()), "{line}");
-            Step::Finished { outcome, replayed: data["replayed"] == true }
+            Phase::Finished { outcome, replayed: data["replayed"] == true }
         }
-        other => panic!("nobody tells of a {other}"),
+        other => panic!("an unknown event: {other}"),
     };
-    Told { name, envelope, step }
+    LifecycleEvent { name, envelope, phase }
 }

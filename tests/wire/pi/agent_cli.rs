@@ -1,6 +1,6 @@
-//! The genuine pi coding agent from npm, on session files of this daemon and the other way round.
+//! The pi coding agent from npm on session files of this daemon, and this daemon on its files.
 //!
-//! It is installed once, below the target directory. Where npm cannot reach its registry the tests are skipped, and counted.
+//! It is installed once, below the target directory. Where npm cannot reach its registry, the tests are skipped.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -15,18 +15,18 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use crate::pi::line::Via;
-use crate::pi::play::play;
+use crate::pi::line::Transport;
+use crate::pi::play;
 use crate::support::skip::skip;
 
 const PACKAGE: &str = "@mariozechner/pi-coding-agent";
 const VERSION: &str = "0.73.1";
-/// How long npm may take to install it, and it to answer.
+/// The time limit for the installation and for a run of the agent.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 #[test]
-fn the_pi_agent_goes_on_in_our_file_and_we_go_on_from_it() {
-    played(
+fn the_pi_agent_continues_our_file_and_the_session_continues_from_there() {
+    run_with_agent(
         r#"
         model "One from us"
         model "Two from the agent"
@@ -38,22 +38,22 @@ fn the_pi_agent_goes_on_in_our_file_and_we_go_on_from_it() {
         ok
         until ${file} One from us
         agent -c -p / asked second
-        told 1 {"messages":["$has",{"role":"user","content":[{"text":"asked first"}]},{"role":"assistant","content":"One from us"},{"role":"user","content":[{"text":"asked second"}]}]}
-        holds ${file} asked first / One from us / asked second / Two from the agent
+        request 1 {"messages":["$has",{"role":"user","content":[{"text":"asked first"}]},{"role":"assistant","content":"One from us"},{"role":"user","content":[{"text":"asked second"}]}]}
+        contains ${file} asked first / One from us / asked second / Two from the agent
         > prompt @s {"message":"asked third"}
         ok {"sessionVersion":2}
         until ${file} Three from us
-        told 2 {"messages":[{"role":"system"},{"content":"asked first"},{"content":"One from us"},{"content":"asked second"},{"content":"Two from the agent"},{"content":"asked third"}]}
+        request 2 {"messages":[{"role":"system"},{"content":"asked first"},{"content":"One from us"},{"content":"asked second"},{"content":"Two from the agent"},{"content":"asked third"}]}
         agent --session ${file} -p / asked fourth
-        told 3 {"messages":["$has",{"role":"user","content":[{"text":"asked first"}]},{"role":"assistant","content":"Two from the agent"},{"role":"assistant","content":"Three from us"}]}
-        holds ${file} asked first / One from us / asked second / Two from the agent / asked third / Three from us / asked fourth / Four from the agent
+        request 3 {"messages":["$has",{"role":"user","content":[{"text":"asked first"}]},{"role":"assistant","content":"Two from the agent"},{"role":"assistant","content":"Three from us"}]}
+        contains ${file} asked first / One from us / asked second / Two from the agent / asked third / Three from us / asked fourth / Four from the agent
     "#,
     );
 }
 
 #[test]
-fn we_go_on_in_a_file_of_the_pi_agent_and_it_goes_on_from_us() {
-    played(
+fn a_session_continues_a_file_of_the_pi_agent_which_continues_from_there() {
+    run_with_agent(
         r#"
         file note.txt "what the note says"
         model [{"call":"read","id":"call_7","args":{"path":"note.txt"}}]
@@ -70,17 +70,17 @@ fn we_go_on_in_a_file_of_the_pi_agent_and_it_goes_on_from_us() {
         > prompt @s {"message":"asked second"}
         ok
         until ${file} Two from us
-        told 2 {"messages":["$has",{"content":"asked first"},{"role":"tool","content":"what the note says"},{"content":"One from the agent"},{"content":"asked second"}]}
+        request 2 {"messages":["$has",{"content":"asked first"},{"role":"tool","content":"what the note says"},{"content":"One from the agent"},{"content":"asked second"}]}
         agent -c -p / asked third
-        told 3 {"messages":["$has",{"role":"user","content":[{"text":"asked first"}]},{"role":"tool","content":"what the note says"},{"role":"user","content":[{"text":"asked second"}]},{"role":"assistant","content":"Two from us"}]}
-        holds ${file} asked first / One from the agent / asked second / Two from us / asked third / Three from the agent
+        request 3 {"messages":["$has",{"role":"user","content":[{"text":"asked first"}]},{"role":"tool","content":"what the note says"},{"role":"user","content":[{"text":"asked second"}]},{"role":"assistant","content":"Two from us"}]}
+        contains ${file} asked first / One from the agent / asked second / Two from us / asked third / Three from the agent
     "#,
     );
 }
 
 #[test]
 fn the_pi_agent_reads_our_summary_and_our_fork() {
-    played(
+    run_with_agent(
         r#"
         model "One from us"
         model "Two from us"
@@ -101,29 +101,29 @@ fn the_pi_agent_reads_our_summary_and_our_fork() {
         ok {"data":{"summary":"Everything in short"}}
         until ${file} Everything in short
         agent --session ${file} -p / asked third
-        told 3 {"messages":["$has",{"role":"user","content":[{"text":"$~Everything in short"}]},{"role":"user","content":[{"text":"asked third"}]}]}
-        holds ${file} asked first / One from us / asked second / Two from us / Everything in short / asked third / Three from the agent
+        request 3 {"messages":["$has",{"role":"user","content":[{"text":"$~Everything in short"}]},{"role":"user","content":[{"text":"asked third"}]}]}
+        contains ${file} asked first / One from us / asked second / Two from us / Everything in short / asked third / Three from the agent
         > fork @s {"entryId":"${second}"}
         ok
         > get_state @s
         ok {"data":{"sessionFile":"$fork","messageCount":2}}
         agent --session ${fork} -p / asked instead
-        told 4 {"messages":[{"role":"system"},{"role":"user","content":[{"text":"asked first"}]},{"role":"assistant","content":"One from us"},{"role":"user","content":[{"text":"asked instead"}]}]}
+        request 4 {"messages":[{"role":"system"},{"role":"user","content":[{"text":"asked first"}]},{"role":"assistant","content":"One from us"},{"role":"user","content":[{"text":"asked instead"}]}]}
         lacks ${fork} asked second
         lacks ${file} asked instead
     "#,
     );
 }
 
-/// Plays a transcript in which the agent takes part.
-fn played(text: &str) {
+/// Runs a transcript with steps of the agent.
+fn run_with_agent(text: &str) {
     match installed() {
-        Ok(_) => play(Via::Web, text),
+        Ok(_) => play::run(Transport::Web, text),
         Err(why) => skip(why),
     }
 }
 
-/// Runs the agent in a home, in the directory of its sessions, against a model's server; it must succeed.
+/// Runs the agent in a home, in the directory of its sessions, with a model server; it must succeed.
 pub(crate) fn run(home: &Path, model_url: &str, words: &[&str]) {
     let cli = installed().as_ref().expect("it was looked for before");
     let models = json!({"providers": {"fake": {
@@ -140,15 +140,15 @@ pub(crate) fn run(home: &Path, model_url: &str, words: &[&str]) {
     assert!(output.status.success(), "pi {words:?}: {output:?}");
 }
 
-/// Returns the agent's program, which is installed where it is missing, or why it cannot be.
+/// Returns the program of the agent, installing it if necessary, or the reason why it cannot be installed.
 fn installed() -> &'static Result<PathBuf, String> {
     static INSTALLED: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     INSTALLED.get_or_init(|| {
         let cache = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let place = cache.join(format!("pi-coding-agent-{VERSION}"));
-        let cli = place.join("node_modules").join(PACKAGE).join("dist/cli.js");
+        let location = cache.join(format!("pi-coding-agent-{VERSION}"));
+        let cli = location.join("node_modules").join(PACKAGE).join("dist/cli.js");
         if !cli.is_file() {
-            install(cache, &place)?;
+            install(cache, &location)?;
         }
         let mut command = Command::new("node");
         command.arg(&cli).arg("--version");
@@ -157,8 +157,8 @@ fn installed() -> &'static Result<PathBuf, String> {
     })
 }
 
-/// Installs the agent beside its place and moves it there, so that what was cut short is never taken for it.
-fn install(cache: &Path, place: &Path) -> Result<(), String> {
+/// Installs the agent into a temporary directory and renames that, so that an interrupted installation is never used.
+fn install(cache: &Path, location: &Path) -> Result<(), String> {
     let draft = tempfile::tempdir_in(cache).map_err(|error| error.to_string())?;
     let mut command = Command::new("npm");
     command.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--no-save", "--prefix"]);
@@ -168,14 +168,14 @@ fn install(cache: &Path, place: &Path) -> Result<(), String> {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(format!("npm cannot install {PACKAGE}: {}", said.lines().next().unwrap_or_default()));
     }
-    match fs::rename(draft.path(), place) {
-        // Somebody else was faster.
-        Err(_) if place.is_dir() => Ok(()),
+    match fs::rename(draft.path(), location) {
+        // A concurrent test has installed it.
+        Err(_) if location.is_dir() => Ok(()),
         renamed => renamed.map_err(|error| error.to_string()),
     }
 }
 
-/// Runs a command to its end; one that takes too long is ended with everything that it started.
+/// Runs a command to its end; at the time limit its process group is killed.
 fn bounded(mut command: Command) -> Result<Output, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
@@ -186,7 +186,7 @@ fn bounded(mut command: Command) -> Result<Output, String> {
     let output = match told.recv_timeout(TIMEOUT) {
         Ok(output) => output.map_err(|error| error.to_string()),
         Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-            // It may be gone just now.
+            // It may have ended already.
             let _ = killpg(group, Signal::SIGKILL);
             Err(format!("{name} took longer than {TIMEOUT:?}"))
         }

@@ -1,4 +1,4 @@
-//! Session files that are gone, malformed or of an earlier version: the session goes on, for the journal has everything.
+//! Session files that are missing, malformed or of an earlier version: the session continues from the journal.
 
 transcripts! {
     a_session_whose_imported_file_was_removed_can_be_forked => r#"
@@ -20,10 +20,10 @@ transcripts! {
         > prompt @stored {"message":"asked second"}
         ok
         until ${fork} Two
-        holds ${fork} from before / asked second / Two
+        contains ${fork} from before / asked second / Two
     "#
 
-    a_session_whose_imported_file_was_removed_can_be_left_and_unloaded => r#"
+    a_session_whose_imported_file_was_removed_can_start_a_new_conversation_and_be_unloaded => r#"
         file .pi/sessions/old.jsonl "{\"type\":\"session\",\"version\":3,\"id\":\"stored\",\"timestamp\":\"2026-01-01T00:00:00.000Z\",\"cwd\":\"/\"}\n{\"type\":\"message\",\"id\":\"a1\",\"parentId\":null,\"timestamp\":\"2026-01-01T00:00:01.000Z\",\"message\":{\"role\":\"user\",\"content\":\"from before\",\"timestamp\":1767225601000}}\n"
         file .pi/sessions/other.jsonl "{\"type\":\"session\",\"version\":3,\"id\":\"stored\",\"timestamp\":\"2026-01-01T00:00:00.000Z\",\"cwd\":\"/\"}\n{\"type\":\"message\",\"id\":\"a1\",\"parentId\":null,\"timestamp\":\"2026-01-01T00:00:01.000Z\",\"message\":{\"role\":\"user\",\"content\":\"from before\",\"timestamp\":1767225601000}}\n"
         > load_session #one {"sessionPath":"${home}/work/.pi/sessions/old.jsonl"}
@@ -46,7 +46,7 @@ transcripts! {
         ok
     "#
 
-    a_session_whose_file_is_malformed_can_be_left_and_unloaded => r#"
+    a_session_whose_file_is_malformed_can_start_a_new_conversation_and_be_unloaded => r#"
         model "One"
         model "Two"
         file .pi/sessions/old.jsonl "{\"type\":\"session\",\"version\":3,\"id\":\"stored\",\"timestamp\":\"2026-01-01T00:00:00.000Z\",\"cwd\":\"/\"}\n{\"type\":\"message\",\"id\":\"a1\",\"parentId\":null,\"timestamp\":\"2026-01-01T00:00:01.000Z\",\"message\":{\"role\":\"user\",\"content\":\"from before\",\"timestamp\":1767225601000}}\n"
@@ -117,11 +117,11 @@ transcripts! {
         > prompt @s {"message":"asked third"}
         ok
         until ${fork} Three
-        holds ${fork} asked first / One / asked third / Three
-        told 2 {"messages":[{"role":"system"},{"content":"asked first"},{"content":"One"},{"content":"asked third"}]}
+        contains ${fork} asked first / One / asked third / Three
+        request 2 {"messages":[{"role":"system"},{"content":"asked first"},{"content":"One"},{"content":"asked third"}]}
     "#
 
-    steer_without_a_run_takes_in_what_another_program_has_written => r#"
+    steer_without_a_run_imports_what_another_program_has_appended => r#"
         model "One"
         model "Three"
         > create_session @s
@@ -133,11 +133,11 @@ transcripts! {
         > steer @s {"message":"third"}
         ok
         until ${file} Three
-        told 1 {"messages":[{"role":"system"},{"content":"first"},{"content":"One"},{"content":"said elsewhere"},{"content":"answered elsewhere"},{"content":"third"}]}
-        holds ${file} first / One / said elsewhere / answered elsewhere / third / Three
+        request 1 {"messages":[{"role":"system"},{"content":"first"},{"content":"One"},{"content":"said elsewhere"},{"content":"answered elsewhere"},{"content":"third"}]}
+        contains ${file} first / One / said elsewhere / answered elsewhere / third / Three
     "#
 
-    a_line_of_another_program_that_is_half_written_stays_and_is_passed_over => r#"
+    a_partial_line_of_another_program_is_kept_and_skipped => r#"
         model "One"
         model "Two"
         model "Three"
@@ -153,10 +153,10 @@ transcripts! {
         > prompt @s {"message":"asked third"}
         ok
         until ${file} Three
-        holds ${file} asked first / One / half written / asked second / Two / asked third / Three
+        contains ${file} asked first / One / half written / asked second / Two / asked third / Three
     "#
 
-    a_daemon_that_dies_after_a_conversation_was_left_goes_on_in_the_new_file => r#"
+    a_daemon_killed_after_a_new_conversation_started_continues_in_the_new_file => r#"
         model "One"
         model "Two"
         > create_session @s
@@ -168,17 +168,17 @@ transcripts! {
         ok
         > get_state @s
         ok {"data":{"sessionFile":"$second"}}
-        dies 1
+        crash 1
         > prompt @s {"message":"asked second"}
         ok
         until ${second} Two
-        holds ${second} asked second / Two
+        contains ${second} asked second / Two
         lacks ${second} asked first
         lacks ${first} asked second
-        told 1 {"messages":[{"role":"system"},{"content":"asked second"}]}
+        request 1 {"messages":[{"role":"system"},{"content":"asked second"}]}
     "#
 
-    a_daemon_that_dies_before_a_conversation_is_left_goes_on_in_the_old_file => r#"
+    a_daemon_killed_before_a_new_conversation_started_continues_in_the_old_file => r#"
         model "One"
         model "Two"
         > create_session @s
@@ -190,11 +190,11 @@ transcripts! {
         ok
         > get_state @s
         ok {"data":{"sessionFile":"$second"}}
-        dies 1000000
+        crash 1000000
         > prompt @s {"message":"asked second"}
         ok
         until ${first} Two
-        holds ${first} asked first / One / asked second / Two
-        gone ${second}
+        contains ${first} asked first / One / asked second / Two
+        absent ${second}
     "#
 }

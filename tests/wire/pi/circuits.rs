@@ -1,7 +1,7 @@
-//! Section 21: a provider that keeps failing is left alone.
+//! Section 21: the circuit breaker of a provider.
 
 transcripts! {
-    a_provider_that_keeps_failing_is_not_asked => r#"
+    a_provider_that_keeps_failing_gets_no_requests => r#"
         env PUSH_MODEL_ATTEMPTS=1
         model {"status":500,"body":"oops"}
         model {"status":500,"body":"oops"}
@@ -41,7 +41,7 @@ transcripts! {
         ok {"sessionVersion":5}
     "#
 
-    an_answer_closes_the_count => r#"
+    a_success_resets_the_failure_count => r#"
         env PUSH_MODEL_ATTEMPTS=1
         model {"status":500,"body":"oops"}
         model "Hello"

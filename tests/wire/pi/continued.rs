@@ -1,7 +1,7 @@
-//! Session files that other programs write to as well: nothing of theirs is lost, and nothing is told twice.
+//! Session files that other programs append to: no entry is lost, and none is sent twice.
 
 transcripts! {
-    what_another_program_has_appended_is_kept_and_told_to_the_model => r#"
+    entries_appended_by_another_program_are_kept_and_sent_to_the_model => r#"
         model "One"
         model "Three"
         model "Five"
@@ -14,17 +14,17 @@ transcripts! {
         > prompt @s {"message":"third"}
         ok {"sessionVersion":2}
         until ${file} Three
-        told 1 {"messages":[{"role":"system"},{"content":"first"},{"content":"One"},{"content":"said elsewhere"},{"content":"answered elsewhere"},{"content":"third"}]}
-        holds ${file} first / One / said elsewhere / answered elsewhere / third / Three
+        request 1 {"messages":[{"role":"system"},{"content":"first"},{"content":"One"},{"content":"said elsewhere"},{"content":"answered elsewhere"},{"content":"third"}]}
+        contains ${file} first / One / said elsewhere / answered elsewhere / third / Three
         > get_messages @s
         ok {"data":{"messages":[{"role":"user"},{"role":"assistant"},{"role":"user","content":[{"text":"said elsewhere"}],"timestamp":1767312000000},{"role":"assistant","content":[{"text":"answered elsewhere"}],"model":"other-model","timestamp":1767312001000},{"role":"user"},{"role":"assistant"}]}}
         > prompt @s {"message":"fifth"}
         ok {"sessionVersion":3}
         until ${file} Five
-        holds ${file} first / One / said elsewhere / answered elsewhere / third / Three / fifth / Five
+        contains ${file} first / One / said elsewhere / answered elsewhere / third / Three / fifth / Five
     "#
 
-    what_was_appended_while_the_daemon_was_gone_is_taken_in_once => r#"
+    entries_appended_while_the_daemon_was_stopped_are_imported_once => r#"
         model "One"
         model "Three"
         > create_session @s
@@ -40,11 +40,11 @@ transcripts! {
         > prompt @s {"message":"third"}
         ok {"sessionVersion":2}
         until ${file} Three
-        told 1 {"messages":[{"role":"system"},{"content":"first"},{"content":"One"},{"content":"said elsewhere"},{"content":"answered elsewhere"},{"content":"third"}]}
-        holds ${file} first / One / said elsewhere / answered elsewhere / third / Three
+        request 1 {"messages":[{"role":"system"},{"content":"first"},{"content":"One"},{"content":"said elsewhere"},{"content":"answered elsewhere"},{"content":"third"}]}
+        contains ${file} first / One / said elsewhere / answered elsewhere / third / Three
     "#
 
-    what_is_appended_while_a_run_is_active_is_taken_in_after_it => r#"
+    entries_appended_during_a_run_are_imported_after_it => r#"
         > create_session @s
         ok {"data":{"sessionInfo":{"sessionFile":"$file"}}}
         > prompt @s {"message":"$ echo begun"}
@@ -56,16 +56,16 @@ transcripts! {
         foreign ${file} said elsewhere / answered elsewhere
         touch go
         until ${file} over
-        holds ${file} said elsewhere / answered elsewhere
+        contains ${file} said elsewhere / answered elsewhere
         > prompt @s {"message":"$ echo third"}
         ok {"sessionVersion":3}
         until ${file} echo third
-        holds ${file} said elsewhere / answered elsewhere
+        contains ${file} said elsewhere / answered elsewhere
         > get_messages @s
         ok {"data":{"messages":["$has",{"role":"user","content":[{"text":"said elsewhere"}],"timestamp":1767312000000}]}}
     "#
 
-    loading_keeps_times_and_tool_results_and_goes_on_in_the_file => r#"
+    loading_keeps_times_and_tool_results_and_continues_in_the_file => r#"
         model "Done"
         file .pi/sessions/old.jsonl "{\"type\":\"session\",\"version\":3,\"id\":\"stored\",\"timestamp\":\"2026-01-01T00:00:00.000Z\",\"cwd\":\"/\"}\n{\"type\":\"message\",\"id\":\"00000004\",\"parentId\":null,\"timestamp\":\"2026-01-01T00:00:01.000Z\",\"message\":{\"role\":\"user\",\"content\":\"look\",\"timestamp\":1767225601000}}\n{\"type\":\"message\",\"id\":\"00000005\",\"parentId\":\"00000004\",\"timestamp\":\"2026-01-01T00:00:02.000Z\",\"message\":{\"role\":\"assistant\",\"content\":[{\"type\":\"toolCall\",\"id\":\"c1\",\"name\":\"read\",\"arguments\":{\"path\":\"a\"}},{\"type\":\"toolCall\",\"id\":\"c2\",\"name\":\"bash\",\"arguments\":{\"command\":\"b\"}}],\"model\":\"m\",\"provider\":\"p\",\"stopReason\":\"toolUse\",\"timestamp\":1767225602000}}\n{\"type\":\"message\",\"id\":\"00000006\",\"parentId\":\"00000005\",\"timestamp\":\"2026-01-01T00:00:03.000Z\",\"message\":{\"role\":\"toolResult\",\"toolCallId\":\"c1\",\"toolName\":\"read\",\"content\":[{\"type\":\"text\",\"text\":\"the first\"}],\"isError\":false,\"timestamp\":1767225603000}}\n{\"type\":\"message\",\"id\":\"00000007\",\"parentId\":\"00000006\",\"timestamp\":\"2026-01-01T00:00:04.000Z\",\"message\":{\"role\":\"toolResult\",\"toolCallId\":\"c2\",\"toolName\":\"bash\",\"content\":[{\"type\":\"text\",\"text\":\"the second\"}],\"isError\":true,\"timestamp\":1767225604000}}\n"
         > load_session {"sessionPath":"${home}/work/.pi/sessions/old.jsonl"}
@@ -75,7 +75,7 @@ transcripts! {
         > prompt @stored {"message":"go on"}
         ok
         until .pi/sessions/old.jsonl Done
-        holds .pi/sessions/old.jsonl look / the first / the second / go on / Done
+        contains .pi/sessions/old.jsonl look / the first / the second / go on / Done
     "#
 
     loading_keeps_the_part_before_a_compaction => r#"
@@ -90,11 +90,11 @@ transcripts! {
         > prompt @stored {"message":"go on"}
         ok
         until .pi/sessions/old.jsonl Done
-        told 0 {"messages":[{"role":"system"},"$_",{"content":"kept"},{"content":"newest"},{"content":"go on"}]}
-        holds .pi/sessions/old.jsonl long ago / kept / in short / newest / go on / Done
+        request 0 {"messages":[{"role":"system"},"$_",{"content":"kept"},{"content":"newest"},{"content":"go on"}]}
+        contains .pi/sessions/old.jsonl long ago / kept / in short / newest / go on / Done
     "#
 
-    new_session_begins_another_file_and_leaves_the_first_as_it_is => r#"
+    new_session_starts_another_file_and_leaves_the_first_unchanged => r#"
         model "One"
         model "Two"
         > create_session @s
@@ -109,16 +109,16 @@ transcripts! {
         > prompt @s {"message":"asked second"}
         ok
         until ${second} Two
-        holds ${first} asked first / One
+        contains ${first} asked first / One
         lacks ${first} asked second
-        holds ${second} "parentSession":"${first}" / asked second / Two
+        contains ${second} "parentSession":"${first}" / asked second / Two
         lacks ${second} asked first
         kill
         > get_state @s
         ok {"data":{"sessionFile":"${second}","messageCount":2}}
     "#
 
-    fork_copies_what_was_before_into_another_file => r#"
+    fork_copies_the_earlier_entries_into_another_file => r#"
         model "One"
         model "Two"
         model "Three"
@@ -137,17 +137,17 @@ transcripts! {
         ok {"data":{"text":"asked second","cancelled":false}}
         > get_state @s
         ok {"data":{"sessionFile":"$fork","messageCount":4}}
-        holds ${fork} "parentSession":"${first}" / asked first / One / said elsewhere / answered elsewhere
+        contains ${fork} "parentSession":"${first}" / asked first / One / said elsewhere / answered elsewhere
         lacks ${fork} asked second
         > prompt @s {"message":"asked third"}
         ok
         until ${fork} Three
-        holds ${fork} asked first / One / said elsewhere / answered elsewhere / asked third / Three
-        holds ${first} asked first / One / said elsewhere / answered elsewhere / asked second / Two
+        contains ${fork} asked first / One / said elsewhere / answered elsewhere / asked third / Three
+        contains ${first} asked first / One / said elsewhere / answered elsewhere / asked second / Two
         lacks ${first} asked third
     "#
 
-    switch_session_file_writes_to_that_file_from_there_on => r#"
+    switch_session_file_appends_to_that_file_afterwards => r#"
         model "Mine"
         model "Answer"
         model "Back"
@@ -162,18 +162,18 @@ transcripts! {
         > prompt @s {"message":"and now"}
         ok
         until ~/.pi/agent/sessions/old.jsonl Answer
-        holds ~/.pi/agent/sessions/old.jsonl from before / and now / Answer
+        contains ~/.pi/agent/sessions/old.jsonl from before / and now / Answer
         lacks ${first} and now
         > switch_session_file @s {"sessionPath":"${first}"}
         ok
         > prompt @s {"message":"once more"}
         ok
         until ${first} Back
-        holds ${first} left behind / Mine / once more / Back
-        told 2 {"messages":[{"role":"system"},{"content":"left behind"},{"content":"Mine"},{"content":"once more"}]}
+        contains ${first} left behind / Mine / once more / Back
+        request 2 {"messages":[{"role":"system"},{"content":"left behind"},{"content":"Mine"},{"content":"once more"}]}
     "#
 
-    another_program_that_went_back_and_gave_a_name_is_followed => r#"
+    a_branch_and_a_name_of_another_program_are_imported => r#"
         model "Done"
         file .pi/sessions/old.jsonl "{\"type\":\"session\",\"version\":3,\"id\":\"stored\",\"timestamp\":\"2026-01-01T00:00:00.000Z\",\"cwd\":\"/\"}\n{\"type\":\"message\",\"id\":\"a1\",\"parentId\":null,\"timestamp\":\"2026-01-01T00:00:01.000Z\",\"message\":{\"role\":\"user\",\"content\":\"the beginning\",\"timestamp\":1767225601000}}\n{\"type\":\"message\",\"id\":\"a2\",\"parentId\":\"a1\",\"timestamp\":\"2026-01-01T00:00:02.000Z\",\"message\":{\"role\":\"user\",\"content\":\"one way\",\"timestamp\":1767225602000}}\n"
         > load_session {"sessionPath":"${home}/work/.pi/sessions/old.jsonl"}
@@ -182,8 +182,8 @@ transcripts! {
         > prompt @stored {"message":"go on"}
         ok {"sessionVersion":1}
         until .pi/sessions/old.jsonl Done
-        told 0 {"messages":[{"role":"system"},{"content":"the beginning"},{"content":"another way"},{"content":"go on"}]}
-        holds .pi/sessions/old.jsonl the beginning / one way / another way / Named elsewhere / go on / Done
+        request 0 {"messages":[{"role":"system"},{"content":"the beginning"},{"content":"another way"},{"content":"go on"}]}
+        contains .pi/sessions/old.jsonl the beginning / one way / another way / Named elsewhere / go on / Done
         > get_state @stored
         ok {"data":{"sessionName":"Named elsewhere","messageCount":4}}
     "#

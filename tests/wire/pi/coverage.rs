@@ -1,4 +1,4 @@
-//! Sees to it that no command is forgotten: each must succeed somewhere in the transcripts, and be refused somewhere.
+//! Checks that every command succeeds in some transcript and is refused in some transcript.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use pushd::protocol::pi::kind::Kind;
 
-use crate::pi::script::{self, Act};
+use crate::pi::script::{self, Action};
 
 #[test]
 fn every_command_succeeds_and_is_refused_in_some_transcript() {
@@ -15,18 +15,18 @@ fn every_command_succeeds_and_is_refused_in_some_transcript() {
         transcripts += 1;
         let mut last = String::new();
         let mut by_id = BTreeMap::new();
-        for step in script::read(&text) {
-            match script::act(&step, &step.rest.replace("${", "$")) {
-                Some(Act::Send { command, .. }) => {
+        for step in script::parse(&text) {
+            match script::parse_step(&step, &step.rest.replace("${", "$")) {
+                Some(Action::Send { command, .. }) => {
                     last = command["type"].as_str().expect("a type").to_owned();
                     if let Some(id) = command["id"].as_str() {
                         by_id.insert(id.to_owned(), last.clone());
                     }
                 }
-                Some(Act::Ok { id, .. }) => {
+                Some(Action::Ok { id, .. }) => {
                     good.insert(id.and_then(|id| by_id.get(&id).cloned()).unwrap_or_else(|| last.clone()));
                 }
-                Some(Act::No { id, .. }) => {
+                Some(Action::No { id, .. }) => {
                     refused.insert(id.and_then(|id| by_id.get(&id).cloned()).unwrap_or_else(|| last.clone()));
                 }
                 _ => {}
@@ -37,7 +37,7 @@ fn every_command_succeeds_and_is_refused_in_some_transcript() {
         Kind::ALL.iter().map(|kind| kind.name()).filter(|name| !among.contains(*name)).collect()
     };
     assert_eq!(never(&good), Vec::<&str>::new(), "never succeed");
-    // Nothing is particular to these that could be refused.
+    // These have no arguments of their own that could be refused.
     assert_eq!(never(&refused), ["get_metrics", "list_stored_sessions"], "are never refused");
     assert!(transcripts >= 250, "{transcripts} transcripts");
 }

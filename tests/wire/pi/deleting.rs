@@ -1,4 +1,4 @@
-//! Which session files go with a session: those that were created for it, and never one of another program unasked.
+//! Which session files are deleted with a session: those created for it, and imported ones only on request.
 
 transcripts! {
     push_delete_removes_every_file_that_was_created_for_the_session => r#"
@@ -23,14 +23,14 @@ transcripts! {
         ok
         until ${other} Three
         cli delete s --yes
-        gone ${first}
-        gone ${second}
-        holds ${other} asked elsewhere
+        absent ${first}
+        absent ${second}
+        contains ${other} asked elsewhere
         > list_stored_sessions
         ok {"data":{"sessions":[{"sessionId":"t"}]}}
     "#
 
-    push_delete_keeps_an_imported_file_unless_it_is_to_go => r#"
+    push_delete_keeps_an_imported_file_unless_requested_otherwise => r#"
         file ~/.pi/agent/sessions/old.jsonl "{\"type\":\"session\",\"version\":3,\"id\":\"stored\",\"timestamp\":\"2026-01-01T00:00:00.000Z\",\"cwd\":\"/\"}\n{\"type\":\"message\",\"id\":\"a1\",\"parentId\":null,\"timestamp\":\"2026-01-01T00:00:01.000Z\",\"message\":{\"role\":\"user\",\"content\":\"from before\",\"timestamp\":1767225601000}}\n"
         > load_session #one {"sessionPath":"${home}/.pi/agent/sessions/old.jsonl"}
         ok
@@ -38,11 +38,11 @@ transcripts! {
         ok
         until ~/.pi/agent/sessions/old.jsonl toolResult
         cli delete stored --yes
-        holds ~/.pi/agent/sessions/old.jsonl from before
+        contains ~/.pi/agent/sessions/old.jsonl from before
         > load_session #two {"sessionPath":"${home}/.pi/agent/sessions/old.jsonl"}
         ok
         cli delete stored --yes --with-pi-files
-        gone ~/.pi/agent/sessions/old.jsonl
+        absent ~/.pi/agent/sessions/old.jsonl
     "#
 
     delete_session_removes_no_file => r#"
@@ -54,6 +54,6 @@ transcripts! {
         until ${file} One
         > delete_session @s
         ok
-        holds ${file} asked first / One
+        contains ${file} asked first / One
     "#
 }

@@ -1,4 +1,4 @@
-//! Section 9: commands that wait for others.
+//! Section 9: dependencies between commands.
 
 transcripts! {
     a_command_may_depend_on_one_that_succeeded => r#"
@@ -15,7 +15,7 @@ transcripts! {
         never {"type":"command_started","data":{"commandId":"h"}}
     "#
 
-    a_failed_dependency_fails_what_waits_for_it => r#"
+    a_failed_dependency_fails_its_dependents => r#"
         > get_state @s #g
         no Session s not found
         > health_check #h {"dependsOn":["g"]}
@@ -38,7 +38,7 @@ transcripts! {
         never {"type":"command_started","data":{"commandId":"h"}}
     "#
 
-    a_dependency_that_finished_in_the_same_lane_is_fine => r#"
+    a_dependency_that_finished_in_the_same_lane_is_satisfied => r#"
         > create_session @s
         ok
         > set_session_name @s #one {"name":"a"}
@@ -91,7 +91,7 @@ transcripts! {
         << {"type":"command_started","data":{"commandId":"after"}}
     "#
 
-    a_dependency_in_another_lane_that_fails_fails_what_waits => r#"
+    a_dependency_that_fails_in_another_lane_fails_its_dependents => r#"
         env PUSH_PI_COMMAND_SECONDS=0.3
         > create_session @s
         ok
@@ -103,7 +103,7 @@ transcripts! {
         no #slow Command 'bash' timed out after 300ms
     "#
 
-    a_dependency_is_waited_for_only_so_long => r#"
+    a_dependency_is_waited_for_until_its_timeout => r#"
         env PUSH_PI_DEPENDENCY_SECONDS=0.2
         > create_session @s
         ok
@@ -125,7 +125,7 @@ transcripts! {
         never {"type":"command_accepted"}
     "#
 
-    what_failed_by_its_dependency_is_a_stored_outcome => r#"
+    a_failure_by_a_dependency_is_a_stored_outcome => r#"
         > health_check #h {"dependsOn":["later"]}
         no Dependency 'later' is unknown
         > list_sessions #later
@@ -134,7 +134,7 @@ transcripts! {
         is {"success":false,"error":"Dependency 'later' is unknown","replayed":true}
     "#
 
-    a_chain_across_lanes_runs_in_its_order => r#"
+    a_chain_of_dependencies_across_lanes_runs_in_order => r#"
         > create_session @a #1
         > create_session @b #2 {"dependsOn":["1"]}
         > create_session @c #3 {"dependsOn":["2"]}

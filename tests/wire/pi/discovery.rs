@@ -1,7 +1,7 @@
 //! Section 17.2, discovery: models, slash commands, skills, tools and files.
 
 transcripts! {
-    get_available_models_has_what_the_servers_list => r#"
+    get_available_models_returns_the_models_of_the_servers => r#"
         model "unused"
         > create_session @s
         ok
@@ -9,7 +9,7 @@ transcripts! {
         ok {"data":{"models":["$has",{"id":"test-model","provider":"ollama","contextWindow":32768}]},"sessionVersion":0}
     "#
 
-    get_available_models_has_none_without_a_provider => r#"
+    get_available_models_is_empty_without_a_provider => r#"
         > create_session @s
         ok
         > get_available_models @s
@@ -48,7 +48,7 @@ transcripts! {
         ok {"data":{"commands":["$has",{"name":"skill:baking","source":"skill"}]}}
     "#
 
-    get_skills_follows_no_link_out => r#"
+    get_skills_follows_no_link_out_of_its_directory => r#"
         file ~/secret/SKILL.md "---\nname: secret\ndescription: not theirs\n---\n"
         file .pi/skills/good/SKILL.md "---\nname: good\ndescription: d\n---\n"
         > create_session @s
@@ -60,7 +60,7 @@ transcripts! {
         no Session nobody not found
     "#
 
-    get_tools_lists_what_a_model_may_use => r#"
+    get_tools_lists_the_tools_of_a_model => r#"
         model "unused"
         > create_session @s
         ok
@@ -75,7 +75,7 @@ transcripts! {
         no ~Session commands must have
     "#
 
-    list_session_files_shows_those_of_its_directory => r#"
+    list_session_files_lists_the_files_of_the_session_s_directory => r#"
         > create_session @s
         ok {"data":{"sessionInfo":{"sessionFile":"$file"}}}
         > list_session_files @s
@@ -90,7 +90,7 @@ transcripts! {
         no Session nobody not found
     "#
 
-    get_tools_lists_what_a_playbook_uses => r#"
+    get_tools_lists_the_tools_of_a_playbook => r#"
         > create_session @s
         ok
         > get_tools @s

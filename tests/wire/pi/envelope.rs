@@ -1,16 +1,16 @@
-//! Sections 3 to 6: messages, the envelope of commands and of answers, and who hears what.
+//! Sections 3 to 6: messages, the envelopes of commands and responses, and their recipients.
 
 transcripts! {
-    the_server_speaks_first_and_says_what_it_is => r#"
+    the_server_sends_the_first_line_with_its_version => r#"
         << {"type":"server_ready","data":{"serverVersion":"$_","protocolVersion":"1.0.0","transports":["websocket","stdio"]}}
     "#
 
-    an_answer_carries_the_id_of_its_command => r#"
+    a_response_carries_the_id_of_its_command => r#"
         > health_check #mine
         ok {"id":"mine","command":"health_check","data":{"healthy":true,"issues":[],"hasOpenCircuit":false,"hasOpenBashCircuit":false}}
     "#
 
-    a_command_without_an_id_is_named_by_the_server_and_answered_without_one => r#"
+    a_command_without_an_id_gets_an_internal_id_and_a_response_without_one => r#"
         > health_check #-
         < {"type":"command_accepted","data":{"commandId":"$~anon:","commandType":"health_check","dependsOn":[]}}
         ok {"id":"$none"}
@@ -19,7 +19,7 @@ transcripts! {
         count 2 {"type":"command_started"}
     "#
 
-    what_is_no_json_is_answered_and_costs_nothing => r#"
+    a_line_that_is_not_json_gets_an_error_and_the_connection_stays_open => r#"
         raw {"type":
         < {"id":"$none","type":"response","command":"unknown","success":false,"error":"Invalid JSON"}
         raw not json at all
@@ -29,7 +29,7 @@ transcripts! {
         count 1 {"type":"command_accepted"}
     "#
 
-    what_is_json_and_no_object_is_answered => r#"
+    json_that_is_not_an_object_gets_an_error => r#"
         raw [1,2]
         < {"type":"response","command":"unknown","success":false,"error":"Validation failed: command: must be a JSON object"}
         raw "text"
@@ -57,7 +57,7 @@ transcripts! {
         never {"type":"command_accepted"}
     "#
 
-    an_id_that_is_empty_or_no_text_is_refused => r#"
+    an_id_that_is_empty_or_not_a_string_is_refused => r#"
         raw {"type":"health_check","id":""}
         < {"type":"response","command":"health_check","success":false,"error":"Validation failed: id: must not be empty"}
         raw {"type":"health_check","id":5}
@@ -65,7 +65,7 @@ transcripts! {
         never {"type":"command_accepted"}
     "#
 
-    a_key_that_is_empty_or_no_text_is_refused => r#"
+    a_key_that_is_empty_or_not_a_string_is_refused => r#"
         >! health_check #a {"idempotencyKey":""}
         no Validation failed: idempotencyKey: must not be empty
         >! health_check #b {"idempotencyKey":[]}
@@ -73,7 +73,7 @@ transcripts! {
         never {"type":"command_accepted"}
     "#
 
-    dependencies_that_are_no_list_of_ids_are_refused => r#"
+    dependencies_that_are_not_a_list_of_ids_are_refused => r#"
         >! health_check #a {"dependsOn":"b"}
         no Validation failed: dependsOn: must be a list of command ids
         >! health_check #b {"dependsOn":[1]}
@@ -83,7 +83,7 @@ transcripts! {
         never {"type":"command_accepted"}
     "#
 
-    a_version_that_is_no_number_is_refused => r#"
+    a_version_that_is_not_a_number_is_refused => r#"
         >! get_state #a @s {"ifSessionVersion":"1"}
         no Validation failed: ifSessionVersion: must be a whole number that is not negative
         >! get_state #b @s {"ifSessionVersion":-1}
@@ -101,12 +101,12 @@ transcripts! {
         never {"type":"command_accepted"}
     "#
 
-    what_nobody_asks_for_is_ignored_and_null_is_nothing => r#"
+    unknown_fields_are_ignored_and_null_counts_as_absent => r#"
         > create_session #c {"sessionId":null,"color":"red"}
         ok {"data":{"sessionId":"$~sess_"},"sessionVersion":0}
     "#
 
-    lifecycle_events_go_to_everybody_and_answers_to_who_asked => r#"
+    lifecycle_events_go_to_all_clients_and_responses_to_the_sender => r#"
         B: connect
         > create_session @s #mine
         ok
@@ -119,7 +119,7 @@ transcripts! {
         B: never {"type":"response","id":"mine"}
     "#
 
-    events_of_a_session_go_to_its_subscribers_alone => r#"
+    events_of_a_session_go_only_to_its_subscribers => r#"
         B: connect
         > create_session @s
         ok
@@ -132,7 +132,7 @@ transcripts! {
         B: never {"type":"event"}
     "#
 
-    lifecycle_events_say_what_the_command_said => r#"
+    lifecycle_events_carry_the_fields_of_the_command => r#"
         > create_session @s #one
         ok
         > set_session_name @s #two =key {"name":"n","dependsOn":["one"],"ifSessionVersion":0}

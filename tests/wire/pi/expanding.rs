@@ -9,10 +9,10 @@ transcripts! {
         > prompt @s {"message":"/review one \"two three\""}
         ok
         ev agent_end @s
-        told 0 {"messages":["$has",{"role":"user","content":"Look at one, then two three; all: one two three; one two three; none: ."}]}
+        request 0 {"messages":["$has",{"role":"user","content":"Look at one, then two three; all: one two three; one two three; none: ."}]}
     "#
 
-    a_skill_is_expanded_with_where_it_lies => r#"
+    a_skill_is_expanded_with_its_path => r#"
         model "ok"
         file .pi/skills/baking/SKILL.md "---\nname: baking\ndescription: How to bake\n---\n\nBake it.\n"
         > create_session @s
@@ -20,10 +20,10 @@ transcripts! {
         > prompt @s {"message":"/skill:baking a cake"}
         ok
         ev agent_end @s
-        told 0 {"messages":["$has",{"role":"user","content":"<skill name=\"baking\" location=\"${home}/work/.pi/skills/baking/SKILL.md\">\nReferences are relative to ${home}/work/.pi/skills/baking.\n\nBake it.\n</skill>\n\na cake"}]}
+        request 0 {"messages":["$has",{"role":"user","content":"<skill name=\"baking\" location=\"${home}/work/.pi/skills/baking/SKILL.md\">\nReferences are relative to ${home}/work/.pi/skills/baking.\n\nBake it.\n</skill>\n\na cake"}]}
     "#
 
-    what_is_no_slash_command_is_sent_as_it_is => r#"
+    text_that_is_not_a_slash_command_is_sent_unchanged => r#"
         model "ok"
         file .pi/prompts/review.md "Look at $1"
         > create_session @s
@@ -31,7 +31,7 @@ transcripts! {
         > prompt @s {"message":"/nothing of that name"}
         ok
         ev agent_end @s
-        told 0 {"messages":["$has",{"role":"user","content":"/nothing of that name"}]}
+        request 0 {"messages":["$has",{"role":"user","content":"/nothing of that name"}]}
     "#
 
     steering_and_follow_ups_are_expanded_too => r#"
@@ -53,8 +53,8 @@ transcripts! {
         touch go
         ev agent_end @s
         ev agent_end @s
-        told 1 {"messages":["$has",{"role":"user","content":"Turn to the left"}]}
-        told 2 {"messages":["$has",{"role":"user","content":"Turn to the right"}]}
+        request 1 {"messages":["$has",{"role":"user","content":"Turn to the left"}]}
+        request 2 {"messages":["$has",{"role":"user","content":"Turn to the right"}]}
     "#
 
     bash_is_run_by_bash => r#"

@@ -1,4 +1,4 @@
-//! Section 20: sessions in files, and what a file may not do.
+//! Section 20: session files, and what is refused about them.
 
 transcripts! {
     a_session_is_written_to_its_file => r#"
@@ -52,7 +52,7 @@ transcripts! {
         > prompt @s {"message":"Once more"}
         ok {"sessionVersion":1}
         ev agent_end @s
-        told 1 {"messages":["$has",{"role":"user","content":"Good morning"},{"role":"user","content":"Once more"}]}
+        request 1 {"messages":["$has",{"role":"user","content":"Good morning"},{"role":"user","content":"Once more"}]}
     "#
 
     a_file_of_another_program_is_loaded => r#"
@@ -65,7 +65,7 @@ transcripts! {
         ok {"sessionVersion":1}
     "#
 
-    a_file_is_loaded_under_a_name_that_is_said => r#"
+    a_file_is_loaded_under_the_requested_id => r#"
         file ~/.pi/agent/sessions/old.jsonl "{\"type\":\"session\",\"version\":3,\"id\":\"stored\",\"timestamp\":\"2026-01-01T00:00:00.000Z\",\"cwd\":\"/\"}\n"
         > load_session @mine {"sessionPath":"${home}/.pi/agent/sessions/old.jsonl"}
         ok {"data":{"sessionId":"mine","sessionInfo":{"sessionId":"mine"}},"sessionVersion":0}
@@ -82,7 +82,7 @@ transcripts! {
         ev agent_end @stored
     "#
 
-    loading_one_that_is_there_is_refused_and_leaves_it_untouched => r#"
+    loading_an_existing_session_is_refused_and_leaves_it_unchanged => r#"
         file ~/.pi/agent/sessions/old.jsonl "{\"type\":\"session\",\"version\":3,\"id\":\"s\",\"timestamp\":\"2026-01-01T00:00:00.000Z\",\"cwd\":\"/\"}\n"
         > create_session @s
         ok
@@ -106,7 +106,7 @@ transcripts! {
         no ~sessionPath must be under an allowed session directory
     "#
 
-    a_path_that_steps_back_is_refused => r#"
+    a_path_with_parent_components_is_refused => r#"
         >! load_session #a {"sessionPath":"/home/x/.pi/agent/sessions/../../../../etc/passwd"}
         no ~Validation failed: sessionPath: sessionPath contains potentially dangerous path components
         >! load_session #b {"sessionPath":"/x/.pi/sessions/a\u0000b"}
@@ -135,7 +135,7 @@ transcripts! {
         ok {"data":{"sessions":[{"sessionId":"good"}]}}
     "#
 
-    a_file_that_is_not_there_or_is_none_is_refused => r#"
+    a_missing_path_and_a_directory_are_refused => r#"
         file ~/.pi/agent/sessions/torn.jsonl "this is no session\n"
         > load_session {"sessionPath":"${home}/.pi/agent/sessions/none.jsonl"}
         no ~does not exist
@@ -147,7 +147,7 @@ transcripts! {
         ok {"data":{"sessions":[]}}
     "#
 
-    switch_session_file_goes_on_from_a_file => r#"
+    switch_session_file_continues_from_a_file => r#"
         model "Mine"
         model "Answer"
         file ~/.pi/agent/sessions/old.jsonl "{\"type\":\"session\",\"version\":3,\"id\":\"stored\",\"timestamp\":\"2026-01-01T00:00:00.000Z\",\"cwd\":\"/\"}\n{\"type\":\"message\",\"id\":\"a1\",\"parentId\":null,\"timestamp\":\"2026-01-01T00:00:01.000Z\",\"message\":{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"from before\"}],\"timestamp\":1767225601000}}\n"
@@ -164,7 +164,7 @@ transcripts! {
         ok {"sessionVersion":3}
         ev message_start @s {"message":{"role":"user","content":[{"text":"and now"}]}}
         ev agent_end @s
-        told 1 {"messages":["$has",{"role":"user","content":"from before"},{"role":"user","content":"and now"}]}
+        request 1 {"messages":["$has",{"role":"user","content":"from before"},{"role":"user","content":"and now"}]}
     "#
 
     switch_session_file_needs_a_session_and_a_file => r#"
@@ -180,7 +180,7 @@ transcripts! {
         ok {"sessionVersion":0}
     "#
 
-    a_stored_session_has_its_model_and_how_much_it_thinks => r#"
+    a_stored_session_has_its_model_and_thinking_level => r#"
         model "Hello"
         > create_session @s
         ok {"data":{"sessionInfo":{"sessionFile":"$file"}}}

@@ -1,4 +1,4 @@
-//! Another program that writes to session files: it appends, as the pi coding agent does.
+//! Another program that appends to session files, as the pi coding agent does.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// Appends a message and an answer to the branch that counts, and returns what the file held before.
+/// Appends a message and an answer to the current branch.
 pub(crate) fn turn(path: &Path, asked: &str, answered: &str) {
     let text = fs::read_to_string(path).expect("a session file");
     let last: Value = serde_json::from_str(text.lines().last().expect("a line")).expect("JSON");
@@ -30,7 +30,7 @@ pub(crate) fn turn(path: &Path, asked: &str, answered: &str) {
     }
 }
 
-/// When the message and the answer were said.
+/// The times of the message and the answer.
 const ASKED: u64 = 1_767_312_000_000;
 const ANSWERED: u64 = 1_767_312_001_000;
 
@@ -40,7 +40,7 @@ pub(crate) fn append(path: &Path, text: &str) {
     file.write_all(text.as_bytes()).expect("a text");
 }
 
-/// Gives the entries of a file the ids that earlier versions gave them, without the prefix of the session.
+/// Replaces the entry ids of a file by those of earlier versions, without the prefix of the session.
 pub(crate) fn as_earlier_version(path: &Path) {
     let text = fs::read_to_string(path).expect("a session file");
     let mut lines = text.lines();
@@ -58,8 +58,8 @@ pub(crate) fn as_earlier_version(path: &Path) {
     fs::write(path, plain).expect("a session file");
 }
 
-/// Makes the file that was chosen last one of which it is not known yet whether the session has gone on in it, as a daemon
-/// leaves it that dies in between.
+/// Marks the file that was selected last as pending in the index, as a daemon leaves it that is killed between the
+/// selection and the next event.
 pub(crate) fn awaits_branch_after(index: &Path, seq: u64) {
     let text = fs::read_to_string(index).expect("an index");
     let mut value: Value = serde_json::from_str(&text).expect("JSON");
@@ -68,8 +68,8 @@ pub(crate) fn awaits_branch_after(index: &Path, seq: u64) {
     fs::write(index, value.to_string()).expect("an index");
 }
 
-/// Makes sure that a file holds texts in this order, separated by ` / `, each of them once.
-pub(crate) fn holds(path: &Path, texts: &str) {
+/// Asserts that a file contains these texts, separated by ` / `, once each and in this order.
+pub(crate) fn assert_contains(path: &Path, texts: &str) {
     let found = fs::read_to_string(path).expect("a session file");
     let mut from = 0;
     for text in texts.split(" / ") {
@@ -79,8 +79,8 @@ pub(crate) fn holds(path: &Path, texts: &str) {
     }
 }
 
-/// Makes sure that a file, if it is there, does not hold a text.
-pub(crate) fn lacks(path: &Path, text: &str) {
+/// Asserts that a file, if it exists, does not contain a text.
+pub(crate) fn assert_lacks(path: &Path, text: &str) {
     let found = fs::read_to_string(path).unwrap_or_default();
     assert!(!found.contains(text), "{text:?} is in {found}");
 }

@@ -1,7 +1,7 @@
-//! Section 18, the five methods: what a model asks with its own tool, and what it is told.
+//! Section 18, the five methods: questions of a model, and the results that it receives.
 
 transcripts! {
-    a_selection_is_told_to_the_model => r#"
+    a_selection_is_sent_to_the_model => r#"
         model [{"call":"ask_user","args":{"method":"select","title":"Which colour?","options":["red","green"]}}]
         model "Red it is"
         > create_session @s
@@ -15,10 +15,10 @@ transcripts! {
         ok {"sessionVersion":2}
         ev tool_execution_end @s {"toolName":"ask_user","isError":false,"result":{"content":[{"text":"\"red\""}]}}
         ev agent_end @s
-        told 1 {"messages":["$has",{"role":"tool","content":"$~red"}]}
+        request 1 {"messages":["$has",{"role":"tool","content":"$~red"}]}
     "#
 
-    a_confirmation_is_told_to_the_model => r#"
+    a_confirmation_is_sent_to_the_model => r#"
         model [{"call":"ask_user","args":{"method":"confirm","title":"Really?"}}]
         model "Then not"
         > create_session @s
@@ -32,7 +32,7 @@ transcripts! {
         ev agent_end @s
     "#
 
-    a_line_is_told_to_the_model => r#"
+    a_line_of_input_is_sent_to_the_model => r#"
         model [{"call":"ask_user","args":{"method":"input","title":"Your name?","placeholder":"Ann"}}]
         model "Hello Bo"
         > create_session @s
@@ -48,7 +48,7 @@ transcripts! {
         ev agent_end @s
     "#
 
-    a_text_is_told_to_the_model => r#"
+    an_edited_text_is_sent_to_the_model => r#"
         model [{"call":"ask_user","args":{"method":"editor","title":"Write it","prefill":"Dear"}}]
         model "Thanks"
         > create_session @s
@@ -62,7 +62,7 @@ transcripts! {
         ev agent_end @s
     "#
 
-    an_interview_is_told_to_the_model => r#"
+    the_answers_of_an_interview_are_sent_to_the_model => r#"
         model [{"call":"ask_user","args":{"method":"interview","title":"About you","fields":[{"name":"age"},{"name":"pet","options":["cat","dog"]}]}}]
         model "Thanks"
         > create_session @s
@@ -78,7 +78,7 @@ transcripts! {
         ev agent_end @s
     "#
 
-    a_dismissed_question_fails_and_the_run_goes_on => r#"
+    a_dismissed_question_fails_and_the_run_continues => r#"
         model [{"call":"ask_user","args":{"method":"input","title":"Your name?"}}]
         model "Then without"
         > create_session @s
@@ -94,7 +94,7 @@ transcripts! {
         ok {"data":{"text":"Then without"}}
     "#
 
-    a_question_that_runs_out_fails_and_the_run_goes_on => r#"
+    an_expired_question_fails_and_the_run_continues => r#"
         model [{"call":"ask_user","args":{"method":"input","title":"Your name?","timeoutSeconds":1}}]
         model "Too late"
         > create_session @s
@@ -136,7 +136,7 @@ transcripts! {
         ev agent_end @s
     "#
 
-    a_form_waits_through_a_restart => r#"
+    a_form_is_still_pending_after_a_restart => r#"
         model [{"call":"ask_user","args":{"method":"input","title":"Your name?"}}]
         model "Hello Bo"
         > create_session @s

@@ -1,4 +1,4 @@
-//! Holds lines of both directions to the schemas.
+//! Validates lines of both directions against the schemas.
 
 use std::sync::LazyLock;
 
@@ -7,22 +7,22 @@ use serde_json::Value;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/pi");
 
-/// Panics when a line of the server is not valid.
-pub(crate) fn line_of_the_server(line: &Value) {
-    hold(&LINES, line);
+/// Panics if a line of the server is not valid.
+pub(crate) fn assert_valid_line(line: &Value) {
+    assert_valid(&LINES, line);
 }
 
-/// Panics when a command is not valid.
-pub(crate) fn command(line: &Value) {
-    hold(&COMMANDS, line);
+/// Panics if a command is not valid.
+pub(crate) fn assert_valid_command(line: &Value) {
+    assert_valid(&COMMANDS, line);
 }
 
-/// Tells whether a command is valid.
-pub(crate) fn allows(line: &Value) -> bool {
+/// Returns whether a command is valid.
+pub(crate) fn is_valid_command(line: &Value) -> bool {
     COMMANDS.is_valid(line)
 }
 
-fn hold(validator: &Validator, line: &Value) {
+fn assert_valid(validator: &Validator, line: &Value) {
     let problems: Vec<String> =
         validator.iter_errors(line).map(|error| format!("at {:?}: {error}", error.instance_path().as_str())).collect();
     assert!(problems.is_empty(), "not valid under the schemas:\n  {line}\n  {}", problems.join("\n  "));
@@ -31,17 +31,17 @@ fn hold(validator: &Validator, line: &Value) {
 static LINES: LazyLock<Validator> = LazyLock::new(|| validator("pi-line.schema.json"));
 static COMMANDS: LazyLock<Validator> = LazyLock::new(|| validator("pi-command.schema.json"));
 
-fn validator(entrance: &str) -> Validator {
+fn validator(root: &str) -> Validator {
     let files = std::fs::read_dir(FOLDER).expect("the schemas");
     let mut registry = Registry::new();
     for file in files.flatten() {
         let name = file.file_name().into_string().expect("a name");
         registry = registry.add(name, read(&file.path())).expect("the names of the schemas are addresses");
     }
-    let registry = registry.prepare().expect("the schemas refer to each other alone");
-    let entrance = read(&std::path::Path::new(FOLDER).join(entrance));
+    let registry = registry.prepare().expect("references within the schemas");
+    let root = read(&std::path::Path::new(FOLDER).join(root));
     let options = jsonschema::options().with_draft(Draft::Draft202012).with_registry(&registry).offline();
-    options.build(&entrance).expect("the schemas are schemas")
+    options.build(&root).expect("valid schemas")
 }
 
 fn read(path: &std::path::Path) -> Value {

@@ -1,4 +1,4 @@
-//! Section 7: admission, the order of phases, lanes, and the order across what is sent.
+//! Section 7: admission, the order of phases, lanes, and the order of lines.
 
 transcripts! {
     an_admitted_command_is_accepted_started_finished_and_answered => r#"
@@ -15,14 +15,14 @@ transcripts! {
         count 1 {"type":"command_finished","data":{"commandId":"c"}}
     "#
 
-    a_session_is_announced_after_the_answer_that_made_it => r#"
+    a_session_is_announced_after_the_response_to_its_creation => r#"
         > create_session @s #c
         << {"type":"command_finished","data":{"commandId":"c"}}
         << {"type":"response","id":"c"}
         << {"type":"session_created","data":{"sessionId":"s","sessionInfo":{"sessionId":"s","isStreaming":false,"messageCount":0}}}
     "#
 
-    a_deletion_is_announced_after_its_answer => r#"
+    a_deletion_is_announced_after_its_response => r#"
         > create_session @s
         ok
         > delete_session @s #d
@@ -40,7 +40,7 @@ transcripts! {
         count 1 {"type":"command_started","data":{"commandId":"again"}}
     "#
 
-    what_is_not_admitted_has_no_lifecycle => r#"
+    a_refused_command_has_no_lifecycle => r#"
         >! prompt @s #p
         no Validation failed: message: must be a string and is missing
         > health_check
@@ -88,7 +88,7 @@ transcripts! {
         ok #slow
     "#
 
-    creating_and_deleting_wait_in_the_session_s_lane => r#"
+    creation_and_deletion_wait_in_the_session_s_lane => r#"
         > create_session @s #one
         > set_session_name @s #two {"name":"n"}
         > delete_session @s #three
@@ -103,7 +103,7 @@ transcripts! {
         << {"type":"command_started","data":{"commandId":"four"}}
     "#
 
-    reads_overtake_what_runs => r#"
+    reads_overtake_a_running_command => r#"
         > create_session @s
         ok
         > bash @s #slow {"command":"touch here; until [ -e go ]; do sleep 0.01; done"}
@@ -121,7 +121,7 @@ transcripts! {
         ok #slow
     "#
 
-    an_abort_overtakes_what_runs => r#"
+    an_abort_overtakes_a_running_command => r#"
         > create_session @s
         ok
         > bash @s #slow {"command":"touch here; until [ -e never ]; do sleep 0.01; done"}
@@ -134,7 +134,7 @@ transcripts! {
         << {"type":"command_finished","data":{"commandId":"stop"}}
     "#
 
-    a_prompt_leaves_its_lane_while_the_run_goes_on => r#"
+    a_prompt_frees_its_lane_while_the_run_continues => r#"
         > create_session @s
         ok
         > prompt @s #p {"message":"$ until [ -e go ]; do sleep 0.01; done"}

@@ -1,4 +1,4 @@
-//! Section 12 and the limits of the notes: how long, how many, how fast.
+//! Section 12 and the limits of the notes: lengths, counts and rates.
 
 transcripts! {
     a_message_that_is_too_long_is_refused => r#"
@@ -14,7 +14,7 @@ transcripts! {
         ok
     "#
 
-    a_message_of_more_than_ten_megabytes_is_refused_and_the_connection_lives => r#"
+    a_message_of_more_than_ten_megabytes_is_refused_and_the_connection_stays_open => r#"
         raw {"type":"health_check","id":"h","filler":"${x*10485760}"}
         < {"type":"response","id":"h","command":"health_check","success":false,"error":"$~Message too large"}
         > get_metrics
@@ -61,7 +61,7 @@ transcripts! {
         no Validation failed: sessionPath: must be at most 4096 characters, not 4097
     "#
 
-    a_session_that_is_asked_too_often_is_refused => r#"
+    commands_over_the_rate_limit_of_a_session_are_refused => r#"
         env PUSH_PI_SESSION_COMMANDS=2
         > create_session @s
         ok
@@ -78,7 +78,7 @@ transcripts! {
         ok {"data":{"commandsRejected":{"rateLimit":1,"globalRateLimit":0}}}
     "#
 
-    a_server_that_is_asked_too_often_refuses => r#"
+    commands_over_the_rate_limit_of_the_server_are_refused => r#"
         env PUSH_PI_COMMANDS=2
         > health_check
         ok
@@ -89,7 +89,7 @@ transcripts! {
         never {"type":"command_accepted","data":{"commandId":"over"}}
     "#
 
-    what_is_malformed_does_not_count_against_the_rate => r#"
+    malformed_lines_do_not_count_against_the_rate_limit => r#"
         env PUSH_PI_COMMANDS=1
         >! bogus
         no ~Unknown command
@@ -124,7 +124,7 @@ transcripts! {
         no Session limit reached
     "#
 
-    images_that_are_too_many_or_no_images_are_refused => r#"
+    too_many_images_and_invalid_images_are_refused => r#"
         > create_session @s
         ok
         >! prompt @s {"message":"m","images":"x"}
@@ -137,7 +137,7 @@ transcripts! {
         no Validation failed: images[0]: must be an image with a type and data in base64
     "#
 
-    a_server_that_stops_takes_nothing_more => r#"
+    a_server_that_shuts_down_accepts_no_commands => r#"
         > create_session @s
         ok
         > prompt @s {"message":"$ touch here; until [ -e go ]; do sleep 0.01; done"}
@@ -165,7 +165,7 @@ transcripts! {
         < {"type":"response","id":"$none","command":"prompt","success":false,"error":"$~(max 10485760)"}
     "#
 
-    a_refusal_of_a_line_that_is_no_json_has_its_id => r#"
+    a_refusal_of_a_line_that_is_not_json_has_its_id => r#"
         raw {"id":"broken","type":"get_state","sessionId":}
         < {"type":"response","id":"broken","command":"unknown","success":false,"error":"Invalid JSON"}
         raw {"type":"get_state","data":{"id":"inner"}, oops}

@@ -1,4 +1,4 @@
-//! One connection of a client, and everything that was said on it.
+//! One connection of a client, with all lines and commands on it.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::TcpStream;
@@ -9,112 +9,112 @@ use serde_json::Value;
 use tungstenite::client::IntoClientRequest;
 use tungstenite::{Message, WebSocket};
 
-use crate::pi::judge;
-use crate::pi::rules::Sent;
 use crate::support::daemon::{Daemon, TIMEOUT};
+use crate::pi::judge;
+use crate::pi::rules::SentCommand;
 
-/// How a client is connected.
+/// The transport of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Via {
+pub(crate) enum Transport {
     Web,
     Stdio,
 }
 
 /// A connection.
-pub(crate) struct Line {
-    wire: Wire,
-    /// Every line that came, in order.
+pub(crate) struct Connection {
+    channel: Channel,
+    /// The received lines, in order.
     pub(crate) log: Vec<Value>,
-    /// The commands that were sent, in order.
-    pub(crate) sent: Vec<Sent>,
+    /// The sent commands, in order.
+    pub(crate) sent: Vec<SentCommand>,
 }
 
-enum Wire {
+enum Channel {
     Web(Box<WebSocket<TcpStream>>),
     Stdio { child: Child, input: Option<ChildStdin>, lines: Receiver<String> },
 }
 
-impl Line {
-    /// Connects, and waits for the first line.
-    pub(crate) fn connect(via: Via, daemon: &Daemon, address: &str) -> Self {
-        let wire = match via {
-            Via::Web => Wire::Web(Box::new(web(address))),
-            Via::Stdio => stdio(daemon),
+impl Connection {
+    /// Connects and waits for the first line.
+    pub(crate) fn connect(transport: Transport, daemon: &Daemon, address: &str) -> Self {
+        let channel = match transport {
+            Transport::Web => Channel::Web(Box::new(web(address))),
+            Transport::Stdio => stdio(daemon),
         };
-        let mut line = Self { wire, log: Vec::new(), sent: Vec::new() };
-        assert!(line.hear(), "a connection that is not greeted");
+        let mut line = Self { channel, log: Vec::new(), sent: Vec::new() };
+        assert!(line.receive(), "no first line");
         line
     }
 
     /// Sends a text as one message.
     pub(crate) fn send_text(&mut self, text: &str) {
-        match &mut self.wire {
-            Wire::Web(socket) => socket.send(Message::text(text)).expect("the daemon reads"),
-            Wire::Stdio { input, .. } => {
+        match &mut self.channel {
+            Channel::Web(socket) => socket.send(Message::text(text)).expect("the daemon reads"),
+            Channel::Stdio { input, .. } => {
                 let input = input.as_mut().expect("a standard input");
-                input.write_all(format!("{text}\n").as_bytes()).expect("the bridge reads");
+                input.write_all(format!("{text}\n").as_bytes()).expect("push pi --stdio reads");
             }
         }
     }
 
     pub(crate) fn send(&mut self, command: Value) {
         self.send_text(&command.to_string());
-        self.sent.push(Sent { command, at: self.log.len() });
+        self.sent.push(SentCommand { command, at: self.log.len() });
     }
 
-    /// Waits for one more line; `false` when the connection is over.
-    pub(crate) fn hear(&mut self) -> bool {
+    /// Waits for the next line; `false` if the connection is closed.
+    pub(crate) fn receive(&mut self) -> bool {
         let Some(text) = self.next_text() else { return false };
         let line: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
-        judge::line_of_the_server(&line);
+        judge::assert_valid_line(&line);
         self.log.push(line);
         true
     }
 
     fn next_text(&mut self) -> Option<String> {
-        match &mut self.wire {
-            Wire::Web(socket) => loop {
+        match &mut self.channel {
+            Channel::Web(socket) => loop {
                 match socket.read() {
                     Ok(Message::Text(text)) => return Some(text.as_str().to_owned()),
                     Ok(Message::Binary(bytes)) => panic!("a binary message: {bytes:?}"),
                     Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {}
                     Ok(Message::Close(_)) => return None,
                     Err(tungstenite::Error::Io(error)) if error.kind() == ErrorKind::WouldBlock => {
-                        panic!("nothing more came")
+                        panic!("no line before the timeout")
                     }
                     Err(_) => return None,
                 }
             },
-            Wire::Stdio { lines, .. } => match lines.recv_timeout(TIMEOUT) {
+            Channel::Stdio { lines, .. } => match lines.recv_timeout(TIMEOUT) {
                 Ok(line) => Some(line),
                 Err(mpsc::RecvTimeoutError::Disconnected) => None,
-                Err(mpsc::RecvTimeoutError::Timeout) => panic!("nothing more came"),
+                Err(mpsc::RecvTimeoutError::Timeout) => panic!("no line before the timeout"),
             },
         }
     }
 
-    /// Says that nothing more will be sent, and reads to the end; returns how a bridge exits.
+    /// Closes the sending side and reads to the end; returns the exit code of `push pi --stdio`.
     pub(crate) fn finish(&mut self) -> Option<i32> {
-        match &mut self.wire {
-            Wire::Web(socket) => drop(socket.close(None)),
-            Wire::Stdio { input, .. } => drop(input.take()),
+        match &mut self.channel {
+            Channel::Web(socket) => drop(socket.close(None)),
+            Channel::Stdio { input, .. } => drop(input.take()),
         }
-        self.until_closed()
+        self.read_to_end()
     }
 
-    /// Reads to the end; returns how a bridge exits.
-    pub(crate) fn until_closed(&mut self) -> Option<i32> {
-        while self.hear() {}
-        match &mut self.wire {
-            Wire::Web(_) => None,
-            Wire::Stdio { child, .. } => child.wait().expect("the bridge ends").code(),
+    /// Reads to the end; returns the exit code of `push pi --stdio`.
+    pub(crate) fn read_to_end(&mut self) -> Option<i32> {
+        while self.receive() {}
+        match &mut self.channel {
+            Channel::Web(_) => None,
+            Channel::Stdio { child, .. } => child.wait().expect("push pi --stdio ends").code(),
         }
     }
 }
 
-impl Drop for Line {
+impl Drop for Connection {
     fn drop(&mut self) {
-        if let Wire::Stdio { child, .. } = &mut self.wire {
+        if let Channel::Stdio { child, .. } = &mut self.channel {
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -130,10 +130,10 @@ fn web(address: &str) -> WebSocket<TcpStream> {
     socket
 }
 
-fn stdio(daemon: &Daemon) -> Wire {
+fn stdio(daemon: &Daemon) -> Channel {
     let mut command = daemon.command("push");
     command.args(["pi", "--stdio"]).stdin(Stdio::piped()).stderr(Stdio::inherit());
-    let mut child = command.spawn().expect("the bridge");
+    let mut child = command.spawn().expect("push pi --stdio");
     let output = BufReader::new(child.stdout.take().expect("its output"));
     let input = child.stdin.take();
     let (tell, lines) = mpsc::channel();
@@ -145,5 +145,5 @@ fn stdio(daemon: &Daemon) -> Wire {
             }
         }
     });
-    Wire::Stdio { child, input, lines }
+    Channel::Stdio { child, input, lines }
 }

@@ -1,7 +1,7 @@
 //! Section 17.2, session management: state, messages, models, thinking, names.
 
 transcripts! {
-    get_state_is_the_session_itself => r#"
+    get_state_returns_the_state_of_the_session => r#"
         > create_session @s
         ok
         > get_state @s
@@ -10,7 +10,7 @@ transcripts! {
         no Session nobody not found
     "#
 
-    get_state_names_the_model_that_answers => r#"
+    get_state_names_the_model => r#"
         model "unused"
         > create_session @s
         ok
@@ -18,7 +18,7 @@ transcripts! {
         ok {"data":{"model":{"id":"test-model","provider":"ollama","contextWindow":32768}}}
     "#
 
-    get_messages_is_the_conversation => r#"
+    get_messages_returns_the_conversation => r#"
         > create_session @s
         ok
         > get_messages @s
@@ -36,7 +36,7 @@ transcripts! {
         no Session nobody not found
     "#
 
-    set_model_has_another_answer => r#"
+    set_model_selects_another_model => r#"
         model "from the other"
         > create_session @s
         ok
@@ -47,10 +47,10 @@ transcripts! {
         > prompt @s {"message":"hi"}
         ok
         ev agent_end @s
-        told 0 {"model":"other-model"}
+        request 0 {"model":"other-model"}
     "#
 
-    set_model_refuses_a_provider_that_nobody_configured => r#"
+    set_model_refuses_a_provider_that_is_not_configured => r#"
         > create_session @s
         ok
         > set_model @s {"provider":"nobody","modelId":"m"}
@@ -63,7 +63,7 @@ transcripts! {
         no Session nobody not found
     "#
 
-    cycle_model_goes_through_them => r#"
+    cycle_model_selects_each_model_in_turn => r#"
         model "unused"
         > create_session @s
         ok
@@ -75,7 +75,7 @@ transcripts! {
         ok {"data":{"model":{"id":"test-model"}}}
     "#
 
-    cycle_model_with_one_alone_has_no_other => r#"
+    cycle_model_with_a_single_model_changes_nothing => r#"
         model "unused"
         > create_session @s
         ok
@@ -87,7 +87,7 @@ transcripts! {
         no Session nobody not found
     "#
 
-    set_thinking_level_is_told_to_the_model => r#"
+    set_thinking_level_is_sent_to_the_model => r#"
         model "thought"
         > create_session @s
         ok
@@ -98,10 +98,10 @@ transcripts! {
         > prompt @s {"message":"hi"}
         ok
         ev agent_end @s
-        told 0 {"think":true}
+        request 0 {"think":true}
     "#
 
-    set_thinking_level_knows_its_words => r#"
+    set_thinking_level_accepts_only_known_levels => r#"
         > create_session @s
         ok
         > set_thinking_level @s {"level":"minimal"}
@@ -122,7 +122,7 @@ transcripts! {
         no Session nobody not found
     "#
 
-    cycle_thinking_level_goes_round => r#"
+    cycle_thinking_level_wraps_around => r#"
         model "unused"
         > create_session @s
         ok
@@ -159,7 +159,7 @@ transcripts! {
         ok {"data":{"sessions":[{"sessionName":"Émile & co"}]}}
     "#
 
-    set_session_name_refuses_what_is_no_name => r#"
+    set_session_name_refuses_an_invalid_name => r#"
         > create_session @s
         ok
         >! set_session_name @s
@@ -172,7 +172,7 @@ transcripts! {
         no Session nobody not found
     "#
 
-    settings_survive_the_daemon => r#"
+    settings_survive_a_restart => r#"
         model "unused"
         > create_session @s
         ok
@@ -187,7 +187,7 @@ transcripts! {
         ok {"data":{"thinkingLevel":"low","model":{"id":"other"},"sessionName":"kept"},"sessionVersion":3}
     "#
 
-    a_model_names_the_interface_that_it_is_spoken_to_in => r#"
+    a_model_names_its_api => r#"
         config [providers.claude]
         config kind = "anthropic"
         config model = "opus"

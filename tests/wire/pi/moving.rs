@@ -1,7 +1,7 @@
-//! Section 17.2, other: statistics, pages, forks, new conversations, the last text, the window.
+//! Section 17.2, other: statistics, HTML export, forks, new conversations, the last text, the context window.
 
 transcripts! {
-    get_session_stats_counts => r#"
+    get_session_stats_counts_messages => r#"
         model {"steps":[{"say":"Hello"}],"in":100,"out":7}
         > create_session @s
         ok {"data":{"sessionInfo":{"sessionFile":"$file"}}}
@@ -24,7 +24,7 @@ transcripts! {
         no Session nobody not found
     "#
 
-    get_context_usage_is_what_the_model_was_told => r#"
+    get_context_usage_returns_the_tokens_of_the_last_request => r#"
         config context_window = 1000
         model {"steps":[{"say":"Hello"}],"in":240,"out":10}
         > create_session @s
@@ -38,7 +38,7 @@ transcripts! {
         ok {"data":{"tokens":250,"contextWindow":1000,"percent":25.0},"sessionVersion":1}
     "#
 
-    get_context_usage_without_a_model_is_nothing => r#"
+    get_context_usage_without_a_model_is_empty => r#"
         > create_session @s
         ok
         > get_context_usage @s
@@ -47,7 +47,7 @@ transcripts! {
         no Session nobody not found
     "#
 
-    get_last_assistant_text_is_the_last => r#"
+    get_last_assistant_text_returns_the_last_message => r#"
         model "One"
         model "Two"
         > create_session @s
@@ -79,7 +79,7 @@ transcripts! {
         until pi-session-s.html &lt;script&gt;alert(1)
     "#
 
-    export_html_writes_where_it_is_told_inside_the_directory => r#"
+    export_html_writes_to_the_given_path_inside_the_directory => r#"
         > create_session @s
         ok
         > export_html @s {"outputPath":"page.html"}
@@ -90,7 +90,7 @@ transcripts! {
         until other.html <html
     "#
 
-    export_html_writes_nowhere_else => r#"
+    export_html_refuses_a_path_outside_the_directory => r#"
         > create_session @s
         ok
         > export_html @s {"outputPath":"${home}/page.html"}
@@ -106,7 +106,7 @@ transcripts! {
         ok {"sessionVersion":0}
     "#
 
-    get_fork_messages_are_the_user_s_own => r#"
+    get_fork_messages_returns_the_messages_of_the_user => r#"
         model "One"
         model "Two"
         > create_session @s
@@ -125,7 +125,7 @@ transcripts! {
         no Session nobody not found
     "#
 
-    fork_goes_back_to_before_a_message => r#"
+    fork_continues_before_a_message => r#"
         model "One"
         model "Two"
         model "Three"
@@ -146,10 +146,10 @@ transcripts! {
         > prompt @s {"message":"third"}
         ok
         ev agent_end @s
-        told 2 {"messages":[{"role":"system"},{"role":"user","content":"first"},{"role":"assistant","content":"One"},{"role":"user","content":"third"}]}
+        request 2 {"messages":[{"role":"system"},{"role":"user","content":"first"},{"role":"assistant","content":"One"},{"role":"user","content":"third"}]}
     "#
 
-    fork_at_the_first_message_leaves_nothing => r#"
+    fork_at_the_first_message_starts_empty => r#"
         model "One"
         > create_session @s
         ok
@@ -166,7 +166,7 @@ transcripts! {
         no Invalid entry ID for forking
     "#
 
-    fork_refuses_what_is_no_message => r#"
+    fork_refuses_an_id_that_is_not_a_message => r#"
         > create_session @s
         ok
         > fork @s {"entryId":"nothing"}
@@ -195,7 +195,7 @@ transcripts! {
         ok {"sessionVersion":1}
     "#
 
-    new_session_begins_from_nothing => r#"
+    new_session_starts_empty => r#"
         model "One"
         model "Two"
         > create_session @s
@@ -210,12 +210,12 @@ transcripts! {
         > prompt @s {"message":"second"}
         ok
         ev agent_end @s
-        told 1 {"messages":[{"role":"system"},{"role":"user","content":"second"}]}
+        request 1 {"messages":[{"role":"system"},{"role":"user","content":"second"}]}
         > new_session @nobody
         no Session nobody not found
     "#
 
-    a_fork_survives_the_daemon => r#"
+    a_fork_survives_a_restart => r#"
         model "One"
         model "Two"
         > create_session @s

@@ -1,7 +1,7 @@
 //! The order of commands in a lane, and the rate budgets of ordinary and of control commands.
 
 transcripts! {
-    a_read_shows_what_was_changed_before_it_on_the_same_connection => r#"
+    a_read_shows_earlier_changes_of_the_same_connection => r#"
         > create_session @s
         ok
         > set_session_name @s #one {"name":"first"}
@@ -12,7 +12,7 @@ transcripts! {
         ok #b {"data":{"sessionName":"second"},"sessionVersion":2}
     "#
 
-    a_read_overtakes_a_running_shell_command_and_no_change_behind_it => r#"
+    a_read_overtakes_a_running_shell_command_but_no_earlier_change => r#"
         > create_session @s
         ok
         > bash @s #slow {"command":"touch here; until [ -e go ]; do sleep 0.01; done"}
@@ -30,7 +30,7 @@ transcripts! {
         ok #behind {"data":{"sessionName":"n"}}
     "#
 
-    control_commands_have_a_rate_budget_of_their_own => r#"
+    control_commands_have_a_separate_rate_budget => r#"
         env PUSH_PI_SESSION_COMMANDS=2
         > create_session @s
         ok
@@ -48,7 +48,7 @@ transcripts! {
         no Rate limit exceeded for this session. Please retry later.
     "#
 
-    the_control_budget_of_the_server_is_its_own_too => r#"
+    the_server_has_a_separate_control_budget => r#"
         env PUSH_PI_COMMANDS=2
         > create_session @s
         ok
@@ -64,7 +64,7 @@ transcripts! {
         no Rate limit exceeded for the server. Please retry later.
     "#
 
-    answers_over_their_rate_are_counted_apart => r#"
+    answers_have_a_separate_rate_budget => r#"
         env PUSH_PI_SESSION_COMMANDS=1
         > create_session @s
         ok

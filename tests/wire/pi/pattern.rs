@@ -1,22 +1,22 @@
-//! What a line must look like: the fields that matter, with names in the place of what cannot be known before.
+//! Patterns for lines: the relevant fields, with names for values that are not known before.
 //!
-//! An object matches when each field of the pattern does; others may be there. A text that begins with `$` is special:
-//! `$name` is anything the first time and the same thing afterwards, `$_` is anything, `$none` is a field that is not
-//! there, `$~text` is a text with that in it. A list matches item by item, unless it begins with `$has`: then each of
-//! the others must match some item.
+//! An object matches if each field of the pattern matches; it may have others. A text that begins with `$` is special:
+//! `$name` matches any value the first time and the same value afterwards, `$_` any value, `$none` an absent field,
+//! `$~text` a text that contains it. A list matches item by item, unless it begins with `$has`: then each of
+//! its other items must match some item.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// What names stand for.
+/// The values of names.
 pub(crate) type Names = BTreeMap<String, Value>;
 
-/// Matches a value; what names stand for is learnt only when all of it matches.
+/// Matches a value; names are bound only if the whole pattern matches.
 pub(crate) fn matches(pattern: &Value, value: &Value, names: &mut Names) -> Result<(), String> {
-    let mut learnt = names.clone();
-    compare(pattern, Some(value), &mut learnt, "")?;
-    *names = learnt;
+    let mut bound = names.clone();
+    compare(pattern, Some(value), &mut bound, "")?;
+    *names = bound;
     Ok(())
 }
 
@@ -68,7 +68,7 @@ fn list(items: &[Value], values: &[Value], names: &mut Names, at: &str) -> Resul
 }
 
 #[test]
-fn a_pattern_holds_a_line_to_what_it_says_and_nothing_else() {
+fn a_pattern_matches_the_named_fields_and_ignores_others() {
     let value = serde_json::json!({"a": [1, {"b": "long text"}], "c": null});
     for (pattern, holds) in [
         (r#"{"a":[1,{"b":"$~text"}]}"#, true),

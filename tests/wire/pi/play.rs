@@ -1,4 +1,4 @@
-//! Plays a transcript over one transport.
+//! Runs a transcript over one transport.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -8,77 +8,77 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::pi::agent_cli;
+use crate::support::daemon::{Client, wait_until};
 use crate::pi::foreign;
 use crate::pi::judge;
-use crate::pi::line::{Line, Via};
-use crate::pi::pattern::{Names, matches};
-use crate::pi::rules::{self, Alone};
-use crate::pi::script::{self, Act, Step};
-use crate::pi::world::{Ground, World, reply, write};
-use crate::support::daemon::{Client, wait_until};
+use crate::pi::line::{Connection, Transport};
 use crate::support::model::ServerDialect;
+use crate::pi::pattern::{Names, matches};
+use crate::pi::rules::{self, Clients};
+use crate::pi::script::{self, Action, Step};
+use crate::pi::world::{Fixture, Setup, reply, write};
 
-/// Plays a transcript from beginning to end.
-pub(crate) fn play(via: Via, text: &str) {
-    let steps = script::read(text);
-    let ground = Ground { model: steps.iter().any(|step| step.word == "model"), ..Ground::default() };
-    let mut stage = Stage {
-        via,
-        ground,
-        world: None,
-        sides: BTreeMap::new(),
+/// Runs a transcript.
+pub(crate) fn run(transport: Transport, text: &str) {
+    let steps = script::parse(text);
+    let setup = Setup { model: steps.iter().any(|step| step.word == "model"), ..Setup::default() };
+    let mut runner = TranscriptRunner {
+        transport,
+        setup,
+        fixture: None,
+        tracked_connections: BTreeMap::new(),
         names: Names::new(),
         push: None,
         made: 0,
-        alone: Alone::Yes,
+        clients: Clients::One,
     };
     for step in &steps {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| stage.take(step))) {
-            eprintln!("line {}, over {via:?}: {}", step.number, step.text);
-            stage.show();
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| runner.execute(step))) {
+            eprintln!("line {}, over {transport:?}: {}", step.number, step.text);
+            runner.show();
             resume_unwind(panic);
         }
     }
-    stage.end();
+    runner.end();
 }
 
-struct Stage {
-    via: Via,
-    ground: Ground,
-    world: Option<World>,
-    sides: BTreeMap<char, Side>,
+struct TranscriptRunner {
+    transport: Transport,
+    setup: Setup,
+    fixture: Option<Fixture>,
+    tracked_connections: BTreeMap<char, TrackedConnection>,
     names: Names,
     push: Option<Client>,
-    /// How many ids were made.
+    /// The number of generated ids.
     made: usize,
-    alone: Alone,
+    clients: Clients,
 }
 
-/// A connection, and what of it was looked at.
-struct Side {
-    line: Line,
-    /// Which lines were found already.
-    taken: Vec<bool>,
-    /// Behind which line the next one is looked for.
-    behind: usize,
-    /// Whether it is over.
+/// A connection, and which of its lines were matched.
+struct TrackedConnection {
+    connection: Connection,
+    /// Which lines were matched.
+    matched: Vec<bool>,
+    /// The line after which an ordered match is searched.
+    after: usize,
+    /// Whether it is closed.
     closed: bool,
 }
 
-impl Stage {
-    fn take(&mut self, step: &Step) {
-        let rest = self.filled_in(&step.rest);
-        match script::act(step, &rest) {
-            Some(act) => self.speak(step.on, act),
-            None => self.arrange(step, &rest),
+impl TranscriptRunner {
+    fn execute(&mut self, step: &Step) {
+        let rest = self.substitute(&step.rest);
+        match script::parse_step(step, &rest) {
+            Some(action) => self.perform(step.on, action),
+            None => self.perform_setup(step, &rest),
         }
     }
 
-    /// Replaces names by what they stand for, and `${x*9}` by nine letters.
-    fn filled_in(&mut self, text: &str) -> String {
+    /// Replaces names by their values, and `${x*9}` by nine letters.
+    fn substitute(&mut self, text: &str) -> String {
         let mut filled = text.to_owned();
         if filled.contains("${home}") {
-            filled = filled.replace("${home}", &self.world().home());
+            filled = filled.replace("${home}", &self.fixture().home());
         }
         while let Some(at) = filled.find("${x*") {
             let end = at + filled[at..].find('}').expect("its end");
@@ -89,40 +89,41 @@ impl Stage {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             filled = filled.replace(&format!("${{{name}}}"), &value);
         }
-        assert!(!filled.contains("${"), "a name that nobody gave: {filled}");
+        assert!(!filled.contains("${"), "an unbound name: {filled}");
         filled
     }
 
-    fn world(&mut self) -> &mut World {
-        self.world.get_or_insert_with(|| World::new(&self.ground))
+    fn fixture(&mut self) -> &mut Fixture {
+        self.fixture.get_or_insert_with(|| Fixture::new(&self.setup))
     }
 
-    fn side(&mut self, on: char) -> &mut Side {
-        let via = self.via;
-        if !self.sides.contains_key(&on) {
-            let line = self.world().connect(via);
-            if !self.sides.is_empty() {
-                self.alone = Alone::No;
+    fn tracked(&mut self, on: char) -> &mut TrackedConnection {
+        let transport = self.transport;
+        if !self.tracked_connections.contains_key(&on) {
+            let line = self.fixture().connect(transport);
+            if !self.tracked_connections.is_empty() {
+                self.clients = Clients::Several;
             }
-            self.sides.insert(on, Side { line, taken: Vec::new(), behind: 0, closed: false });
+            self.tracked_connections
+                .insert(on, TrackedConnection { connection: line, matched: Vec::new(), after: 0, closed: false });
         }
-        self.sides.get_mut(&on).expect("a connection")
+        self.tracked_connections.get_mut(&on).expect("a connection")
     }
 
-    fn speak(&mut self, on: char, act: Act) {
-        match act {
-            Act::Send { command, valid } => self.send(on, command, valid),
-            Act::Raw(text) => self.side(on).line.send_text(&text),
-            Act::Ok { id, pattern } => {
+    fn perform(&mut self, on: char, action: Action) {
+        match action {
+            Action::Send { command, valid } => self.send(on, command, valid),
+            Action::Raw(text) => self.tracked(on).connection.send_text(&text),
+            Action::Ok { id, pattern } => {
                 let answer = self.answer(on, id);
                 assert_eq!(answer["success"], true, "a failure: {answer}");
-                self.hold(&pattern, &answer);
+                self.assert_matches(&pattern, &answer);
             }
-            Act::Is { id, pattern } => {
+            Action::Is { id, pattern } => {
                 let answer = self.answer(on, id);
-                self.hold(&pattern, &answer);
+                self.assert_matches(&pattern, &answer);
             }
-            Act::No { id, error } => {
+            Action::No { id, error } => {
                 let answer = self.answer(on, id);
                 assert_eq!(answer["success"], false, "a success: {answer}");
                 assert!(answer.get("data").is_none(), "a failure with data: {answer}");
@@ -132,14 +133,14 @@ impl Stage {
                     None => assert_eq!(found, error),
                 }
             }
-            Act::Comes(pattern) => drop(self.find(on, &pattern, 0)),
-            Act::Follows(pattern) | Act::Event(pattern) => {
-                let behind = self.side(on).behind;
-                let at = self.find(on, &pattern, behind);
-                self.side(on).behind = at + 1;
+            Action::Comes(pattern) => drop(self.find(on, &pattern, 0)),
+            Action::Follows(pattern) | Action::Event(pattern) => {
+                let after = self.tracked(on).after;
+                let at = self.find(on, &pattern, after);
+                self.tracked(on).after = at + 1;
             }
-            Act::Never(pattern) => assert_eq!(self.count(on, &pattern), 0, "{pattern} came"),
-            Act::Count(number, pattern) => assert_eq!(self.count(on, &pattern), number, "{pattern}"),
+            Action::Never(pattern) => assert_eq!(self.count(on, &pattern), 0, "{pattern} was received"),
+            Action::Count(number, pattern) => assert_eq!(self.count(on, &pattern), number, "{pattern}"),
         }
     }
 
@@ -152,21 +153,21 @@ impl Stage {
             None => {}
         }
         if command["type"] == "create_session" && command.get("cwd").is_none() {
-            command["cwd"] = json!(format!("{}/work", self.world().home()));
+            command["cwd"] = json!(format!("{}/work", self.fixture().home()));
         }
         match valid {
-            Some(true) => judge::command(&command),
-            Some(false) => assert!(!judge::allows(&command), "the schemas allow {command}"),
+            Some(true) => judge::assert_valid_command(&command),
+            Some(false) => assert!(!judge::is_valid_command(&command), "the schemas allow {command}"),
             None => {}
         }
-        self.side(on).line.send(command);
+        self.tracked(on).connection.send(command);
     }
 
-    /// Waits for the answer to a command, or to the last.
+    /// Waits for the response to a command, or to the last one.
     fn answer(&mut self, on: char, id: Option<String>) -> Value {
         let pattern = match id {
             Some(id) => json!({"type": "response", "id": id}),
-            None => match self.side(on).line.sent.last() {
+            None => match self.tracked(on).connection.sent.last() {
                 Some(sent) => {
                     let id = &sent.command["id"];
                     let id = if id.is_string() { id.clone() } else { "$none".into() };
@@ -177,42 +178,42 @@ impl Stage {
             },
         };
         let at = self.find(on, &pattern, 0);
-        self.side(on).line.log[at].clone()
+        self.tracked(on).connection.log[at].clone()
     }
 
-    fn hold(&mut self, pattern: &Value, value: &Value) {
+    fn assert_matches(&mut self, pattern: &Value, value: &Value) {
         if let Err(why) = matches(pattern, value, &mut self.names) {
             panic!("{why}\n  in {value}");
         }
     }
 
-    /// Waits for a line that nobody has found yet, behind `from`; the oldest counts.
+    /// Waits for a line at or after `from` that was not matched yet; the oldest one is taken.
     fn find(&mut self, on: char, pattern: &Value, from: usize) -> usize {
         let mut names = self.names.clone();
-        let side = self.side(on);
+        let tracked = self.tracked(on);
         let mut at = from;
         loop {
-            while at < side.line.log.len() {
-                side.taken.resize(side.line.log.len(), false);
-                if !side.taken[at] && matches(pattern, &side.line.log[at], &mut names).is_ok() {
-                    side.taken[at] = true;
+            while at < tracked.connection.log.len() {
+                tracked.matched.resize(tracked.connection.log.len(), false);
+                if !tracked.matched[at] && matches(pattern, &tracked.connection.log[at], &mut names).is_ok() {
+                    tracked.matched[at] = true;
                     self.names = names;
                     return at;
                 }
                 at += 1;
             }
-            assert!(side.line.hear(), "the connection was closed before {pattern} came");
+            assert!(tracked.connection.receive(), "the connection was closed before {pattern} was received");
         }
     }
 
     fn count(&mut self, on: char, pattern: &Value) -> usize {
         let names = self.names.clone();
-        let log = &self.side(on).line.log;
+        let log = &self.tracked(on).connection.log;
         log.iter().filter(|line| matches(pattern, line, &mut names.clone()).is_ok()).count()
     }
 
-    /// What is no word of the protocol: the surroundings, files, the daemon, another client.
-    fn arrange(&mut self, step: &Step, rest: &str) {
+    /// Steps outside the protocol: configuration, files, the daemon, another client.
+    fn perform_setup(&mut self, step: &Step, rest: &str) {
         let (first, more) = rest.split_once(' ').unwrap_or((rest, ""));
         match step.word.as_str() {
             "env" => {
@@ -222,83 +223,83 @@ impl Stage {
             "config" => self.before().config.push(rest.to_owned()),
             "file" => {
                 let text = script::pattern(more).as_str().expect("a text").to_owned();
-                match &self.world {
-                    Some(world) => write(&world.path(first), &text),
-                    None => self.ground.files.push((first.to_owned(), text)),
+                match &self.fixture {
+                    Some(fixture) => write(&fixture.path(first), &text),
+                    None => self.setup.files.push((first.to_owned(), text)),
                 }
             }
             "agent" => {
                 let (flags, message) = rest.split_once(" / ").expect("flags and a message");
                 let words: Vec<&str> = flags.split_whitespace().chain([message]).collect();
-                let world = self.world();
-                let model = world.model.as_ref().expect("a model").base_url(ServerDialect::OpenAi);
-                agent_cli::run(world.daemon.home.path(), &model, &words);
+                let fixture = self.fixture();
+                let model = fixture.model.as_ref().expect("a model").base_url(ServerDialect::OpenAi);
+                agent_cli::run(fixture.daemon.home.path(), &model, &words);
             }
             "foreign" => {
                 let (asked, answered) = more.split_once(" / ").expect("a message and an answer");
-                let path = self.world().path(first);
+                let path = self.fixture().path(first);
                 foreign::turn(&path, asked, answered);
             }
-            "older" => foreign::as_earlier_version(&self.world().path(first)),
-            "append" => foreign::append(&self.world().path(first), script::pattern(more).as_str().expect("a text")),
-            "remove" => std::fs::remove_file(self.world().path(first)).expect("a file"),
-            "gone" => assert!(!self.world().path(first).exists(), "{first} is still there"),
-            "holds" => foreign::holds(&self.world().path(first), more),
-            "lacks" => foreign::lacks(&self.world().path(first), more),
+            "older" => foreign::as_earlier_version(&self.fixture().path(first)),
+            "append" => foreign::append(&self.fixture().path(first), script::pattern(more).as_str().expect("a text")),
+            "remove" => std::fs::remove_file(self.fixture().path(first)).expect("a file"),
+            "absent" => assert!(!self.fixture().path(first).exists(), "{first} still exists"),
+            "contains" => foreign::assert_contains(&self.fixture().path(first), more),
+            "lacks" => foreign::assert_lacks(&self.fixture().path(first), more),
             "model" => {
                 let reply = reply(&script::pattern(rest));
-                self.world().model.as_ref().expect("a model").script([reply]);
+                self.fixture().model.as_ref().expect("a model").script([reply]);
             }
-            "told" => self.told(first, more),
-            "asked" => {
+            "request" => self.check_model_request(first, more),
+            "requests" => {
                 let number: usize = first.parse().expect("a number");
-                let model = self.world().model.as_ref().expect("a model");
+                let model = self.fixture().model.as_ref().expect("a model");
                 let turns = || model.seen().iter().filter(|seen| seen.method == "POST").count();
-                wait_until("the model is asked", || turns() >= number);
+                wait_until("a request to the model", || turns() >= number);
             }
-            "link" => std::os::unix::fs::symlink(more, self.world().path(first)).expect("a link"),
-            "touch" => write(&self.world().path(first), ""),
-            "until" => self.world().until_file(first, more),
+            "link" => std::os::unix::fs::symlink(more, self.fixture().path(first)).expect("a link"),
+            "touch" => write(&self.fixture().path(first), ""),
+            "until" => self.fixture().wait_for_file(first, more),
             "parked" => {
                 let client = self.client();
                 wait_until("no session is in memory", || client.get("get_metrics", json!({}))["residentSessions"] == 0);
             }
-            "connect" => drop(self.side(step.on)),
+            "connect" => drop(self.tracked(step.on)),
             "close" => {
-                let code = self.side(step.on).line.finish();
-                assert!(code.is_none_or(|code| code == 0), "the bridge ended with {code:?}");
-                self.side(step.on).closed = true;
+                let code = self.tracked(step.on).connection.finish();
+                assert!(code.is_none_or(|code| code == 0), "push pi --stdio ended with {code:?}");
+                self.tracked(step.on).closed = true;
             }
             "closed" => {
-                self.side(step.on).line.until_closed();
-                self.side(step.on).closed = true;
+                self.tracked(step.on).connection.read_to_end();
+                self.tracked(step.on).closed = true;
             }
             "term" => {
-                let pid = i32::try_from(self.world().daemon.pid()).expect("a process id");
-                kill(Pid::from_raw(pid), Signal::SIGTERM).expect("the daemon is asked");
+                let pid = i32::try_from(self.fixture().daemon.pid()).expect("a process id");
+                kill(Pid::from_raw(pid), Signal::SIGTERM).expect("a signal to the daemon");
             }
             "kill" => {
-                self.world().daemon.kill();
+                self.fixture().daemon.kill();
                 self.restart();
-                self.world().start_again();
+                self.fixture().restart_daemon();
             }
-            "dies" => {
-                self.world().daemon.kill();
-                let index = self.world().path("~/.push/state/session-files.json");
+            "crash" => {
+                self.fixture().daemon.kill();
+                let index = self.fixture().path("~/.push/state/session-files.json");
                 foreign::awaits_branch_after(&index, first.parse().expect("a number"));
                 self.restart();
-                self.world().start_again();
+                self.fixture().restart_daemon();
             }
             "replace" => {
-                self.world().replace();
+                self.fixture().replace();
                 self.restart();
             }
-            "again" => {
-                assert!(self.world().daemon.ended().success(), "the daemon did not end well");
+            "restart" => {
+                assert!(self.fixture().daemon.ended().success(), "the daemon failed");
                 self.restart();
-                self.world().start_again();
+                self.fixture().restart_daemon();
             }
-            "cli" => drop(self.world().cli(&rest.split_whitespace().collect::<Vec<_>>())),
+            "cli" => drop(self.fixture().cli(&rest.split_whitespace().collect::<Vec<_>>())),
             "push" => self.push(first, more),
             "pushno" => {
                 let (kind, payload) = more.split_once(' ').expect("a request");
@@ -306,71 +307,71 @@ impl Stage {
             }
             "pushev" => {
                 let event = self.client().event_of(first);
-                self.hold(&script::pattern(more), &event);
+                self.assert_matches(&script::pattern(more), &event);
             }
-            other => panic!("{other} is no word"),
+            other => panic!("unknown step {other}"),
         }
     }
 
-    fn before(&mut self) -> &mut Ground {
-        assert!(self.world.is_none(), "the daemon runs already");
-        &mut self.ground
+    fn before(&mut self) -> &mut Setup {
+        assert!(self.fixture.is_none(), "the daemon runs already");
+        &mut self.setup
     }
 
-    /// Looks at what a model was told, by the number of the question: a pattern for its messages.
-    fn told(&mut self, number: &str, pattern: &str) {
+    /// Matches the body of a request to the model, by its number.
+    fn check_model_request(&mut self, number: &str, pattern: &str) {
         let number: usize = number.parse().expect("a number");
-        let seen = self.world().model.as_ref().expect("a model").seen();
+        let seen = self.fixture().model.as_ref().expect("a model").seen();
         let asked: Vec<_> = seen.iter().filter(|seen| seen.method == "POST").collect();
-        self.hold(&script::pattern(pattern), &asked[number].body);
+        self.assert_matches(&script::pattern(pattern), &asked[number].body);
     }
 
-    /// Forgets the connections, which are over.
+    /// Drops the connections, which are closed.
     fn restart(&mut self) {
-        for side in std::mem::take(&mut self.sides).into_values() {
-            rules::hold(&side.line.log, &side.line.sent, Alone::No);
+        for tracked in std::mem::take(&mut self.tracked_connections).into_values() {
+            rules::check(&tracked.connection.log, &tracked.connection.sent, Clients::Several);
         }
         self.push = None;
     }
 
     fn client(&mut self) -> &mut Client {
-        self.alone = Alone::No;
+        self.clients = Clients::Several;
         if self.push.is_none() {
-            self.push = Some(self.world().daemon.connect());
+            self.push = Some(self.fixture().daemon.connect());
         }
         self.push.as_mut().expect("a client")
     }
 
-    /// A request of the Push protocol that must be granted; what follows `->` is what its answer must look like.
+    /// A request of the Push protocol that must succeed; a pattern for its response follows `->`.
     fn push(&mut self, kind: &str, more: &str) {
         let (payload, pattern) = more.split_once(" -> ").unwrap_or((more, "{}"));
         let answer = self.client().get(kind, script::pattern(payload));
-        self.hold(&script::pattern(pattern), &answer);
+        self.assert_matches(&script::pattern(pattern), &answer);
     }
 
     fn end(mut self) {
-        let alone = self.alone;
-        for side in self.sides.values_mut() {
-            if !side.closed {
-                side.line.send(json!({"type": "health_check", "id": "the-last"}));
-                while side.line.log.last().is_none_or(|line| line["id"] != "the-last") {
-                    assert!(side.line.hear(), "the connection was closed");
+        let clients = self.clients;
+        for tracked in self.tracked_connections.values_mut() {
+            if !tracked.closed {
+                tracked.connection.send(json!({"type": "health_check", "id": "the-last"}));
+                while tracked.connection.log.last().is_none_or(|line| line["id"] != "the-last") {
+                    assert!(tracked.connection.receive(), "the connection was closed");
                 }
-                let code = side.line.finish();
-                assert!(code.is_none_or(|code| code == 0), "the bridge ended with {code:?}");
+                let code = tracked.connection.finish();
+                assert!(code.is_none_or(|code| code == 0), "push pi --stdio ended with {code:?}");
             }
-            rules::hold(&side.line.log, &side.line.sent, alone);
+            rules::check(&tracked.connection.log, &tracked.connection.sent, clients);
         }
     }
 
     fn show(&self) {
-        for (name, side) in &self.sides {
-            for line in &side.line.log {
+        for (name, tracked) in &self.tracked_connections {
+            for line in &tracked.connection.log {
                 eprintln!("{name}: {}", line.to_string().chars().take(600).collect::<String>());
             }
         }
-        if let Some(world) = &self.world {
-            let log = world.daemon.log();
+        if let Some(fixture) = &self.fixture {
+            let log = fixture.daemon.log();
             eprintln!("{}", log.lines().rev().take(10).collect::<Vec<_>>().join("\n"));
         }
     }

@@ -1,12 +1,12 @@
-//! Section 18: questions to the user, from whichever side they are answered.
+//! Section 18: questions to the user, answered by any client.
 
 use serde_json::json;
 
-use crate::pi::line::Via;
-use crate::pi::world::{Ground, World, reply};
+use crate::pi::line::Transport;
+use crate::pi::world::{Fixture, Setup, reply};
 
 transcripts! {
-    an_approval_is_asked_as_a_confirmation_and_answered => r#"
+    an_approval_is_a_confirmation_request => r#"
         > create_session @s
         ok
         > prompt @s {"message":"$? touch approved"}
@@ -19,7 +19,7 @@ transcripts! {
         until approved
     "#
 
-    a_confirmation_that_is_denied_runs_nothing => r#"
+    a_denied_confirmation_runs_nothing => r#"
         > create_session @s
         ok
         > prompt @s {"message":"$? touch denied"}
@@ -33,7 +33,7 @@ transcripts! {
         ok {"data":{"output":""}}
     "#
 
-    a_question_that_is_dismissed_is_denied => r#"
+    a_dismissed_approval_is_denied => r#"
         > create_session @s
         ok
         > prompt @s {"message":"$? touch dismissed"}
@@ -47,7 +47,7 @@ transcripts! {
         ok {"data":{"output":""}}
     "#
 
-    a_question_runs_out_of_time => r#"
+    a_question_expires => r#"
         env PUSH_APPROVAL_SECONDS=0.3
         > create_session @s
         ok
@@ -62,7 +62,7 @@ transcripts! {
         ok {"data":{"output":""}}
     "#
 
-    a_question_is_settled_once => r#"
+    a_question_is_answered_once => r#"
         > create_session @s
         ok
         > prompt @s {"message":"$? echo once"}
@@ -92,7 +92,7 @@ transcripts! {
         ev agent_end @s
     "#
 
-    nobody_asked_that => r#"
+    an_answer_to_an_unknown_question_is_refused => r#"
         > create_session @s
         ok
         > extension_ui_response @s {"requestId":"nothing","response":{"method":"confirm","confirmed":true}}
@@ -101,7 +101,7 @@ transcripts! {
         no Session nobody not found
     "#
 
-    an_answer_of_another_kind_is_refused_and_the_question_stays => r#"
+    an_answer_of_another_method_is_refused_and_the_question_stays_pending => r#"
         > create_session @s
         ok
         > prompt @s {"message":"$? echo kind"}
@@ -114,7 +114,7 @@ transcripts! {
         ev agent_end @s
     "#
 
-    an_answer_that_is_none_is_refused => r#"
+    an_invalid_answer_is_refused => r#"
         > create_session @s
         ok
         >! extension_ui_response @s {"requestId":"x"}
@@ -131,7 +131,7 @@ transcripts! {
         no Validation failed: response.responses: must be an object
     "#
 
-    who_subscribes_is_asked_what_waits => r#"
+    a_new_subscriber_receives_pending_questions => r#"
         > create_session @s
         ok
         > prompt @s {"message":"$? echo waiting"}
@@ -163,7 +163,7 @@ transcripts! {
         ev agent_end @s
     "#
 
-    an_approval_shows_all_that_runs_and_masks_known_values_alone => r#"
+    an_approval_shows_the_whole_command_and_masks_only_known_values => r#"
         env MY_API_TOKEN=correct-horse-battery-staple
         > create_session @s
         ok
@@ -182,18 +182,18 @@ transcripts! {
     "#
 }
 
-/// Nothing that this daemon asks goes on without an answer, so that none has the 60 seconds of questions that do not block.
+/// All questions of this daemon block their run, so that none has the 60 seconds of questions that do not.
 #[test]
-fn a_question_that_blocks_a_run_waits_as_long_as_an_approval() {
-    let world = World::new(&Ground { model: true, ..Ground::default() });
+fn a_question_that_blocks_a_run_expires_like_an_approval() {
+    let fixture = Fixture::new(&Setup { model: true, ..Setup::default() });
     let asks = json!([{"call": "ask_user", "args": {"method": "confirm", "title": "Sure?"}}]);
-    world.model.as_ref().expect("a model").script([reply(&asks)]);
-    let mut line = world.connect(Via::Stdio);
-    let cwd = format!("{}/work", world.home());
+    fixture.model.as_ref().expect("a model").script([reply(&asks)]);
+    let mut line = fixture.connect(Transport::Stdio);
+    let cwd = format!("{}/work", fixture.home());
     line.send(json!({"type": "create_session", "id": "c", "sessionId": "s", "cwd": cwd}));
     line.send(json!({"type": "prompt", "id": "p", "sessionId": "s", "message": "go"}));
     while line.log.last().is_none_or(|line| line["event"]["method"] != "confirm") {
-        assert!(line.hear(), "the connection was closed");
+        assert!(line.receive(), "the connection was closed");
     }
     let timeout = line.log.last().and_then(|line| line["event"]["timeout"].as_u64()).expect("a time");
     let hours = timeout / (60 * 60 * 1000);

@@ -1,7 +1,7 @@
-//! Section 8: an identity is run once, answered as often as it is asked, and never used for something else.
+//! Section 8: a command with an id or key runs once, its outcome is replayed, and other uses are conflicts.
 
 transcripts! {
-    a_repeated_id_is_answered_again_and_not_run_again => r#"
+    a_repeated_id_gets_the_same_outcome_and_runs_once => r#"
         > create_session @s
         ok
         > set_session_name @s #n {"name":"first"}
@@ -13,7 +13,7 @@ transcripts! {
         count 1 {"type":"command_started","data":{"commandId":"n"}}
     "#
 
-    a_replay_says_what_was_and_not_what_is => r#"
+    a_replay_returns_the_stored_outcome => r#"
         > create_session @s
         ok
         > get_state @s #look
@@ -33,7 +33,7 @@ transcripts! {
         no Conflicting id 'c': previously used for 'get_state', now used for 'get_messages'
     "#
 
-    an_id_for_other_words_is_a_conflict => r#"
+    an_id_with_other_arguments_is_a_conflict => r#"
         > create_session @s
         ok
         > set_session_name @s #c {"name":"one"}
@@ -62,7 +62,7 @@ transcripts! {
         < {"type":"response","id":"n","success":true,"replayed":true}
     "#
 
-    a_failed_outcome_is_replayed_too => r#"
+    a_failure_is_replayed => r#"
         > get_state @s #g
         no Session s not found
         > create_session @s
@@ -71,7 +71,7 @@ transcripts! {
         is {"success":false,"error":"Session s not found","replayed":true}
     "#
 
-    a_repeated_key_is_answered_again_under_a_new_id => r#"
+    a_repeated_key_gets_the_same_outcome_under_a_new_id => r#"
         > create_session @s
         ok
         > set_session_name @s #one =key {"name":"n"}
@@ -83,7 +83,7 @@ transcripts! {
         ok {"sessionVersion":1}
     "#
 
-    a_replay_without_an_id_shows_no_older_one => r#"
+    a_replay_without_an_id_does_not_reveal_the_first_id => r#"
         > create_session @s
         ok
         > set_session_name @s #one =key {"name":"n"}
@@ -92,7 +92,7 @@ transcripts! {
         ok {"id":"$none","replayed":true}
     "#
 
-    a_key_without_ids_is_enough => r#"
+    a_key_works_without_ids => r#"
         > create_session @s
         ok
         > bash @s #- =key {"command":"echo run >> runs; cat runs"}
@@ -101,7 +101,7 @@ transcripts! {
         ok {"data":{"output":"run\n"},"replayed":true}
     "#
 
-    a_key_for_something_else_is_a_conflict => r#"
+    a_key_for_another_command_is_a_conflict => r#"
         > create_session @s
         ok
         > set_session_name @s #one =key {"name":"n"}
@@ -112,7 +112,7 @@ transcripts! {
         no Conflicting idempotencyKey 'key': previously used for 'set_session_name', now used for 'get_messages'
     "#
 
-    a_key_is_known_in_its_session_alone => r#"
+    a_key_is_scoped_to_its_session => r#"
         > create_session @s
         ok
         > create_session @t
@@ -138,7 +138,7 @@ transcripts! {
         ok {"id":"two","command":"health_check","replayed":true}
     "#
 
-    a_key_runs_out => r#"
+    a_key_expires => r#"
         env PUSH_PI_KEY_SECONDS=0
         > create_session @s
         ok
@@ -165,7 +165,7 @@ transcripts! {
         B: count 1 {"type":"command_started","data":{"commandId":"b"}}
     "#
 
-    another_connection_is_answered_with_the_same_outcome => r#"
+    another_connection_gets_the_same_outcome => r#"
         > create_session @s #c
         ok {"data":"$made"}
         B: > create_session @s #c
@@ -199,7 +199,7 @@ transcripts! {
         ok {"replayed":"$none"}
     "#
 
-    images_are_part_of_what_is_asked => r#"
+    images_are_part_of_the_fingerprint => r#"
         > create_session @s
         ok
         > follow_up @s #f {"message":"$ true","images":[{"type":"image","mimeType":"image/png","data":"AAAA"}]}

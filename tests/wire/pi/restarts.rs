@@ -1,4 +1,4 @@
-//! What outlives the daemon: outcomes, sessions, questions; and what was under way when it ended.
+//! What survives a restart: outcomes, sessions, questions; and interrupted commands.
 
 transcripts! {
     an_outcome_is_replayed_after_a_restart => r#"
@@ -9,7 +9,7 @@ transcripts! {
         term
         < {"type":"server_shutdown"}
         closed
-        again
+        restart
         > create_session @s #c
         ok {"data":"$made","sessionVersion":0,"replayed":true}
         > set_session_name @s #n {"name":"kept"}
@@ -51,7 +51,7 @@ transcripts! {
         is {"success":false,"error":"Session nowhere not found","replayed":true}
     "#
 
-    what_was_under_way_is_interrupted_and_not_run_again => r#"
+    an_interrupted_command_is_not_run_again => r#"
         > create_session @s
         ok
         > bash @s #b =key {"command":"echo run >> runs; touch here; until [ -e never ]; do sleep 0.01; done"}
@@ -65,7 +65,7 @@ transcripts! {
         ok {"data":{"output":"run\n"}}
     "#
 
-    a_command_that_waited_is_interrupted_too => r#"
+    a_waiting_command_is_interrupted => r#"
         > create_session @s
         ok
         > bash @s #b {"command":"touch here; until [ -e never ]; do sleep 0.01; done"}
@@ -99,7 +99,7 @@ transcripts! {
         ok {"sessionVersion":1}
     "#
 
-    a_session_goes_on_after_a_crash => r#"
+    a_session_continues_after_a_crash => r#"
         > create_session @s
         ok
         > prompt @s {"message":"$ echo hello"}
@@ -115,7 +115,7 @@ transcripts! {
         ev agent_end @s
     "#
 
-    a_question_waits_through_a_restart => r#"
+    a_question_is_still_pending_after_a_restart => r#"
         > create_session @s
         ok
         > prompt @s {"message":"$? touch approved"}

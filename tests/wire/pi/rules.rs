@@ -1,80 +1,81 @@
-//! What holds on every connection, whatever is said on it: sections 5, 6, 7 and 10 of the specification.
+//! Rules that hold on every connection: sections 5, 6, 7 and 10 of the specification.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// A command that was sent, and how many lines had come by then.
-pub(crate) struct Sent {
+/// A sent command, and how many lines had been received before.
+pub(crate) struct SentCommand {
     pub(crate) command: Value,
     pub(crate) at: usize,
 }
 
-/// Whether somebody else may have changed the sessions meanwhile.
+/// Whether other clients may have changed the sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Alone {
-    Yes,
-    No,
+pub(crate) enum Clients {
+    One,
+    Several,
 }
 
-/// Holds everything that came on a connection to the rules.
-pub(crate) fn hold(log: &[Value], sent: &[Sent], alone: Alone) {
+/// Checks all lines of a connection.
+pub(crate) fn check(log: &[Value], sent: &[SentCommand], clients: Clients) {
     assert_eq!(log[0]["type"], "server_ready", "the first line: {}", log[0]);
     let greetings = log.iter().filter(|line| line["type"] == "server_ready").count();
-    assert_eq!(greetings, 1, "a connection is greeted once");
-    phases(log);
-    answers(log, sent);
-    versions(log, sent, alone);
+    assert_eq!(greetings, 1, "server_ready is sent once");
+    check_phases(log);
+    check_responses(log, sent);
+    check_versions(log, sent, clients);
 }
 
-/// How often each phase of a command was told.
+/// How often each phase of a command was reported.
 #[derive(Default, Debug)]
-struct Life {
+struct PhaseCounts {
     accepted: usize,
     started: usize,
     finished: usize,
-    /// Of those, how many were run.
+    /// How many of those were executed.
     run: usize,
     answered: usize,
 }
 
-/// Accepted, perhaps started, finished: in this order, and a repetition is never started.
-fn phases(log: &[Value]) {
-    let mut lives: BTreeMap<&str, Life> = BTreeMap::new();
+/// Accepted, possibly started, finished: in this order, and a repetition is never started.
+fn check_phases(log: &[Value]) {
+    let mut counts_by_id: BTreeMap<&str, PhaseCounts> = BTreeMap::new();
     for line in log {
         let kind = line["type"].as_str().unwrap_or_default();
         if kind == "response" {
             let Some(id) = line["id"].as_str() else { continue };
-            let life = lives.entry(id).or_default();
-            if line["success"] == false && life.accepted == life.answered {
-                // It was not admitted.
+            let counts = counts_by_id.entry(id).or_default();
+            if line["success"] == false && counts.accepted == counts.answered {
+                // The command was not admitted.
                 continue;
             }
-            life.answered += 1;
-            assert!(life.finished >= life.answered, "answered before it was finished: {line}");
+            counts.answered += 1;
+            assert!(counts.finished >= counts.answered, "answered before it was finished: {line}");
             continue;
         }
         let Some(id) = line["data"]["commandId"].as_str() else { continue };
-        let life = lives.entry(id).or_default();
+        let counts = counts_by_id.entry(id).or_default();
         match kind {
-            "command_accepted" => life.accepted += 1,
-            "command_started" => life.started += 1,
+            "command_accepted" => counts.accepted += 1,
+            "command_started" => counts.started += 1,
             "command_finished" => {
-                life.finished += 1;
+                counts.finished += 1;
                 if line["data"]["replayed"] != true && line["data"]["success"] == true {
-                    life.run += 1;
+                    counts.run += 1;
                 }
             }
             other => panic!("{other} has a command"),
         }
-        let ordered = life.started <= life.accepted && life.finished <= life.accepted && life.run <= life.started;
-        assert!(ordered, "out of order: {life:?} {line}");
+        let ordered =
+            counts.started <= counts.accepted && counts.finished <= counts.accepted && counts.run <= counts.started;
+        assert!(ordered, "out of order: {counts:?} {line}");
     }
 }
 
-/// What everybody is told of a command is what its client is answered.
-fn answers(log: &[Value], sent: &[Sent]) {
-    for Sent { command, .. } in sent {
+/// The lifecycle events of a command agree with its response.
+fn check_responses(log: &[Value], sent: &[SentCommand]) {
+    for SentCommand { command, .. } in sent {
         let Some(id) = command["id"].as_str() else { continue };
         let finished = log.iter().filter(|line| line["type"] == "command_finished" && line["data"]["commandId"] == id);
         let answered = log.iter().filter(|line| line["type"] == "response" && line["id"] == id);
@@ -93,7 +94,7 @@ fn answers(log: &[Value], sent: &[Sent]) {
     }
 }
 
-/// Whether a command was turned away before it was admitted.
+/// Whether a command was refused before admission.
 fn is_refusal(answer: &Value) -> bool {
     let error = answer["error"].as_str().unwrap_or_default();
     ["Validation failed", "Rate limit", "Server is shutting", "Server busy"]
@@ -102,15 +103,15 @@ fn is_refusal(answer: &Value) -> bool {
         && answer["replayed"] != true
 }
 
-/// Every success in a session says its version: the same after a look, the next after a change.
-fn versions(log: &[Value], sent: &[Sent], alone: Alone) {
+/// Every success in a session has its version: the same after a read, the next after a change.
+fn check_versions(log: &[Value], sent: &[SentCommand], clients: Clients) {
     let answer_of = |command: &Value| {
         let id = command["id"].as_str()?;
         let mut named = log.iter().enumerate().filter(|(_, line)| line["type"] == "response" && line["id"] == id);
         let only = named.next()?;
         named.next().is_none().then_some(only)
     };
-    for (number, Sent { command, at }) in sent.iter().enumerate() {
+    for (number, SentCommand { command, at }) in sent.iter().enumerate() {
         let Some((answered, answer)) = answer_of(command) else { continue };
         let (session, kind) = (&command["sessionId"], command["type"].as_str().unwrap_or_default());
         if answer["success"] != true
@@ -125,7 +126,7 @@ fn versions(log: &[Value], sent: &[Sent], alone: Alone) {
             assert_eq!(version, 0, "{answer}");
             continue;
         }
-        let names = |with: &Sent| {
+        let names = |with: &SentCommand| {
             let answer = answer_of(&with.command).map_or(&Value::Null, |(_, answer)| answer);
             with.command["sessionId"] == *session || answer["data"]["sessionId"] == *session
         };
@@ -134,10 +135,10 @@ fn versions(log: &[Value], sent: &[Sent], alone: Alone) {
             Some((done, _)) => !(done < *at || (other > number && with.at > answered)),
             None => with.at <= answered,
         });
-        if beside || alone == Alone::No || answer["replayed"] == true {
+        if beside || clients == Clients::Several || answer["replayed"] == true {
             continue;
         }
-        // A failure changes nothing; a repetition says what was.
+        // A failure changes nothing; a repetition has the version of the first response.
         let counts = |(done, answer): (usize, &Value)| {
             let version = answer["sessionVersion"].as_u64().filter(|_| answer["replayed"] != true)?;
             (done < *at).then_some((done, version))

@@ -1,7 +1,7 @@
-//! The language of transcripts: one thing a line.
+//! The language of transcripts: one step per line.
 //!
-//! A line may begin with the name of a connection (`B:`); the first one is `A`. `${name}` is replaced by what a pattern
-//! has called so. The words are those of [`Act`].
+//! A line may begin with the name of a connection (`B:`); the first one is `A`. `${name}` is replaced by the value that
+//! a pattern has bound. The words are those of [`Action`].
 
 use serde_json::{Map, Value};
 
@@ -10,15 +10,15 @@ use serde_json::{Map, Value};
 pub(crate) struct Step {
     pub(crate) number: usize,
     pub(crate) text: String,
-    /// Which connection.
+    /// The connection.
     pub(crate) on: char,
     /// Its first word.
     pub(crate) word: String,
     pub(crate) rest: String,
 }
 
-/// Reads a transcript.
-pub(crate) fn read(text: &str) -> Vec<Step> {
+/// Parses a transcript.
+pub(crate) fn parse(text: &str) -> Vec<Step> {
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')).map(|(at, line)| step(at, line)).collect()
 }
@@ -32,64 +32,64 @@ fn step(number: usize, line: &str) -> Step {
     Step { number, text: line.to_owned(), on, word: word.to_owned(), rest: rest.trim().to_owned() }
 }
 
-/// What a line of a transcript does.
+/// The action of a line of a transcript.
 #[derive(Debug)]
-pub(crate) enum Act {
-    /// `> type @session #id {fields}`: sends a command; `#-` sends it without an id, and without any one is made.
-    /// `>!` sends one that the schemas must refuse too, `>?` one that only the server can judge.
+pub(crate) enum Action {
+    /// `> type @session #id {fields}`: sends a command; `#-` sends it without an id; otherwise one is generated.
+    /// `>!` sends one that the schemas must refuse, too, `>?` one that only the server can validate.
     Send { command: Value, valid: Option<bool> },
-    /// `raw text`: sends the text as it is.
+    /// `raw text`: sends the text unchanged.
     Raw(String),
-    /// `ok #id {pattern}`: the answer to that command, or to the last, is a success.
+    /// `ok #id {pattern}`: the response to that command, or to the last one, is a success.
     Ok { id: Option<String>, pattern: Value },
-    /// `no #id sentence`: it is a failure with this sentence; `no ~part` with this part of it.
+    /// `no #id error`: it is a failure with this error; `no ~part` with an error that contains the part.
     No { id: Option<String>, error: String },
-    /// `is #id {pattern}`: it is whatever the pattern says.
+    /// `is #id {pattern}`: it matches the pattern.
     Is { id: Option<String>, pattern: Value },
-    /// `< {pattern}`: such a line comes, and no other line of the transcript has it.
+    /// `< {pattern}`: such a line is received, which no other step has matched.
     Comes(Value),
-    /// `<< {pattern}`: it comes after what was looked for last.
+    /// `<< {pattern}`: it is received after the last ordered match.
     Follows(Value),
-    /// `ev type @session {pattern}`: such an event of a session comes after what was looked for last.
+    /// `ev type @session {pattern}`: such an event of a session is received after the last ordered match.
     Event(Value),
-    /// `never {pattern}`: no such line has come.
+    /// `never {pattern}`: no such line was received.
     Never(Value),
-    /// `count 2 {pattern}`: so many such lines have come.
+    /// `count 2 {pattern}`: this number of such lines was received.
     Count(usize, Value),
 }
 
-/// Reads what a line that speaks of the protocol does; `None` when it speaks of something else.
-pub(crate) fn act(step: &Step, rest: &str) -> Option<Act> {
+/// Parses a step of the protocol; `None` for any other step.
+pub(crate) fn parse_step(step: &Step, rest: &str) -> Option<Action> {
     Some(match step.word.as_str() {
-        ">" => Act::Send { command: command(rest), valid: Some(true) },
-        ">!" => Act::Send { command: command(rest), valid: Some(false) },
-        ">?" => Act::Send { command: command(rest), valid: None },
-        "raw" => Act::Raw(rest.to_owned()),
+        ">" => Action::Send { command: command(rest), valid: Some(true) },
+        ">!" => Action::Send { command: command(rest), valid: Some(false) },
+        ">?" => Action::Send { command: command(rest), valid: None },
+        "raw" => Action::Raw(rest.to_owned()),
         "ok" => {
             let (id, rest) = named(rest);
-            Act::Ok { id, pattern: pattern(rest) }
+            Action::Ok { id, pattern: pattern(rest) }
         }
         "is" => {
             let (id, rest) = named(rest);
-            Act::Is { id, pattern: pattern(rest) }
+            Action::Is { id, pattern: pattern(rest) }
         }
         "no" => {
             let (id, rest) = named(rest);
-            Act::No { id, error: rest.to_owned() }
+            Action::No { id, error: rest.to_owned() }
         }
-        "<" => Act::Comes(pattern(rest)),
-        "<<" => Act::Follows(pattern(rest)),
-        "ev" => Act::Event(event(rest)),
-        "never" => Act::Never(pattern(rest)),
+        "<" => Action::Comes(pattern(rest)),
+        "<<" => Action::Follows(pattern(rest)),
+        "ev" => Action::Event(event(rest)),
+        "never" => Action::Never(pattern(rest)),
         "count" => {
             let (number, rest) = rest.split_once(' ').expect("a number and a pattern");
-            Act::Count(number.parse().expect("a number"), pattern(rest))
+            Action::Count(number.parse().expect("a number"), pattern(rest))
         }
         _ => return None,
     })
 }
 
-/// Reads JSON; nothing is an object that anything matches.
+/// Parses JSON; an empty text is the pattern that matches any object.
 pub(crate) fn pattern(text: &str) -> Value {
     let text = if text.is_empty() { "{}" } else { text };
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -134,7 +134,7 @@ fn event(rest: &str) -> Value {
     Value::Object(line)
 }
 
-/// Splits words from the JSON after them.
+/// Separates words from the JSON after them.
 fn split(rest: &str) -> (&str, &str) {
     match rest.find('{') {
         Some(at) => (&rest[..at], &rest[at..]),

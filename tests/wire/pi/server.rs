@@ -1,7 +1,7 @@
 //! Section 17.1: commands of the server.
 
 transcripts! {
-    list_sessions_shows_what_is_open => r#"
+    list_sessions_lists_active_sessions => r#"
         > list_sessions
         ok {"data":{"sessions":[]},"sessionVersion":"$none"}
         > create_session @s
@@ -16,14 +16,14 @@ transcripts! {
         ok {"data":{"sessions":[{"sessionId":"t"}]}}
     "#
 
-    create_session_makes_an_id_where_none_is_said => r#"
+    create_session_generates_a_missing_id => r#"
         > create_session
         ok {"data":{"sessionId":"$id","sessionInfo":{"sessionId":"$id","isStreaming":false,"messageCount":0,"thinkingLevel":"off","sessionName":"$none"}},"sessionVersion":0}
         > get_state @${id}
         ok {"data":{"sessionId":"$id"}}
     "#
 
-    create_session_works_where_it_is_told_to => r#"
+    create_session_uses_the_given_directory => r#"
         file here.txt "here"
         > create_session @s 
         ok
@@ -31,7 +31,7 @@ transcripts! {
         ok {"data":{"output":"here"}}
     "#
 
-    create_session_works_in_the_client_s_directory_where_none_is_said => r#"
+    create_session_defaults_to_the_client_s_directory => r#"
         > create_session @s {"cwd":null}
         ok
         > bash @s {"command":"pwd -P"}
@@ -40,7 +40,7 @@ transcripts! {
         ok
     "#
 
-    create_session_refuses_a_directory_that_cannot_be => r#"
+    create_session_refuses_an_invalid_directory => r#"
         >! create_session {"cwd":"relative"}
         no Validation failed: cwd: cwd must be an absolute path
         >! create_session {"cwd":"/tmp/../etc"}
@@ -51,7 +51,7 @@ transcripts! {
         no Session s not found
     "#
 
-    create_session_leaves_one_that_exists_untouched => r#"
+    create_session_leaves_an_existing_session_unchanged => r#"
         > create_session @s
         ok
         > set_session_name @s {"name":"mine"}
@@ -75,7 +75,7 @@ transcripts! {
         B: never {"type":"event"}
     "#
 
-    delete_session_lets_go_of_it => r#"
+    delete_session_unloads_the_session => r#"
         > create_session @s
         ok
         > delete_session @s
@@ -91,7 +91,7 @@ transcripts! {
         count 1 {"type":"session_deleted"}
     "#
 
-    delete_session_stops_what_runs => r#"
+    delete_session_stops_the_active_run => r#"
         > create_session @s
         ok
         > prompt @s {"message":"$ touch here; until [ -e never ]; do sleep 0.01; done"}
@@ -114,14 +114,14 @@ transcripts! {
         B: ev agent_end @s
     "#
 
-    switch_session_needs_one_that_is_there => r#"
+    switch_session_refuses_an_unknown_session => r#"
         > switch_session @s
         no Session s not found
         >! switch_session
         no Validation failed: sessionId: Session commands must have a non-empty string 'sessionId'
     "#
 
-    switching_twice_tells_nothing_twice => r#"
+    switching_twice_sends_events_once => r#"
         > create_session @s
         ok
         > switch_session @s
@@ -132,7 +132,7 @@ transcripts! {
         count 1 {"type":"event","event":{"type":"agent_start"}}
     "#
 
-    get_metrics_counts => r#"
+    get_metrics_counts_commands => r#"
         B: connect
         > create_session @s
         ok
@@ -151,7 +151,7 @@ transcripts! {
         ok {"data":{"totalCommandsExecuted":2,"stores":{"replay":{"idempotencyCacheSize":1,"outcomeCount":1}}}}
     "#
 
-    health_check_is_well => r#"
+    health_check_reports_a_healthy_server => r#"
         > health_check
         ok {"data":{"healthy":true,"issues":[],"hasOpenCircuit":false,"hasOpenBashCircuit":false},"sessionVersion":"$none"}
     "#

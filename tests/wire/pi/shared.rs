@@ -1,4 +1,4 @@
-//! One session, two protocols: what either does, both see, in the same order.
+//! One session, two protocols: both see all changes, in the same order.
 
 transcripts! {
     a_session_of_pi_is_a_session_of_push => r#"
@@ -29,7 +29,7 @@ transcripts! {
         ok {"data":{"messages":["$has",{"role":"toolResult","content":[{"text":"from push\n"}]}]}}
     "#
 
-    a_question_to_pi_is_answered_by_push => r#"
+    a_question_in_pi_is_answered_by_push => r#"
         > create_session @s
         ok
         push attach_session {"sessionId":"s","lastSeenSeq":0}
@@ -46,7 +46,7 @@ transcripts! {
         no Request ${gate} already settled
     "#
 
-    a_question_to_push_is_answered_by_pi => r#"
+    a_question_in_push_is_answered_by_pi => r#"
         push start_session {"cwd":"${home}/work"} -> {"sessionId":"$id"}
         push send_user_message {"sessionId":"${id}","text":"$? touch approved"}
         pushev approval_required {"payload":{"approvalId":"$gate"}}
@@ -84,7 +84,7 @@ transcripts! {
         pushev run_complete {"payload":{"outcome":"cancelled"}}
     "#
 
-    a_change_by_push_counts_for_pi => r#"
+    a_change_by_push_advances_the_version_for_pi => r#"
         > create_session @s
         ok
         push rename_session {"sessionId":"s","name":"by push"}
@@ -95,7 +95,7 @@ transcripts! {
         no Session version mismatch: expected 0, got 1
     "#
 
-    a_shell_command_of_pi_is_seen_by_push => r#"
+    push_receives_the_events_of_a_shell_command_of_pi => r#"
         > create_session @s
         ok
         push attach_session {"sessionId":"s","lastSeenSeq":0}
@@ -104,7 +104,7 @@ transcripts! {
         pushev tool_result {"payload":{"exitCode":0}}
     "#
 
-    both_see_the_same_through_a_restart => r#"
+    both_protocols_show_the_same_state_after_a_restart => r#"
         > create_session @s
         ok
         push attach_session {"sessionId":"s","lastSeenSeq":0}

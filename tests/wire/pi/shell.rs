@@ -1,14 +1,14 @@
-//! Section 17.2, bash, and the breaker of section 21.
+//! Section 17.2, bash, and the circuit breaker of section 21.
 
 transcripts! {
-    bash_answers_when_it_is_done => r#"
+    bash_responds_when_the_command_has_ended => r#"
         > create_session @s
         ok
         > bash @s {"command":"echo hello; echo oops >&2; exit 3"}
         ok {"data":{"exitCode":3,"output":"$~hello","cancelled":false},"sessionVersion":1}
     "#
 
-    bash_is_told_as_a_tool_and_kept_as_a_message => r#"
+    bash_is_reported_as_a_tool_and_stored_as_a_message => r#"
         > create_session @s
         ok
         > bash @s {"command":"echo hello"}
@@ -20,7 +20,7 @@ transcripts! {
         ok {"data":{"messages":[{"role":"bashExecution","excludeFromContext":"$none"}]}}
     "#
 
-    bash_is_told_to_the_model => r#"
+    bash_output_is_sent_to_the_model => r#"
         model "seen"
         > create_session @s
         ok
@@ -29,10 +29,10 @@ transcripts! {
         > prompt @s {"message":"what was it?"}
         ok
         ev agent_end @s
-        told 0 {"messages":["$has",{"role":"user","content":"$~exited with 0]\nfrom-the-shell"}]}
+        request 0 {"messages":["$has",{"role":"user","content":"$~exited with 0]\nfrom-the-shell"}]}
     "#
 
-    bash_is_kept_from_the_model_on_request => r#"
+    bash_output_is_excluded_from_the_context_on_request => r#"
         model "not seen"
         > create_session @s
         ok
@@ -43,10 +43,10 @@ transcripts! {
         > prompt @s {"message":"hello"}
         ok
         ev agent_end @s
-        told 0 {"messages":[{"role":"system"},{"role":"user","content":"hello"}]}
+        request 0 {"messages":[{"role":"system"},{"role":"user","content":"hello"}]}
     "#
 
-    bash_runs_beside_a_run => r#"
+    bash_runs_concurrently_with_a_run => r#"
         > create_session @s
         ok
         > prompt @s {"message":"$ touch here; until [ -e go ]; do sleep 0.01; done"}
@@ -57,7 +57,7 @@ transcripts! {
         ev agent_end @s
     "#
 
-    abort_bash_ends_it => r#"
+    abort_bash_stops_the_command => r#"
         > create_session @s
         ok
         > bash @s #b {"command":"echo begun; touch here; until [ -e never ]; do sleep 0.01; done"}
@@ -80,7 +80,7 @@ transcripts! {
         no Session nobody not found
     "#
 
-    bash_refuses_what_is_no_command => r#"
+    bash_refuses_an_invalid_command => r#"
         > create_session @s
         ok
         >! bash @s
@@ -93,7 +93,7 @@ transcripts! {
         no Session nobody not found
     "#
 
-    a_shell_that_keeps_running_out_of_time_is_left_alone => r#"
+    repeated_timeouts_open_the_circuit_of_bash => r#"
         env PUSH_PI_COMMAND_SECONDS=1
         > create_session @s
         ok

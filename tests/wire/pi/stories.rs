@@ -1,7 +1,7 @@
-//! Section 19: what a run is told as, in which order.
+//! Section 19: the events of a run and their order.
 
 transcripts! {
-    a_run_is_told_from_beginning_to_end => r#"
+    the_events_of_a_run_are_complete_and_in_order => r#"
         model [{"think":"hm"},{"say":"Hello "},{"say":"there"}]
         > create_session @s
         ok
@@ -22,7 +22,7 @@ transcripts! {
         ev agent_end @s {"messages":[{"role":"user"},{"role":"assistant"}]}
     "#
 
-    a_tool_is_told_between_two_turns => r#"
+    the_events_of_a_tool_come_between_two_turns => r#"
         file notes.txt "some notes"
         model [{"say":"Looking"},{"call":"sandbox_read_file","args":{"path":"notes.txt"}}]
         model "Seen"
@@ -42,7 +42,7 @@ transcripts! {
         ev agent_end @s {"messages":[{"role":"user"},{"role":"assistant"},{"role":"toolResult"},{"role":"assistant"}]}
     "#
 
-    what_a_tool_prints_is_told_while_it_runs => r#"
+    tool_output_is_streamed_while_the_tool_runs => r#"
         > create_session @s
         ok
         > prompt @s {"message":"$ echo early; until [ -e go ]; do sleep 0.01; done; echo late"}
@@ -54,7 +54,7 @@ transcripts! {
         ev agent_end @s
     "#
 
-    a_tool_that_fails_is_told_as_an_error => r#"
+    a_failed_tool_is_reported_as_an_error => r#"
         model [{"call":"sandbox_read_file","args":{"path":"nowhere.txt"}}]
         model "It is not there"
         > create_session @s
@@ -66,7 +66,7 @@ transcripts! {
         ev agent_end @s
     "#
 
-    a_run_that_fails_says_why => r#"
+    a_failed_run_reports_the_reason => r#"
         env PUSH_MODEL_ATTEMPTS=1
         model {"status":404,"body":"{\"error\":{\"message\":\"model 'test-model' not found\"}}"}
         > create_session @s
@@ -79,7 +79,7 @@ transcripts! {
         ok {"data":{"isStreaming":false}}
     "#
 
-    a_subscriber_in_the_middle_hears_the_rest => r#"
+    a_late_subscriber_receives_the_remaining_events => r#"
         > create_session @s
         ok
         > prompt @s {"message":"$ touch here; until [ -e go ]; do sleep 0.01; done"}
@@ -93,7 +93,7 @@ transcripts! {
         B: never {"type":"event","event":{"type":"agent_start"}}
     "#
 
-    two_subscribers_hear_the_same => r#"
+    two_subscribers_receive_the_same_events => r#"
         model "Hello"
         > create_session @s
         ok
@@ -108,7 +108,7 @@ transcripts! {
         B: ev agent_end @s {"messages":"$told"}
     "#
 
-    a_warning_is_a_note => r#"
+    a_warning_is_no_error => r#"
         > create_session @s
         ok
         > prompt @s {"message":"only words"}

@@ -1,7 +1,7 @@
 //! Section 17.2, compaction and retry, and sections 19.4 and 19.5.
 
 transcripts! {
-    compact_puts_a_summary_in_the_place_of_what_was => r#"
+    compact_replaces_the_conversation_by_a_summary => r#"
         model "First answer"
         model "A summary of it"
         model "Second answer"
@@ -12,16 +12,16 @@ transcripts! {
         ev agent_end @s
         > compact @s {"customInstructions":"mind the colours"}
         ok {"data":{"summary":"$~A summary of it","firstKeptEntryId":"$_","tokensBefore":"$_"},"sessionVersion":2}
-        told 1 {"messages":["$has",{"content":"$~mind the colours"}]}
+        request 1 {"messages":["$has",{"content":"$~mind the colours"}]}
         > get_messages @s
         ok {"data":{"messages":["$has",{"role":"compactionSummary","summary":"$~A summary of it"}]}}
         > prompt @s {"message":"Second question"}
         ok
         ev agent_end @s
-        told 2 {"messages":["$has",{"content":"$~A summary of it"}]}
+        request 2 {"messages":["$has",{"content":"$~A summary of it"}]}
     "#
 
-    compact_is_shown_while_it_goes_on => r#"
+    compact_reports_its_progress => r#"
         model "First answer"
         model "A summary"
         > create_session @s
@@ -78,7 +78,7 @@ transcripts! {
         ok {"sessionVersion":1}
     "#
 
-    abort_compaction_ends_it => r#"
+    abort_compaction_stops_it => r#"
         model "First answer"
         model {"never":true}
         > create_session @s
@@ -102,7 +102,7 @@ transcripts! {
         no Session nobody not found
     "#
 
-    what_is_said_during_a_summary_waits_for_it => r#"
+    a_message_sent_during_compaction_waits_for_it => r#"
         model "First answer"
         model {"never":true}
         model [{"say":"I begin"},"stall"]
@@ -127,7 +127,7 @@ transcripts! {
         ev agent_end @s
     "#
 
-    a_conversation_that_gets_long_is_summarised_by_itself => r#"
+    a_long_conversation_is_compacted_automatically => r#"
         config context_window = 14000
         model "First answer"
         model "A summary of it"
@@ -144,7 +144,7 @@ transcripts! {
         ev agent_end @s
     "#
 
-    a_conversation_that_the_server_finds_too_long_is_summarised_and_asked_again => r#"
+    a_conversation_over_the_context_window_is_compacted_and_sent_again => r#"
         config context_window = 18000
         model "First answer"
         model {"status":400,"body":"{\"error\":{\"message\":\"prompt is too long: 9 tokens > 8 maximum\"}}"}
@@ -164,7 +164,7 @@ transcripts! {
         ok {"data":{"text":"Second answer"}}
     "#
 
-    set_auto_compaction_turns_it_off => r#"
+    set_auto_compaction_disables_it => r#"
         config context_window = 14000
         model "First answer"
         model "Second answer"
@@ -184,7 +184,7 @@ transcripts! {
         ok {"data":{"text":"Second answer"}}
     "#
 
-    set_auto_compaction_takes_yes_or_no => r#"
+    set_auto_compaction_accepts_only_booleans => r#"
         > create_session @s
         ok
         >! set_auto_compaction @s
@@ -195,7 +195,7 @@ transcripts! {
         no Session nobody not found
     "#
 
-    a_server_that_fails_is_asked_again => r#"
+    a_request_to_a_failing_server_is_retried => r#"
         env PUSH_MODEL_ATTEMPTS=3
         model {"status":500,"body":"oops"}
         model "Now it works"
@@ -210,7 +210,7 @@ transcripts! {
         ok {"data":{"text":"Now it works"}}
     "#
 
-    set_auto_retry_off_asks_once => r#"
+    set_auto_retry_off_sends_one_request => r#"
         env PUSH_MODEL_ATTEMPTS=3
         model {"status":500,"body":"oops"}
         model "Not asked"
@@ -224,7 +224,7 @@ transcripts! {
         never {"type":"event","event":{"type":"auto_retry_start"}}
     "#
 
-    set_auto_retry_takes_yes_or_no => r#"
+    set_auto_retry_accepts_only_booleans => r#"
         > create_session @s
         ok
         >! set_auto_retry @s {"enabled":1}
@@ -233,7 +233,7 @@ transcripts! {
         no Session nobody not found
     "#
 
-    abort_retry_gives_up => r#"
+    abort_retry_ends_the_run => r#"
         env PUSH_MODEL_ATTEMPTS=3
         model {"status":503,"body":"later","retry-after":"20"}
         > create_session @s

@@ -1,7 +1,7 @@
 //! Section 17.2, interaction: prompt, steer, follow_up, abort.
 
 transcripts! {
-    prompt_begins_a_run_and_answers_at_once => r#"
+    prompt_starts_a_run_and_responds_at_once => r#"
         > create_session @s
         ok
         > prompt @s #p {"message":"$ until [ -e go ]; do sleep 0.01; done"}
@@ -11,19 +11,19 @@ transcripts! {
         ev agent_end @s
     "#
 
-    prompt_tells_the_model_what_was_said => r#"
+    prompt_sends_the_message_to_the_model => r#"
         model "Hello yourself"
         > create_session @s
         ok
         > prompt @s {"message":"Hello model"}
         ok
         ev agent_end @s
-        told 0 {"messages":["$has",{"role":"user","content":"Hello model"}]}
+        request 0 {"messages":["$has",{"role":"user","content":"Hello model"}]}
         > get_last_assistant_text @s
         ok {"data":{"text":"Hello yourself"}}
     "#
 
-    prompt_shows_images_to_the_model => r#"
+    prompt_sends_images_to_the_model => r#"
         model "I see"
         > create_session @s
         ok
@@ -31,10 +31,10 @@ transcripts! {
         ok
         ev message_start @s {"message":{"role":"user","content":[{"type":"text","text":"Look"},{"type":"image","data":"AAAA","mimeType":"image/png"}]}}
         ev agent_end @s
-        told 0 {"messages":["$has",{"role":"user","content":"Look","images":["AAAA"]}]}
+        request 0 {"messages":["$has",{"role":"user","content":"Look","images":["AAAA"]}]}
     "#
 
-    prompt_while_a_run_is_active_must_say_what_becomes_of_it => r#"
+    prompt_during_a_run_must_name_its_delivery => r#"
         > create_session @s
         ok
         > prompt @s {"message":"$ until [ -e go ]; do sleep 0.01; done"}
@@ -62,7 +62,7 @@ transcripts! {
         ev agent_end @s
     "#
 
-    prompt_as_steering_goes_into_the_run => r#"
+    prompt_as_steering_reaches_the_active_run => r#"
         config [approvals]
         config preset = "trusted"
         model [{"call":"sandbox_exec","args":{"command":"touch here; until [ -e go ]; do sleep 0.01; done"}}]
@@ -77,10 +77,10 @@ transcripts! {
         touch go
         ev agent_end @s
         count 1 {"type":"event","event":{"type":"agent_start"}}
-        told 1 {"messages":["$has",{"role":"user","content":"turn around"}]}
+        request 1 {"messages":["$has",{"role":"user","content":"turn around"}]}
     "#
 
-    prompt_refuses_what_is_no_message => r#"
+    prompt_refuses_an_invalid_message => r#"
         > create_session @s
         ok
         >! prompt @s
@@ -110,10 +110,10 @@ transcripts! {
         touch go
         ev message_start @s {"message":{"role":"user","content":["$has",{"text":"faster"}]}}
         ev agent_end @s
-        told 1 {"messages":["$has",{"role":"user","content":"faster","images":["AAAA"]}]}
+        request 1 {"messages":["$has",{"role":"user","content":"faster","images":["AAAA"]}]}
     "#
 
-    steer_without_a_run_begins_one => r#"
+    steer_without_a_run_starts_one => r#"
         > create_session @s
         ok
         > steer @s {"message":"$ echo hello"}
@@ -160,7 +160,7 @@ transcripts! {
         until after
     "#
 
-    follow_ups_run_in_their_order => r#"
+    follow_ups_run_in_order => r#"
         > create_session @s
         ok
         > prompt @s {"message":"$ until [ -e go ]; do sleep 0.01; done"}
@@ -176,7 +176,7 @@ transcripts! {
         ev agent_end @s
     "#
 
-    follow_up_without_a_run_begins_one => r#"
+    follow_up_without_a_run_starts_one => r#"
         > create_session @s
         ok
         > follow_up @s {"message":"$ true"}
@@ -223,7 +223,7 @@ transcripts! {
         no Session nobody not found
     "#
 
-    steer_cuts_what_the_model_says_and_keeps_it => r#"
+    steer_interrupts_the_answer_of_the_model_and_keeps_the_part => r#"
         model [{"say":"I begin"},"stall"]
         model "turned"
         > create_session @s
@@ -236,21 +236,21 @@ transcripts! {
         ev message_end @s {"message":{"role":"assistant","content":[{"type":"text","text":"I begin"}]}}
         ev agent_end @s
         count 1 {"type":"event","event":{"type":"agent_start"}}
-        told 1 {"messages":[{"role":"system"},{"role":"user","content":"work"},{"role":"assistant","content":"I begin"},{"role":"user","content":"turn around"}]}
+        request 1 {"messages":[{"role":"system"},{"role":"user","content":"work"},{"role":"assistant","content":"I begin"},{"role":"user","content":"turn around"}]}
     "#
 
-    steer_cuts_a_model_that_has_not_answered => r#"
+    steer_interrupts_a_model_that_has_not_answered => r#"
         model {"never":true}
         model "turned"
         > create_session @s
         ok
         > prompt @s {"message":"work"}
         ok
-        asked 1
+        requests 1
         > steer @s {"message":"turn around"}
         ok
         ev agent_end @s
-        told 1 {"messages":[{"role":"system"},{"role":"user","content":"work"},{"role":"user","content":"turn around"}]}
+        request 1 {"messages":[{"role":"system"},{"role":"user","content":"work"},{"role":"user","content":"turn around"}]}
     "#
 
     steer_skips_calls_that_have_not_started_and_lets_running_ones_finish => r#"

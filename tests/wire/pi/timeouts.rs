@@ -1,4 +1,4 @@
-//! Section 11: a command that takes too long has failed, for good.
+//! Section 11: a command that times out has failed, and its outcome is final.
 
 transcripts! {
     a_command_that_takes_too_long_has_failed => r#"
@@ -11,7 +11,7 @@ transcripts! {
         << {"type":"command_finished","data":{"commandId":"b","success":false,"error":"Command 'bash' timed out after 300ms"}}
     "#
 
-    a_timeout_is_replayed_as_it_was => r#"
+    a_timeout_is_replayed => r#"
         env PUSH_PI_COMMAND_SECONDS=0.3
         > create_session @s
         ok
@@ -40,7 +40,7 @@ transcripts! {
         count 1 {"type":"command_finished","data":{"commandId":"c","replayed":"$none"}}
     "#
 
-    the_lane_goes_on_after_a_timeout => r#"
+    the_lane_continues_after_a_timeout => r#"
         env PUSH_PI_COMMAND_SECONDS=0.3
         > create_session @s
         ok
@@ -52,7 +52,7 @@ transcripts! {
         << {"type":"command_started","data":{"commandId":"n"}}
     "#
 
-    a_timed_out_dependency_is_a_failed_one => r#"
+    a_timed_out_dependency_has_failed => r#"
         env PUSH_PI_COMMAND_SECONDS=0.3
         > create_session @s
         ok
@@ -62,7 +62,7 @@ transcripts! {
         no Dependency 'b' failed: Command 'bash' timed out after 300ms
     "#
 
-    a_timeout_survives_the_daemon => r#"
+    a_timeout_survives_a_restart => r#"
         env PUSH_PI_COMMAND_SECONDS=0.3
         > create_session @s
         ok
@@ -70,12 +70,12 @@ transcripts! {
         is {"timedOut":true}
         term
         closed
-        again
+        restart
         > bash @s #b {"command":"until [ -e never ]; do sleep 0.01; done"}
         is {"success":false,"error":"Command 'bash' timed out after 300ms","timedOut":true,"replayed":true}
     "#
 
-    what_has_no_time_limit_may_take_its_time => r#"
+    a_command_without_a_time_limit_does_not_time_out => r#"
         env PUSH_PI_COMMAND_SECONDS=0
         > create_session @s
         ok

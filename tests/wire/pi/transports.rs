@@ -1,14 +1,14 @@
-//! What `server_ready` says is open.
+//! The transports in `server_ready`.
 
 use serde_json::json;
 
-use crate::pi::line::{Line, Via};
 use crate::support::daemon::Daemon;
+use crate::pi::line::{Connection, Transport};
 
 #[test]
-fn a_daemon_without_the_port_offers_standard_input_and_output_alone() {
+fn a_daemon_without_the_port_offers_only_standard_input_and_output() {
     let daemon = Daemon::start();
-    let mut line = Line::connect(Via::Stdio, &daemon, "");
+    let mut line = Connection::connect(Transport::Stdio, &daemon, "");
     assert_eq!(line.log[0]["data"]["transports"], json!(["stdio"]));
     line.finish();
 }

@@ -1,7 +1,7 @@
-//! Which sessions are active, and what `delete_session` does to one: it is unloaded, and lives on for other protocols.
+//! Which sessions are active, and what `delete_session` does: it unloads a session, which other protocols keep.
 
 transcripts! {
-    delete_session_leaves_the_session_to_other_protocols => r#"
+    delete_session_keeps_the_session_for_other_protocols => r#"
         > create_session @s
         ok
         push attach_session {"sessionId":"s","lastSeenSeq":0}
@@ -89,7 +89,7 @@ transcripts! {
         ok {"data":"$state"}
     "#
 
-    listing_takes_no_place_in_the_limit_of_sessions => r#"
+    listing_does_not_count_against_the_limit_of_sessions => r#"
         env PUSH_PI_SESSIONS=1
         push start_session {"cwd":"${home}/work"} -> {"sessionId":"$one"}
         push start_session {"cwd":"${home}/work"} -> {"sessionId":"$two"}
@@ -101,7 +101,7 @@ transcripts! {
         no Session limit reached
     "#
 
-    listing_attaches_to_nothing => r#"
+    listing_subscribes_to_nothing => r#"
         env PUSH_PARK_SECONDS=1
         > create_session @s
         ok
@@ -138,7 +138,7 @@ transcripts! {
         > prompt @s {"message":"second"}
         ok
         ev agent_end @s
-        told 1 {"messages":[{"role":"system"},{"role":"user","content":"second"}]}
+        request 1 {"messages":[{"role":"system"},{"role":"user","content":"second"}]}
         count 2 {"type":"session_created"}
         kill
         > get_state @s
@@ -183,7 +183,7 @@ transcripts! {
         push get_session_snapshot {"sessionId":"${id}"} -> {"state":"completed","ended":true,"meta":{"cwd":"${home}/work"}}
     "#
 
-    delete_session_drops_what_waits_behind_the_run => r#"
+    delete_session_drops_queued_messages => r#"
         > create_session @s
         ok
         push attach_session {"sessionId":"s","lastSeenSeq":0}
@@ -199,7 +199,7 @@ transcripts! {
         pushev run_complete {"payload":{"outcome":"cancelled"}}
         push send_user_message {"sessionId":"s","text":"$ echo on"}
         pushev run_complete {"payload":{"outcome":"success"}}
-        gone second
-        gone third
+        absent second
+        absent third
     "#
 }

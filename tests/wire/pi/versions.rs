@@ -1,4 +1,4 @@
-//! Section 10: the version of a session, and commands that hold for one version alone.
+//! Section 10: the version of a session, and commands that expect a version.
 
 transcripts! {
     a_new_session_is_at_version_zero => r#"
@@ -8,7 +8,7 @@ transcripts! {
         ok {"sessionVersion":0}
     "#
 
-    every_change_counts_by_one => r#"
+    every_change_advances_the_version_by_one => r#"
         model "hello"
         > create_session @s
         ok {"sessionVersion":0}
@@ -45,7 +45,7 @@ transcripts! {
         ok {"sessionVersion":15}
     "#
 
-    a_setting_that_is_set_again_counts_too => r#"
+    setting_the_same_value_again_advances_the_version => r#"
         > create_session @s
         ok
         > set_session_name @s {"name":"n"}
@@ -62,7 +62,7 @@ transcripts! {
         ok {"sessionVersion":6}
     "#
 
-    looks_never_count => r#"
+    reads_never_advance_the_version => r#"
         > create_session @s
         ok
         > set_session_name @s {"name":"n"}
@@ -95,7 +95,7 @@ transcripts! {
         ok {"sessionVersion":2}
     "#
 
-    failures_never_count => r#"
+    failures_never_advance_the_version => r#"
         > create_session @s
         ok
         > fork @s {"entryId":"nothing"}
@@ -110,7 +110,7 @@ transcripts! {
         ok {"sessionVersion":0}
     "#
 
-    what_the_run_does_by_itself_does_not_count => r#"
+    actions_of_the_run_do_not_advance_the_version => r#"
         > create_session @s
         ok
         > prompt @s {"message":"words\n\n$ echo one\n\n$ echo two"}
@@ -120,7 +120,7 @@ transcripts! {
         ok {"sessionVersion":1}
     "#
 
-    a_command_for_the_version_that_is_goes_ahead => r#"
+    a_command_for_the_current_version_is_executed => r#"
         > create_session @s
         ok
         > set_session_name @s {"name":"n","ifSessionVersion":0}
@@ -152,7 +152,7 @@ transcripts! {
         ok {"data":{"sessionName":"n","messageCount":0},"sessionVersion":1}
     "#
 
-    looks_hold_to_a_version_too => r#"
+    reads_check_the_expected_version => r#"
         > create_session @s
         ok
         > get_state @s {"ifSessionVersion":0}
@@ -163,7 +163,7 @@ transcripts! {
         no Session version mismatch: expected 1, got 0
     "#
 
-    a_version_of_a_session_that_is_not_there_fails => r#"
+    a_version_of_an_unknown_session_fails => r#"
         > get_state @s {"ifSessionVersion":0}
         no Session s not found for ifSessionVersion=0
         > set_session_name @s {"name":"n","ifSessionVersion":3}
@@ -196,7 +196,7 @@ transcripts! {
         ok {"data":{"sessionName":"one"},"sessionVersion":1}
     "#
 
-    a_queued_message_counts_once => r#"
+    a_queued_message_advances_the_version_once => r#"
         > create_session @s
         ok
         > prompt @s {"message":"$ until [ -e go ]; do sleep 0.01; done"}

@@ -1,4 +1,4 @@
-//! What a transcript is played in: a home, a daemon in it, and perhaps a model's server.
+//! The fixture of a transcript: a home, a daemon in it, and a model server if needed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,70 +7,71 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::pi::line::{Line, Via};
 use crate::support::daemon::{Daemon, wait_until};
+use crate::pi::line::{Connection, Transport};
 use crate::support::model::{End, Fault, ModelServer, Reply, ServerDialect, Spent, Step, call, fault, say, think};
 
-/// What there is before the daemon starts.
+/// The setup before the daemon starts.
 #[derive(Default)]
-pub(crate) struct Ground {
+pub(crate) struct Setup {
     pub(crate) variables: Vec<(String, String)>,
     /// Lines of the configuration.
     pub(crate) config: Vec<String>,
-    /// Files of the home and what is in them.
+    /// Files of the home and their contents.
     pub(crate) files: Vec<(String, String)>,
-    /// Whether a model answers, and not the playbook.
+    /// Whether there is a model server; otherwise the provider is the playbook.
     pub(crate) model: bool,
 }
 
 /// A home with a daemon in it.
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) daemon: Daemon,
     pub(crate) model: Option<ModelServer>,
     pub(crate) address: String,
-    /// Whether another daemon has taken the place of the first, which nobody but us ends.
+    /// Whether another daemon has replaced the first one, which this fixture must end.
     replaced: bool,
 }
 
-impl World {
-    pub(crate) fn new(ground: &Ground) -> Self {
+impl Fixture {
+    pub(crate) fn new(setup: &Setup) -> Self {
         let home = TempDir::new().expect("a home");
-        let model = ground.model.then(ModelServer::start);
+        let model = setup.model.then(ModelServer::start);
         let mut config = String::new();
         if let Some(model) = &model {
-            let place = model.base_url(ServerDialect::Ollama);
-            config =
-                format!("provider = \"ollama\"\nmodel = \"test-model\"\n[providers.ollama]\nbase_url = \"{place}\"\n");
+            let location = model.base_url(ServerDialect::Ollama);
+            config = format!(
+                "provider = \"ollama\"\nmodel = \"test-model\"\n[providers.ollama]\nbase_url = \"{location}\"\n"
+            );
         }
-        config.extend(ground.config.iter().map(|line| format!("{line}\n")));
+        config.extend(setup.config.iter().map(|line| format!("{line}\n")));
         write(&home.path().join(".config/push/config.toml"), &config);
         fs::create_dir_all(home.path().join("work")).expect("a directory for sessions");
-        for (name, text) in &ground.files {
-            write(&place(home.path(), name), text);
+        for (name, text) in &setup.files {
+            write(&location(home.path(), name), text);
         }
-        let variables: Vec<_> = ground.variables.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let variables: Vec<_> = setup.variables.iter().map(|(name, value)| (&**name, &**value)).collect();
         let daemon = Daemon::start_in(home, &variables, &["--pi=127.0.0.1:0"]);
-        let mut world = Self { daemon, model, address: String::new(), replaced: false };
-        world.find();
-        world
+        let mut fixture = Self { daemon, model, address: String::new(), replaced: false };
+        fixture.find();
+        fixture
     }
 
     /// Connects a client.
-    pub(crate) fn connect(&self, via: Via) -> Line {
-        Line::connect(via, &self.daemon, &self.address)
+    pub(crate) fn connect(&self, transport: Transport) -> Connection {
+        Connection::connect(transport, &self.daemon, &self.address)
     }
 
-    /// Starts the daemon again; it listens elsewhere now.
-    pub(crate) fn start_again(&mut self) {
+    /// Starts the daemon again, at another address.
+    pub(crate) fn restart_daemon(&mut self) {
         self.daemon.restart();
         self.find();
     }
 
-    /// Has `push` put another daemon in the place of this one.
+    /// Restarts the daemon by `push daemon restart`.
     pub(crate) fn replace(&mut self) {
         self.replaced = true;
         self.cli(&["daemon", "restart"]);
-        assert!(self.daemon.ended().success(), "the daemon did not end well");
+        assert!(self.daemon.ended().success(), "the daemon failed");
         self.find();
     }
 
@@ -83,15 +84,15 @@ impl World {
 
     /// A path in the directory of the sessions, or in the home where it begins with `~/`.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        place(self.daemon.home.path(), name)
+        location(self.daemon.home.path(), name)
     }
 
     pub(crate) fn home(&self) -> String {
         self.daemon.home.path().to_string_lossy().into_owned()
     }
 
-    /// Waits until a file has a text in it; an empty one only has to be there.
-    pub(crate) fn until_file(&self, name: &str, text: &str) {
+    /// Waits until a file contains a text; with an empty text, until it exists.
+    pub(crate) fn wait_for_file(&self, name: &str, text: &str) {
         let path = self.path(name);
         let holds = || fs::read_to_string(&path).is_ok_and(|found| found.contains(text));
         wait_until(&format!("{text:?} is in {name}"), holds);
@@ -103,16 +104,16 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for Fixture {
     fn drop(&mut self) {
         if self.replaced {
-            // It may be gone already.
+            // It may have ended already.
             let _ = self.daemon.command("push").args(["daemon", "stop", "--force"]).output();
         }
     }
 }
 
-fn place(home: &Path, name: &str) -> PathBuf {
+fn location(home: &Path, name: &str) -> PathBuf {
     name.strip_prefix("~/").map_or_else(|| home.join("work").join(name), |name| home.join(name))
 }
 
@@ -122,7 +123,7 @@ pub(crate) fn write(path: &Path, text: &str) {
     fs::write(path, text).expect("a file");
 }
 
-/// Reads what a model is to answer: a text, a list of steps, or an object that says more.
+/// Parses a reply of the model: a text, a list of steps, or an object with more settings.
 pub(crate) fn reply(value: &Value) -> Reply {
     match value {
         Value::String(text) => Reply::says(text),
@@ -151,7 +152,7 @@ pub(crate) fn reply(value: &Value) -> Reply {
                 _ => reply,
             }
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) => panic!("a model does not answer {value}"),
+        Value::Null | Value::Bool(_) | Value::Number(_) => panic!("{value} is not a reply of a model"),
     }
 }
 
@@ -166,6 +167,6 @@ fn step(value: &Value) -> Step {
         (_, Some(tool)) => call(value["id"].as_str().unwrap_or("call_1"), tool, &value["args"].to_string()),
         (Some("stall"), _) => fault(Fault::Stall),
         (Some("cut"), _) => fault(Fault::Cut),
-        _ => panic!("{value} is no step"),
+        _ => panic!("{value} is not a step"),
     }
 }
