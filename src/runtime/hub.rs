@@ -6,7 +6,7 @@
 pub mod removal;
 mod restore;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -143,13 +143,18 @@ impl Hub {
         &self.recovered
     }
 
-    /// Sends a command that reached a closing lane to the next lane of the session.
-    fn redirect(self: &Arc<Self>, id: SessionId, request: Box<LaneRequest>) {
+    /// Sends requests that reached a closing lane to the next lane of the session.
+    fn redirect(self: &Arc<Self>, id: SessionId, requests: VecDeque<Box<LaneRequest>>) {
+        if requests.is_empty() {
+            return;
+        }
         let hub = Arc::clone(self);
         tokio::spawn(async move {
-            if let Ok(Some(lane)) = hub.lane(&id).await {
-                // If this lane is closed too, the command is dropped, and its reply guard answers `Interrupted`.
-                let _ = lane.send_request(request);
+            for request in requests {
+                if let Ok(Some(lane)) = hub.lane(&id).await {
+                    // If this lane is closed too, the request is dropped, and its reply guard answers `Interrupted`.
+                    let _ = lane.send_request(request);
+                }
             }
         });
     }
@@ -234,9 +239,7 @@ impl Hub {
                 error!(session = %id, %panic, "lane panicked");
                 LaneExit::from(LaneEnd::Broken)
             });
-            for request in unhandled {
-                hub.redirect(id.clone(), request);
-            }
+            hub.redirect(id.clone(), unhandled);
             if end == LaneEnd::Broken {
                 // The lane stays listed until the journal has processed its last batch.
                 hub.services.journal.barrier(id.clone()).await;

@@ -90,6 +90,39 @@ async fn a_cancel_is_read_behind_more_commands_than_may_be_unanswered() {
 }
 
 #[tokio::test]
+async fn a_cancel_applies_to_the_message_that_its_connection_sent_before_it() {
+    let (daemon, disk) = TestDaemon::on_test_disk();
+    let mut client = daemon.client().await;
+    let session = client.start().await;
+    // Nothing is stored meanwhile: neither waits for the disk.
+    disk.hold();
+    client.send("send_user_message", json!({"sessionId": session, "text": "wait, then speak"})).await;
+    client.send("cancel_run", json!({"sessionId": session})).await;
+    wait_for_phase(&daemon, &session, Phase::Cancelled).await;
+    disk.recover();
+    for kind in ["send_user_message", "cancel_run"] {
+        let answer = client.answer().await;
+        assert_eq!((&answer["type"], &answer["ok"]), (&json!(kind), &json!(true)), "{answer}");
+    }
+    assert_eq!(client.until("run_complete").await.pop().unwrap()["payload"]["outcome"], "cancelled");
+    daemon.close().await;
+}
+
+#[tokio::test]
+async fn a_cancel_applies_to_no_message_that_its_connection_sends_after_it() {
+    let daemon = TestDaemon::new();
+    let mut client = daemon.client().await;
+    let session = client.start().await;
+    client.send("cancel_run", json!({"sessionId": session})).await;
+    client.send("send_user_message", json!({"sessionId": session, "text": "speak"})).await;
+    let (cancelled, prompted) = (client.answer().await, client.answer().await);
+    assert_eq!(cancelled["error"]["code"], "NO_ACTIVE_RUN", "{cancelled}");
+    assert_eq!((&prompted["type"], &prompted["ok"]), (&json!("send_user_message"), &json!(true)), "{prompted}");
+    assert_eq!(client.until("run_complete").await.pop().unwrap()["payload"]["outcome"], "success");
+    daemon.close().await;
+}
+
+#[tokio::test]
 async fn a_query_reads_what_earlier_commands_of_its_connection_changed() {
     let (daemon, disk) = TestDaemon::on_test_disk();
     let mut client = daemon.client().await;

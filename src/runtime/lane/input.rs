@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::sync::oneshot;
 
+use super::command_inbox::CommandSender;
 use super::unload::{DeleteReply, DeleteRequest, DeletionCause};
 use crate::kernel::command::{Caller, Command, Phase, Reply, Urgency};
 use crate::kernel::id::{ParticipantId, Seq, SessionId};
@@ -15,11 +16,11 @@ use crate::provider::Starter;
 use crate::runtime::feed::{Feed, Subscriber};
 use crate::runtime::outbox::Outbox;
 
-/// An input of a lane. It is boxed, because every session in memory has a channel of them.
+/// An input that a lane handles before commands. It is boxed, because every session in memory has a channel of them.
 #[derive(Debug)]
 pub enum LaneInput {
-    /// A command of a client.
-    Request(Box<LaneRequest>),
+    /// A control command of a client, and the number of commands that were sent to the lane before it.
+    Control(Box<LaneRequest>, u64),
     /// A connection is closed.
     Disconnected(ParticipantId),
     /// Retention removed the events up to this position.
@@ -123,7 +124,7 @@ impl fmt::Debug for ReplyGuard {
 pub struct LaneHandle {
     id: SessionId,
     control: mpsc::Sender<Box<LaneInput>>,
-    commands: mpsc::Sender<Box<LaneInput>>,
+    commands: CommandSender,
     feed: Arc<Feed>,
     phase: Arc<AtomicU8>,
     token_hash: Arc<Mutex<[u8; 32]>>,
@@ -137,7 +138,7 @@ impl LaneHandle {
     pub(super) fn new(
         id: SessionId,
         control: mpsc::Sender<Box<LaneInput>>,
-        commands: mpsc::Sender<Box<LaneInput>>,
+        commands: CommandSender,
         feed: Arc<Feed>,
         token: [u8; 32],
     ) -> Self {
@@ -146,20 +147,21 @@ impl LaneHandle {
 
     /// Sends a command; if the inbox is full it is answered with `Busy`.
     pub fn send_request(&self, request: Box<LaneRequest>) -> Result<(), LaneClosed> {
-        let inbox = match request.command.urgency() {
-            Urgency::Control => &self.control,
-            Urgency::Ordinary => &self.commands,
+        let sent = match request.command.urgency() {
+            Urgency::Ordinary => self.commands.try_send(request),
+            Urgency::Control => match self.control.try_reserve() {
+                Ok(slot) => {
+                    slot.send(Box::new(LaneInput::Control(request, self.commands.sent())));
+                    Ok(())
+                }
+                Err(TrySendError::Full(())) => Err(TrySendError::Full(request)),
+                Err(TrySendError::Closed(())) => Err(TrySendError::Closed(request)),
+            },
         };
-        let refused = match inbox.try_send(Box::new(LaneInput::Request(request))) {
-            Ok(()) => return Ok(()),
-            Err(refused) => refused,
-        };
-        let full = matches!(refused, TrySendError::Full(_));
-        match *refused.into_inner() {
-            LaneInput::Request(request) if full => request.reply_guard.send(Err(LaneError::Busy)),
-            LaneInput::Request(request) => return Err(LaneClosed(request)),
-            // Only requests are sent here.
-            LaneInput::Disconnected(_) | LaneInput::RaiseFloor(_) | LaneInput::Delete(_) => {}
+        match sent {
+            Ok(()) => {}
+            Err(TrySendError::Full(request)) => request.reply_guard.send(Err(LaneError::Busy)),
+            Err(TrySendError::Closed(request)) => return Err(LaneClosed(request)),
         }
         Ok(())
     }

@@ -1,11 +1,12 @@
 //! A lane: the task that owns one session, applies inputs in order and performs effects in order.
 //!
 //! At most one batch is in flight to the journal. The lane continues to apply inputs meanwhile; replies and events
-//! are delivered in commit order. Control precedes commands, and commands precede reports of providers and tools. The
-//! lane never waits for a task that may be waiting for the lane.
+//! are delivered in commit order. Control precedes commands, except for earlier ones of its own sender, and commands
+//! precede reports of providers and tools. The lane never waits for a task that may be waiting for the lane.
 
 mod batch;
 mod call_policy;
+mod command_inbox;
 mod conversation;
 mod effects;
 mod execute;
@@ -40,6 +41,7 @@ use crate::kernel::refusal::Refusal;
 use crate::kernel::session::{Input, Session};
 use crate::provider::{ReportEnvelope, ReportOwner};
 use batch::{AfterCommit, CheckpointPolicy, Delivery, MergePolicy, PendingBatch};
+use command_inbox::CommandInbox;
 use effects::command_name;
 use run_tasks::RunTasks;
 use storage::{CommitState, StorageState};
@@ -73,7 +75,7 @@ pub struct Lane {
     services: Arc<Services>,
     feed: Arc<Feed>,
     control: mpsc::Receiver<Box<LaneInput>>,
-    commands: mpsc::Receiver<Box<LaneInput>>,
+    commands: CommandInbox,
     handle: LaneHandle,
     /// Original values that must not be stored and are still needed.
     unredacted: Unredacted,
@@ -121,7 +123,7 @@ impl Lane {
     pub fn new(id: SessionId, session: Session, start: LaneStart, services: Arc<Services>) -> Box<Self> {
         let limits = services.limits;
         let (control, control_inbox) = mpsc::channel(limits.inbox);
-        let (commands, commands_inbox) = mpsc::channel(limits.inbox);
+        let (commands, commands_inbox) = command_inbox::channel(limits.inbox);
         let feed = Arc::new(Feed::new(id.clone(), session.state().last_seq, limits.ring_bytes));
         let (create, token, inherited, storage) = match start {
             LaneStart::New(create) => (Some(create.clone()), create.token_hash, Vec::new(), StorageState::Writable),
@@ -201,6 +203,10 @@ impl Lane {
                     self.handle_input(*input);
                     self.take_queued();
                 }
+                Wakeup::Command(request) => {
+                    self.handle_request(*request);
+                    self.take_queued();
+                }
                 Wakeup::Reported(reported) => {
                     self.handle_report(*reported);
                     self.take_queued();
@@ -253,7 +259,7 @@ impl Lane {
             () = self.services.closing.wait() => Wakeup::Close,
             input = self.control.recv() => input.map_or(Wakeup::Close, Wakeup::Input),
             () = self.services.clock.sleep_until(self.session.next_deadline()) => Wakeup::Deadline,
-            input = self.commands.recv(), if has_capacity || waiting_for_space => input.map_or(Wakeup::Close, Wakeup::Input),
+            request = self.commands.next(), if has_capacity || waiting_for_space => request.map_or(Wakeup::Close, Wakeup::Command),
             reported = self.run_tasks.next_report(), if has_capacity || stopping => Wakeup::Reported(reported),
             () = paused => if delayed { Wakeup::DelayElapsed } else { Wakeup::IdleTimeout },
         }
@@ -264,8 +270,8 @@ impl Lane {
         while self.pending.bytes() < self.services.limits.batch_bytes {
             if let Ok(input) = self.control.try_recv() {
                 self.handle_input(*input);
-            } else if let Ok(input) = self.commands.try_recv() {
-                self.handle_input(*input);
+            } else if let Some(request) = self.commands.try_next() {
+                self.handle_request(*request);
             } else if let Some(reported) = self.run_tasks.try_next_report() {
                 self.handle_report(*reported);
             } else {
@@ -276,7 +282,12 @@ impl Lane {
 
     fn handle_input(&mut self, input: LaneInput) {
         match input {
-            LaneInput::Request(request) => self.handle_request(*request),
+            LaneInput::Control(request, sent) => {
+                for (_, earlier) in self.commands.take_earlier(request.caller.id, sent) {
+                    self.handle_request(*earlier);
+                }
+                self.handle_request(*request);
+            }
             LaneInput::Disconnected(who) => self.disconnect(who),
             LaneInput::RaiseFloor(floor) => self.session.raise_floor(floor),
             // Dropping a replaced request answers it.
@@ -450,6 +461,7 @@ const COMMIT_DELAY: Duration = Duration::from_millis(1);
 
 enum Wakeup {
     Input(Box<LaneInput>),
+    Command(Box<LaneRequest>),
     Reported(Box<ReportEnvelope>),
     Deadline,
     Committed(Result<(), CommitError>),

@@ -1,5 +1,7 @@
 //! How a session leaves memory: unloaded when it is idle, closed when the daemon shuts down, or deleted.
 
+use std::collections::VecDeque;
+
 use tokio::sync::oneshot;
 
 use super::batch;
@@ -27,13 +29,13 @@ pub enum LaneEnd {
 pub struct LaneExit {
     /// Why it ended.
     pub end: LaneEnd,
-    /// The requests that were left in its inboxes, for the next lane of the session.
-    pub unhandled: Vec<Box<LaneRequest>>,
+    /// The requests that were left in its inboxes, in the order in which they were sent, for the next lane.
+    pub unhandled: VecDeque<Box<LaneRequest>>,
 }
 
 impl From<LaneEnd> for LaneExit {
     fn from(end: LaneEnd) -> Self {
-        Self { end, unhandled: Vec::new() }
+        Self { end, unhandled: VecDeque::new() }
     }
 }
 
@@ -119,20 +121,22 @@ impl Lane {
         Some(LaneExit { end: LaneEnd::Deleted, unhandled })
     }
 
-    /// Closes the inboxes, and returns the requests in them.
-    fn close_inboxes(&mut self) -> Vec<Box<LaneRequest>> {
+    /// Closes the inboxes, and returns the requests in them, in the order in which they were sent.
+    fn close_inboxes(&mut self) -> VecDeque<Box<LaneRequest>> {
         self.control.close();
         self.commands.close();
-        let mut unhandled = Vec::new();
-        while let Ok(input) = self.control.try_recv().or_else(|_| self.commands.try_recv()) {
+        let mut unhandled = self.commands.drain();
+        while let Ok(input) = self.control.try_recv() {
             match *input {
-                LaneInput::Request(request) => unhandled.push(request),
+                LaneInput::Control(request, sent) => unhandled.push((sent, request)),
                 // A disconnect needs no reply, the next lane reads the floor, and a dropped delete request is
                 // repeated.
                 LaneInput::Disconnected(_) | LaneInput::RaiseFloor(_) | LaneInput::Delete(_) => {}
             }
         }
-        unhandled
+        // The sort is stable: control follows the commands that were sent before it.
+        unhandled.sort_by_key(|(sent, _)| *sent);
+        unhandled.into_iter().map(|(_, request)| request).collect()
     }
 
     /// Commits everything, with a checkpoint and the exact end of the used sequence numbers.
