@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -69,11 +70,40 @@ pub(super) fn prepare_supervisor() {
     close_inherited_fds();
 }
 
-/// Closes all descriptors except the three standard ones.
-#[expect(unsafe_code, reason = "the system call has no wrapper")]
+/// The daemon's process, in a holder and in the supervisors that it has forked.
+static DAEMON: OnceLock<OwnedFd> = OnceLock::new();
+
+/// Makes this holder and the supervisors that it forks notice the end of the daemon, which is the parent process.
+fn watch_daemon() {
+    // A daemon that has already ended has also closed its socket. Kernels without pidfds have the socket alone.
+    if let Ok(process) = pidfd_open(getppid().as_raw()) {
+        let _only_once = DAEMON.set(process);
+    }
+}
+
+/// Closes all descriptors except the three standard ones and the daemon's process.
 fn close_inherited_fds() {
-    // SAFETY: the supervisor has just started and owns only the first three descriptors.
-    unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) };
+    close_fds_except(DAEMON.get().map(OwnedFd::as_fd));
+}
+
+/// Closes all descriptors except the three standard ones and `kept`.
+///
+/// For a process that was just started or forked and uses no other descriptor from here on.
+#[expect(unsafe_code, reason = "the system call has no wrapper")]
+fn close_fds_except(kept: Option<BorrowedFd<'_>>) {
+    let close = |first: u32, last: u32| {
+        // SAFETY: the caller owns no descriptor in this range that it uses again.
+        unsafe { libc::syscall(libc::SYS_close_range, first, last, 0_u32) };
+    };
+    match kept.map(|kept| kept.as_raw_fd().cast_unsigned()) {
+        None => close(3, u32::MAX),
+        Some(kept) => {
+            if kept > 3 {
+                close(3, kept - 1);
+            }
+            close(kept + 1, u32::MAX);
+        }
+    }
 }
 
 /// The cgroup of a step's processes.
@@ -165,14 +195,17 @@ impl Wakeup {
 
     /// Waits until a child has died, a stop is requested, or `limit` has passed.
     pub(super) fn wait(&self, socket: BorrowedFd<'_>, limit: Option<Duration>) -> nix::Result<WaitOutcome> {
-        let mut sources = [PollFd::new(socket, PollFlags::POLLIN), PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        let mut sources = vec![readable(socket), readable(self.0.as_fd())];
+        sources.extend(DAEMON.get().map(|process| readable(process.as_fd())));
         match poll(&mut sources, limit.map_or(PollTimeout::NONE, timeout)) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno),
         }
-        let [socket_ready, _] = sources.map(|source| source.any().unwrap_or(true));
-        let requested = self.drain();
-        Ok(if requested || (socket_ready && is_closed(socket)) { WaitOutcome::Stop } else { WaitOutcome::Continue })
+        let is_ready = |source: Option<&PollFd<'_>>| source.is_some_and(|source| source.any().unwrap_or(true));
+        let (socket_ready, daemon_ended) = (is_ready(sources.first()), is_ready(sources.get(2)));
+        let stopped = self.drain() || daemon_ended || (socket_ready && is_closed(socket));
+        Ok(if stopped { WaitOutcome::Stop } else { WaitOutcome::Continue })
     }
 
     /// Waits until a child has died, for at most `limit`.
