@@ -8,16 +8,28 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "agents/calls.rs"]
+mod agent_calls;
 #[path = "escape/attempts.rs"]
 mod attempts;
+#[path = "escape/attempts_calls.rs"]
+mod attempts_calls;
 #[path = "escape/attempts_home.rs"]
 mod attempts_home;
 #[path = "escape/attempts_limits.rs"]
 mod attempts_limits;
 #[path = "escape/calls.rs"]
 mod calls;
+#[path = "escape/calls_process.rs"]
+mod calls_process;
 #[path = "escape/credentials.rs"]
 mod credentials;
+#[path = "support/daemon.rs"]
+mod daemon;
+#[path = "escape/daemon_attempts.rs"]
+mod daemon_attempts;
+#[path = "escape/daemon_fixture.rs"]
+mod daemon_fixture;
 #[path = "escape/fixture.rs"]
 mod fixture;
 #[path = "escape/git_directory.rs"]
@@ -26,6 +38,8 @@ mod git_directory;
 mod home_view;
 #[path = "escape/inside.rs"]
 mod inside;
+#[path = "support/model/mod.rs"]
+mod model;
 #[path = "escape/names.rs"]
 mod names;
 #[path = "support/ordinary_user.rs"]
@@ -36,6 +50,8 @@ mod outside;
 mod page;
 #[path = "escape/rules_mode.rs"]
 mod rules_mode;
+#[path = "support/schemas.rs"]
+mod schemas;
 #[path = "support/skip.rs"]
 mod skip;
 #[path = "escape/workspaces.rs"]
@@ -44,9 +60,10 @@ mod workspaces;
 use std::collections::BTreeSet;
 
 use attempts::{ATTEMPTS, Attempt, Group, UnconfinedRun};
+use attempts_calls::CALL_ATTEMPTS;
 use attempts_home::HOME_ATTEMPTS;
 use fixture::Fixture;
-use ordinary_user::also_as_an_ordinary_user;
+use ordinary_user::with_an_ordinary_user;
 use pushd::sandbox::confinement::Mechanism;
 
 #[test]
@@ -104,7 +121,7 @@ fn a_call_from_inside() {
 }
 
 /// The minimum number of attempts.
-const MIN_ATTEMPTS: usize = 184;
+const MIN_ATTEMPTS: usize = 205;
 
 /// Every attempt.
 fn all() -> impl Iterator<Item = &'static Attempt> {
@@ -113,12 +130,15 @@ fn all() -> impl Iterator<Item = &'static Attempt> {
 
 /// The attempts that run group by group. Attempts at limits run in `attempts_limits.rs`.
 fn grouped() -> impl Iterator<Item = &'static Attempt> {
-    ATTEMPTS.iter().chain(HOME_ATTEMPTS)
+    ATTEMPTS.iter().chain(HOME_ATTEMPTS).chain(CALL_ATTEMPTS)
 }
 
 /// Runs every attempt of a group with both mechanisms, as root and as an ordinary user.
 fn assert_refused(test: &str, group: Group) {
-    also_as_an_ordinary_user(test);
+    with_an_ordinary_user(test, || assert_group_refused(group));
+}
+
+fn assert_group_refused(group: Group) {
     let fixture = Fixture::new();
     for mechanism in
         [Mechanism::Bubblewrap, Mechanism::Namespaces].into_iter().filter(|mechanism| fixture.works(*mechanism))

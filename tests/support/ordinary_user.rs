@@ -55,6 +55,18 @@ pub(crate) fn also_as_an_ordinary_user(test: &str) {
     }
 }
 
+/// Does what `test` does, and runs the test again as an ordinary user at the same time if this process is root.
+#[allow(dead_code, reason = "not every test file that shares this folder uses it")]
+pub(crate) fn with_an_ordinary_user(test: &str, body: impl FnOnce()) {
+    std::thread::scope(|threads| {
+        let other = threads.spawn(|| also_as_an_ordinary_user(test));
+        body();
+        if let Err(failed) = other.join() {
+            std::panic::resume_unwind(failed);
+        }
+    });
+}
+
 /// The directory for files that a confined command sees: the target directory; where that lies in the machine's
 /// `/tmp`, which such a command does not see, another directory that everybody may write.
 pub(crate) fn visible_dir() -> PathBuf {
