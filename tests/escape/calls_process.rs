@@ -89,10 +89,10 @@ pub(crate) fn run_call(name: &str, words: &[&str]) {
 
 /// Lets the kernel send a signal to the victim when a pipe can be read.
 fn signal_by_descriptor() {
+    const SET_SIGNAL: i32 = 10;
     let (reader, mut writer) = std::io::pipe().unwrap();
     let control =
         |command: i32, value: i64| call(libc::SYS_fcntl, [reader.as_raw_fd().into(), command.into(), value, 0, 0]);
-    const SET_SIGNAL: i32 = 10;
     control(libc::F_SETOWN, victim());
     control(SET_SIGNAL, libc::SIGSTOP.into());
     control(libc::F_SETFL, libc::O_ASYNC.into());
