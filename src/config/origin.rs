@@ -195,6 +195,7 @@ fn bounded_rows(settings: &Settings, file: &ConfigFile) -> Vec<ConfigRow> {
         file_row(file, "limits.compact_at", json!(f64::from(limits.compact_at_permille) / 1000.0)),
         file_row(file, "tools.fetch", json!(settings.tools.fetch == Switch::On)),
         file_row(file, "sandbox.provider", json!(sandbox.provider.as_str())),
+        file_row(file, "sandbox.mechanism", json!(sandbox.mechanism.as_str())),
         file_row(file, "sandbox.network", json!(sandbox.network == Switch::On)),
         file_row(file, "sandbox.unix_sockets", json!(sandbox.unix_sockets == Switch::On)),
         file_row(file, "sandbox.hide", json!(sandbox.hide)),

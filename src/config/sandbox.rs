@@ -9,6 +9,8 @@ use super::settings::Switch;
 pub struct SandboxSettings {
     /// The sandbox that runs the commands.
     pub provider: SandboxKind,
+    /// The mechanism that confines the commands; a project cannot set it.
+    pub mechanism: SandboxMechanism,
     /// Whether commands have network access.
     pub network: Switch,
     /// Whether commands may connect to Unix sockets of the host.
@@ -59,6 +61,45 @@ impl SandboxKind {
     }
 }
 
+/// The mechanism that confines commands in the local sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SandboxMechanism {
+    /// The best one that works on this machine.
+    #[default]
+    Auto,
+    /// Only namespaces that the daemon's own program creates.
+    Namespaces,
+    /// Only bubblewrap.
+    Bubblewrap,
+    /// Only Landlock and system call filters, without namespaces.
+    Landlock,
+}
+
+impl SandboxMechanism {
+    /// Every value with its name in the file.
+    pub const ALL: &[(&str, Self)] = &[
+        ("auto", Self::Auto),
+        ("namespaces", Self::Namespaces),
+        ("bubblewrap", Self::Bubblewrap),
+        ("landlock", Self::Landlock),
+    ];
+
+    /// Returns the name in the file.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Namespaces => "namespaces",
+            Self::Bubblewrap => "bubblewrap",
+            Self::Landlock => "landlock",
+        }
+    }
+
+    /// Parses a name.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == word).map(|(_, choice)| *choice)
+    }
+}
+
 impl SandboxSettings {
     /// Returns the settings restricted by those of a project: never more lenient than either side.
     #[must_use]
@@ -98,6 +139,7 @@ mod tests {
     fn a_project_never_loosens_and_may_hide_more() {
         let own = SandboxSettings {
             provider: SandboxKind::None,
+            mechanism: SandboxMechanism::Bubblewrap,
             network: Switch::On,
             unix_sockets: Switch::Off,
             hide: vec!["~/a".into()],
@@ -107,6 +149,7 @@ mod tests {
             processes: None,
         };
         let project = SandboxSettings {
+            mechanism: SandboxMechanism::Landlock,
             unix_sockets: Switch::On,
             hide: vec!["~/a".into(), "~/b".into()],
             writable: vec!["/evil".into()],
@@ -116,7 +159,7 @@ mod tests {
             ..SandboxSettings::default()
         };
         let tight = own.tightened(&project);
-        assert_eq!(tight.provider, SandboxKind::Local);
+        assert_eq!((tight.provider, tight.mechanism), (SandboxKind::Local, SandboxMechanism::Bubblewrap));
         assert_eq!((tight.network, tight.unix_sockets), (Switch::Off, Switch::Off));
         assert_eq!(tight.hide, ["~/a", "~/b"]);
         assert_eq!((tight.writable, tight.readable), (vec!["/w".to_owned()], vec!["~/notes".to_owned()]));
@@ -148,6 +191,9 @@ mod tests {
         assert_eq!(expand_home("/x", home), Path::new("/x"));
         for (word, choice) in SandboxKind::ALL {
             assert_eq!((SandboxKind::parse(word), choice.as_str()), (Some(*choice), *word));
+        }
+        for (word, choice) in SandboxMechanism::ALL {
+            assert_eq!((SandboxMechanism::parse(word), choice.as_str()), (Some(*choice), *word));
         }
     }
 }

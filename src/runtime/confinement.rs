@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use super::model_config::RunConfig;
 use crate::config::paths::Paths;
-use crate::config::sandbox::{self, DEFAULT_MEMORY, DEFAULT_PROCESSES, SandboxKind};
+use crate::config::sandbox::{self, DEFAULT_MEMORY, DEFAULT_PROCESSES, SandboxKind, SandboxMechanism};
 use crate::config::settings::{ProviderKind, Settings, Switch};
 use crate::kernel::event::Opening;
 use crate::kernel::id::Json;
 use crate::protocol::push::error::{Code, ErrorBody};
 use crate::provider::registry::key_variable;
 use crate::sandbox::confinement::toolchain::{self, EnvironmentLookup};
-use crate::sandbox::confinement::{Confinement, ResourceLimits, credential_stores, system_credentials};
+use crate::sandbox::confinement::{Confinement, Mechanism, ResourceLimits, credential_stores, system_credentials};
 use crate::sandbox::workspace::DeniedPaths;
 use crate::sandbox::{
     ConfinementStrength, HomeAccess, Layers, Lineage, LocalSandbox, SandboxProvider, UnconfinedSandbox,
@@ -23,6 +23,8 @@ use crate::sandbox::{
 #[derive(Debug)]
 pub struct Sandboxes {
     local: LocalSandbox,
+    /// The same with one mechanism each, in the order of [`Mechanism::ALL`].
+    restricted: [LocalSandbox; Mechanism::ALL.len()],
     unconfined: UnconfinedSandbox,
     /// The owner's home directories.
     homes: Vec<PathBuf>,
@@ -52,6 +54,7 @@ impl Sandboxes {
         }
         Self {
             unconfined: UnconfinedSandbox::new(local.clone()),
+            restricted: Mechanism::ALL.map(|mechanism| local.clone().with_mechanism(mechanism)),
             local,
             homes,
             toolchains: Vec::new(),
@@ -67,10 +70,14 @@ impl Sandboxes {
     }
 
     /// Returns the sandbox provider that runs the commands of models.
-    pub fn provider(&self, choice: SandboxKind) -> &dyn SandboxProvider {
-        match choice {
-            SandboxKind::Local => &self.local,
-            SandboxKind::None => &self.unconfined,
+    pub fn provider(&self, choice: SandboxKind, mechanism: SandboxMechanism) -> &dyn SandboxProvider {
+        let [namespaces, bubblewrap, rules] = &self.restricted;
+        match (choice, mechanism) {
+            (SandboxKind::None, _) => &self.unconfined,
+            (SandboxKind::Local, SandboxMechanism::Auto) => &self.local,
+            (SandboxKind::Local, SandboxMechanism::Namespaces) => namespaces,
+            (SandboxKind::Local, SandboxMechanism::Bubblewrap) => bubblewrap,
+            (SandboxKind::Local, SandboxMechanism::Landlock) => rules,
         }
     }
 
@@ -195,12 +202,13 @@ pub fn resolve_choice(word: Option<&str>, rules: &RunConfig) -> Result<SandboxKi
     }
 }
 
-/// Describes the confinement of a model's commands as JSON.
-pub fn layers_json(provider: Option<&str>, layers: &Layers) -> Json {
+/// Describes the confinement of a model's commands as JSON; `chosen` are the configured provider and mechanism.
+pub fn layers_json(chosen: Option<(&str, &str)>, layers: &Layers) -> Json {
     let Layers { strength, names, reason: why } = layers;
     let mut json = serde_json::json!({ "strength": strength.as_str(), "layers": names, "why": why });
-    if let Some(provider) = provider {
+    if let Some((provider, mechanism)) = chosen {
         json["provider"] = provider.into();
+        json["mechanism"] = mechanism.into();
     }
     Json::new(json.to_string())
 }
@@ -340,8 +348,10 @@ mod tests {
         assert_eq!(confinement.writable, [Path::new("/home/bob/.cargo"), Path::new("/srv/w")]);
         assert!(confinement.network);
         assert_eq!(confinement.limits.processes, 7);
-        assert_eq!(sandboxes.provider(SandboxKind::Local).name(), "local");
-        assert_eq!(sandboxes.provider(SandboxKind::None).name(), "none");
+        for (_, mechanism) in SandboxMechanism::ALL {
+            assert_eq!(sandboxes.provider(SandboxKind::Local, *mechanism).name(), "local");
+            assert_eq!(sandboxes.provider(SandboxKind::None, *mechanism).name(), "none");
+        }
     }
 
     fn confinement(sandboxes: &Sandboxes, settings: &Settings) -> Confinement {

@@ -298,8 +298,10 @@ impl Server {
     pub(super) async fn describe_confinement(&self) -> Result<Json, ErrorBody> {
         let services = self.hub.services();
         let settings = services.model_config.settings().map_err(|error| config_error(&error))?;
-        let provider = services.sandboxes.provider(settings.sandbox.provider);
-        let described = confinement::layers_json(Some(provider.name()), &provider.layers().await);
+        let mechanism = settings.sandbox.mechanism;
+        let provider = services.sandboxes.provider(settings.sandbox.provider, mechanism);
+        let chosen = Some((provider.name(), mechanism.as_str()));
+        let described = confinement::layers_json(chosen, &provider.layers().await);
         let terms = services.sandboxes.default_confinement(&settings);
         let access = services.files.run(move || HomeAccess::inspect(&terms)).await.map_err(|why| {
             let message = format!("cannot inspect the access of commands to the home directory: {why}");
@@ -360,7 +362,8 @@ impl Server {
         let confinement = if choice.provider == playbook::NAME {
             confinement::playbook_json()
         } else {
-            confinement::layers_json(None, &services.sandboxes.provider(sandbox).layers().await)
+            let provider = services.sandboxes.provider(sandbox, rules.settings.sandbox.mechanism);
+            confinement::layers_json(None, &provider.layers().await)
         };
         Ok(SessionChoice { model_choice: choice, sandbox, confinement, workspace })
     }

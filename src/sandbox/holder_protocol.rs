@@ -1,7 +1,8 @@
 //! The protocol between the daemon and the holder of its supervisors.
 //!
 //! Requests and replies have fixed sizes. Every request gets one reply, in order; notices of ended supervisors come in
-//! between. The descriptors of a new supervisor are passed with the request that starts it.
+//! between. The descriptors of a new supervisor are passed with the request that starts it, and so are duplicates of
+//! the daemon's own ends of them, which the holder keeps while the step runs.
 
 /// The size of a request, in bytes.
 pub(super) const REQUEST_LEN: usize = 5;
@@ -9,11 +10,17 @@ pub(super) const REQUEST_LEN: usize = 5;
 /// The size of a reply, in bytes.
 pub(super) const REPLY_LEN: usize = 13;
 
+/// The number of descriptors that a supervisor needs: its control socket, standard output and standard error.
+pub(super) const SUPERVISOR_FDS: usize = 3;
+
+/// The maximum number of descriptors of a message: those of the supervisor, then the daemon's ends of them.
+pub(super) const REQUEST_FDS_MAX: usize = 2 * SUPERVISOR_FDS;
+
 /// A request from the daemon to the holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HolderRequest {
-    /// Start a supervisor with the three descriptors in the message: its control socket, standard output and standard
-    /// error.
+    /// Start a supervisor with the first [`SUPERVISOR_FDS`] descriptors of the message, and keep the others until its
+    /// step has ended.
     Spawn,
     /// Kill the supervisor with this process id.
     Kill(i32),

@@ -201,6 +201,9 @@ impl LocalSandbox {
         };
         for mechanism in mechanisms {
             if mechanism == Mechanism::Bubblewrap && !BWRAP_PATHS.iter().any(|path| Path::new(path).exists()) {
+                if self.choice == MechanismChoice::Fixed(mechanism) {
+                    failures.push("bubblewrap is not installed in a system directory".to_owned());
+                }
                 continue;
             }
             match self.clone().with_mechanism(mechanism).run_probe().await {
@@ -268,6 +271,9 @@ impl LocalSandbox {
             Mechanism::Bubblewrap | Mechanism::Namespaces if layers.seccomp => (ConfinementStrength::Full, None),
             Mechanism::Bubblewrap | Mechanism::Namespaces => {
                 (ConfinementStrength::Partial, Some("seccomp filters are not available".to_owned()))
+            }
+            Mechanism::Rules if self.choice == MechanismChoice::Fixed(mechanism) => {
+                (ConfinementStrength::Partial, Some("the configuration allows Landlock alone".to_owned()))
             }
             Mechanism::Rules => (ConfinementStrength::Partial, Some(failures.join("; "))),
         };

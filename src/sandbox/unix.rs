@@ -44,19 +44,34 @@ pub(super) struct SpawnedSupervisor {
     pub(super) stderr: Option<OutputPipe>,
 }
 
-/// The three descriptors of a supervisor.
-#[derive(Debug)]
-struct Descriptors {
+/// The descriptors of a supervisor, and the daemon's ends of them.
+struct Descriptors<'a> {
     socket: StdUnixStream,
     stdout: io::PipeWriter,
     stderr: io::PipeWriter,
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux has a holder that keeps them"))]
+    daemon_ends: DaemonEnds<'a>,
 }
 
-impl Descriptors {
-    /// Returns the raw descriptors in the order of the supervisor's standard descriptors.
+/// The daemon's ends of the descriptors of a supervisor.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux has a holder that keeps them"))]
+struct DaemonEnds<'a> {
+    socket: &'a ControlSocket,
+    stdout: &'a OutputPipe,
+    stderr: Option<&'a OutputPipe>,
+}
+
+impl Descriptors<'_> {
+    /// Returns the raw descriptors: those of the supervisor in the order of its standard descriptors, then the daemon's
+    /// ends.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux sends them"))]
-    fn raw_fds(&self) -> [RawFd; 3] {
-        [self.socket.as_raw_fd(), self.stdout.as_raw_fd(), self.stderr.as_raw_fd()]
+    fn raw_fds(&self) -> Vec<RawFd> {
+        let DaemonEnds { socket, stdout, stderr } = &self.daemon_ends;
+        let outputs = [Some(*stdout), *stderr].into_iter().flatten().map(|pipe| pipe.0.as_raw_fd());
+        [self.socket.as_raw_fd(), self.stdout.as_raw_fd(), self.stderr.as_raw_fd(), socket.0.as_raw_fd()]
+            .into_iter()
+            .chain(outputs)
+            .collect()
     }
 }
 
@@ -72,7 +87,8 @@ impl Spawner {
         ours.set_nonblocking(true)?;
         let link = ControlSocket(UnixStream::from_std(ours)?);
         let (stdout, stderr) = (OutputPipe::new(stdout)?, stderr.map(OutputPipe::new).transpose()?);
-        let descriptors = Descriptors { socket: theirs, stdout: to_stdout, stderr: to_stderr };
+        let daemon_ends = DaemonEnds { socket: &link, stdout: &stdout, stderr: stderr.as_ref() };
+        let descriptors = Descriptors { socket: theirs, stdout: to_stdout, stderr: to_stderr, daemon_ends };
         let process = self.start(program, descriptors).await?;
         Ok(SpawnedSupervisor {
             pid: process.pid()?,
@@ -155,6 +171,13 @@ impl ControlSocket {
     pub(super) fn close(&self) {
         // It fails only if the supervisor has ended already.
         let _gone = shutdown(self.0.as_raw_fd(), Shutdown::Write);
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        // The holder keeps a duplicate, so closing the descriptor alone does not close the socket.
+        self.close();
     }
 }
 

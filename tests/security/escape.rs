@@ -8,11 +8,17 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../agents/model_runs/calls.rs"]
+mod agent_calls;
 mod attempts;
+mod attempts_calls;
 mod attempts_home;
 mod attempts_limits;
 mod calls;
+mod calls_process;
 mod credentials;
+mod daemon_attempts;
+mod daemon_fixture;
 mod fixture;
 mod git_directory;
 mod home_view;
@@ -25,8 +31,9 @@ mod workspaces;
 
 use std::collections::BTreeSet;
 
-use crate::support::ordinary_user::also_as_an_ordinary_user;
+use crate::support::ordinary_user::with_an_ordinary_user;
 use attempts::{ATTEMPTS, Attempt, Group, UnconfinedRun};
+use attempts_calls::CALL_ATTEMPTS;
 use attempts_home::HOME_ATTEMPTS;
 use fixture::Fixture;
 use pushd::sandbox::confinement::Mechanism;
@@ -86,7 +93,7 @@ fn a_call_from_inside() {
 }
 
 /// The minimum number of attempts.
-const MIN_ATTEMPTS: usize = 184;
+const MIN_ATTEMPTS: usize = 205;
 
 /// Every attempt.
 fn all() -> impl Iterator<Item = &'static Attempt> {
@@ -95,12 +102,15 @@ fn all() -> impl Iterator<Item = &'static Attempt> {
 
 /// The attempts that run group by group. Attempts at limits run in `attempts_limits.rs`.
 fn grouped() -> impl Iterator<Item = &'static Attempt> {
-    ATTEMPTS.iter().chain(HOME_ATTEMPTS)
+    ATTEMPTS.iter().chain(HOME_ATTEMPTS).chain(CALL_ATTEMPTS)
 }
 
 /// Runs every attempt of a group with both mechanisms, as root and as an ordinary user.
 fn assert_refused(test: impl Fn(), group: Group) {
-    also_as_an_ordinary_user(test);
+    with_an_ordinary_user(test, || assert_group_refused(group));
+}
+
+fn assert_group_refused(group: Group) {
     let fixture = Fixture::new();
     for mechanism in
         [Mechanism::Bubblewrap, Mechanism::Namespaces].into_iter().filter(|mechanism| fixture.works(*mechanism))

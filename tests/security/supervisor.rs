@@ -14,6 +14,7 @@ use pushd::sandbox::confinement::StepPermissions;
 use pushd::sandbox::{Chunk, LocalSandbox, OutputMode, RunTree, Step, StepEnd, StepError, Stream, process_layers};
 use tokio::sync::mpsc;
 
+mod kept_pipes;
 mod run;
 
 use crate::support::test_name::test_name;
@@ -155,9 +156,10 @@ async fn a_daemon_to_be_killed() {
         Ok(_) | Err(_) => local(),
     };
     let env = vec![("MARK".into(), std::env::var_os("KEEPER_TEST_MARK").unwrap()), path_variable()];
-    let command = "(setsid sh -c 'trap \"\" HUP TERM; touch up; sleep 1000; sleep 1000' &); sleep 1000; sleep 1000";
+    let usual = "(setsid sh -c 'trap \"\" HUP TERM; touch up; sleep 1000; sleep 1000' &); sleep 1000; sleep 1000";
+    let command = std::env::var("KEEPER_TEST_COMMAND").unwrap_or_else(|_| usual.to_owned());
     let step = Step {
-        command: command.into(),
+        command,
         cwd: dir.into(),
         env,
         time_limit: LONG,

@@ -22,13 +22,17 @@ const ONLY_ROOT: &str = "only root can be root";
 
 /// Runs `test` again as an ordinary user if this process is root; otherwise does nothing.
 pub(crate) fn also_as_an_ordinary_user(test: impl Fn()) {
+    run_as_an_ordinary_user(test_name(test));
+}
+
+fn run_as_an_ordinary_user(test: &str) {
     if !geteuid().is_root() {
         return skip(&format!("{ONLY_ROOT}: attempts are made as an ordinary user alone"));
     }
     let base = tempfile::Builder::new().prefix("o").rand_bytes(4).tempdir_in(visible_dir()).unwrap();
     chown(base.path(), Some(NOBODY), Some(NOBODY)).unwrap();
     let other = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test_name(test), "--nocapture"])
+        .args(["--exact", test, "--nocapture"])
         .env(BASE, base.path())
         .env("HOME", base.path())
         // The skip file belongs to root; skips of the child are counted here.
@@ -54,6 +58,18 @@ pub(crate) fn also_as_an_ordinary_user(test: impl Fn()) {
             }
         }
     }
+}
+
+/// Does what `test` does, and runs the test again as an ordinary user at the same time if this process is root.
+pub(crate) fn with_an_ordinary_user(test: impl Fn(), body: impl FnOnce()) {
+    let test = test_name(test);
+    std::thread::scope(|threads| {
+        let other = threads.spawn(|| run_as_an_ordinary_user(test));
+        body();
+        if let Err(failed) = other.join() {
+            std::panic::resume_unwind(failed);
+        }
+    });
 }
 
 /// The directory for files that a confined command sees: the target directory; where that lies in the machine's

@@ -14,6 +14,10 @@ pub(super) fn layers_finding(sandbox: &Value) -> Finding {
     let why = field(sandbox, "why");
     let because = if why.is_empty() { String::new() } else { format!(": {why}") };
     let provider = field(sandbox, "provider");
+    let mechanism = Some(field(sandbox, "mechanism")).filter(|mechanism| !["", "auto"].contains(&mechanism.as_str()));
+    if let Some(mechanism) = mechanism.filter(|_| provider != "none") {
+        return chosen_mechanism_finding(&mechanism, &field(sandbox, "strength"), &names, &because);
+    }
     match field(sandbox, "strength").as_str() {
         "full" => Finding::ok(ABOUT, format!("commands of models are confined ({provider}: {names})")),
         "partial" => {
@@ -25,6 +29,19 @@ pub(super) fn layers_finding(sandbox: &Value) -> Finding {
         _ => Finding::note(ABOUT, format!("commands of models are not confined{because}")).with_remedy(
             "on Linux install bubblewrap or allow user namespaces; until then every command asks for approval",
         ),
+    }
+}
+
+/// Reports the same where the configuration restricts the confinement to one mechanism.
+fn chosen_mechanism_finding(mechanism: &str, strength: &str, names: &str, because: &str) -> Finding {
+    const ABOUT: &str = "sandbox";
+    let setting = format!("`mechanism = \"{mechanism}\"` in [sandbox]");
+    match strength {
+        "full" => Finding::ok(ABOUT, format!("commands of models are confined by {setting} ({names})")),
+        "partial" => Finding::note(ABOUT, format!("commands of models are partially confined ({names}){because}"))
+            .with_remedy(format!("remove {setting}; until then every command asks for approval")),
+        _ => Finding::note(ABOUT, format!("commands of models do not run: {setting} does not work here{because}"))
+            .with_remedy(format!("remove {setting}, or make this mechanism available")),
     }
 }
 
@@ -77,6 +94,20 @@ mod tests {
         .unwrap();
         for words in ["models: /home/ann;", "in it: /home/ann/.cargo,", "content: nothing;", "opens more"] {
             assert!(seen.text.contains(words), "{}", seen.text);
+        }
+        for (strength, level, words) in [
+            ("full", Level::Ok, "are confined by `mechanism = \"bubblewrap\"` in [sandbox] (seccomp)"),
+            ("partial", Level::Note, "partially confined (seccomp): no program"),
+            (
+                "missing",
+                Level::Note,
+                "do not run: `mechanism = \"bubblewrap\"` in [sandbox] does not work here: no program",
+            ),
+        ] {
+            let chosen = layers_finding(&json!({"provider": "local", "mechanism": "bubblewrap", "strength": strength,
+                "layers": ["seccomp"], "why": "no program"}));
+            assert_eq!(chosen.level, level);
+            assert!(chosen.text.contains(words), "{}", chosen.text);
         }
         let none =
             layers_finding(&json!({"provider": "none", "strength": "missing", "layers": [], "why": "switched off"}));

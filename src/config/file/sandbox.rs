@@ -5,13 +5,14 @@ use toml::Spanned;
 
 use super::LocatedMistake;
 use super::raw::{invalid_value, one_of, positive};
-use crate::config::sandbox::{SandboxKind, SandboxSettings};
+use crate::config::sandbox::{SandboxKind, SandboxMechanism, SandboxSettings};
 use crate::config::settings::Switch;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawSandbox {
     provider: Option<Spanned<String>>,
+    mechanism: Option<Spanned<String>>,
     #[serde(default)]
     network: bool,
     #[serde(default)]
@@ -34,10 +35,15 @@ impl RawSandbox {
             let expected = || invalid_value(&written, "sandbox.provider", &one_of(SandboxKind::ALL));
             SandboxKind::parse(written.get_ref()).ok_or_else(expected)
         });
+        let mechanism = self.mechanism.map_or(Ok(SandboxMechanism::default()), |written| {
+            let expected = || invalid_value(&written, "sandbox.mechanism", &one_of(SandboxMechanism::ALL));
+            SandboxMechanism::parse(written.get_ref()).ok_or_else(expected)
+        });
         let switch = |on: bool| if on { Switch::On } else { Switch::Off };
         let memory = self.memory_mb.map(|memory| positive("sandbox.memory_mb", memory)).transpose()?;
         Ok(SandboxSettings {
             provider: provider?,
+            mechanism: mechanism?,
             network: switch(self.network),
             unix_sockets: switch(self.unix_sockets),
             hide: check_paths("sandbox.hide", self.hide)?,

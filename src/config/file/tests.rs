@@ -210,13 +210,15 @@ fn a_missing_file_gives_the_defaults_and_an_unreadable_one_an_error() {
 #[test]
 fn the_sandbox_section_is_parsed() {
     let text = "[sandbox]\nprovider = 'none'\nnetwork = true\nunix_sockets = true\nhide = ['~/.kube', '/srv/x']\n\
-                writable = ['~/.cargo']\nreadable = ['~/notes']\nmemory_mb = 512\nprocesses = 64\n";
+                writable = ['~/.cargo']\nreadable = ['~/notes']\nmemory_mb = 512\nprocesses = 64\nmechanism = 'landlock'\n";
     let sandbox = parse(text, Path::new("c.toml")).unwrap().settings.sandbox;
     assert_eq!((sandbox.provider.as_str(), sandbox.network, sandbox.unix_sockets), ("none", Switch::On, Switch::On));
+    assert_eq!(sandbox.mechanism.as_str(), "landlock");
     assert_eq!((sandbox.hide, sandbox.writable), (vec!["~/.kube".into(), "/srv/x".into()], vec!["~/.cargo".into()]));
     assert_eq!((sandbox.memory, sandbox.processes), (Some(512 << 20), Some(64)));
     for (line, word) in [
         ("provider = 'docker'", "one of \"local\", \"none\""),
+        ("mechanism = 'rules'", "one of \"auto\", \"namespaces\", \"bubblewrap\", \"landlock\""),
         ("hide = ['relative']", "an absolute path"),
         ("hide = ['~/a/../..']", "without .."),
         ("writable = ['/']", "an absolute path"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::agent::policy::{Call, CallContext, Decision, Policy, RuleSource, Sandbox};
-use crate::config::sandbox::SandboxKind;
+use crate::config::sandbox::{SandboxKind, SandboxMechanism};
 use crate::config::settings::rule::Rule;
 use crate::kernel::effect::TurnRequest;
 use crate::kernel::event::{DenialEffect, ToolError};
@@ -55,7 +55,7 @@ impl CallPolicy {
         Self {
             policy,
             context: CallContext {
-                sandbox: sandbox_level(services, sandbox).await,
+                sandbox: sandbox_level(services, sandbox, rules.settings.sandbox.mechanism).await,
                 path_context: tool_context.path_context(),
             },
         }
@@ -162,11 +162,11 @@ fn denied_by_rule(reason: String) -> ToolError {
     ToolError { kind: "DENIED_BY_RULE".to_owned(), retryable: false, message: reason, detail: None }
 }
 
-async fn sandbox_level(services: &Services, sandbox: SandboxKind) -> Sandbox {
+async fn sandbox_level(services: &Services, sandbox: SandboxKind, mechanism: SandboxMechanism) -> Sandbox {
     if sandbox == SandboxKind::None {
         return Sandbox::Disabled;
     }
-    match services.sandboxes.provider(sandbox).layers().await.strength {
+    match services.sandboxes.provider(sandbox, mechanism).layers().await.strength {
         ConfinementStrength::Full => Sandbox::Full,
         ConfinementStrength::Partial => Sandbox::Partial,
         ConfinementStrength::Missing => Sandbox::Unavailable,

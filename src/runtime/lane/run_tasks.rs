@@ -371,7 +371,8 @@ impl RunTasks {
                 let mut confinement = self.confinement(&workspace, settings, environment);
                 confinement.workspace_id = ground.and_then(|ground| ground.file_id().ok());
                 let terms = ExecutionPolicy::Model(Box::new(confinement));
-                sandboxes.provider(confinement::session_choice(state.opening.as_ref())).open(terms)
+                let choice = confinement::session_choice(state.opening.as_ref());
+                sandboxes.provider(choice, settings.sandbox.mechanism).open(terms)
             }
         }
     }

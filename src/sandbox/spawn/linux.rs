@@ -58,7 +58,7 @@ impl Spawner {
     }
 
     /// Makes the holder start a supervisor; `program` is executed as the holder.
-    pub(super) async fn start(&self, program: &Path, descriptors: Descriptors) -> io::Result<Process> {
+    pub(super) async fn start(&self, program: &Path, descriptors: Descriptors<'_>) -> io::Result<Process> {
         let mut failed = io::Error::from(io::ErrorKind::BrokenPipe);
         // The second attempt uses a new holder.
         for _ in 0..2 {
@@ -109,7 +109,7 @@ impl Holder {
     }
 
     /// Sends a request and waits for the answer; a holder that does not answer in time is killed.
-    async fn request(&self, request: HolderRequest, descriptors: Option<&Descriptors>) -> io::Result<HolderAnswer> {
+    async fn request(&self, request: HolderRequest, descriptors: Option<&Descriptors<'_>>) -> io::Result<HolderAnswer> {
         let _turn = self.in_flight.acquire().await.map_err(|_| io::ErrorKind::BrokenPipe)?;
         let (sender, receiver) = oneshot::channel();
         // A signal may have stopped the holder.
@@ -134,7 +134,7 @@ impl Holder {
         answered.inspect_err(|_| self.shared.signal(Signal::SIGKILL))
     }
 
-    fn send(&self, request: HolderRequest, descriptors: Option<&Descriptors>) -> io::Result<()> {
+    fn send(&self, request: HolderRequest, descriptors: Option<&Descriptors<'_>>) -> io::Result<()> {
         let numbers = descriptors.map(Descriptors::raw_fds);
         let rights: Vec<_> = numbers.iter().map(|numbers| ControlMessage::ScmRights(numbers)).collect();
         let bytes = request.encode();

@@ -18,8 +18,8 @@ impl Spawner {
     pub(in super::super) const fn enable_orphan_adoption(&self) {}
 
     /// Executes `program` as a supervisor.
-    pub(super) async fn start(&self, program: &Path, descriptors: Descriptors) -> io::Result<Process> {
-        let Descriptors { socket, stdout, stderr } = descriptors;
+    pub(super) async fn start(&self, program: &Path, descriptors: Descriptors<'_>) -> io::Result<Process> {
+        let Descriptors { socket, stdout, stderr, .. } = descriptors;
         let child = Command::new(program)
             .arg0("push")
             .arg(supervisor::ARGUMENT)

@@ -2,10 +2,11 @@
 //! leaves behind.
 //!
 //! It is started as `push __hold`, has one thread and no runtime, and forks a supervisor at the daemon's request. The
-//! three descriptors of the supervisor are received over a socket. The holder reports the end of a supervisor only
-//! after every process that the supervisor left behind has been killed and reaped. Until then the dead supervisor is
-//! not reaped either, so its process id cannot be reused. When the daemon's end of the socket closes, the holder kills
-//! all processes and exits.
+//! three descriptors of the supervisor are received over a socket, with duplicates of the daemon's ends of them, which
+//! the holder keeps until the step has ended; it neither reads nor writes them. The holder reports the end of a
+//! supervisor only after every process that the supervisor left behind has been killed and reaped. Until then the dead
+//! supervisor is not reaped either, so its process id cannot be reused. When the daemon's end of the socket closes, the
+//! holder kills all processes and exits.
 //!
 //! A child of the holder that is not a supervisor is an orphan of a lost supervisor, and is killed.
 
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::prctl;
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
@@ -25,8 +27,8 @@ use nix::unistd::{ForkResult, Pid, getpid};
 
 use super::super::{KILL_INTERVAL, KILL_INTERVAL_MAX, ignore_sigpipe, reset_signals, supervise};
 use super::process_table::{self, ProcessEntry};
-use super::{Wakeup, close_inherited_fds, fork_plain, kill_descendants};
-use crate::sandbox::holder_protocol::{HolderReply, HolderRequest, REQUEST_LEN};
+use super::{Wakeup, close_inherited_fds, fork_plain, kill_descendants, watch_daemon};
+use crate::sandbox::holder_protocol::{HolderReply, HolderRequest, REQUEST_FDS_MAX, REQUEST_LEN, SUPERVISOR_FDS};
 
 /// How long supervisors may take to kill their steps after the daemon has ended.
 const GRACE: Duration = Duration::from_secs(5);
@@ -45,9 +47,11 @@ pub(in super::super::super) fn main() -> ExitCode {
     // Signals to the daemon's process group must not reach the holder.
     let _leader_already = nix::unistd::setsid();
     close_inherited_fds();
+    // Supervisors inherit it: their sockets stay open while the holder exists, which a signal may have stopped.
+    watch_daemon();
     match Wakeup::new() {
         Ok(wakeup) => {
-            Holder { control: input.as_fd(), wakeup, running: BTreeSet::new(), ended: BTreeMap::new() }.serve();
+            Holder { control: input.as_fd(), wakeup, running: BTreeMap::new(), ended: BTreeMap::new() }.serve();
             ExitCode::SUCCESS
         }
         Err(_) => ExitCode::FAILURE,
@@ -63,9 +67,19 @@ struct Holder<'a> {
     control: BorrowedFd<'a>,
     wakeup: Wakeup,
     /// The supervisors that are not known to have ended.
-    running: BTreeSet<i32>,
+    running: BTreeMap<i32, DaemonEnds>,
     /// The supervisors that have ended but are not reported yet.
-    ended: BTreeMap<i32, SupervisorExit>,
+    ended: BTreeMap<i32, EndedSupervisor>,
+}
+
+/// Duplicates of the daemon's ends of the control socket and the output pipes of a step.
+type DaemonEnds = Vec<OwnedFd>;
+
+/// A supervisor that has ended.
+struct EndedSupervisor {
+    exit: SupervisorExit,
+    /// They are closed when its end is reported.
+    daemon_ends: DaemonEnds,
 }
 
 /// How a supervisor ended.
@@ -85,7 +99,7 @@ impl Holder<'_> {
         loop {
             let limit = (all == Cleanup::Partial).then_some(round);
             match self.wakeup.wait_for_child_or(self.control, limit) {
-                Ok(true) => match receive(self.control) {
+                Ok(true) => match receive(self.control, self.capacity()) {
                     Ok(Some((request, descriptors))) => self.handle_request(request, descriptors),
                     Ok(None) | Err(_) => break,
                 },
@@ -108,7 +122,7 @@ impl Holder<'_> {
                 self.reply(reply);
             }
             HolderRequest::Kill(pid) => {
-                if self.running.contains(&pid) {
+                if self.running.contains_key(&pid) {
                     // The supervisor is not reaped before its end is reported, so the process id is still its own.
                     let _dead = kill(Pid::from_raw(pid), Signal::SIGKILL);
                 }
@@ -118,16 +132,26 @@ impl Holder<'_> {
     }
 
     /// Forks a supervisor with the descriptors of its step; returns its process id and start time.
-    fn spawn(&mut self, descriptors: Vec<OwnedFd>) -> nix::Result<(i32, u64)> {
-        let [socket, stdout, stderr] = <[OwnedFd; 3]>::try_from(descriptors).map_err(|_| Errno::EBADMSG)?;
+    fn spawn(&mut self, mut descriptors: Vec<OwnedFd>) -> nix::Result<(i32, u64)> {
+        if descriptors.len() < REQUEST_FDS_MIN {
+            return Err(Errno::EMFILE);
+        }
+        let daemon_ends = descriptors.split_off(SUPERVISOR_FDS);
+        let [socket, stdout, stderr] =
+            <[OwnedFd; SUPERVISOR_FDS]>::try_from(descriptors).map_err(|_| Errno::EBADMSG)?;
+        let holder = getpid();
         match fork_plain()? {
             ForkResult::Parent { child } => {
                 let pid = child.as_raw();
-                self.running.insert(pid);
+                self.running.insert(pid, daemon_ends);
                 let start_time = ProcessEntry::read(pid).map_or(0, |entry| entry.start_time);
                 Ok((pid, start_time))
             }
             ForkResult::Child => {
+                // No supervisor may have the daemon's ends of any step: a dumpable process shows its descriptors.
+                drop(daemon_ends);
+                self.running.clear();
+                self.ended.clear();
                 let adopt = || {
                     // The supervisor's control socket replaces the holder's socket to the daemon.
                     nix::unistd::dup2_stdin(&socket)?;
@@ -141,6 +165,10 @@ impl Holder<'_> {
                     drop((socket, stdout, stderr));
                     supervise()
                 });
+                // A step may have kept stopping the holder, and the daemon that would continue it may have ended.
+                if nix::unistd::getppid() == holder {
+                    let _continued = kill(holder, Signal::SIGCONT);
+                }
                 exit(i32::from(!is_clean))
             }
         }
@@ -149,13 +177,13 @@ impl Holder<'_> {
     /// Finds supervisors that have ended, kills the processes they left behind, and reports those of which no process
     /// remains.
     fn reap_ended(&mut self) -> Cleanup {
-        for pid in self.running.clone() {
+        for pid in self.running.keys().copied().collect::<Vec<_>>() {
             if let Some(exit) = exit_of(pid) {
-                self.running.remove(&pid);
-                self.ended.insert(pid, exit);
+                let daemon_ends = self.running.remove(&pid).unwrap_or_default();
+                self.ended.insert(pid, EndedSupervisor { exit, daemon_ends });
             }
         }
-        let is_clean = self.ended.values().all(|exit| *exit == SupervisorExit::Clean);
+        let is_clean = self.ended.values().all(|ended| ended.exit == SupervisorExit::Clean);
         let mode = if is_clean { ScanMode::Quick } else { ScanMode::Thorough };
         // Only a scan that finds no orphan is conclusive: while dead processes are unreaped, their children may be
         // about to be reparented to the holder.
@@ -201,13 +229,25 @@ impl Holder<'_> {
         children.into_iter().filter(|pid| !supervisors.contains(pid)).collect()
     }
 
+    /// Returns whether the limit of descriptors leaves room for those of another request.
+    fn capacity(&self) -> Capacity {
+        let kept = self.running.values().chain(self.ended.values().map(|ended| &ended.daemon_ends)).map(Vec::len);
+        let needed = kept.sum::<usize>() + REQUEST_FDS_MAX + OWN_FDS;
+        match getrlimit(Resource::RLIMIT_NOFILE) {
+            Ok((limit, _)) if (needed as u64) > limit => Capacity::Exhausted,
+            Ok(_) | Err(_) => Capacity::Sufficient,
+        }
+    }
+
     fn supervisors(&self) -> BTreeSet<i32> {
-        self.running.iter().chain(self.ended.keys()).copied().collect()
+        self.running.keys().chain(self.ended.keys()).copied().collect()
     }
 
     /// Kills all processes; supervisors kill their own steps as far as they can.
     fn shut_down(&mut self) {
-        for pid in &self.running {
+        for (pid, daemon_ends) in &mut self.running {
+            // The last copies: the supervisor finds its socket closed.
+            daemon_ends.clear();
             for signal in [Signal::SIGTERM, Signal::SIGCONT] {
                 let _dead = kill(Pid::from_raw(*pid), signal);
             }
@@ -230,6 +270,19 @@ impl Holder<'_> {
     fn reply(&self, reply: HolderReply) {
         send_reply(self.control, reply);
     }
+}
+
+/// The minimum number of descriptors of a spawn request: with merged outputs the daemon has one pipe.
+const REQUEST_FDS_MIN: usize = SUPERVISOR_FDS + 2;
+
+/// The maximum number of descriptors that the holder itself has open, with those of `/proc` that it reads.
+const OWN_FDS: usize = 16;
+
+/// Whether the descriptors of another step can be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Capacity {
+    Sufficient,
+    Exhausted,
 }
 
 /// Whether every ended supervisor is cleaned up.
@@ -272,22 +325,27 @@ fn has_children() -> bool {
 }
 
 /// Receives a request with its descriptors; `None` if the daemon has closed the socket.
-fn receive(control: BorrowedFd<'_>) -> nix::Result<Option<(HolderRequest, Vec<OwnedFd>)>> {
+///
+/// With [`Capacity::Exhausted`] the kernel drops the descriptors.
+fn receive(control: BorrowedFd<'_>, capacity: Capacity) -> nix::Result<Option<(HolderRequest, Vec<OwnedFd>)>> {
     let mut bytes = [0; REQUEST_LEN];
-    let mut space = nix::cmsg_space!([std::os::fd::RawFd; 3]);
+    let mut space = nix::cmsg_space!([std::os::fd::RawFd; REQUEST_FDS_MAX]);
     let mut parts = [IoSliceMut::new(&mut bytes)];
     let flags = MsgFlags::MSG_CMSG_CLOEXEC;
     let received = loop {
-        match recvmsg::<()>(control.as_raw_fd(), &mut parts, Some(&mut space), flags) {
+        let space = (capacity == Capacity::Sufficient).then_some(space.as_mut_slice());
+        match recvmsg::<()>(control.as_raw_fd(), &mut parts, space, flags) {
             Err(Errno::EINTR) => {}
             result => break result?,
         }
     };
     let length = received.bytes;
     let mut descriptors = Vec::new();
-    for message in received.cmsgs()? {
-        if let ControlMessageOwned::ScmRights(numbers) = message {
-            descriptors.extend(numbers.into_iter().map(owned_fd));
+    if !received.flags.contains(MsgFlags::MSG_CTRUNC) {
+        for message in received.cmsgs()? {
+            if let ControlMessageOwned::ScmRights(numbers) = message {
+                descriptors.extend(numbers.into_iter().map(owned_fd));
+            }
         }
     }
     if length == 0 {

@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -70,16 +71,47 @@ pub(super) fn prepare_supervisor() {
     close_inherited_fds();
 }
 
-/// Closes all descriptors except the three standard ones; a process that has just started owns no others.
+/// The daemon's process, in a holder and in the supervisors that it has forked.
+static DAEMON: OnceLock<OwnedFd> = OnceLock::new();
+
+/// Makes this holder and the supervisors that it forks notice the end of the daemon, which is the parent process.
+fn watch_daemon() {
+    // A daemon that has already ended has also closed its socket. Kernels without pidfds have the socket alone.
+    let parent = rustix::process::getppid();
+    if let Some(Ok(process)) = parent.map(|parent| pidfd_open(parent, PidfdFlags::empty())) {
+        let _only_once = DAEMON.set(process);
+    }
+}
+
+/// Closes all descriptors except the three standard ones and the daemon's process.
 fn close_inherited_fds() {
-    close_from(3);
+    close_fds_except(DAEMON.get().map(OwnedFd::as_fd));
+}
+
+/// Closes all descriptors except the three standard ones and `kept`.
+///
+/// For a process that was just started or forked and uses no other descriptor from here on.
+fn close_fds_except(kept: Option<BorrowedFd<'_>>) {
+    match kept.map(|kept| kept.as_raw_fd()) {
+        None => close_from(3),
+        Some(kept) => {
+            if kept > 3 {
+                close_range(3, (kept - 1).cast_unsigned());
+            }
+            close_from(kept + 1);
+        }
+    }
 }
 
 /// Closes every descriptor from `first` on; the caller owns none of them.
-#[expect(unsafe_code, reason = "the system call has no wrapper")]
 fn close_from(first: RawFd) {
-    // SAFETY: nothing in this process uses these descriptors any more.
-    unsafe { libc::syscall(libc::SYS_close_range, first.cast_unsigned(), u32::MAX, 0_u32) };
+    close_range(first, u32::MAX);
+}
+
+#[expect(unsafe_code, reason = "the system call has no wrapper")]
+fn close_range(first: RawFd, last: u32) {
+    // SAFETY: the callers own no descriptor in this range that they use again.
+    unsafe { libc::syscall(libc::SYS_close_range, first.cast_unsigned(), last, 0_u32) };
 }
 
 /// The cgroup of a step's processes.
@@ -171,14 +203,17 @@ impl Wakeup {
 
     /// Waits until a child has died, a stop is requested, or `limit` has passed.
     pub(super) fn wait(&self, socket: BorrowedFd<'_>, limit: Option<Duration>) -> nix::Result<WaitOutcome> {
-        let mut sources = [PollFd::new(socket, PollFlags::POLLIN), PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        let mut sources = vec![readable(socket), readable(self.0.as_fd())];
+        sources.extend(DAEMON.get().map(|process| readable(process.as_fd())));
         match poll(&mut sources, limit.map_or(PollTimeout::NONE, timeout)) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno),
         }
-        let [socket_ready, _] = sources.map(|source| source.any().unwrap_or(true));
-        let requested = self.drain();
-        Ok(if requested || (socket_ready && is_closed(socket)) { WaitOutcome::Stop } else { WaitOutcome::Continue })
+        let is_ready = |source: Option<&PollFd<'_>>| source.is_some_and(|source| source.any().unwrap_or(true));
+        let (socket_ready, daemon_ended) = (is_ready(sources.first()), is_ready(sources.get(2)));
+        let stopped = self.drain() || daemon_ended || (socket_ready && is_closed(socket));
+        Ok(if stopped { WaitOutcome::Stop } else { WaitOutcome::Continue })
     }
 
     /// Waits until a child has died, for at most `limit`.

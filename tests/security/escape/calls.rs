@@ -78,26 +78,26 @@ pub(crate) fn run_call(name: &str) {
         "foreign_abis" => foreign_abis(),
         "type_into_terminal" => type_into_terminal(),
         "gigabyte" => gigabyte(),
-        other => panic!("no attempt is called {other}"),
+        other => super::calls_process::run_call(other, &words),
     }
 }
 
-fn report(so: bool, what: &str) {
+pub(crate) fn report(so: bool, what: &str) {
     println!("{}: {what}", if so { "ESCAPED" } else { "refused" });
 }
 
-fn victim() -> i64 {
+pub(crate) fn victim() -> i64 {
     std::env::var("VICTIM").unwrap().parse().unwrap()
 }
 
-fn call(number: i64, words: [i64; 5]) -> i64 {
+pub(crate) fn call(number: i64, words: [i64; 5]) -> i64 {
     let [a, b, c, d, e] = words;
     // SAFETY: the attempts pass numbers, and addresses of values that live during the call.
     unsafe { libc::syscall(number, a, b, c, d, e, 0) }
 }
 
 /// The error number of a call that fails; 0 when it succeeded.
-fn errno_of(number: i64, words: [i64; 5]) -> i32 {
+pub(crate) fn errno_of(number: i64, words: [i64; 5]) -> i32 {
     if call(number, words) >= 0 { 0 } else { nix::errno::Errno::last_raw() }
 }
 

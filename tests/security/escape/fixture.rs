@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use pushd::sandbox::confinement::{
@@ -202,6 +203,7 @@ impl Fixture {
         let script = format!("{PRELUDE}\n(\n{}\n)\necho TRIED", attempt.script);
         let tree = match mechanism {
             None => RunTree::with_policy(self.local(), ExecutionPolicy::User),
+            Some(Mechanism::Rules) if attempt.group == Group::Resources => self.tree_with_few_processes(attempt),
             Some(mechanism) => self.confined_tree(mechanism, self.confinement(attempt.start_dir)),
         };
         let (end, output) = self.run_step(&tree, self.step(attempt.start_dir, &script));
@@ -221,8 +223,20 @@ impl Fixture {
     }
 
     /// A run confined by one mechanism.
-    pub(crate) fn confined_tree(&self, mechanism: Mechanism, confinement: Confinement) -> RunTree {
+    pub(crate) fn confined_tree(&self, mechanism: Mechanism, mut confinement: Confinement) -> RunTree {
+        if mechanism == Mechanism::Rules {
+            // Without namespaces all processes of the user count, those of other tests included.
+            confinement.limits.processes += 10_000;
+        }
         RunTree::with_policy(self.local().with_mechanism(mechanism), ExecutionPolicy::Model(Box::new(confinement)))
+    }
+
+    /// A run confined by Landlock alone that may start a few processes more than the user has.
+    fn tree_with_few_processes(&self, attempt: &Attempt) -> RunTree {
+        let mut confinement = self.confinement(attempt.start_dir);
+        confinement.limits.processes = threads_of_this_user() + 150;
+        let local = self.local().with_mechanism(Mechanism::Rules);
+        RunTree::with_policy(local, ExecutionPolicy::Model(Box::new(confinement)))
     }
 
     pub(crate) fn step(&self, at: StartDir, command: &str) -> Step {
@@ -287,6 +301,18 @@ impl Fixture {
             text("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere".to_owned()),
         ]
     }
+}
+
+/// The number of threads of this process's user, which the kernel compares with the limit of processes.
+fn threads_of_this_user() -> u64 {
+    let user = format!("\nUid:\t{}\t", nix::unistd::getuid());
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let threads = entries.filter_map(|entry| {
+        let status = fs::read_to_string(entry.path().join("status")).ok()?;
+        let number = status.split_once("\nThreads:\t")?.1.lines().next()?.parse::<u64>().ok()?;
+        status.contains(&user).then_some(number)
+    });
+    threads.sum()
 }
 
 const ORDINARY_TEXT: &str = "precious\n";
@@ -365,9 +391,20 @@ pub(crate) fn own_program() -> PathBuf {
     std::env::current_exe().unwrap()
 }
 
-/// Makes a program available to attempts: as a hard link, or as a copy where that is not possible.
+/// Makes a program available to attempts: as a hard link, or where that is not possible as a hard link to one copy that
+/// all fixtures of this process share.
 fn link_or_copy(program: &Path, to: &Path) {
-    if fs::hard_link(program, to).is_err() {
+    static COPYING: Mutex<()> = Mutex::new(());
+    if fs::hard_link(program, to).is_ok() {
+        return;
+    }
+    let _one_at_a_time = COPYING.lock().unwrap_or_else(PoisonError::into_inner);
+    let name = format!("copy-{}-{}", std::process::id(), to.file_name().unwrap().display());
+    let copy = visible_dir().join(name);
+    if !copy.exists() {
+        fs::copy(program, &copy).unwrap();
+    }
+    if fs::hard_link(&copy, to).is_err() {
         fs::copy(program, to).unwrap();
     }
 }

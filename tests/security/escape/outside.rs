@@ -63,7 +63,11 @@ impl Listeners {
 }
 
 /// A process outside, with a secret.
-pub(crate) struct Victim(Child);
+pub(crate) struct Victim {
+    child: Child,
+    /// What it may do, before any attempt.
+    conditions: String,
+}
 
 impl Victim {
     pub(crate) fn start(cwd: &Path) -> Self {
@@ -75,11 +79,13 @@ impl Victim {
             .current_dir(cwd)
             .stdin(Stdio::null())
             .spawn();
-        Self(child.unwrap())
+        let child = child.unwrap();
+        let conditions = conditions(child.id());
+        Self { child, conditions }
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.0.id()
+        self.child.id()
     }
 
     /// What happened to it.
@@ -88,15 +94,31 @@ impl Victim {
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("gone").trim();
         let (state, tracer) = (field("State:"), field("TracerPid:"));
         let well = state.starts_with(['S', 'R', 'D']) && tracer == "0";
-        (!well).then(|| format!("the victim is {state}, traced by {tracer}"))
+        if !well {
+            return Some(format!("the victim is {state}, traced by {tracer}"));
+        }
+        let now = conditions(self.pid());
+        (now != self.conditions).then(|| format!("the victim had {} and has {now}", self.conditions))
     }
 }
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        let _killed = self.0.kill();
-        let _reaped = self.0.wait();
+        let _killed = self.child.kill();
+        let _reaped = self.child.wait();
     }
+}
+
+/// The limits, priorities and processors of a process.
+fn conditions(pid: u32) -> String {
+    let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let status = read("status");
+    let processors = status.lines().find(|line| line.starts_with("Cpus_allowed:")).unwrap_or_default().to_owned();
+    let stat = read("stat");
+    // Numbered after the name, which is in parentheses: priority, nice value; real-time priority and policy.
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+    let numbers = [15, 16, 37, 38].map(|field| fields.get(field).copied().unwrap_or("none"));
+    format!("{} {processors} {numbers:?} {}", read("limits"), read("oom_score_adj"))
 }
 
 /// Describes a file tree: kinds, modes, owners, modification times of files, contents.

@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use super::attempts::{ATTEMPTS, Attempt, Group, UnconfinedRun};
+use super::attempts_calls::CALL_ATTEMPTS;
 use super::attempts_home::HOME_ATTEMPTS;
+use super::daemon_attempts::DAEMON_ATTEMPTS;
+use super::rules_mode::Outcome;
 use super::{attempts_limits, git_directory, rules_mode};
 
 const PAGE: &str = include_str!("../../../docs/escape-attempts.md");
@@ -23,7 +26,9 @@ fn the_page_counts_the_attempts_of_each_file() {
     for (file, count) in [
         ("attempts.rs", ATTEMPTS.len()),
         ("attempts_home.rs", HOME_ATTEMPTS.len()),
+        ("attempts_calls.rs", CALL_ATTEMPTS.len()),
         ("attempts_limits.rs", attempts_limits::all().count()),
+        ("daemon_attempts.rs", DAEMON_ATTEMPTS.len()),
         ("git_directory.rs", git_directory::ATTEMPTS.len()),
     ] {
         let row = PAGE.lines().find(|line| line.starts_with(&format!("| `tests/security/escape/{file}`")));
@@ -62,27 +67,31 @@ fn expected_list() -> String {
     for (file, attempts) in [
         ("attempts.rs", ATTEMPTS.iter().collect::<Vec<_>>()),
         ("attempts_home.rs", HOME_ATTEMPTS.iter().collect()),
+        ("attempts_calls.rs", CALL_ATTEMPTS.iter().collect()),
         ("attempts_limits.rs", attempts_limits::all().collect()),
     ] {
         text.push_str(&format!("\n### `tests/security/escape/{file}`\n\n"));
         text.push_str("| attempt | at | Landlock alone | unconfined |\n|---|---|---|---|\n");
         for attempt in attempts {
             let (group, unconfined) = (group_cell(attempt.group), unconfined_cell(attempt.unconfined));
-            let alone = landlock_cell(attempt, file == "attempts_limits.rs");
+            let alone = landlock_cell(attempt);
             text.push_str(&format!("| {} | {group} | {alone} | {unconfined} |\n", attempt.name));
         }
+    }
+    text.push_str("\n### `tests/security/escape/daemon_attempts.rs`\n\nRefused with every mechanism:\n\n");
+    for (name, _) in DAEMON_ATTEMPTS {
+        text.push_str(&format!("- {name}\n"));
     }
     text
 }
 
-fn landlock_cell(attempt: &Attempt, is_limit: bool) -> String {
-    match (attempt.group, rules_mode::undefended(attempt)) {
-        (_, Some(why)) => format!("not defended: {why}"),
-        (Group::Protected | Group::Resources, None) if !is_limit => "not defended".to_owned(),
-        (
-            Group::Files | Group::Protected | Group::Processes | Group::Sockets | Group::Machine | Group::Resources,
-            None,
-        ) => "refused".to_owned(),
+fn landlock_cell(attempt: &Attempt) -> String {
+    match rules_mode::outcome(attempt) {
+        Outcome::Refused => "refused".to_owned(),
+        Outcome::Succeeds(why) => format!("not defended: {why}"),
+        Outcome::SucceedsUnlessRoot(why) => format!("refused for root; otherwise not defended: {why}"),
+        Outcome::NotMadeAsRoot(why) => format!("refused; not made as root: {why}"),
+        Outcome::NotMade(why) => format!("not made: {why}"),
     }
 }
 

@@ -6,11 +6,13 @@
 use nix::libc;
 use seccompiler::{BackendError, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
+use crate::sandbox::confinement::Mechanism;
+
 /// A system call, and the rules of which one has to match for it to be denied.
 type DeniedCall = (i64, Vec<SeccompRule>);
 
 /// Returns the system calls that are denied with certain arguments.
-pub(super) fn denied_calls(unix_sockets: bool) -> Result<Vec<DeniedCall>, BackendError> {
+pub(super) fn denied_calls(unix_sockets: bool, mechanism: Mechanism) -> Result<Vec<DeniedCall>, BackendError> {
     let mut calls = vec![
         (libc::SYS_socket, socket_rules(unix_sockets)?),
         (libc::SYS_socketpair, socketpair_rules(unix_sockets)?),
@@ -29,8 +31,36 @@ pub(super) fn denied_calls(unix_sockets: bool) -> Result<Vec<DeniedCall>, Backen
         }
         calls.push((*call, rules));
     }
+    match mechanism {
+        Mechanism::Bubblewrap | Mechanism::Namespaces => {}
+        Mechanism::Rules => {
+            for (call, process, all_of_user) in CHANGE_PROCESS {
+                let mut rules = vec![SeccompRule::new(vec![differs(*process, 0)?])?];
+                if let Some(kind) = all_of_user {
+                    rules.push(SeccompRule::new(vec![equals(0, *kind)?])?);
+                }
+                calls.push((*call, rules));
+            }
+        }
+    }
     Ok(calls)
 }
+
+/// System calls that change limits and priorities of any process of the same user, the number of the argument that names
+/// the process, and the first argument with which that one names all processes of a user; 0 is the caller, or its
+/// user. They are denied where no pid namespace hides the other processes, for the caller's other threads too.
+const CHANGE_PROCESS: &[(i64, u8, Option<i32>)] = &[
+    (libc::SYS_prlimit64, 0, None),
+    (libc::SYS_setpriority, 1, Some(PRIO_USER)),
+    (libc::SYS_ioprio_set, 1, Some(IOPRIO_WHO_USER)),
+    (libc::SYS_sched_setaffinity, 0, None),
+    (libc::SYS_sched_setscheduler, 0, None),
+    (libc::SYS_sched_setparam, 0, None),
+    (libc::SYS_sched_setattr, 0, None),
+];
+
+const PRIO_USER: i32 = 2;
+const IOPRIO_WHO_USER: i32 = 3;
 
 /// Sockets: an allow list of families, and of types and protocols within them.
 fn socket_rules(unix_sockets: bool) -> Result<Vec<SeccompRule>, BackendError> {

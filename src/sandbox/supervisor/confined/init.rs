@@ -22,7 +22,7 @@ use crate::sandbox::confinement::ConfinementSpec;
 use crate::sandbox::supervisor::os::{exec_shell, open_null, release_outputs};
 use crate::sandbox::supervisor_protocol::{ConfinementFailure, FailureCause, REQUEST_MAX, Report, StepRequest};
 
-/// The descriptor of the pipe to the supervisor.
+/// The descriptor of the socket to the supervisor.
 pub(super) const REPORT_FD: RawFd = 3;
 
 /// The descriptor of this program, for bubblewrap to execute.
@@ -99,7 +99,7 @@ fn reap_until_shell_ends(shell: Pid, null: &File) -> Report {
     }
 }
 
-/// Makes this process die with its supervisor, and checks that the supervisor still has its end of the pipe open.
+/// Makes this process die with its supervisor, and checks that the supervisor still has its end of the socket open.
 fn die_with_supervisor(report_fd: &OwnedFd) -> nix::Result<()> {
     set_pdeathsig(Signal::SIGKILL)?;
     let mut sources = [PollFd::new(report_fd.as_fd(), PollFlags::empty())];

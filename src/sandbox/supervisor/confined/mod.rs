@@ -1,7 +1,7 @@
 //! Enforces the confinement of a step on Linux: namespaces, mounts, and rules for files and system calls.
 //!
 //! A step in namespaces has its own [`init`] process, which installs the rules for itself, starts the shell, reaps, and
-//! reports through a pipe how the shell ended; when it exits, the kernel kills all remaining processes of the
+//! reports through a socket how the shell ended; when it exits, the kernel kills all remaining processes of the
 //! namespace. The supervisor creates the namespaces itself ([`namespaces`]) or executes bubblewrap ([`bubblewrap`]),
 //! which then executes this program once more. If any part fails, the failure is reported and the step does not run.
 
@@ -19,13 +19,13 @@ mod workspace_check;
 
 use std::cell::RefCell;
 use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::{ForkResult, Pid};
 
-use super::{StepCgroup, exit_child};
+use super::{StepCgroup, close_fds_except, exit_child};
 use crate::sandbox::confinement::plan::{self, Mount, PlanError, ResolvedPaths};
 use crate::sandbox::confinement::{ConfinementSpec, Mechanism};
 use crate::sandbox::host_fs::HostFileSystem;
@@ -40,7 +40,7 @@ pub(in super::super::super) use restrictions::restrict_self;
 
 /// The supervisor's state of a step in namespaces.
 pub(in super::super) struct NamespacedStep {
-    /// The pipe with the reports of the init process.
+    /// The socket with the reports of the init process.
     reports: OwnedFd,
     /// The placeholders that exist while the step runs.
     placeholders: RefCell<Placeholders>,
@@ -77,8 +77,9 @@ pub(in super::super) fn start_in_namespaces(
         confinement_failed(part, errno)
     })?;
     let plan = plan()?;
-    let (reports, report_fd) =
-        nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| confinement_failed(FailureCause::Namespaces, errno))?;
+    // A socket: processes inside can open a pipe of the init process by its path in /proc, and would report in its place.
+    let (reports, report_fd) = socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)
+        .map_err(|errno| confinement_failed(FailureCause::Namespaces, errno))?;
     let ids = ProcessIds::current();
     let born = match spec.mechanism {
         Mechanism::Bubblewrap => bubblewrap::fork(cgroup),
@@ -108,7 +109,11 @@ fn become_init(
     match spec.mechanism {
         Mechanism::Bubblewrap => bubblewrap::exec_bubblewrap(body, spec, plan, report_fd),
         Mechanism::Namespaces | Mechanism::Rules => match namespaces::set_up(spec, plan, ids, report_fd) {
-            Ok(()) => init::run(request, spec, report_fd),
+            Ok(()) => {
+                // Processes inside can look into the descriptors of the init process.
+                close_fds_except(Some(report_fd.as_fd()));
+                init::run(request, spec, report_fd)
+            }
             Err(failure) => failure,
         },
     }
@@ -124,7 +129,7 @@ impl NamespacedStep {
         }
         let mut bytes = Vec::new();
         let copy = self.reports.try_clone().map(std::fs::File::from);
-        // Every writer has exited or will write nothing more: the pipe contains all reports.
+        // Every writer has exited or will write nothing more: the socket contains all reports.
         let _as_far_as_said = copy.and_then(|mut reports| {
             syscalls::set_nonblocking(&reports)?;
             reports.read_to_end(&mut bytes)

@@ -2,7 +2,8 @@
 //!
 //! They are a deny list: an allow list would break programs with every new kernel. A denied system call fails with
 //! EPERM. `clone3` and `openat2`, whose arguments cannot be filtered, fail with ENOSYS, so that programs fall back to
-//! `clone` and `openat`. A system call of another architecture kills the process.
+//! `clone` and `openat`. Where attributes of files cannot be set, that fails as on a file system without attributes. A
+//! system call of another architecture kills the process.
 
 use nix::errno::Errno;
 use nix::libc;
@@ -14,7 +15,12 @@ use crate::sandbox::confinement::{ConfinementSpec, Mechanism};
 /// Installs the filters; returns false if there are none for this architecture.
 pub(super) fn install(spec: &ConfinementSpec) -> nix::Result<bool> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else { return Ok(false) };
-    for program in [deny_filter(arch, spec.unix_sockets, ipc_calls(spec.mechanism)), missing_filter(arch)] {
+    let mut programs = vec![deny_filter(arch, spec.unix_sockets, spec.mechanism), missing_filter(arch)];
+    match spec.mechanism {
+        Mechanism::Bubblewrap | Mechanism::Namespaces => {}
+        Mechanism::Rules => programs.push(attributes_filter(arch)),
+    }
+    for program in programs {
         let program = program.map_err(|_| Errno::EINVAL)?;
         apply_filter(&program).map_err(|_| Errno::ENOSYS)?;
     }
@@ -23,9 +29,10 @@ pub(super) fn install(spec: &ConfinementSpec) -> nix::Result<bool> {
 
 type CompileResult = Result<BpfProgram, seccompiler::BackendError>;
 
-/// The filter of system calls that fail with EPERM, including those in `more`.
-fn deny_filter(arch: TargetArch, unix_sockets: bool, more: &[i64]) -> CompileResult {
-    let sometimes = argument_rules::denied_calls(unix_sockets)?;
+/// The filter of system calls that fail with EPERM.
+fn deny_filter(arch: TargetArch, unix_sockets: bool, mechanism: Mechanism) -> CompileResult {
+    let sometimes = argument_rules::denied_calls(unix_sockets, mechanism)?;
+    let more = ipc_calls(mechanism);
     let always = ALWAYS_DENIED.iter().chain(OF_ARCH).chain(more).map(|call| (*call, Vec::new()));
     // A system call that is always denied has no argument rules.
     compile(arch, sometimes.into_iter().chain(always).collect(), Errno::EPERM)
@@ -35,6 +42,26 @@ fn deny_filter(arch: TargetArch, unix_sockets: bool, more: &[i64]) -> CompileRes
 fn missing_filter(arch: TargetArch) -> CompileResult {
     compile(arch, REPORTED_MISSING.iter().map(|call| (*call, Vec::new())).collect(), Errno::ENOSYS)
 }
+
+/// The filter of system calls that set attributes of files, which no Landlock rule is about.
+fn attributes_filter(arch: TargetArch) -> CompileResult {
+    compile(arch, SET_ATTRIBUTES.iter().map(|call| (*call, Vec::new())).collect(), Errno::EOPNOTSUPP)
+}
+
+const SET_ATTRIBUTES: [i64; 8] = [
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    SETXATTRAT,
+    REMOVEXATTRAT,
+];
+
+/// The same numbers on all architectures; too new for the libc crate.
+const SETXATTRAT: i64 = 463;
+const REMOVEXATTRAT: i64 = 466;
 
 const REPORTED_MISSING: [i64; 2] = [libc::SYS_clone3, libc::SYS_openat2];
 
@@ -168,18 +195,19 @@ mod tests {
         for arch in [TargetArch::x86_64, TargetArch::aarch64, TargetArch::riscv64] {
             for unix_sockets in [false, true] {
                 for mechanism in Mechanism::ALL {
-                    let program = deny_filter(arch, unix_sockets, ipc_calls(mechanism)).unwrap();
+                    let program = deny_filter(arch, unix_sockets, mechanism).unwrap();
                     // The kernel's limit on instructions.
                     assert!(program.len() < 4096);
                 }
             }
             assert!(!missing_filter(arch).unwrap().is_empty());
+            assert!(!attributes_filter(arch).unwrap().is_empty());
         }
     }
 
     #[test]
     fn no_call_is_denied_both_always_and_by_argument() {
-        for (call, _) in argument_rules::denied_calls(false).unwrap() {
+        for (call, _) in argument_rules::denied_calls(false, Mechanism::Rules).unwrap() {
             assert!(
                 !ALWAYS_DENIED.contains(&call) && !OF_ARCH.contains(&call) && !REPORTED_MISSING.contains(&call),
                 "{call}"
