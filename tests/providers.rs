@@ -2,8 +2,14 @@
 //! failure.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[cfg(unix)]
+#[path = "support/daemon.rs"]
+mod daemon;
 #[path = "support/model/mod.rs"]
 mod model;
+#[cfg(unix)]
+#[path = "support/schemas.rs"]
+mod schemas;
 
 #[path = "providers/answers.rs"]
 mod answers;
@@ -13,6 +19,8 @@ mod circuits;
 mod faults;
 #[path = "providers/fixture.rs"]
 mod fixture;
+#[path = "providers/new_dialect.rs"]
+mod new_dialect;
 #[path = "providers/requests.rs"]
 mod requests;
 #[path = "providers/retries.rs"]
@@ -20,7 +28,6 @@ mod retries;
 #[path = "providers/settings.rs"]
 mod settings;
 
-use pushd::provider::dialect::Dialect;
 use pushd::provider::error::ModelErrorKind;
 
 /// Declares one test per case and dialect.
@@ -35,7 +42,7 @@ macro_rules! suite {
             $($(
                 #[tokio::test]
                 async fn $case() {
-                    super::$file::$case(super::Dialect::$dialect).await;
+                    super::$file::$case(super::model::ServerDialect::$dialect).await;
                 }
             )+)+
         }

@@ -17,9 +17,10 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use tracing::info;
 
 use super::circuit::{CircuitPermit, RunAdmission};
-use super::dialect::ResponseDecoder;
+use super::dialect::{EncodedTurn, ResponseDecoder};
 use super::error::{ModelError, ModelErrorKind};
 use super::http::{BodyFrame, ResponseBody, body_error, read_body, timeout_error};
+use super::limits::TurnLimits;
 use super::model::{Delta, Request, StopReason, TurnEnd, Usage};
 use super::retry::{Policy, RetryDecision};
 use super::target::Target;
@@ -50,7 +51,9 @@ struct LoadingWait {
 struct PreparedRequest {
     target: Arc<Target>,
     policy: Policy,
+    path: &'static str,
     body: Bytes,
+    decoder: fn(TurnLimits, String) -> Box<dyn ResponseDecoder>,
     model: String,
     label: String,
 }
@@ -102,11 +105,12 @@ enum FailureAction {
 impl TurnStream {
     /// Prepares a turn; nothing is sent before the first call of [`TurnStream::next`] or [`TurnStream::next_item`].
     pub(super) fn new(target: Arc<Target>, request: &Request, policy: Policy, run: Arc<RunAdmission>) -> Self {
-        let body = target.dialect.body(request, target.quirks()).to_string();
+        let EncodedTurn { path, body, decoder } = target.encode(request);
+        let body = Bytes::from(body.to_string());
         // Equal for every attempt, and different for every turn of a conversation.
         let label = format!("call_{}", request.entries.len());
         let model = request.model.clone();
-        let request = Arc::new(PreparedRequest { target, policy, body: Bytes::from(body), model, label });
+        let request = Arc::new(PreparedRequest { target, policy, path, body, decoder, model, label });
         Self { state: State::New, request, run, permit: None, attempt: 1, loading: None }
     }
 
@@ -259,7 +263,7 @@ impl std::fmt::Debug for TurnStream {
 struct OpenResponse {
     target: Arc<Target>,
     stream: ResponseBody,
-    reader: ResponseDecoder,
+    reader: Box<dyn ResponseDecoder>,
     /// Deltas that were decoded and not yet returned.
     ready: Vec<Delta>,
     /// The error that follows the ready deltas.
@@ -358,14 +362,14 @@ impl OpenResponse {
 
 /// Makes one attempt, up to the first delta.
 async fn attempt(asked: Arc<PreparedRequest>) -> Result<OpenResponse, ModelError> {
-    let PreparedRequest { target, body, model, label, .. } = &*asked;
+    let target = &asked.target;
     let started = Instant::now();
-    let response = send(target, body, model).await.map_err(|error| target.redact(error))?;
+    let response = send(&asked).await.map_err(|error| target.redact(error))?;
     let patience = started + target.limits.first_byte_timeout;
     let mut open = OpenResponse {
         target: Arc::clone(target),
         stream: response.into_body(),
-        reader: ResponseDecoder::new(target.dialect, target.limits.turn, label),
+        reader: (asked.decoder)(target.limits.turn, asked.label.clone()),
         ready: Vec::new(),
         error: None,
         body_state: BodyState::Open,
@@ -377,8 +381,9 @@ async fn attempt(asked: Arc<PreparedRequest>) -> Result<OpenResponse, ModelError
 }
 
 /// Sends the request and checks the status and the content type of the response.
-async fn send(target: &Target, body: &Bytes, model: &str) -> Result<Response<ResponseBody>, ModelError> {
-    let call = target.request(target.dialect.chat_path(), Some(body.clone()))?;
+async fn send(asked: &PreparedRequest) -> Result<Response<ResponseBody>, ModelError> {
+    let PreparedRequest { target, path, body, model, .. } = asked;
+    let call = target.request(path, Some(body.clone()))?;
     let response = target.client.send(call, target.limits.first_byte_timeout).await?;
     let (status, headers) = (response.status(), response.headers().clone());
     if !status.is_success() {
