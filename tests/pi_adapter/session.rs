@@ -183,7 +183,7 @@ impl<'a> Session<'a> {
         match self.random.below(4) {
             0 => {
                 self.speaking = false;
-                self.inside("warning", json!({ "code": "MODEL_TURN_CUT", "message": "unsaid: it broke" }));
+                self.inside("warning", json!({ "code": "MODEL_TURN_INTERRUPTED", "message": "unsaid: it broke" }));
                 self.inside("usage", json!({}));
             }
             1 if !self.speaking => self.compact(self.run.clone(), "overflow"),
