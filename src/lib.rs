@@ -18,10 +18,12 @@
 //! - [`config`]: paths, limits, settings.
 //! - [`observe`]: the daemon's log.
 //! - [`token`]: access tokens.
+//! - [`backoff`]: exponential backoff with jitter.
 //! - [`bounded_io`]: non-blocking, bounded access to files at paths that somebody else chose.
 //! - [`invisible_chars`]: characters that are invisible or easily confused.
 
 pub mod agent;
+pub mod backoff;
 pub mod bounded_io;
 pub mod cli;
 pub mod client;

@@ -34,9 +34,10 @@ const TABLE: &[(&str, &[&str])] = &[
     ("redact", &["invisible_chars"]),
     ("token", &[]),
     ("invisible_chars", &[]),
+    ("backoff", &[]),
     ("bounded_io", &[]),
     ("config", &["bounded_io", "kernel::limits", "transport::local"]),
-    ("provider", &["bounded_io", "config::settings", "kernel", "redact"]),
+    ("provider", &["backoff", "bounded_io", "config::settings", "kernel", "redact"]),
     ("sandbox", &["bounded_io", "invisible_chars", "kernel"]),
     // A tool assesses its risk, opens files and runs commands through the sandbox.
     ("tools", &["bounded_io", "kernel", "sandbox"]),
@@ -63,7 +64,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "transport",
         ],
     ),
-    ("client", &["bounded_io", "config", "kernel", "protocol::push", "transport"]),
+    ("client", &["backoff", "bounded_io", "config", "kernel", "protocol::push", "transport"]),
     // Some verbs work without a daemon: `config` looks for models and stores keys and tokens, `purge` removes private caches and
     // Pi session files, `run --worktree` looks for git.
     (

@@ -24,6 +24,7 @@ use super::limits::TurnLimits;
 use super::model::{Delta, Request, StopReason, TurnEnd, Usage};
 use super::retry::{Policy, RetryDecision};
 use super::target::Target;
+use crate::backoff::{Backoff, random_fraction};
 
 /// A turn that is requested from a model.
 pub struct TurnStream {
@@ -44,7 +45,7 @@ struct LoadingWait {
     since: Instant,
     /// When the caller was last informed.
     reported_at: Instant,
-    pause: Duration,
+    polls: u32,
 }
 
 /// The request, identical for every attempt.
@@ -208,15 +209,15 @@ impl TurnStream {
     /// Loading is not a failure: it consumes no attempt, and the breaker does not count it.
     fn wait_for_loading(&mut self, error: ModelError) -> FailureAction {
         let (now, limit) = (Instant::now(), self.request.target.limits.first_byte_timeout);
-        let first = LoadingWait { since: now, reported_at: now, pause: FIRST_LOADING_POLL };
+        let first = LoadingWait { since: now, reported_at: now, polls: 0 };
         let loading = self.loading.get_or_insert(first);
         let waited = now.duration_since(loading.since);
         if waited >= limit {
             let message = format!("{}; gave up after {} s", error.message, limit.as_secs());
             return FailureAction::Fail(ModelError { message, ..error });
         }
-        let pause = loading.pause;
-        loading.pause = (pause * 2).min(MAX_LOADING_POLL);
+        let pause = LOADING_POLL.step(loading.polls);
+        loading.polls = loading.polls.saturating_add(1);
         self.state = State::Backoff(now + pause.min(limit.saturating_sub(waited)), error);
         if waited.is_zero() || now.duration_since(loading.reported_at) >= LOADING_REPORT_INTERVAL {
             loading.reported_at = now;
@@ -411,17 +412,12 @@ fn circuit_open_error(target: &Target, wait: Duration) -> ModelError {
     ModelError { retry_after: Some(wait), ..ModelError::new(ModelErrorKind::CircuitOpen, message) }
 }
 
-fn random_fraction() -> f64 {
-    getrandom::u32().map_or(0.5, |number| f64::from(number) / f64::from(u32::MAX))
-}
-
 fn unfinished_end() -> TurnEnd {
     TurnEnd { stop: StopReason::Other("unfinished".to_owned()), usage: Usage::default(), provider_state: None }
 }
 
 /// The interval between polls of a server that loads its model: the first, and the maximum to which it doubles.
-const FIRST_LOADING_POLL: Duration = Duration::from_millis(250);
-const MAX_LOADING_POLL: Duration = Duration::from_secs(2);
+const LOADING_POLL: Backoff = Backoff { first: Duration::from_millis(250), limit: Duration::from_secs(2) };
 /// The interval between loading reports.
 const LOADING_REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// How many buffered frames are decoded in one poll.
