@@ -18,11 +18,13 @@
 //! - [`config`]: paths, limits, settings.
 //! - [`observe`]: the daemon's log.
 //! - [`token`]: access tokens.
+//! - [`backoff`]: exponential backoff with jitter.
 //! - [`bounded_io`]: non-blocking, bounded access to files at paths that somebody else chose.
 //! - [`private_file`]: files that only their owner may access.
 //! - [`invisible_chars`]: characters that are invisible or easily confused.
 
 pub mod agent;
+pub mod backoff;
 pub mod bounded_io;
 pub mod cli;
 pub mod client;

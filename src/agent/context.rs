@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::RAISE_BUDGET;
 use crate::kernel::event::{
-    CallResult, Compaction, Event, EventKind, Image, Intention, PendingCall, Purpose, RunOutcome, RunReport, TURN_CUT,
-    TokenUsage, TurnUsage,
+    CallResult, Compaction, Event, EventKind, Image, Intention, PendingCall, Purpose, RunOutcome, RunReport,
+    TokenUsage, TurnUsage, is_turn_interrupted,
 };
 use crate::kernel::gate::DENIED_BY_POLICY;
 use crate::kernel::id::{CallId, MessageId, Seq};
@@ -91,7 +91,7 @@ impl Context {
             EventKind::Branched { branch, by: _ } => self.rewind_to(branch.until),
             EventKind::Compacted(compaction) => self.compact(compaction),
             EventKind::RunRecovered { phase: _ } => self.discard_partial(),
-            EventKind::Warned { code, .. } if code == TURN_CUT => self.discard_partial(),
+            EventKind::Warned { code, .. } if is_turn_interrupted(code) => self.discard_partial(),
             EventKind::RunEnded(report) => self.end_run(event.seq, report),
             EventKind::EventsLost { after: _, cause: _ } => {
                 self.discard_partial();

@@ -1,7 +1,9 @@
 //! Tests of conversations that are folded from events.
 
 use super::*;
-use crate::kernel::event::{Branch, Budget, Message, RecoveredPhase, Steering, TokenUsage, ToolError, ToolOutcome};
+use crate::kernel::event::{
+    Branch, Budget, Message, RecoveredPhase, Steering, TURN_INTERRUPTED, TokenUsage, ToolError, ToolOutcome,
+};
 use crate::kernel::id::{Fingerprint, Json};
 use crate::kernel::time::Now;
 use crate::provider::model::CallOutcome;
@@ -39,7 +41,8 @@ fn a_result_follows_its_call_whatever_arrived_in_between() {
 fn an_interrupted_text_that_is_repeated_appears_once() {
     for cut in [
         EventKind::RunRecovered { phase: RecoveredPhase::Working },
-        EventKind::Warned { code: TURN_CUT.into(), message: "cut".into(), detail: None },
+        EventKind::Warned { code: TURN_INTERRUPTED.into(), message: "cut".into(), detail: None },
+        EventKind::Warned { code: "MODEL_TURN_CUT".into(), message: "stored earlier".into(), detail: None },
     ] {
         let mut context = Context::default();
         context.fold(&user(1, "go"));

@@ -235,7 +235,7 @@ mod tests {
         else {
             panic!("it gives up")
         };
-        assert_eq!(finish.reason.as_deref(), Some("provider_cut"));
+        assert_eq!(finish.reason.as_deref(), Some("provider_interrupted"));
         assert_eq!(finish.error.map(|fault| fault.retryable), Some(true));
         let mut taking = TurnMachine::default();
         taking.on_delta(Delta::ToolCall(tool_call()));

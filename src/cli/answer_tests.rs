@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::cli::console::Palette;
 use crate::cli::view::{Echo, Reasoning};
-use crate::kernel::event::TURN_CUT;
+use crate::kernel::event::TURN_INTERRUPTED;
 
 #[test]
 fn the_answer_of_a_model_is_its_final_message() {
@@ -37,7 +37,7 @@ fn the_answer_of_a_model_is_its_final_message() {
 fn an_incomplete_message_is_no_answer() {
     let cut = [
         ("assistant_token", json!({"text": "half a"})),
-        ("warning", json!({"code": TURN_CUT, "message": "again"})),
+        ("warning", json!({"code": TURN_INTERRUPTED, "message": "again"})),
         ("assistant_token", json!({"text": "whole"})),
         ("assistant_done", json!({})),
         ("run_complete", json!({"outcome": "success", "summary": "whole"})),

@@ -3,7 +3,7 @@
 //! Pure. A message is the final one unless a tool call or another message of the user follows it.
 
 use crate::client::Event;
-use crate::kernel::event::TURN_CUT;
+use crate::kernel::event::is_turn_interrupted;
 
 /// The message that a model is writing, or has written last.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ impl FinalMessage {
                 None
             }
             "run_recovered" => self.discard_incomplete(),
-            "warning" if event.text("code") == TURN_CUT => self.discard_incomplete(),
+            "warning" if is_turn_interrupted(event.text("code")) => self.discard_incomplete(),
             "tool_call" if !event.is_acceptance_check() => Some(self.take()),
             "user_message" => Some(self.take()),
             "run_complete" if !self.complete => Some(self.take()),

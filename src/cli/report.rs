@@ -15,7 +15,7 @@ use super::exit::Exit;
 use super::final_message::FinalMessage;
 use super::format::field;
 use crate::client::Event;
-use crate::kernel::event::TURN_CUT;
+use crate::kernel::event::is_turn_interrupted;
 
 /// The state of one run.
 #[derive(Debug)]
@@ -147,7 +147,7 @@ impl Report {
                 }
             }
             "run_recovered" => self.discard_open_message(),
-            "warning" if event.text("code") == TURN_CUT => self.discard_open_message(),
+            "warning" if is_turn_interrupted(event.text("code")) => self.discard_open_message(),
             "approval_required" => {
                 let asked =
                     ApprovalSubject { kind: event.text("kind").to_owned(), summary: event.text("summary").to_owned() };
@@ -351,8 +351,11 @@ mod tests {
 
     #[test]
     fn an_interrupted_message_that_is_repeated_counts_once() {
-        for (kind, payload) in [("warning", json!({"code": TURN_CUT})), ("run_recovered", json!({"found": "working"}))]
-        {
+        for (kind, payload) in [
+            ("warning", json!({"code": "MODEL_TURN_INTERRUPTED"})),
+            ("warning", json!({"code": "MODEL_TURN_CUT"})),
+            ("run_recovered", json!({"found": "working"})),
+        ] {
             let mut report = Report::new("sess_1", "run_1");
             for (kind, payload) in [
                 ("assistant_token", json!({"text": "one"})),

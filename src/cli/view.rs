@@ -14,7 +14,7 @@ use super::report::Denial;
 use super::sanitize::{Sanitizer, escape_line, sanitize, sanitize_line};
 use super::tool_results::format_result;
 use crate::client::Event;
-use crate::kernel::event::TURN_CUT;
+use crate::kernel::event::is_turn_interrupted;
 use crate::kernel::gate::POLICY;
 
 /// Which user messages are shown.
@@ -127,7 +127,7 @@ impl View {
             "approval_vote" => self.decision(event, "voted"),
             "approval_received" => self.decision(event, "decided"),
             "warning" => {
-                self.message_open &= event.text("code") != TURN_CUT;
+                self.message_open &= !is_turn_interrupted(event.text("code"));
                 self.problem(event, Style::Attention, "warning")
             }
             // Only provider status is printed, such as loading a model; other activity has events of its own.

@@ -6,11 +6,11 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::backoff::{Backoff, random_byte};
 use super::bridge::Bridge;
 use super::link::{Link, LinkError};
-use super::start::{MissingDaemon, UnreachableError, connect_or_start};
+use super::start::{CONNECT_BACKOFF, MissingDaemon, UnreachableError, connect_or_start};
 use super::subscriptions::{Access, Attached, Subscriptions};
+use crate::backoff::random_fraction;
 use crate::config::limits::LINE_BYTES;
 use crate::protocol::push::client::{Environment, Event, Incoming, Request, ResponseError, RetrySafety};
 use crate::transport::local::Address;
@@ -113,7 +113,8 @@ pub struct Client {
     config: ClientConfig,
     link: Option<Link>,
     subscriptions: Subscriptions,
-    backoff: Backoff,
+    /// The connection attempts since the last success.
+    attempts: u32,
     lost_since: Option<Instant>,
     connected_at: Instant,
     version_reported: bool,
@@ -128,7 +129,7 @@ impl Client {
             config: settings,
             link: None,
             subscriptions: Subscriptions::default(),
-            backoff: Backoff::new(),
+            attempts: 0,
             lost_since: None,
             connected_at: Instant::now(),
             version_reported: false,
@@ -250,7 +251,7 @@ impl Client {
 
     /// Resets the backoff and the reconnect timeout.
     const fn reset_backoff(&mut self) {
-        self.backoff.reset();
+        self.attempts = 0;
         self.lost_since = None;
     }
 
@@ -275,7 +276,8 @@ impl Client {
         let mut since = *self.lost_since.get_or_insert_with(Instant::now);
         let mut stopped = false;
         loop {
-            sleep(self.backoff.advance(random_byte())).await;
+            sleep(CONNECT_BACKOFF.delay(self.attempts, random_fraction())).await;
+            self.attempts = self.attempts.saturating_add(1);
             let error = match self.establish().await {
                 Ok(link) => {
                     self.link = Some(link);

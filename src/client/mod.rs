@@ -3,7 +3,6 @@
 //! The client runs no background task: it reads from the socket only while its owner waits for a reply or an event,
 //! so a slow reader affects only itself. It prints nothing; messages for the user are passed on as a [`Notice`].
 
-mod backoff;
 mod bridge;
 mod connection;
 mod environment;

@@ -13,9 +13,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::backoff::{Backoff, random_byte};
 use super::os;
 use super::ready::{self, StartOutcome};
+use crate::backoff::{Backoff, random_fraction};
 use crate::transport::local::{Address, Stream, connect};
 
 /// The program that becomes the daemon.
@@ -82,6 +82,8 @@ pub enum UnreachableError {
 
 /// How long a daemon may take to listen: it may have to recover its journal first.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// The delays between connection attempts.
+pub(super) const CONNECT_BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), limit: Duration::from_secs(2) };
 /// How long to wait after starting a daemon before starting another one.
 const RESTART_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -97,7 +99,7 @@ pub(super) async fn connect_or_start(
     starting: &mut (dyn FnMut() + Send),
 ) -> Result<Stream, UnreachableError> {
     let deadline = Instant::now() + START_TIMEOUT;
-    let mut backoff = Backoff::new();
+    let mut attempts = 0;
     let mut last_start: Option<Instant> = None;
     let mut losses = 0;
     loop {
@@ -131,7 +133,8 @@ pub(super) async fn connect_or_start(
         if Instant::now() >= deadline {
             return Err(UnreachableError::NoAnswer { path: at.socket.clone() });
         }
-        sleep(backoff.advance(random_byte())).await;
+        sleep(CONNECT_BACKOFF.delay(attempts, random_fraction())).await;
+        attempts += 1;
     }
 }
 

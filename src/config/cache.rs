@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use super::file::{self, ConfigError};
-use super::settings::Settings;
+use super::settings::{ProviderKind, Settings};
 
 /// A configuration file with a cache of its settings.
 #[derive(Debug)]
 pub struct ConfigCache {
     path: PathBuf,
+    kinds: Vec<ProviderKind>,
     cached: Mutex<Option<CachedSettings>>,
 }
 
@@ -32,9 +33,10 @@ enum FileStamp {
 }
 
 impl ConfigCache {
-    /// Creates the cache for a file, which need not exist; nothing is read yet.
-    pub fn new(path: PathBuf) -> Self {
-        Self { path, cached: Mutex::new(None) }
+    /// Creates the cache for a file, which need not exist; nothing is read yet. `kinds` are the kinds of providers that
+    /// it may name.
+    pub fn new(path: PathBuf, kinds: Vec<ProviderKind>) -> Self {
+        Self { path, kinds, cached: Mutex::new(None) }
     }
 
     /// Returns the settings of the file; it is read only if it has changed since the last call.
@@ -47,7 +49,7 @@ impl ConfigCache {
         if let Some(cached) = cached.as_ref().filter(|cached| cached.stamp == stamp) {
             return Ok(Arc::clone(&cached.settings));
         }
-        let settings = Arc::new(file::read(&self.path)?.settings);
+        let settings = Arc::new(file::read(&self.path, &self.kinds)?.settings);
         let settled = stamp.is_settled(SystemTime::now());
         *cached = settled.then(|| CachedSettings { stamp, settings: Arc::clone(&settings) });
         Ok(settings)
@@ -88,11 +90,12 @@ mod tests {
     use std::fs::File;
 
     use super::*;
+    use crate::config::settings::TEST_KINDS;
 
     #[test]
     fn a_file_that_appears_changes_and_goes_is_followed() {
         let dir = tempfile::tempdir().unwrap();
-        let watched = ConfigCache::new(dir.path().join("config.toml"));
+        let watched = ConfigCache::new(dir.path().join("config.toml"), TEST_KINDS.to_vec());
         assert_eq!(watched.current().unwrap().provider, None);
         write(&watched, "provider = 'ollama'\n", 100);
         assert_eq!(watched.current().unwrap().provider.as_deref(), Some("ollama"));
@@ -105,7 +108,7 @@ mod tests {
     #[test]
     fn an_unchanged_file_is_not_read_again() {
         let dir = tempfile::tempdir().unwrap();
-        let watched = ConfigCache::new(dir.path().join("config.toml"));
+        let watched = ConfigCache::new(dir.path().join("config.toml"), TEST_KINDS.to_vec());
         write(&watched, "model = 'a'\n", 100);
         let first = watched.current().unwrap();
         assert!(Arc::ptr_eq(&first, &watched.current().unwrap()));
@@ -117,7 +120,7 @@ mod tests {
     #[test]
     fn a_change_within_the_clock_granularity_is_seen() {
         let dir = tempfile::tempdir().unwrap();
-        let watched = ConfigCache::new(dir.path().join("config.toml"));
+        let watched = ConfigCache::new(dir.path().join("config.toml"), TEST_KINDS.to_vec());
         write(&watched, "model = 'a'\n", 0);
         assert_eq!(watched.current().unwrap().model.as_deref(), Some("a"));
         write_at(&watched, "model = 'b'\n", modified_time(&watched));
@@ -127,7 +130,7 @@ mod tests {
     #[test]
     fn a_mistake_is_reported_until_it_is_fixed() {
         let dir = tempfile::tempdir().unwrap();
-        let watched = ConfigCache::new(dir.path().join("config.toml"));
+        let watched = ConfigCache::new(dir.path().join("config.toml"), TEST_KINDS.to_vec());
         write(&watched, "model = 'a'\n", 100);
         watched.current().unwrap();
         write(&watched, "modle = 'a'\n", 90);

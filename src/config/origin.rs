@@ -49,11 +49,13 @@ pub enum ValueOrigin {
 /// Looks up an environment variable.
 pub type EnvironmentLookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
-/// Returns every effective value for sessions in a project; `projects` are the project files that apply.
+/// Returns every effective value for sessions in a project; `projects` are the project files that apply, and `kinds`
+/// the known kinds of providers.
 pub fn effective_values(
     file: &ConfigFile,
     projects: &[ProjectConfig],
     variables: EnvironmentLookup<'_>,
+    kinds: &[ProviderKind],
 ) -> Vec<ConfigRow> {
     let mut rows = vec![
         variable_or_file_row(
@@ -65,7 +67,7 @@ pub fn effective_values(
         ),
         variable_or_file_row(file, variables, "model", "PUSH_MODEL", file.settings.model.as_deref()),
     ];
-    rows.extend(provider_rows(file, variables));
+    rows.extend(provider_rows(file, variables, kinds));
     rows.extend(file.settings.prices.iter().enumerate().map(|(index, price)| price_row(file, index, price)));
     let mut settings = Settings { limits: file.settings.limits.with_defaults(), ..file.settings.clone() };
     let mut bounded = bounded_rows(&settings, file);
@@ -142,32 +144,35 @@ fn variable_or_file_row(
 }
 
 /// The providers in the file, and those whose base URL is set by a variable.
-fn provider_rows(file: &ConfigFile, variables: EnvironmentLookup<'_>) -> Vec<ConfigRow> {
+fn provider_rows(file: &ConfigFile, variables: EnvironmentLookup<'_>, kinds: &[ProviderKind]) -> Vec<ConfigRow> {
     let mut providers = file.settings.providers.clone();
-    for (name, kind) in ProviderKind::ALL {
-        if variables(&base_url_variable(name)).is_some_and(|value| !value.is_empty()) {
-            providers.entry((*name).to_owned()).or_insert_with(|| ProviderSettings::new(*kind));
+    for kind in kinds {
+        if variables(&base_url_variable(kind.name, kinds)).is_some_and(|value| !value.is_empty()) {
+            providers.entry(kind.name.to_owned()).or_insert_with(|| ProviderSettings::new(*kind));
         }
     }
-    providers.iter().flat_map(|(name, provider)| provider_fields(file, variables, name, provider)).collect()
+    let fields = |(name, provider): (&String, &ProviderSettings)| {
+        provider_fields(file, variables, &base_url_variable(name, kinds), name, provider)
+    };
+    providers.iter().flat_map(fields).collect()
 }
 
 fn provider_fields(
     file: &ConfigFile,
     variables: EnvironmentLookup<'_>,
+    url_variable: &str,
     name: &str,
     provider: &ProviderSettings,
 ) -> Vec<ConfigRow> {
     let key = |field: &str| format!("providers.{name}.{field}");
-    let mut rows = vec![file_row(file, &key("kind"), json!(provider.kind.word()))];
-    let variable = base_url_variable(name);
-    rows.push(variable_or_file_row(file, variables, &key("base_url"), &variable, provider.base_url.as_deref()));
+    let mut rows = vec![file_row(file, &key("kind"), json!(provider.kind.name))];
+    rows.push(variable_or_file_row(file, variables, &key("base_url"), url_variable, provider.base_url.as_deref()));
     rows.push(file_row(file, &key("model"), json!(provider.model)));
     rows.extend(provider.headers.keys().map(|header| file_row(file, &key(&format!("headers.{header}")), json!("set"))));
     rows.push(file_row(
         file,
         &key("context_window"),
-        json!(provider.context_window.unwrap_or(provider.kind.default_context_window())),
+        json!(provider.context_window.unwrap_or(provider.kind.default_context_window)),
     ));
     rows.push(file_row(file, &key("thinking"), json!(provider.thinking.word())));
     rows
@@ -223,10 +228,11 @@ mod tests {
 
     use super::*;
     use crate::config::file::parse;
+    use crate::config::settings::TEST_KINDS;
 
     #[test]
     fn without_configuration_every_value_is_the_default() {
-        let rows = effective_values(&ConfigFile::default(), &[], &|_| None);
+        let rows = effective_values(&ConfigFile::default(), &[], &|_| None, &TEST_KINDS);
         assert!(rows.iter().all(|row| row.origin == ValueOrigin::Default), "{rows:?}");
         assert_eq!(value(&rows, "provider"), &json!("playbook"));
         assert_eq!(value(&rows, "limits.compact_at"), &json!(0.8));
@@ -245,7 +251,7 @@ mod tests {
             "PI_SERVER_PORT" => Some("4242".into()),
             _ => None,
         };
-        let rows = effective_values(&file, &[], &variables);
+        let rows = effective_values(&file, &[], &variables, &TEST_KINDS);
         for (key, text, origin) in [
             ("provider", "openai", ValueOrigin::Variable("PUSH_PROVIDER".into())),
             ("model", "qwen", ValueOrigin::File { line: 2 }),
@@ -263,8 +269,8 @@ mod tests {
         let file = file("[approvals]\npreset = 'trusted'\n[limits]\nmax_turns = 3\n");
         let path = Path::new("/p/.push/config.toml");
         let text = "\n[approvals]\npreset = 'strict'\n[limits]\nmax_turns = 9\n";
-        let project = ProjectConfig::new(path.to_owned(), parse(text, path).unwrap()).unwrap();
-        let rows = effective_values(&file, &[project], &|_| None);
+        let project = ProjectConfig::new(path.to_owned(), parse(text, path, &TEST_KINDS).unwrap()).unwrap();
+        let rows = effective_values(&file, &[project], &|_| None, &TEST_KINDS);
         let preset = rows.iter().find(|row| row.key == "approvals.preset").unwrap();
         assert_eq!(preset.value, json!("strict"));
         assert_eq!(preset.origin, ValueOrigin::Project { path: path.to_owned(), line: 3 });
@@ -276,8 +282,8 @@ mod tests {
     fn a_project_cannot_raise_a_default_limit() {
         let path = Path::new("/p/.push/config.toml");
         for (text, turns) in [("[limits]\nmax_turns = 900\n", 200), ("[limits]\nmax_turns = 9\n", 9)] {
-            let project = ProjectConfig::new(path.to_owned(), parse(text, path).unwrap()).unwrap();
-            let rows = effective_values(&ConfigFile::default(), &[project], &|_| None);
+            let project = ProjectConfig::new(path.to_owned(), parse(text, path, &TEST_KINDS).unwrap()).unwrap();
+            let rows = effective_values(&ConfigFile::default(), &[project], &|_| None, &TEST_KINDS);
             assert_eq!(value(&rows, "limits.max_turns"), &json!(turns));
         }
     }
@@ -287,8 +293,8 @@ mod tests {
         let file = file("[approvals]\nrules = [\n'allow: exec(ls)',\n'ask: git']\n");
         let path = Path::new("/p/.push/config.toml");
         let text = "[approvals]\nrules = ['deny: read(.env*)']\n";
-        let project = ProjectConfig::new(path.to_owned(), parse(text, path).unwrap()).unwrap();
-        let rows = effective_values(&file, &[project], &|_| None);
+        let project = ProjectConfig::new(path.to_owned(), parse(text, path, &TEST_KINDS).unwrap()).unwrap();
+        let rows = effective_values(&file, &[project], &|_| None, &TEST_KINDS);
         for (key, rule, origin) in [
             ("approvals.rules.1", "allow: exec(ls)", ValueOrigin::File { line: 3 }),
             ("approvals.rules.2", "ask: git", ValueOrigin::File { line: 4 }),
@@ -304,7 +310,7 @@ mod tests {
         let file = file(
             "[providers.openai]\nheaders = { 'X-Title' = 'hunter2' }\n[[prices]]\nmodel = 'm'\ninput = 1.25\noutput = 10\n",
         );
-        let rows = effective_values(&file, &[], &|_| None);
+        let rows = effective_values(&file, &[], &|_| None, &TEST_KINDS);
         assert_eq!(value(&rows, "providers.openai.headers.X-Title"), &json!("set"));
         assert!(!format!("{rows:?}").contains("hunter2"));
         let price = json!({"input": 1.25, "output": 10.0, "cache_read": 1.25, "cache_write": 1.25});
@@ -317,6 +323,6 @@ mod tests {
     }
 
     fn file(text: &str) -> ConfigFile {
-        parse(text, Path::new("config.toml")).unwrap()
+        parse(text, Path::new("config.toml"), &TEST_KINDS).unwrap()
     }
 }

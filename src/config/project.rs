@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::file::{self, ConfigError, ConfigFile, Mistake};
 use super::sandbox::{SandboxKind, SandboxSettings};
 use super::settings::rule::{Effect, Rule};
-use super::settings::{Preset, Settings, Switch};
+use super::settings::{Preset, ProviderKind, Settings, Switch};
 
 /// The restrictions of a project; `None` is no restriction.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -104,15 +104,16 @@ pub fn tighten(mut settings: Settings, by: Tightening) -> Settings {
 
 /// Reads the project files for a directory: its own and those of its parents, up to the root of the repository.
 ///
-/// `home` is the user's home, whose `.push` belongs to the daemon and not to a project.
-pub fn load_for(directory: &Path, home: &Path) -> Result<Vec<ProjectConfig>, ConfigError> {
+/// `home` is the user's home, whose `.push` belongs to the daemon and not to a project; `kinds` are the known kinds of
+/// providers.
+pub fn load_for(directory: &Path, home: &Path, kinds: &[ProviderKind]) -> Result<Vec<ProjectConfig>, ConfigError> {
     // One directory may have two paths.
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let (directory, home) = (real(directory), real(home));
     let mut found = Vec::new();
     for folder in config_directories(&directory, &home, &|folder| folder.join(".git").exists()) {
         let path = folder.join(".push").join("config.toml");
-        let file = file::read(&path)?;
+        let file = file::read(&path, kinds)?;
         if file != ConfigFile::default() {
             found.push(ProjectConfig::new(path, file)?);
         }
@@ -172,7 +173,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::config::settings::{ApprovalRules, OptionalTools, RunLimits};
+    use crate::config::settings::{ApprovalRules, OptionalTools, RunLimits, TEST_KINDS};
 
     #[test]
     fn no_combination_loosens_anything() {
@@ -215,6 +216,7 @@ mod tests {
         let own = file::parse(
             "[sandbox]\nprovider = 'none'\nnetwork = true\nwritable = ['~/.cargo']\n",
             Path::new("own.toml"),
+            &TEST_KINDS,
         );
         let own = own.unwrap().settings;
         let restrictions = project("[sandbox]\nhide = ['/srv/keys']\nunix_sockets = true\n").unwrap();
@@ -305,18 +307,18 @@ mod tests {
             fs::write(folder.join(".push/config.toml"), text).unwrap();
         }
         fs::create_dir(app.join(".git")).unwrap();
-        let found = load_for(&inner, home.path()).unwrap();
+        let found = load_for(&inner, home.path(), &TEST_KINDS).unwrap();
         let restrictions: Vec<Tightening> = found.iter().map(ProjectConfig::tightening).collect();
         assert_eq!(restrictions[0].fetch, Some(Switch::Off));
         assert_eq!(restrictions[1].preset, Some(Preset::Strict));
         assert_eq!(restrictions.len(), 2);
-        assert!(load_for(home.path(), home.path()).unwrap().is_empty());
+        assert!(load_for(home.path(), home.path(), &TEST_KINDS).unwrap().is_empty());
         fs::write(inner.join(".push/config.toml"), "x").unwrap();
-        assert!(load_for(&inner, home.path()).is_err());
+        assert!(load_for(&inner, home.path(), &TEST_KINDS).is_err());
     }
 
     fn project(text: &str) -> Result<ProjectConfig, ConfigError> {
         let path = Path::new("p.toml");
-        ProjectConfig::new(path.to_owned(), file::parse(text, path)?)
+        ProjectConfig::new(path.to_owned(), file::parse(text, path, &TEST_KINDS)?)
     }
 }

@@ -115,11 +115,11 @@ impl fmt::Debug for ProviderSettings {
     }
 }
 
-/// Returns the variable that holds a provider's base URL.
-pub fn base_url_variable(provider: &str) -> String {
-    match provider {
-        "ollama" => "OLLAMA_HOST".to_owned(),
-        _ => format!("{}_BASE_URL", variable_prefix(provider)),
+/// Returns the variable that holds a provider's base URL: the one of its kind if it is the built-in provider of a kind.
+pub fn base_url_variable(provider: &str, kinds: &[ProviderKind]) -> String {
+    match ProviderKind::find(kinds, provider).and_then(|kind| kind.base_url_variable) {
+        Some(variable) => variable.to_owned(),
+        None => format!("{}_BASE_URL", variable_prefix(provider)),
     }
 }
 
@@ -159,29 +159,33 @@ macro_rules! words {
     };
 }
 
-words! {
-    /// The API of a provider.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    ProviderKind {
-        /// The native API of Ollama.
-        Ollama = "ollama",
-        /// The chat completions API of OpenAI, which many servers implement.
-        OpenAi = "openai",
-        /// The messages API of Anthropic.
-        Anthropic = "anthropic",
-    }
+/// The API of a provider, as far as the configuration depends on it.
+///
+/// The providers define their kinds, and whoever reads a configuration passes the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProviderKind {
+    /// The name in the file, which is also the name of the built-in provider.
+    pub name: &'static str,
+    /// The variable of the built-in provider's base URL, if it is not `NAME_BASE_URL`.
+    pub base_url_variable: Option<&'static str>,
+    /// The context window that is assumed when none is configured, in tokens.
+    pub default_context_window: u32,
 }
 
 impl ProviderKind {
-    /// Returns the context window that is assumed when none is configured, in tokens.
-    pub const fn default_context_window(self) -> u32 {
-        match self {
-            Self::Ollama => 32_768,
-            Self::OpenAi => 128_000,
-            Self::Anthropic => 200_000,
-        }
+    /// Returns the kind with this name.
+    pub fn find(kinds: &[Self], name: &str) -> Option<Self> {
+        kinds.iter().find(|kind| kind.name == name).copied()
     }
 }
+
+/// Kinds of providers for the tests of the configuration.
+#[cfg(test)]
+pub(crate) const TEST_KINDS: [ProviderKind; 3] = [
+    ProviderKind { name: "ollama", base_url_variable: Some("OLLAMA_HOST"), default_context_window: 32_768 },
+    ProviderKind { name: "openai", base_url_variable: None, default_context_window: 128_000 },
+    ProviderKind { name: "anthropic", base_url_variable: None, default_context_window: 200_000 },
+];
 
 words! {
     /// How much a model thinks before it answers.
@@ -294,7 +298,7 @@ mod tests {
     fn an_explicit_choice_overrides_the_default_and_a_model_stays_with_its_provider() {
         let mut settings = Settings { provider: Some("ollama".into()), ..Settings::default() };
         settings.model = Some("qwen".into());
-        let openai = ProviderSettings { model: Some("gpt".into()), ..ProviderSettings::new(ProviderKind::OpenAi) };
+        let openai = ProviderSettings { model: Some("gpt".into()), ..ProviderSettings::new(TEST_KINDS[1]) };
         settings.providers.insert("openai".into(), openai);
         for (provider, model, chosen) in [
             (None, None, ("ollama", Some("qwen"))),
@@ -324,13 +328,13 @@ mod tests {
         for (word, level) in ThinkingLevel::ALL {
             assert_eq!((ThinkingLevel::parse(word), level.word()), (Some(*level), *word));
         }
-        assert_eq!(ProviderKind::parse("OpenAI"), None);
+        assert_eq!(ProviderKind::find(&TEST_KINDS, "OpenAI"), None);
         assert!(Preset::Strict < Preset::Standard && Preset::Standard < Preset::Trusted);
     }
 
     #[test]
     fn headers_are_not_shown() {
-        let mut provider = ProviderSettings::new(ProviderKind::OpenAi);
+        let mut provider = ProviderSettings::new(TEST_KINDS[1]);
         provider.headers.insert("X-Title".into(), "hunter2".into());
         let shown = format!("{provider:?}");
         assert!(shown.contains("X-Title") && !shown.contains("hunter2"), "{shown}");

@@ -210,8 +210,13 @@ pub enum EventKind {
 /// The error kind of a tool call that the daemon ended because it shut down.
 pub const STOPPED_WITH_DAEMON: &str = "STOPPED";
 
-/// The code of the warning that the text before it was cut off: that text is discarded and generated again.
-pub const TURN_CUT: &str = "MODEL_TURN_CUT";
+/// The code of the warning that the text before it was interrupted: that text is discarded and generated again.
+pub const TURN_INTERRUPTED: &str = "MODEL_TURN_INTERRUPTED";
+
+/// Returns whether a warning has the code [`TURN_INTERRUPTED`], or the one that older events have in its place.
+pub fn is_turn_interrupted(code: &str) -> bool {
+    matches!(code, TURN_INTERRUPTED | "MODEL_TURN_CUT")
+}
 
 /// Why events are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use super::command::{Openness, Phase};
 use super::effect::ModelChoice;
 use super::event::{
     Adjustment, ApprovalScope, Branch, CompactionReason, Decision, Event, EventKind, GateDecision, LossCause, Message,
-    Opening, Purpose, QueuedMessage, RunOutcome, Steering, TURN_CUT, WorkspaceIdentity,
+    Opening, Purpose, QueuedMessage, RunOutcome, Steering, WorkspaceIdentity, is_turn_interrupted,
 };
 use super::gate::{self, BudgetResource, Gate};
 use super::id::{CallId, Fingerprint, GateId, MessageId, RunId, Seq};
@@ -341,7 +341,7 @@ impl State {
                 run.stopping = Some(PendingStop { outcome: *outcome, reason: reason.clone(), by: by.clone() });
             }
             EventKind::RunRecovered { phase: _ } => run.discard_open_text(),
-            EventKind::Warned { code, .. } if code == TURN_CUT => run.discard_open_text(),
+            EventKind::Warned { code, .. } if is_turn_interrupted(code) => run.discard_open_text(),
             EventKind::RetryStarted(retry) => run.retry_attempt = Some(retry.attempt),
             EventKind::RetryEnded { .. } => run.retry_attempt = None,
             EventKind::EventsLost { after: _, cause } => run.history_damaged |= *cause == LossCause::Damage,

@@ -1,5 +1,5 @@
 //! The circuit breaker: after repeated failures of runs a server gets no requests for a while, then one run probes
-//! it.
+//! it. The shell commands of Pi clients use it as well.
 //!
 //! It is pure: the caller passes the time and the outcome of each run. A rejection by a working server (a wrong
 //! key, an invalid request) is not a failure here.
@@ -151,6 +151,16 @@ impl Breaker {
             Some(at) if now.saturating_duration_since(at) < self.policy.open_duration => State::Open,
             Some(_) => State::HalfOpen,
         }
+    }
+
+    /// Returns whether it is not closed.
+    pub const fn is_open(&self) -> bool {
+        self.opened_at.is_some()
+    }
+
+    /// Returns whether a probe is in progress.
+    pub const fn is_probed(&self) -> bool {
+        matches!(self.probing, Probing::Yes)
     }
 
     /// Returns the counters.

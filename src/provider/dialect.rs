@@ -1,155 +1,173 @@
 //! The wire protocols of model servers behind one interface.
+//!
+//! Everything that depends on the protocol is in the folder that implements [`Dialect`]; the rest of the crate uses
+//! the list of dialects.
 
+use std::fmt;
+
+use hyper::header::{AUTHORIZATION, HeaderName};
 use serde_json::Value;
 
-use super::anthropic;
+use super::endpoint::Endpoint;
 use super::error::{ModelError, ModelErrorKind};
 use super::limits::TurnLimits;
 use super::model::{Delta, Request, TurnEnd};
-use super::ollama;
-use super::openai;
+use super::{anthropic, ollama, openai};
+use crate::config::settings::ProviderKind;
+
+/// The built-in dialects, in the order of the set-up dialogue. A new one is a folder and a line here.
+pub const BUILT_IN: Dialects = &[
+    &ollama::Ollama, //
+    &openai::OpenAi,
+    &anthropic::Anthropic,
+];
+
+/// A list of dialects.
+pub type Dialects = &'static [&'static dyn Dialect];
 
 /// The wire protocol of a model server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Dialect {
-    /// The chat API of Ollama.
-    Ollama,
-    /// Chat completions, as served by OpenAI and many others.
-    OpenAi,
-    /// The messages API of Anthropic.
-    Anthropic,
-}
-
-/// Properties of a server that affect the body of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Quirks {
-    /// The name of the server's field for the token limit.
-    pub token_limit: TokenLimit,
-    /// The context size to request, where the server lets the client choose it.
-    pub context_tokens: Option<u32>,
-}
-
-/// The field for the token limit of a chat completions server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum TokenLimit {
-    /// `max_tokens`, which all servers but one accept.
-    #[default]
-    MaxTokens,
-    /// `max_completion_tokens`, which OpenAI's server requires.
-    MaxCompletionTokens,
-}
-
-impl Dialect {
-    /// All dialects.
-    pub const ALL: [Self; 3] = [Self::Ollama, Self::OpenAi, Self::Anthropic];
+pub trait Dialect: fmt::Debug + Send + Sync {
+    /// Returns what the configuration depends on: the name, the variable of the base URL, the default context window.
+    fn kind(&self) -> ProviderKind;
 
     /// Returns the name in the settings, which is also the name of the built-in provider of this dialect.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ollama => "ollama",
-            Self::OpenAi => "openai",
-            Self::Anthropic => "anthropic",
-        }
+    fn name(&self) -> &'static str {
+        self.kind().name
     }
 
-    /// Returns the path for turns, below the base URL.
-    pub const fn chat_path(self) -> &'static str {
-        match self {
-            Self::Ollama => "/api/chat",
-            Self::OpenAi => "/chat/completions",
-            Self::Anthropic => "/v1/messages",
-        }
+    /// Returns what the set-up dialogue says and asks about the built-in provider.
+    fn setup(&self) -> SetupText;
+
+    /// Returns whether its servers run on the user's machine, so that they need no key and their models cost nothing.
+    fn is_local(&self) -> bool {
+        false
     }
+
+    /// Returns the base URL of the built-in provider.
+    fn default_base_url(&self) -> &'static str;
+
+    /// Completes what users write in place of a URL.
+    fn complete_url(&self, written: &str) -> String {
+        written.to_owned()
+    }
+
+    /// Normalizes the path of a base URL, to which the paths of this dialect are appended.
+    fn normalize_path<'a>(&self, path: &'a str) -> &'a str {
+        path
+    }
+
+    /// Returns the hosts that are known to require a key.
+    fn hosts_with_key(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Returns the header that carries the key.
+    fn authorization(&self, key: &str) -> (HeaderName, String) {
+        (AUTHORIZATION, format!("Bearer {key}"))
+    }
+
+    /// Returns the headers of every request, names in lower case.
+    fn headers(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    /// Encodes the request for a turn to a server.
+    ///
+    /// Path, body and decoder belong together, so that a dialect with several forms can choose one by server and
+    /// model.
+    fn encode(&self, request: &Request, server: &ServerContext<'_>) -> EncodedTurn;
 
     /// Returns the path of the model list, below the base URL.
-    pub const fn models_path(self) -> &'static str {
-        match self {
-            Self::Ollama => "/api/tags",
-            Self::OpenAi => "/models",
-            Self::Anthropic => "/v1/models?limit=1000",
-        }
-    }
-
-    /// Encodes a request for the server.
-    pub fn body(self, request: &Request, habits: Quirks) -> Value {
-        match self {
-            Self::Ollama => ollama::encode::body(request, habits),
-            Self::OpenAi => openai::encode::body(request, habits),
-            Self::Anthropic => anthropic::encode::body(request),
-        }
-    }
+    fn models_path(&self) -> &'static str;
 
     /// Parses a list of models; `None` if the body is not one.
-    pub fn parse_models(self, body: &[u8]) -> Option<Vec<String>> {
-        let value: Value = serde_json::from_slice(body).ok()?;
-        let (list, name) = match self {
-            Self::Ollama => (value.get("models")?, "name"),
-            Self::OpenAi => (value.get("data")?, "id"),
-            Self::Anthropic => (value.get("data")?, "id"),
-        };
-        let names = list.as_array()?.iter().filter_map(|model| model.get(name)?.as_str());
-        Some(names.map(str::to_owned).collect())
+    fn parse_models(&self, body: &[u8]) -> Option<Vec<String>>;
+
+    /// Returns the requests that may find a model's context window, in the order in which they are tried.
+    fn window_queries(&self, endpoint: &Endpoint, model: &str) -> Vec<WindowQuery>;
+
+    /// Returns whether the client chooses the context window, up to the maximum of the model.
+    fn is_window_client_sized(&self) -> bool {
+        false
     }
+
+    /// Returns what to do about a model that the server does not have, if that is known.
+    fn missing_model_remedy(&self, _model: &str) -> Option<String> {
+        None
+    }
+}
+
+/// What the set-up dialogue says and asks about the built-in provider of a dialect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SetupText {
+    /// The description in the list of providers.
+    pub description: &'static str,
+    /// The question for the base URL while none is configured; `None` if the default is not to be changed.
+    pub base_url_question: Option<&'static str>,
+}
+
+/// The properties of a server that affect a request.
+#[derive(Debug, Clone, Copy)]
+pub struct ServerContext<'a> {
+    /// The endpoint of the server.
+    pub endpoint: &'a Endpoint,
+    /// The context size to request, where the server lets the client choose it.
+    pub context_tokens: u32,
+}
+
+/// The encoded request for a turn.
+#[derive(Debug)]
+pub struct EncodedTurn {
+    /// The path, below the base URL.
+    pub path: &'static str,
+    /// The body.
+    pub body: Value,
+    /// Creates the decoder of a response; the text is the prefix of generated ids for calls without one.
+    pub decoder: fn(TurnLimits, String) -> Box<dyn ResponseDecoder>,
+}
+
+/// A request that may find the context window of a model.
+#[derive(Debug)]
+pub struct WindowQuery {
+    /// The URL.
+    pub url: String,
+    /// The body of a POST request; `None` makes it a GET request.
+    pub body: Option<Value>,
+    /// Parses the window of a model from the response.
+    pub parse: fn(&[u8], &str) -> Option<u32>,
 }
 
 /// Decodes a response: chunks of bytes, split anywhere, become deltas.
-#[derive(Debug)]
-pub struct ResponseDecoder(Inner);
-
-#[derive(Debug)]
-enum Inner {
-    Ollama(ollama::decode::Decoder),
-    OpenAi(openai::decode::Decoder),
-    Anthropic(Box<anthropic::decode::Decoder>),
-}
-
-impl ResponseDecoder {
-    /// Starts to decode a response; `label` is the prefix of generated ids for calls without one.
-    pub fn new(dialect: Dialect, limits: TurnLimits, label: &str) -> Self {
-        let label = label.to_owned();
-        Self(match dialect {
-            Dialect::Ollama => Inner::Ollama(ollama::decode::Decoder::new(limits, label)),
-            Dialect::OpenAi => Inner::OpenAi(openai::decode::Decoder::new(limits, label)),
-            Dialect::Anthropic => Inner::Anthropic(Box::new(anthropic::decode::Decoder::new(limits, label))),
-        })
-    }
-
+pub trait ResponseDecoder: fmt::Debug + Send {
     /// Decodes `bytes` and appends to `out`; text extends the last delta. Deltas before an error are in `out` as
     /// well.
-    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<Delta>) -> Result<(), ModelError> {
-        match &mut self.0 {
-            Inner::Ollama(reading) => reading.feed(bytes, out),
-            Inner::OpenAi(reading) => reading.feed(bytes, out),
-            Inner::Anthropic(reading) => reading.feed(bytes, out),
-        }
-    }
+    fn feed(&mut self, bytes: &[u8], out: &mut Vec<Delta>) -> Result<(), ModelError>;
 
     /// Ends the input: decodes the rest, and fails if the response is incomplete.
-    pub fn finish(&mut self, out: &mut Vec<Delta>) -> Result<(), ModelError> {
-        match &mut self.0 {
-            Inner::Ollama(reading) => reading.finish(out),
-            Inner::OpenAi(reading) => reading.finish(out),
-            Inner::Anthropic(reading) => reading.finish(out),
-        }
-    }
+    fn finish(&mut self, out: &mut Vec<Delta>) -> Result<(), ModelError>;
 
     /// Returns whether the response is complete, so that no more input is needed.
-    pub const fn is_done(&self) -> bool {
-        match &self.0 {
-            Inner::Ollama(reading) => reading.is_done(),
-            Inner::OpenAi(reading) => reading.is_done(),
-            Inner::Anthropic(reading) => reading.is_done(),
-        }
-    }
+    fn is_done(&self) -> bool;
 
     /// Returns the end of the turn as far as it is known.
-    pub fn end(&self) -> TurnEnd {
-        match &self.0 {
-            Inner::Ollama(reading) => reading.end(),
-            Inner::OpenAi(reading) => reading.end(),
-            Inner::Anthropic(reading) => reading.end(),
-        }
-    }
+    fn end(&self) -> TurnEnd;
+}
+
+/// Returns the dialect with this name.
+pub fn find(dialects: Dialects, name: &str) -> Option<&'static dyn Dialect> {
+    dialects.iter().copied().find(|dialect| dialect.name() == name)
+}
+
+/// Returns the kinds of providers for the configuration.
+pub fn kinds(dialects: Dialects) -> Vec<ProviderKind> {
+    dialects.iter().map(|dialect| dialect.kind()).collect()
+}
+
+/// Parses the names in a list of models, which is in one field of the body.
+pub(super) fn parse_model_list(body: &[u8], list: &str, name: &str) -> Option<Vec<String>> {
+    let value: Value = serde_json::from_slice(body).ok()?;
+    let names = value.get(list)?.as_array()?.iter().filter_map(|model| model.get(name)?.as_str());
+    Some(names.map(str::to_owned).collect())
 }
 
 /// Parses the arguments of a call as an object; arguments that are not an object are wrapped as
@@ -196,8 +214,14 @@ pub(super) fn interrupted_error() -> ModelError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::settings::TEST_KINDS;
     use crate::provider::model::{CallOutcome, Entry, ToolCall};
     use crate::provider::samples;
+
+    #[test]
+    fn the_tests_of_the_configuration_use_the_built_in_kinds() {
+        assert_eq!(kinds(BUILT_IN), TEST_KINDS);
+    }
 
     #[test]
     fn an_invented_tool_name_is_sanitized_for_every_dialect() {
@@ -213,18 +237,17 @@ mod tests {
             request.entries.push(Entry::Assistant { provider_state: None, text: String::new(), calls });
             let (id, tool) = ("c1".to_owned(), name.to_owned());
             request.entries.push(Entry::Result { id, tool, text: "no".into(), outcome: CallOutcome::Failed });
-            for dialect in Dialect::ALL {
-                let body = dialect.body(&request, Quirks::default());
-                let messages = &body["messages"];
-                let named = match dialect {
-                    Dialect::Ollama => &messages[1]["tool_calls"][0]["function"]["name"],
-                    Dialect::OpenAi => &messages[1]["tool_calls"][0]["function"]["name"],
-                    Dialect::Anthropic => &messages[1]["content"][0]["name"],
-                };
-                assert_eq!(named, told, "{dialect:?}");
-                if dialect == Dialect::Ollama {
-                    assert_eq!(messages[2]["tool_name"], told, "a result has the name of its call");
-                }
+            for dialect in BUILT_IN {
+                let endpoint = Endpoint::default_for(*dialect);
+                let server = ServerContext { endpoint: &endpoint, context_tokens: 1 };
+                let messages = &dialect.encode(&request, &server).body["messages"];
+                let named = [
+                    &messages[1]["tool_calls"][0]["function"]["name"],
+                    &messages[1]["content"][0]["name"],
+                    &messages[2]["tool_name"],
+                ];
+                let named: Vec<&Value> = named.into_iter().filter(|name| !name.is_null()).collect();
+                assert!(!named.is_empty() && named.iter().all(|name| *name == told), "{dialect:?}: {named:?}");
             }
         }
     }

@@ -86,13 +86,13 @@ impl ModelErrorKind {
             Self::Overloaded => "PROVIDER_OVERLOADED",
             Self::Failed => "PROVIDER_FAILED",
             Self::Unreachable => "PROVIDER_UNREACHABLE",
-            Self::Interrupted => "PROVIDER_CUT",
-            Self::TimedOut => "PROVIDER_SILENT",
-            Self::InvalidResponse => "PROVIDER_GARBAGE",
+            Self::Interrupted => "PROVIDER_INTERRUPTED",
+            Self::TimedOut => "PROVIDER_TIMEOUT",
+            Self::InvalidResponse => "PROVIDER_INVALID_RESPONSE",
             Self::Refused => "PROVIDER_REFUSED",
             Self::ModelNotFound => "MODEL_NOT_FOUND",
             Self::ContextTooLong => "CONTEXT_TOO_LONG",
-            Self::CircuitOpen => "PROVIDER_CIRCUIT_OPEN",
+            Self::CircuitOpen => "CIRCUIT_OPEN",
             Self::ModelLoading => "MODEL_LOADING",
         }
     }

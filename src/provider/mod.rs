@@ -39,6 +39,7 @@ use std::pin::Pin;
 use crate::kernel::effect::{FinishReport, TurnRequest};
 
 pub use circuit::{RunAdmission, Starter};
+pub use ollama::RunningOllama;
 pub use reports::{
     APPROVE_REMEDY, IdSource, Question, ReportEnvelope, ReportOwner, ReportSender, Screen, ScreenDecision,
     SessionClosed,

@@ -6,11 +6,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hyper::header::{HeaderName, HeaderValue};
-use serde_json::Value;
 
 use super::breaker;
 use super::circuit::{Circuit, RunAdmission, Starter};
-use super::dialect::Dialect;
+use super::dialect::{self, BUILT_IN, Dialect, Dialects};
 use super::endpoint::Endpoint;
 use super::error::{ModelError, ModelErrorKind};
 use super::http::{HttpClient, read_body};
@@ -21,16 +20,17 @@ use super::retry::Policy;
 use super::target::Target;
 use super::turn_stream::TurnStream;
 use super::window::WindowCache;
-pub use crate::config::settings::{base_url_variable, key_variable};
+use crate::config::settings;
+pub use crate::config::settings::key_variable;
 
 /// The client's environment variables, including keys and base URLs.
 pub type Environment = BTreeMap<String, String>;
 
 /// The settings of one provider.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Settings {
     /// The wire protocol of its server.
-    pub dialect: Dialect,
+    pub dialect: &'static dyn Dialect,
     /// The base URL, if not the default; the client's environment takes precedence.
     pub base_url: Option<String>,
     /// Additional headers of every request; never displayed, because they may hold secrets.
@@ -45,7 +45,7 @@ pub struct Settings {
 
 impl Settings {
     /// Creates settings with the defaults of a dialect.
-    pub const fn new(dialect: Dialect) -> Self {
+    pub const fn new(dialect: &'static dyn Dialect) -> Self {
         Self {
             dialect,
             base_url: None,
@@ -61,7 +61,7 @@ impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
         f.debug_struct("Settings")
-            .field("dialect", &self.dialect)
+            .field("dialect", &self.dialect.name())
             .field("base_url", &self.base_url)
             .field("headers", &headers)
             .field("model", &self.model)
@@ -74,6 +74,7 @@ impl fmt::Debug for Settings {
 /// The registry of the models that sessions may use.
 #[derive(Debug)]
 pub struct ModelRegistry {
+    dialects: Dialects,
     settings: BTreeMap<String, Settings>,
     keys: KeyStore,
     limits: Limits,
@@ -107,34 +108,29 @@ pub struct CircuitReport {
     pub counts: breaker::Counts,
 }
 
-/// A running Ollama server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunningOllama {
-    /// The base URL.
-    pub base_url: String,
-    /// The version that it reports.
-    pub version: String,
-    /// The models that it lists.
-    pub models: Vec<String>,
-}
-
 impl ModelRegistry {
-    /// Creates a registry of the three built-in and the given providers; keys are stored in `folder`.
+    /// Creates a registry of the built-in and the given providers; keys are stored in `folder`.
     pub fn new(settings: BTreeMap<String, Settings>, folder: PathBuf, keyring: Keyring, limits: Limits) -> Self {
-        Self::with_keys(settings, KeyStore::new(folder, keyring), limits)
+        Self::with_keys(BUILT_IN, settings, KeyStore::new(folder, keyring), limits)
     }
 
-    /// Creates a registry of the three built-in and the given providers with this key store.
-    pub(super) fn with_keys(settings: BTreeMap<String, Settings>, keys: KeyStore, limits: Limits) -> Self {
+    /// Creates a registry of one provider for each dialect and the given providers, with this key store.
+    pub(super) fn with_keys(
+        dialects: Dialects,
+        settings: BTreeMap<String, Settings>,
+        keys: KeyStore,
+        limits: Limits,
+    ) -> Self {
         let client = Arc::new(HttpClient::new(limits.connect_timeout));
         let (circuits, window_cache) = (Arc::default(), Arc::default());
-        Self { settings: with_built_in(settings), keys, limits, client, circuits, window_cache }
+        Self { dialects, settings: with_built_in(dialects, settings), keys, limits, client, circuits, window_cache }
     }
 
     /// Creates a registry with other settings that keeps the connections and the circuit breakers of known servers.
     pub(super) fn with_settings(&self, settings: BTreeMap<String, Settings>) -> Self {
         Self {
-            settings: with_built_in(settings),
+            dialects: self.dialects,
+            settings: with_built_in(self.dialects, settings),
             keys: self.keys.clone(),
             limits: self.limits,
             client: Arc::clone(&self.client),
@@ -178,27 +174,15 @@ impl ModelRegistry {
     ) -> Result<Vec<String>, ModelError> {
         let mut environment = environment.clone();
         // Variables take precedence over every other source.
-        let said = [(base_url_variable(provider), base_url), (key_variable(provider), key.map(Key::expose))];
+        let said = [(self.base_url_variable(provider), base_url), (key_variable(provider), key.map(Key::expose))];
         environment.extend(said.into_iter().filter_map(|(name, value)| Some((name, value?.to_owned()))));
         let target = self.target(provider, self.settings(provider)?, &environment).await?;
         fetch_models(&target).await
     }
 
-    /// Detects a running Ollama server at the configured or the default endpoint.
-    pub async fn detect_ollama(&self, environment: &Environment) -> Option<RunningOllama> {
-        let name = Dialect::Ollama.name();
-        let settings = self.settings(name).ok()?;
-        let target = self.target(name, settings, environment).await.ok()?;
-        let version = fetch(&target, "/api/version").await.ok()?;
-        let version: Value = serde_json::from_slice(&version).ok()?;
-        let version = version.get("version")?.as_str()?.to_owned();
-        let models = fetch_models(&target).await.unwrap_or_default();
-        Some(RunningOllama { base_url: target.endpoint.base_url, version, models })
-    }
-
     /// Returns the source of a provider's key with this environment; `None` if there is no key.
     pub async fn key_source(&self, provider: &str, environment: &Environment) -> Result<Option<KeySource>, ModelError> {
-        let place = endpoint(provider, self.settings(provider)?, environment)?;
+        let place = self.endpoint(provider, self.settings(provider)?, environment)?;
         Ok(self.key(provider, &place, environment).await?.map(|found| found.source))
     }
 
@@ -209,7 +193,7 @@ impl ModelRegistry {
     pub async fn is_configured(&self, provider: &str) -> bool {
         let nothing = Environment::new();
         let Ok(settings) = self.settings(provider) else { return false };
-        let Ok(place) = endpoint(provider, settings, &nothing) else { return false };
+        let Ok(place) = self.endpoint(provider, settings, &nothing) else { return false };
         let found = self.keys.find(provider, &key_variable(provider), &nothing, AskKeyring::No).await;
         found.is_ok_and(|found| found.is_some() || !place.requires_key())
     }
@@ -217,6 +201,11 @@ impl ModelRegistry {
     /// Returns the names of all providers.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.settings.keys().map(String::as_str)
+    }
+
+    /// Returns the dialects that providers may have.
+    pub(super) const fn dialects(&self) -> Dialects {
+        self.dialects
     }
 
     /// Returns the key store.
@@ -227,7 +216,7 @@ impl ModelRegistry {
     /// Returns the breaker state of the server that a provider uses with this environment; `None` before its first
     /// request.
     pub fn circuit_state(&self, provider: &str, environment: &Environment) -> Option<breaker::State> {
-        let place = endpoint(provider, self.settings(provider).ok()?, environment).ok()?;
+        let place = self.endpoint(provider, self.settings(provider).ok()?, environment).ok()?;
         let circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
         Some(circuits.get(&place.origin())?.circuit.snapshot().0)
     }
@@ -247,7 +236,7 @@ impl ModelRegistry {
         reports.collect()
     }
 
-    fn settings(&self, provider: &str) -> Result<&Settings, ModelError> {
+    pub(super) fn settings(&self, provider: &str) -> Result<&Settings, ModelError> {
         self.settings.get(provider).ok_or_else(|| {
             let known: Vec<&str> = self.names().collect();
             let message = format!("there is no provider {provider:?}; known are {}", known.join(", "));
@@ -255,13 +244,13 @@ impl ModelRegistry {
         })
     }
 
-    async fn target(
+    pub(super) async fn target(
         &self,
         provider: &str,
         settings: &Settings,
         environment: &Environment,
     ) -> Result<Target, ModelError> {
-        let place = endpoint(provider, settings, environment)?;
+        let place = self.endpoint(provider, settings, environment)?;
         let advice = key_help(provider);
         let key = self.key(provider, &place, environment).await?;
         if key.is_none() && place.requires_key() {
@@ -274,7 +263,7 @@ impl ModelRegistry {
             headers: parse_headers(provider, &settings.headers)?,
             key,
             key_help: advice,
-            context_tokens: settings.context_tokens.unwrap_or(settings.dialect.kind().default_context_window()),
+            context_tokens: settings.context_tokens.unwrap_or(settings.dialect.kind().default_context_window),
             context_tokens_set: settings.context_tokens.is_some(),
             window_cache: Arc::clone(&self.window_cache),
             limits: self.limits,
@@ -296,6 +285,22 @@ impl ModelRegistry {
         found.map_err(|error| {
             let message = format!("cannot look up the key for {provider}: {error}");
             ModelError::new(ModelErrorKind::NotConfigured, message)
+        })
+    }
+
+    fn base_url_variable(&self, provider: &str) -> String {
+        settings::base_url_variable(provider, &dialect::kinds(self.dialects))
+    }
+
+    fn endpoint(&self, provider: &str, settings: &Settings, environment: &Environment) -> Result<Endpoint, ModelError> {
+        let variable = self.base_url_variable(provider);
+        let (source, written) = match (environment.get(&variable), &settings.base_url) {
+            (Some(written), _) if !written.trim().is_empty() => (variable, written),
+            (_, Some(written)) => (format!("the base URL of {provider}"), written),
+            (_, None) => return Ok(Endpoint::default_for(settings.dialect)),
+        };
+        Endpoint::parse(settings.dialect, written).map_err(|reason| {
+            ModelError::new(ModelErrorKind::NotConfigured, format!("{source} cannot be used: {reason}"))
         })
     }
 
@@ -376,6 +381,11 @@ impl ModelHandle {
         self.thinking
     }
 
+    /// Returns the dialect of its server.
+    pub fn dialect(&self) -> &'static dyn Dialect {
+        self.target.dialect
+    }
+
     /// Returns the provider's name.
     pub fn provider(&self) -> &str {
         &self.target.name
@@ -392,25 +402,19 @@ impl ModelHandle {
     }
 }
 
-fn with_built_in(settings: BTreeMap<String, Settings>) -> BTreeMap<String, Settings> {
-    let usual = Dialect::ALL.map(|dialect| (dialect.name().to_owned(), Settings::new(dialect)));
-    usual.into_iter().chain(settings).collect()
+fn with_built_in(dialects: Dialects, settings: BTreeMap<String, Settings>) -> BTreeMap<String, Settings> {
+    let usual = dialects.iter().map(|dialect| (dialect.name().to_owned(), Settings::new(*dialect)));
+    usual.chain(settings).collect()
+}
+
+/// Returns the variable that holds the base URL of a provider.
+pub fn base_url_variable(provider: &str) -> String {
+    settings::base_url_variable(provider, &dialect::kinds(BUILT_IN))
 }
 
 /// Returns instructions for setting a provider's key.
 fn key_help(provider: &str) -> String {
     format!("set {} in your shell, or store it with `push config key {provider}`", key_variable(provider))
-}
-
-fn endpoint(provider: &str, settings: &Settings, environment: &Environment) -> Result<Endpoint, ModelError> {
-    let variable = base_url_variable(provider);
-    let (source, written) = match (environment.get(&variable), &settings.base_url) {
-        (Some(written), _) if !written.trim().is_empty() => (variable, written),
-        (_, Some(written)) => (format!("the base URL of {provider}"), written),
-        (_, None) => return Ok(Endpoint::default_for(settings.dialect)),
-    };
-    Endpoint::parse(settings.dialect, written)
-        .map_err(|reason| ModelError::new(ModelErrorKind::NotConfigured, format!("{source} cannot be used: {reason}")))
 }
 
 fn parse_headers(provider: &str, written: &[(String, String)]) -> Result<Vec<(HeaderName, HeaderValue)>, ModelError> {
@@ -427,7 +431,7 @@ fn parse_headers(provider: &str, written: &[(String, String)]) -> Result<Vec<(He
     written.iter().map(header).collect()
 }
 
-async fn fetch_models(target: &Target) -> Result<Vec<String>, ModelError> {
+pub(super) async fn fetch_models(target: &Target) -> Result<Vec<String>, ModelError> {
     let body = fetch(target, target.dialect.models_path()).await?;
     target.dialect.parse_models(&body).ok_or_else(|| {
         let place = &target.endpoint.base_url;
@@ -437,7 +441,7 @@ async fn fetch_models(target: &Target) -> Result<Vec<String>, ModelError> {
 }
 
 /// Sends a GET request that involves no model and returns its body.
-async fn fetch(target: &Target, path: &str) -> Result<Vec<u8>, ModelError> {
+pub(super) async fn fetch(target: &Target, path: &str) -> Result<Vec<u8>, ModelError> {
     let within = target.limits.lookup_timeout;
     let response = target.client.send(target.request(path, None)?, within).await?;
     let (status, headers) = (response.status(), response.headers().clone());

@@ -6,6 +6,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::error::{ModelError, ModelErrorKind};
+use crate::backoff::Backoff;
 
 /// When a request is retried.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -58,10 +59,8 @@ impl Policy {
             );
             return RetryDecision::Fail(ModelError { message, ..error });
         }
-        let doubled = self.first_pause.saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1).min(16)));
-        let pause = doubled.min(self.max_pause);
-        let jittered = pause.mul_f64(0.5 + 0.5 * chance.clamp(0.0, 1.0));
-        RetryDecision::RetryAfter(jittered.max(asked))
+        let backoff = Backoff { first: self.first_pause, limit: self.max_pause };
+        RetryDecision::RetryAfter(backoff.delay(attempt.saturating_sub(1), chance).max(asked))
     }
 }
 

@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::dialect::{Dialect, ResponseDecoder};
+use super::dialect::{Dialect, ServerContext};
+use super::endpoint::Endpoint;
 use super::error::ModelError;
 use super::limits::TurnLimits;
 use super::model::{CallOutcome, Delta, Entry, Request, Thinking, ToolCall, ToolSpec, TurnEnd};
@@ -56,13 +57,16 @@ pub(super) fn image_request(text: &str) -> Request {
 }
 
 /// Decodes a response in one chunk.
-pub(super) fn decode_all(dialect: Dialect, bytes: &[u8]) -> Result<(Vec<Delta>, TurnEnd), ModelError> {
+pub(super) fn decode_all(dialect: &'static dyn Dialect, bytes: &[u8]) -> Result<(Vec<Delta>, TurnEnd), ModelError> {
     decode_chunks(dialect, &[bytes])
 }
 
 /// Decodes a response at every split into two chunks, and in chunks of every size up to seven; all results must
 /// agree.
-pub(super) fn decode_at_every_split(dialect: Dialect, bytes: &[u8]) -> Result<(Vec<Delta>, TurnEnd), ModelError> {
+pub(super) fn decode_at_every_split(
+    dialect: &'static dyn Dialect,
+    bytes: &[u8],
+) -> Result<(Vec<Delta>, TurnEnd), ModelError> {
     let whole = decode_all(dialect, bytes);
     for at in 0..=bytes.len() {
         let (head, tail) = bytes.split_at(at);
@@ -90,8 +94,11 @@ pub(super) fn call_delta(id: &str, tool: &str, args: &str) -> Delta {
     Delta::ToolCall(ToolCall { id: id.to_owned(), tool: tool.to_owned(), args: args.to_owned() })
 }
 
-fn decode_chunks(dialect: Dialect, chunks: &[&[u8]]) -> Result<(Vec<Delta>, TurnEnd), ModelError> {
-    let mut reader = ResponseDecoder::new(dialect, TurnLimits::default(), "t");
+fn decode_chunks(dialect: &'static dyn Dialect, chunks: &[&[u8]]) -> Result<(Vec<Delta>, TurnEnd), ModelError> {
+    let endpoint = Endpoint::default_for(dialect);
+    let server = ServerContext { endpoint: &endpoint, context_tokens: 1 };
+    let decoder = dialect.encode(&text_request("hi"), &server).decoder;
+    let mut reader = decoder(TurnLimits::default(), "t".to_owned());
     let mut merged: Vec<Delta> = Vec::new();
     let mut out = Vec::new();
     for chunk in chunks {

@@ -5,16 +5,17 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
 
 use super::api_error::{ApiError, quote};
 use super::circuit::Circuit;
-use super::dialect::{Dialect, Quirks, TokenLimit};
+use super::dialect::{Dialect, EncodedTurn, ServerContext};
 use super::endpoint::Endpoint;
 use super::error::{ModelError, ModelErrorKind, excerpt};
 use super::http::{HttpClient, OutgoingRequest, read_body};
 use super::keys::{Key, ResolvedKey};
 use super::limits::Limits;
+use super::model::Request;
 use super::retry::parse_retry_after;
 use super::window::{self, WindowCache};
 
@@ -23,7 +24,7 @@ use super::window::{self, WindowCache};
 pub(super) struct Target {
     /// The provider's name in settings.
     pub(super) name: String,
-    pub(super) dialect: Dialect,
+    pub(super) dialect: &'static dyn Dialect,
     pub(super) endpoint: Endpoint,
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
     pub(super) key: Option<ResolvedKey>,
@@ -39,11 +40,10 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Returns the properties of the server that affect the body of a request.
-    pub(super) fn quirks(&self) -> Quirks {
-        let token_limit =
-            if self.endpoint.is_openai() { TokenLimit::MaxCompletionTokens } else { TokenLimit::MaxTokens };
-        Quirks { token_limit, context_tokens: Some(self.context_tokens) }
+    /// Encodes the request for a turn.
+    pub(super) fn encode(&self, request: &Request) -> EncodedTurn {
+        let server = ServerContext { endpoint: &self.endpoint, context_tokens: self.context_tokens };
+        self.dialect.encode(request, &server)
     }
 
     /// Creates a request to a path below the base URL.
@@ -54,7 +54,7 @@ impl Target {
     /// Returns a model's context window: the value of its server, limited by the configured one.
     pub(super) fn window(&self, model: &str) -> u32 {
         match self.window_cache.get(&self.endpoint.origin(), model).flatten() {
-            Some(tokens) if self.context_tokens_set || window::is_client_sized(self.dialect) => {
+            Some(tokens) if self.context_tokens_set || self.dialect.is_window_client_sized() => {
                 tokens.min(self.context_tokens)
             }
             Some(tokens) => tokens,
@@ -77,25 +77,14 @@ impl Target {
         if self.window_cache.get(&server, model).is_some() {
             return;
         }
-        let found = match self.dialect {
-            Dialect::Ollama => {
-                let body = Bytes::from(serde_json::json!({ "model": model }).to_string());
-                window::from_description(&self.fetch_body(self.request("/api/show", Some(body))).await)
+        let mut found = None;
+        for query in self.dialect.window_queries(&self.endpoint, model) {
+            let body = query.body.map(|body| Bytes::from(body.to_string()));
+            found = (query.parse)(&self.fetch_body(self.request_at(query.url, body)).await, model);
+            if found.is_some() {
+                break;
             }
-            Dialect::OpenAi => {
-                let listed = self.fetch_body(self.request(self.dialect.models_path(), None)).await;
-                match window::from_model_list(&listed, model) {
-                    None if !self.endpoint.requires_key() => {
-                        let properties = self.request_at(format!("{server}/props"), None);
-                        window::from_properties(&self.fetch_body(properties).await)
-                    }
-                    found => found,
-                }
-            }
-            Dialect::Anthropic => {
-                window::from_model_list(&self.fetch_body(self.request(self.dialect.models_path(), None)).await, model)
-            }
-        };
+        }
         self.window_cache.insert(server, model, found);
     }
 
@@ -114,8 +103,8 @@ impl Target {
         if body.is_some() {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
-        if self.dialect == Dialect::Anthropic {
-            headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+        for (name, value) in self.dialect.headers() {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
         if let Some(found) = &self.key {
             let (name, value) = self.key_header(&found.key)?;
@@ -155,11 +144,7 @@ impl Target {
     }
 
     fn key_header(&self, key: &Key) -> Result<(HeaderName, HeaderValue), ModelError> {
-        let (name, text) = match self.dialect {
-            Dialect::Ollama => (AUTHORIZATION, format!("Bearer {}", key.expose())),
-            Dialect::OpenAi => (AUTHORIZATION, format!("Bearer {}", key.expose())),
-            Dialect::Anthropic => (HeaderName::from_static("x-api-key"), key.expose().to_owned()),
-        };
+        let (name, text) = self.dialect.authorization(key.expose());
         let mut value = HeaderValue::from_str(&text).map_err(|_| {
             let message = format!("the key for {} has characters that are not allowed; {}", self.name, self.key_help);
             ModelError::new(ModelErrorKind::NotConfigured, message)
@@ -188,13 +173,8 @@ impl Target {
             };
         }
         if kind == ModelErrorKind::ModelNotFound {
-            return match self.dialect {
-                Dialect::Ollama => {
-                    format!("{name} has no model {model}{told}; run `ollama pull {model}`")
-                }
-                Dialect::OpenAi => format!("{name} has no model {model}{told}"),
-                Dialect::Anthropic => format!("{name} has no model {model}{told}"),
-            };
+            let remedy = self.dialect.missing_model_remedy(model).map(|remedy| format!("; {remedy}"));
+            return format!("{name} has no model {model}{told}{}", remedy.unwrap_or_default());
         }
         if status.is_redirection() {
             let to = headers.get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("another URL");

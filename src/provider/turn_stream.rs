@@ -17,12 +17,14 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use tracing::info;
 
 use super::circuit::{CircuitPermit, RunAdmission};
-use super::dialect::ResponseDecoder;
+use super::dialect::{EncodedTurn, ResponseDecoder};
 use super::error::{ModelError, ModelErrorKind};
 use super::http::{BodyFrame, ResponseBody, body_error, read_body, timeout_error};
+use super::limits::TurnLimits;
 use super::model::{Delta, Request, StopReason, TurnEnd, Usage};
 use super::retry::{Policy, RetryDecision};
 use super::target::Target;
+use crate::backoff::{Backoff, random_fraction};
 
 /// A turn that is requested from a model.
 pub struct TurnStream {
@@ -43,14 +45,16 @@ struct LoadingWait {
     since: Instant,
     /// When the caller was last informed.
     reported_at: Instant,
-    pause: Duration,
+    polls: u32,
 }
 
 /// The request, identical for every attempt.
 struct PreparedRequest {
     target: Arc<Target>,
     policy: Policy,
+    path: &'static str,
     body: Bytes,
+    decoder: fn(TurnLimits, String) -> Box<dyn ResponseDecoder>,
     model: String,
     label: String,
 }
@@ -102,11 +106,12 @@ enum FailureAction {
 impl TurnStream {
     /// Prepares a turn; nothing is sent before the first call of [`TurnStream::next`] or [`TurnStream::next_item`].
     pub(super) fn new(target: Arc<Target>, request: &Request, policy: Policy, run: Arc<RunAdmission>) -> Self {
-        let body = target.dialect.body(request, target.quirks()).to_string();
+        let EncodedTurn { path, body, decoder } = target.encode(request);
+        let body = Bytes::from(body.to_string());
         // Equal for every attempt, and different for every turn of a conversation.
         let label = format!("call_{}", request.entries.len());
         let model = request.model.clone();
-        let request = Arc::new(PreparedRequest { target, policy, body: Bytes::from(body), model, label });
+        let request = Arc::new(PreparedRequest { target, policy, path, body, decoder, model, label });
         Self { state: State::New, request, run, permit: None, attempt: 1, loading: None }
     }
 
@@ -204,15 +209,15 @@ impl TurnStream {
     /// Loading is not a failure: it consumes no attempt, and the breaker does not count it.
     fn wait_for_loading(&mut self, error: ModelError) -> FailureAction {
         let (now, limit) = (Instant::now(), self.request.target.limits.first_byte_timeout);
-        let first = LoadingWait { since: now, reported_at: now, pause: FIRST_LOADING_POLL };
+        let first = LoadingWait { since: now, reported_at: now, polls: 0 };
         let loading = self.loading.get_or_insert(first);
         let waited = now.duration_since(loading.since);
         if waited >= limit {
             let message = format!("{}; gave up after {} s", error.message, limit.as_secs());
             return FailureAction::Fail(ModelError { message, ..error });
         }
-        let pause = loading.pause;
-        loading.pause = (pause * 2).min(MAX_LOADING_POLL);
+        let pause = LOADING_POLL.step(loading.polls);
+        loading.polls = loading.polls.saturating_add(1);
         self.state = State::Backoff(now + pause.min(limit.saturating_sub(waited)), error);
         if waited.is_zero() || now.duration_since(loading.reported_at) >= LOADING_REPORT_INTERVAL {
             loading.reported_at = now;
@@ -259,7 +264,7 @@ impl std::fmt::Debug for TurnStream {
 struct OpenResponse {
     target: Arc<Target>,
     stream: ResponseBody,
-    reader: ResponseDecoder,
+    reader: Box<dyn ResponseDecoder>,
     /// Deltas that were decoded and not yet returned.
     ready: Vec<Delta>,
     /// The error that follows the ready deltas.
@@ -358,14 +363,14 @@ impl OpenResponse {
 
 /// Makes one attempt, up to the first delta.
 async fn attempt(asked: Arc<PreparedRequest>) -> Result<OpenResponse, ModelError> {
-    let PreparedRequest { target, body, model, label, .. } = &*asked;
+    let target = &asked.target;
     let started = Instant::now();
-    let response = send(target, body, model).await.map_err(|error| target.redact(error))?;
+    let response = send(&asked).await.map_err(|error| target.redact(error))?;
     let patience = started + target.limits.first_byte_timeout;
     let mut open = OpenResponse {
         target: Arc::clone(target),
         stream: response.into_body(),
-        reader: ResponseDecoder::new(target.dialect, target.limits.turn, label),
+        reader: (asked.decoder)(target.limits.turn, asked.label.clone()),
         ready: Vec::new(),
         error: None,
         body_state: BodyState::Open,
@@ -377,8 +382,9 @@ async fn attempt(asked: Arc<PreparedRequest>) -> Result<OpenResponse, ModelError
 }
 
 /// Sends the request and checks the status and the content type of the response.
-async fn send(target: &Target, body: &Bytes, model: &str) -> Result<Response<ResponseBody>, ModelError> {
-    let call = target.request(target.dialect.chat_path(), Some(body.clone()))?;
+async fn send(asked: &PreparedRequest) -> Result<Response<ResponseBody>, ModelError> {
+    let PreparedRequest { target, path, body, model, .. } = asked;
+    let call = target.request(path, Some(body.clone()))?;
     let response = target.client.send(call, target.limits.first_byte_timeout).await?;
     let (status, headers) = (response.status(), response.headers().clone());
     if !status.is_success() {
@@ -406,17 +412,12 @@ fn circuit_open_error(target: &Target, wait: Duration) -> ModelError {
     ModelError { retry_after: Some(wait), ..ModelError::new(ModelErrorKind::CircuitOpen, message) }
 }
 
-fn random_fraction() -> f64 {
-    getrandom::u32().map_or(0.5, |number| f64::from(number) / f64::from(u32::MAX))
-}
-
 fn unfinished_end() -> TurnEnd {
     TurnEnd { stop: StopReason::Other("unfinished".to_owned()), usage: Usage::default(), provider_state: None }
 }
 
 /// The interval between polls of a server that loads its model: the first, and the maximum to which it doubles.
-const FIRST_LOADING_POLL: Duration = Duration::from_millis(250);
-const MAX_LOADING_POLL: Duration = Duration::from_secs(2);
+const LOADING_POLL: Backoff = Backoff { first: Duration::from_millis(250), limit: Duration::from_secs(2) };
 /// The interval between loading reports.
 const LOADING_REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// How many buffered frames are decoded in one poll.

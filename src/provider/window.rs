@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::dialect::Dialect;
 use super::error::ModelError;
 
 /// The cache of context windows, by server and model.
@@ -104,15 +103,6 @@ pub(super) fn from_description(body: &[u8]) -> Option<u32> {
     facts.iter().find_map(|(name, value)| {
         name.ends_with(".context_length").then(|| plausible_window(value.as_u64()?)).flatten()
     })
-}
-
-/// Returns whether the client chooses the window, up to the maximum of the model.
-pub(super) const fn is_client_sized(dialect: Dialect) -> bool {
-    match dialect {
-        Dialect::Ollama => true,
-        Dialect::OpenAi => false,
-        Dialect::Anthropic => false,
-    }
 }
 
 /// The text before the number in errors of OpenAI, vLLM, llama.cpp and its Python server, LM Studio and OpenRouter.

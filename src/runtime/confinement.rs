@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use super::model_config::RunConfig;
 use crate::config::paths::Paths;
 use crate::config::sandbox::{self, DEFAULT_MEMORY, DEFAULT_PROCESSES, SandboxKind, SandboxMechanism};
-use crate::config::settings::{ProviderKind, Settings, Switch};
+use crate::config::settings::{Settings, Switch};
 use crate::kernel::event::Opening;
 use crate::kernel::id::Json;
 use crate::protocol::push::error::{Code, ErrorBody};
+use crate::provider::dialect::BUILT_IN;
 use crate::provider::registry::key_variable;
 use crate::sandbox::confinement::toolchain::{self, EnvironmentLookup};
 use crate::sandbox::confinement::{Confinement, Mechanism, ResourceLimits, credential_stores, system_credentials};
@@ -123,7 +124,7 @@ impl Sandboxes {
         hidden.extend(hide.iter().cloned());
         let mut opened: Vec<PathBuf> = homes.iter().flat_map(|home| toolchain::default_paths(home)).collect();
         opened.extend(toolchain::paths_from_environment(variable));
-        let kinds = ProviderKind::ALL.iter().map(|(name, _)| *name);
+        let kinds = BUILT_IN.iter().map(|dialect| dialect.name());
         let names = kinds.chain(settings.providers.keys().map(String::as_str));
         Confinement {
             workspace: workspace.to_owned(),
@@ -329,7 +330,7 @@ mod tests {
         let usual = confinement(&sandboxes, &Settings::default()).limits;
         assert_eq!(usual, ResourceLimits::default(), "the configuration and the sandbox have the same defaults");
         let text = "[sandbox]\nmemory_mb = 1000000\nprocesses = 1000000\n";
-        let file = crate::config::file::parse(text, Path::new("p.toml")).unwrap();
+        let file = crate::config::file::parse(text, Path::new("p.toml"), &[]).unwrap();
         let project = ProjectConfig::new("p.toml".into(), file).unwrap();
         let settings = tighten(Settings::default(), project.tightening());
         assert_eq!(confinement(&sandboxes, &settings).limits, usual);

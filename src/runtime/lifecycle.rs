@@ -40,6 +40,7 @@ use crate::kernel::time::Now;
 use crate::private_file;
 use crate::protocol::push::encode;
 use crate::provider::Provider;
+use crate::provider::dialect::Dialects;
 use crate::provider::limits::Limits as ModelLimits;
 use crate::provider::playbook::Playbook;
 use crate::sandbox::{LocalSandbox, Origin};
@@ -58,6 +59,8 @@ pub struct Config {
     pub toolchains: Vec<PathBuf>,
     /// The settings of the Pi endpoint; `None` if it is disabled.
     pub pi: Option<PiSettings>,
+    /// The dialects that model providers may have.
+    pub dialects: Dialects,
 }
 
 /// The number of threads that may block on files at paths which clients and repositories choose, and the deadline for
@@ -124,7 +127,7 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
         clock: Clock::start(),
         journal: journal.clone(),
         providers: providers(),
-        model_config: ModelConfig::new(&config.paths, model_limits(&config.limits), files.clone()),
+        model_config: ModelConfig::new(&config.paths, config.dialects, model_limits(&config.limits), files.clone()),
         files,
         grants: Arc::new(GrantStore::new(&config.paths.state)),
         session_files: SessionFiles::new(&session_files::home(), &config.paths.state),

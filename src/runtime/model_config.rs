@@ -15,6 +15,7 @@ use crate::config::project;
 use crate::config::sandbox::{SandboxKind, SandboxSettings};
 use crate::config::settings::{ProviderSettings, RunLimits, Settings, Switch};
 use crate::kernel::event::Budget;
+use crate::provider::dialect::{Dialects, kinds};
 use crate::provider::keys::{KeyStore, Keyring};
 use crate::provider::limits::Limits;
 use crate::provider::registry::{CircuitReport, ModelRegistry};
@@ -24,6 +25,8 @@ use crate::tools::Network;
 #[derive(Debug)]
 pub struct ModelConfig {
     config: ConfigCache,
+    /// The dialects that providers may have.
+    dialects: Dialects,
     /// The home directory, in which no project file is searched.
     home: PathBuf,
     keys: KeyStore,
@@ -71,11 +74,11 @@ type CachedRegistry = (BTreeMap<String, ProviderSettings>, Arc<ModelRegistry>);
 
 impl ModelConfig {
     /// Creates the configuration from the paths of its file and of the keys; reads nothing yet.
-    pub fn new(paths: &Paths, limits: Limits, files: FileTasks) -> Self {
+    pub fn new(paths: &Paths, dialects: Dialects, limits: Limits, files: FileTasks) -> Self {
         let home = paths.home.parent().map_or_else(|| paths.home.clone(), Path::to_path_buf);
         let keys = KeyStore::new(paths.keys_dir().to_owned(), Keyring::default());
-        let config = ConfigCache::new(paths.config.clone());
-        Self { config, home, keys, limits, files, registry: Mutex::new(None) }
+        let config = ConfigCache::new(paths.config.clone(), kinds(dialects));
+        Self { config, dialects, home, keys, limits, files, registry: Mutex::new(None) }
     }
 
     /// Returns the owner's settings.
@@ -87,8 +90,8 @@ impl ModelConfig {
     pub async fn run_config(&self, workspace: &Path) -> Result<RunConfig, ConfigError> {
         let own = (*self.config.current()?).clone();
         let own = Settings { limits: own.limits.with_defaults(), ..own };
-        let (from, home) = (workspace.to_owned(), self.home.clone());
-        let projects = self.files.run_in(workspace, move || project::load_for(&from, &home)).await;
+        let (from, home, kinds) = (workspace.to_owned(), self.home.clone(), kinds(self.dialects));
+        let projects = self.files.run_in(workspace, move || project::load_for(&from, &home, &kinds)).await;
         let no_answer = |why: FileTaskError| ConfigError::NoAnswer { path: workspace.to_owned(), why: why.to_string() };
         let projects = projects.map_err(no_answer)??;
         let tightened =
@@ -111,7 +114,7 @@ impl ModelConfig {
         }
         let models = Arc::new(match current.as_ref() {
             Some((_, before)) => before.with_config(&settings.providers),
-            None => ModelRegistry::from_config(&settings.providers, self.keys.clone(), self.limits),
+            None => ModelRegistry::from_config(self.dialects, &settings.providers, self.keys.clone(), self.limits),
         });
         *current = Some((settings.providers.clone(), Arc::clone(&models)));
         models
@@ -155,7 +158,7 @@ mod tests {
         std::fs::create_dir_all(workspace.join(".push")).unwrap();
         let home = |name: &str| (name == "HOME").then(|| folder.path().as_os_str().to_owned());
         let paths = Paths::from_environment(&home).unwrap();
-        let model_config = ModelConfig::new(&paths, Limits::default(), FileTasks::new(1, Duration::from_secs(60)));
+        let model_config = ModelConfig::new(&paths, &[], Limits::default(), FileTasks::new(1, Duration::from_secs(60)));
         for (written, turns) in [("", 200), ("[limits]\nmax_turns = 900\n", 200), ("[limits]\nmax_turns = 9\n", 9)] {
             std::fs::write(workspace.join(".push/config.toml"), written).unwrap();
             let budget = model_config.run_config(&workspace).await.unwrap().budget(&Budget::default());

@@ -11,6 +11,7 @@ use crate::config::limits::{LimitError, Limits};
 use crate::config::paths::{Paths, PathsError, user_home};
 use crate::config::pi::{ListenRequest, PiSettings, PortError};
 use crate::observe;
+use crate::provider::dialect::{BUILT_IN, kinds};
 use crate::sandbox::confinement::toolchain;
 use crate::transport::local::BindError;
 
@@ -53,8 +54,8 @@ pub fn start(pi: ListenRequest, ready: impl FnOnce() + Send) -> Result<(), Start
     let variable = |name: &str| std::env::var_os(name);
     let (paths, limits) = (Paths::in_existing_home(&variable)?, Limits::from_environment(&variable)?);
     let homes = homes(&variable);
-    let mut config =
-        Config { paths, limits, homes, toolchains: toolchain::paths_from_environment(&variable), pi: None };
+    let toolchains = toolchain::paths_from_environment(&variable);
+    let mut config = Config { paths, limits, homes, toolchains, pi: None, dialects: BUILT_IN };
     os::create_private_dir_all(&config.paths.home).map_err(StartError::Log)?;
     os::create_private_dir_all(&config.paths.logs).map_err(StartError::Log)?;
     let _log = observe::init(&config.paths.logs).map_err(StartError::Log)?;
@@ -80,7 +81,7 @@ pub fn start(pi: ListenRequest, ready: impl FnOnce() + Send) -> Result<(), Start
 /// An invalid configuration does not prevent the start: clients get the error. But a requested port is not opened with
 /// settings that are only partly valid.
 fn read_pi_settings(config: &Path, asked: ListenRequest) -> Result<PiSettings, StartError> {
-    match (file::read(config), asked) {
+    match (file::read(config, &kinds(BUILT_IN)), asked) {
         (Ok(file), _) => Ok(file.settings.pi),
         (Err(error), ListenRequest::FromConfig) => {
             tracing::warn!(error = %error, "the configuration is invalid; the Pi endpoint stays closed");

@@ -35,6 +35,7 @@ use crate::journal::{Journal, Options};
 use crate::kernel::effect::{FinishReport, TurnRequest};
 use crate::kernel::event::{DenialEffect, Purpose, RunOutcome};
 use crate::kernel::id::{MessageId, ParticipantId};
+use crate::provider::dialect::BUILT_IN;
 use crate::provider::limits::Limits as ModelLimits;
 use crate::provider::{Provider, Question, ReportSender, TurnFuture};
 use crate::sandbox::LocalSandbox;
@@ -186,7 +187,7 @@ impl TestDaemon {
             limits,
             clock: Clock::start(),
             journal: open(root.path()),
-            model_config: ModelHouse::new(&paths, ModelLimits::default(), files.clone()),
+            model_config: ModelHouse::new(&paths, BUILT_IN, ModelLimits::default(), files.clone()),
             files,
             grants: Arc::new(GrantStore::new(root.path())),
             session_files: SessionFiles::new(root.path(), root.path()),

@@ -113,7 +113,7 @@ impl ToolErrorKind {
             Self::RedirectedAway => "REDIRECTED_AWAY",
             Self::NotText => "NOT_TEXT",
             Self::ApprovalStale => "APPROVAL_STALE",
-            Self::SecretNotPersisted => "SECRET_NOT_KEPT",
+            Self::SecretNotPersisted => "SECRET_NOT_STORED",
             Self::Internal => "INTERNAL_ERROR",
         }
     }

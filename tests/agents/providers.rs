@@ -6,11 +6,11 @@ mod answers;
 mod circuits;
 mod faults;
 mod fixture;
+mod new_dialect;
 mod requests;
 mod retries;
 mod settings;
 
-use pushd::provider::dialect::Dialect;
 use pushd::provider::error::ModelErrorKind;
 
 /// Declares one test per case and dialect.
@@ -25,7 +25,7 @@ macro_rules! suite {
             $($(
                 #[tokio::test]
                 async fn $case() {
-                    super::$file::$case(super::Dialect::$dialect).await;
+                    super::$file::$case(crate::support::model::ServerDialect::$dialect).await;
                 }
             )+)+
         }

@@ -31,11 +31,12 @@ const TABLE: &[(&str, &[&str])] = &[
     ("redact", &["invisible_chars"]),
     ("token", &["private_file"]),
     ("invisible_chars", &[]),
+    ("backoff", &[]),
     ("bounded_io", &[]),
     // A private file is opened like any other file at a path that somebody else may have chosen.
     ("private_file", &["bounded_io"]),
     ("config", &["bounded_io", "kernel::limits", "transport::local"]),
-    ("provider", &["bounded_io", "config::settings", "kernel", "private_file", "redact"]),
+    ("provider", &["backoff", "bounded_io", "config::settings", "kernel", "private_file", "redact"]),
     ("sandbox", &["bounded_io", "invisible_chars", "kernel"]),
     // A tool assesses its risk, opens files and runs commands through the sandbox.
     ("tools", &["bounded_io", "kernel", "sandbox"]),
@@ -63,7 +64,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "transport",
         ],
     ),
-    ("client", &["bounded_io", "config", "kernel", "protocol::push", "transport"]),
+    ("client", &["backoff", "bounded_io", "config", "kernel", "protocol::push", "transport"]),
     // Some verbs work without a daemon: `config` looks for models and stores keys and tokens, `purge` removes private caches and
     // Pi session files, `run --worktree` looks for git.
     (

@@ -5,11 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::support::model::{Reply, ServerDialect, call};
 use super::page::{Block, Page};
-use crate::support::skip::skip;
 use super::terminal::Terminal;
 use super::walkthrough::Walkthrough;
+use crate::support::model::{Reply, ServerDialect, call};
+use crate::support::skip::skip;
 
 /// Why commands of contributors are not run by a test.
 const BUILDS: &str = "builds the program or runs its tests, as the test itself was built and is run";

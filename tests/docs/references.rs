@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use crate::support::home::Home;
 use super::page::{Page, repository};
+use crate::support::home::Home;
 
 /// Languages of fenced blocks that contain no commands.
 const DATA: [&str; 6] = ["json", "jsonl", "markdown", "mermaid", "text", "toml"];

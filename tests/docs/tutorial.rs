@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::home::wait_until;
-use crate::support::model::{Reply, call, say};
 use super::normalize::normalize;
 use super::page::{Page, repository};
-use crate::support::skip::skip;
 use super::terminal::Terminal;
 use super::walkthrough::Walkthrough;
+use crate::support::home::wait_until;
+use crate::support::model::{Reply, call, say};
+use crate::support::skip::skip;
 
 #[test]
 fn the_tutorial_leads_from_nothing_to_a_reviewed_commit() {

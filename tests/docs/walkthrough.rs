@@ -5,11 +5,11 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use crate::support::home::{Home, Running};
-use crate::support::model::ModelServer;
 use super::normalize::normalize;
 use super::page::{Block, Page};
 use super::terminal::{Terminal, Waiting};
+use crate::support::home::{Home, Running};
+use crate::support::model::ModelServer;
 
 /// The state of a page that is being run.
 pub(crate) struct Walkthrough {

@@ -109,8 +109,8 @@ fn a_secret_of_one_client_stays_secret_when_another_client_attaches_with_its_env
 #[test]
 fn after_a_crash_a_lost_secret_is_not_replaced_by_another_value() {
     for (text, code) in [
-        (format!("$ echo begun; until [ -e go ]; do sleep 0.01; done\n$ echo {TOKEN} > out\n"), "SECRET_NOT_KEPT"),
-        (format!("$ echo begun; until [ -e go ]; do sleep 0.01; done; echo {TOKEN} > out\n"), "SECRET_NOT_KEPT"),
+        (format!("$ echo begun; until [ -e go ]; do sleep 0.01; done\n$ echo {TOKEN} > out\n"), "SECRET_NOT_STORED"),
+        (format!("$ echo begun; until [ -e go ]; do sleep 0.01; done; echo {TOKEN} > out\n"), "SECRET_NOT_STORED"),
     ] {
         let mut daemon = Daemon::start();
         let place = TempDir::new().unwrap();

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use super::projects;
 use crate::cli::context::Context;
 use crate::cli::exit::{CliError, Exit};
+use crate::cli::models::{kinds, read_config};
 use crate::cli::sanitize::sanitize_line;
-use crate::config::file::{self, ConfigFile};
+use crate::config::file::ConfigFile;
 use crate::config::settings::{NO_MODEL, ProviderKind};
 
 /// Check the configuration; exit code 1 and the line of an error
@@ -32,12 +33,12 @@ pub(super) fn run(args: &CheckArgs, context: &mut Context) -> Result<Exit, CliEr
             what: path.display().to_string(),
             source,
         })?;
-        file::read(path)?;
+        read_config(path)?;
         context.console.line(&valid_line(path))?;
         return Ok(Exit::SUCCESS);
     }
     let path = context.paths()?.config;
-    let file = file::read(&path)?;
+    let file = read_config(&path)?;
     let said = if path.exists() { valid_line(&path) } else { format!("{}: does not exist", display_path(&path)) };
     context.console.line(&said)?;
     for project in projects()? {
@@ -52,7 +53,9 @@ pub(super) fn run(args: &CheckArgs, context: &mut Context) -> Result<Exit, CliEr
 }
 
 fn is_known(provider: &str, file: &ConfigFile) -> bool {
-    provider == NO_MODEL || ProviderKind::parse(provider).is_some() || file.settings.providers.contains_key(provider)
+    provider == NO_MODEL
+        || ProviderKind::find(&kinds(), provider).is_some()
+        || file.settings.providers.contains_key(provider)
 }
 
 fn valid_line(path: &std::path::Path) -> String {

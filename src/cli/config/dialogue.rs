@@ -4,7 +4,8 @@
 
 use crate::cli::format::count;
 use crate::config::file::edit::ConfigEdit;
-use crate::config::settings::{NO_MODEL, ProviderKind, Settings};
+use crate::config::settings::{NO_MODEL, Settings};
+use crate::provider::dialect::{self, BUILT_IN};
 use crate::provider::keys::Key;
 use crate::provider::registry::key_variable;
 
@@ -57,8 +58,12 @@ pub(super) async fn run(prompter: &mut impl Prompter, context: &SetupContext) ->
     if provider == NO_MODEL {
         return Some(SetupChoice { change: ConfigEdit { provider, model: None, base_url: None }, key: None });
     }
-    let base_url = if provider == ProviderKind::OpenAi.word() { ask_base_url(prompter, context).await? } else { None };
-    let key = if provider == ProviderKind::Ollama.word() {
+    let built_in = dialect::find(BUILT_IN, &provider);
+    let base_url = match built_in.and_then(|dialect| dialect.setup().base_url_question) {
+        Some(question) => ask_base_url(prompter, context, &provider, question).await?,
+        None => None,
+    };
+    let key = if built_in.is_some_and(|dialect| dialect.is_local()) {
         None
     } else {
         ask_key(prompter, context, &provider, base_url.as_deref()).await?
@@ -69,35 +74,42 @@ pub(super) async fn run(prompter: &mut impl Prompter, context: &SetupContext) ->
 }
 
 async fn ask_provider(prompter: &mut impl Prompter, context: &SetupContext) -> Option<String> {
-    let built_in = ProviderKind::ALL.iter().map(|(word, _)| (*word).to_owned());
-    let mut names: Vec<String> = built_in.collect();
-    names.extend(context.settings.providers.keys().filter(|name| ProviderKind::parse(name).is_none()).cloned());
+    let mut names: Vec<String> = BUILT_IN.iter().map(|dialect| dialect.name().to_owned()).collect();
+    let configured = context.settings.providers.keys();
+    names.extend(configured.filter(|name| dialect::find(BUILT_IN, name).is_none()).cloned());
     names.push(NO_MODEL.to_owned());
     prompter.print("Choose a provider by number or name.");
     for (index, name) in names.iter().enumerate() {
         prompter.print(&format!("  {}  {name:<12} {}", index + 1, describe_provider(name, context)));
     }
     let running = context.ollama_models.as_ref().is_some_and(|models| !models.is_empty());
-    let usual = context.settings.provider.clone().or_else(|| running.then(|| "ollama".to_owned()));
+    let usual = context.settings.provider.clone().or_else(|| running.then(|| OLLAMA.to_owned()));
     ask_choice(prompter, "provider", &names, usual.as_deref(), OtherAnswers::Rejected).await
 }
 
 fn describe_provider(name: &str, context: &SetupContext) -> String {
-    match (name, &context.ollama_models) {
-        ("ollama", Some(models)) => format!("running here, with {}", count(models.len() as u64, "model")),
-        ("ollama", None) => "models on this machine; not running now".to_owned(),
-        ("openai", _) => "OpenAI, or any server with the chat completions API".to_owned(),
-        ("anthropic", _) => "Anthropic".to_owned(),
-        (NO_MODEL, _) => "no model: runs the steps in a message".to_owned(),
-        (_, _) => "from your configuration".to_owned(),
+    if name == NO_MODEL {
+        return "no model: runs the steps in a message".to_owned();
+    }
+    let Some(dialect) = dialect::find(BUILT_IN, name) else { return "from your configuration".to_owned() };
+    let description = dialect.setup().description;
+    match &context.ollama_models {
+        Some(models) if name == OLLAMA => format!("running here, with {}", count(models.len() as u64, "model")),
+        None if name == OLLAMA => format!("{description}; not running now"),
+        Some(_) | None => description.to_owned(),
     }
 }
 
 /// Asks for the base URL; an empty line keeps the current one.
-async fn ask_base_url(prompter: &mut impl Prompter, context: &SetupContext) -> Option<Option<String>> {
-    let question = match base_url_of(context, ProviderKind::OpenAi.word()) {
+async fn ask_base_url(
+    prompter: &mut impl Prompter,
+    context: &SetupContext,
+    provider: &str,
+    question: &str,
+) -> Option<Option<String>> {
+    let question = match base_url_of(context, provider) {
         Some(configured) => format!("base URL [{configured}]:"),
-        None => "base URL, if it is not OpenAI:".to_owned(),
+        None => question.to_owned(),
     };
     loop {
         let typed = prompter.ask(&question).await?;
@@ -161,7 +173,7 @@ async fn ask_model(
     key: Option<&Key>,
 ) -> Option<String> {
     let models = match (provider, &context.ollama_models) {
-        ("ollama", models) => models.clone().unwrap_or_default(),
+        (OLLAMA, models) => models.clone().unwrap_or_default(),
         (_, Some(_) | None) => prompter.models(provider, base_url, key).await,
     };
     let (shown, more) = models.split_at(models.len().min(SHOWN));
@@ -173,11 +185,14 @@ async fn ask_model(
     }
     let configured = context.settings.select_model(Some(provider), None).model;
     // Among the many models of a hosted provider the first one is no useful default.
-    let first = models.first().filter(|_| provider == "ollama" || models.len() == 1);
+    let is_local = dialect::find(BUILT_IN, provider).is_some_and(|dialect| dialect.is_local());
+    let first = models.first().filter(|_| is_local || models.len() == 1);
     let usual = configured.or_else(|| first.cloned());
     ask_choice(prompter, "model", shown, usual.as_deref(), OtherAnswers::Accepted).await
 }
 
+/// The provider whose running server is looked up before the first prompt.
+const OLLAMA: &str = "ollama";
 /// How many models are listed.
 const SHOWN: usize = 20;
 
@@ -270,7 +285,7 @@ mod tests {
     #[tokio::test]
     async fn a_configured_base_url_is_the_default() {
         let mut context = SetupContext::default();
-        let mut openai = crate::config::settings::ProviderSettings::new(ProviderKind::OpenAi);
+        let mut openai = crate::config::settings::ProviderSettings::new(crate::config::settings::TEST_KINDS[1]);
         openai.base_url = Some("http://host/v1".into());
         context.settings.providers.insert("openai".into(), openai);
         let (change, said) = run_scripted(&context, &["openai", "", "", "m"]).await;

@@ -9,9 +9,8 @@ use super::dialogue::{KeyStorage, Prompter};
 use super::prompter::TerminalPrompter;
 use crate::cli::context::Context;
 use crate::cli::exit::{CliError, Exit};
-use crate::cli::models::{environment, keys, models};
+use crate::cli::models::{environment, keys, models, read_config};
 use crate::cli::sanitize::sanitize_line;
-use crate::config::file;
 use crate::config::paths::Paths;
 use crate::provider::keys::{Key, KeySource, Keyring};
 use crate::provider::registry::ModelRegistry;
@@ -37,7 +36,7 @@ pub(super) struct KeyArgs {
 /// Reads the key and stores it.
 pub(super) async fn run(args: &KeyArgs, context: &mut Context) -> Result<Exit, CliError> {
     let paths = context.paths()?;
-    let models = models(&paths, &file::read(&paths.config)?);
+    let models = models(&paths, &read_config(&paths.config)?);
     if !models.names().any(|name| name == args.provider) {
         let known: Vec<&str> = models.names().collect();
         let said = format!("unknown provider {}; known providers: {}", args.provider, known.join(", "));

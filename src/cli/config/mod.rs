@@ -15,6 +15,7 @@ use clap::Subcommand;
 
 use super::context::Context;
 use super::exit::{CliError, Exit};
+use super::models::kinds;
 use super::sanitize::sanitize_line;
 use crate::config::paths::user_home;
 use crate::config::project::{self, ProjectConfig};
@@ -75,5 +76,5 @@ pub(super) fn projects() -> Result<Vec<ProjectConfig>, CliError> {
         source,
     })?;
     let home: PathBuf = user_home(&|name| std::env::var_os(name))?;
-    Ok(project::load_for(&here, Path::new(&home))?)
+    Ok(project::load_for(&here, Path::new(&home), &kinds())?)
 }

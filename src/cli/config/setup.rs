@@ -10,7 +10,7 @@ use super::prompter::TerminalPrompter;
 use crate::cli::atomic_file;
 use crate::cli::context::Context;
 use crate::cli::exit::{CliError, Exit};
-use crate::cli::models::{find_ollama, models};
+use crate::cli::models::{find_ollama, kinds, models, read_config};
 use crate::cli::sanitize::sanitize_line;
 use crate::config::file;
 use crate::config::file::edit::{self, ConfigEdit};
@@ -26,7 +26,7 @@ pub(super) async fn run(context: &mut Context) -> Result<Exit, CliError> {
         );
         return Err(CliError::Usage(said));
     }
-    let file = file::read(&paths.config)?;
+    let file = read_config(&paths.config)?;
     let models = models(&paths, &file);
     let known = SetupContext {
         ollama_models: find_ollama(&models).await.map(|ollama| ollama.models),
@@ -62,7 +62,7 @@ fn write(path: &Path, change: &ConfigEdit) -> Result<(), CliError> {
         Err(error) => return Err(failed("read", error)),
     };
     let text = edit::apply(&text, change).map_err(|error| failed("change", io::Error::other(error)))?;
-    file::parse(&text, path)?;
+    file::parse(&text, path, &kinds())?;
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(|error| failed("create the directory of", error))?;
     }

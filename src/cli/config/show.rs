@@ -7,9 +7,8 @@ use crate::cli::console::{Palette, Style};
 use crate::cli::context::Context;
 use crate::cli::exit::{CliError, Exit};
 use crate::cli::format::{pad, width};
-use crate::cli::models::{environment, models};
+use crate::cli::models::{environment, kinds, models, read_config};
 use crate::cli::sanitize::sanitize_line;
-use crate::config::file;
 use crate::config::origin::{ConfigRow, ValueOrigin, effective_values};
 use crate::provider::keys::KeySource;
 use crate::provider::registry::ModelRegistry;
@@ -33,8 +32,8 @@ pub(super) struct ShowArgs {
 pub(super) async fn run(args: &ShowArgs, context: &mut Context) -> Result<Exit, CliError> {
     let paths = context.paths()?;
     let path = &paths.config;
-    let file = file::read(path)?;
-    let rows = effective_values(&file, &projects()?, &|name| std::env::var_os(name));
+    let file = read_config(path)?;
+    let rows = effective_values(&file, &projects()?, &|name| std::env::var_os(name), &kinds());
     let keys = key_locations(&models(&paths, &file)).await;
     if args.json {
         let settings: Vec<Value> = rows.iter().map(row_object).collect();

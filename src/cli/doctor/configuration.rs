@@ -2,7 +2,7 @@
 
 use super::Finding;
 use crate::cli::config::projects;
-use crate::config::file;
+use crate::cli::models::read_config;
 use crate::config::paths::Paths;
 
 /// The subject of the findings.
@@ -13,7 +13,7 @@ pub(super) fn check(paths: &Paths) -> Vec<Finding> {
     let remedy = "correct that line; `push config check` checks it again";
     let problem = |error: String| Finding::problem(ABOUT, error).with_remedy(remedy);
     let mut found = Vec::new();
-    found.push(match file::read(&paths.config) {
+    found.push(match read_config(&paths.config) {
         Err(error) => problem(error.to_string()),
         Ok(_) if paths.config.exists() => Finding::ok(ABOUT, format!("{} is valid", paths.config.display())),
         Ok(_) => Finding::ok(ABOUT, format!("{} does not exist, which is fine", paths.config.display())),

@@ -4,12 +4,11 @@
 
 use crate::cli::console::Console;
 use crate::cli::format::field;
-use crate::cli::models::{find_ollama, models};
+use crate::cli::models::{find_ollama, models, read_config};
 use crate::cli::report::Report;
 use crate::cli::sanitize::sanitize_line;
-use crate::config::file;
 use crate::config::paths::Paths;
-use crate::provider::registry::RunningOllama;
+use crate::provider::RunningOllama;
 
 /// Suggests a running Ollama server if the run failed because no provider is configured.
 pub(super) async fn suggest_ollama(report: &Report, paths: &Paths, console: &mut Console) {
@@ -17,7 +16,7 @@ pub(super) async fn suggest_ollama(report: &Report, paths: &Paths, console: &mut
         return;
     }
     // An invalid configuration was reported when the session was opened.
-    let Ok(file) = file::read(&paths.config) else { return };
+    let Ok(file) = read_config(&paths.config) else { return };
     if file.settings.provider.is_some() {
         return;
     }

@@ -57,6 +57,7 @@ mod tests {
 
     use super::*;
     use crate::config::file::parse;
+    use crate::config::settings::TEST_KINDS;
 
     #[test]
     fn untouched_parts_of_the_file_stay_unchanged() {
@@ -86,10 +87,11 @@ mod tests {
             "[limits]\nmax_turns = 1\n",
         ] {
             let new = apply(text, &change).unwrap();
-            let settings = parse(&new, Path::new("c")).unwrap_or_else(|error| panic!("{error}: {new}")).settings;
+            let settings =
+                parse(&new, Path::new("c"), &TEST_KINDS).unwrap_or_else(|error| panic!("{error}: {new}")).settings;
             assert_eq!(settings.provider.as_deref(), Some("openai"), "{new}");
             assert_eq!(settings.providers["openai"].base_url.as_deref(), Some("http://h/v1"), "{new}");
-            let old = parse(text, Path::new("c")).unwrap().settings;
+            let old = parse(text, Path::new("c"), &TEST_KINDS).unwrap().settings;
             assert_eq!(settings.limits, old.limits, "{new}");
             if let Some(before) = old.providers.get("openai") {
                 assert_eq!(settings.providers["openai"].model, before.model, "{new}");

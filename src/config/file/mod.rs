@@ -21,8 +21,8 @@ use serde::Deserialize;
 use toml::de::DeTable;
 
 use self::raw::RawConfig;
-use super::settings::Settings;
 use super::settings::rule::RuleError;
+use super::settings::{ProviderKind, Settings};
 use crate::bounded_io::{self, FileError};
 
 /// A parsed file.
@@ -128,8 +128,8 @@ pub enum Mistake {
 /// The maximum size of the file.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Reads a file; a missing one gives the defaults.
-pub fn read(path: &Path) -> Result<ConfigFile, ConfigError> {
+/// Reads a file; a missing one gives the defaults. `kinds` are the kinds of providers that it may name.
+pub fn read(path: &Path, kinds: &[ProviderKind]) -> Result<ConfigFile, ConfigError> {
     let wrong = |line, mistake| ConfigError::Invalid { path: path.to_owned(), line, mistake };
     let bytes = match bounded_io::read(path, FILE_BYTES_MAX) {
         Ok(bytes) => bytes,
@@ -141,7 +141,7 @@ pub fn read(path: &Path) -> Result<ConfigFile, ConfigError> {
         Err(FileError::Io { path, source }) => return Err(ConfigError::Unreadable { path, source }),
     };
     match std::str::from_utf8(&bytes) {
-        Ok(text) => parse(text, path),
+        Ok(text) => parse(text, path, kinds),
         Err(error) => {
             let before = bytes.iter().take(error.valid_up_to()).filter(|byte| **byte == b'\n');
             Err(wrong(before.count() + 1, Mistake::NotText))
@@ -155,8 +155,8 @@ pub(super) fn is_absent(error: &io::Error) -> bool {
 }
 
 /// Parses the text of a file; `path` is used in errors.
-pub fn parse(text: &str, path: &Path) -> Result<ConfigFile, ConfigError> {
-    parse_file(text).map_err(|(at, mistake)| ConfigError::Invalid {
+pub fn parse(text: &str, path: &Path, kinds: &[ProviderKind]) -> Result<ConfigFile, ConfigError> {
+    parse_file(text, kinds).map_err(|(at, mistake)| ConfigError::Invalid {
         path: path.to_owned(),
         line: line_of(text, at),
         mistake,
@@ -166,7 +166,7 @@ pub fn parse(text: &str, path: &Path) -> Result<ConfigFile, ConfigError> {
 /// A mistake with its byte offset.
 type LocatedMistake = (usize, Mistake);
 
-fn parse_file(text: &str) -> Result<ConfigFile, LocatedMistake> {
+fn parse_file(text: &str, kinds: &[ProviderKind]) -> Result<ConfigFile, LocatedMistake> {
     let table = DeTable::parse(text).map_err(|error| shape_mistake(&error))?;
     let values = values::collect(table.get_ref());
     if let Some(found) = secret::find_credential(&values) {
@@ -174,7 +174,7 @@ fn parse_file(text: &str) -> Result<ConfigFile, LocatedMistake> {
     }
     let lines = values.iter().map(|value| (value.key.clone(), line_of(text, value.offset))).collect();
     let raw = RawConfig::deserialize(toml::Deserializer::from(table)).map_err(|error| shape_mistake(&error))?;
-    Ok(ConfigFile { settings: raw.into_settings()?, lines })
+    Ok(ConfigFile { settings: raw.into_settings(kinds)?, lines })
 }
 
 fn shape_mistake(error: &toml::de::Error) -> LocatedMistake {

@@ -91,14 +91,14 @@ struct RawTools {
 }
 
 impl RawConfig {
-    pub(super) fn into_settings(self) -> Result<Settings, LocatedMistake> {
+    pub(super) fn into_settings(self, kinds: &[ProviderKind]) -> Result<Settings, LocatedMistake> {
         let mut providers = BTreeMap::new();
         for (name, written) in self.providers {
-            let provider = written.into_settings(&name)?;
+            let provider = written.into_settings(&name, kinds)?;
             providers.insert(name.into_inner(), provider);
         }
         if let Some(provider) = &self.provider {
-            check_provider_name(provider, &providers)?;
+            check_provider_name(provider, &providers, kinds)?;
         }
         Ok(Settings {
             provider: self.provider.map(Spanned::into_inner),
@@ -117,7 +117,7 @@ impl RawConfig {
 }
 
 impl RawProvider {
-    fn into_settings(self, name: &Spanned<String>) -> Result<ProviderSettings, LocatedMistake> {
+    fn into_settings(self, name: &Spanned<String>, kinds: &[ProviderKind]) -> Result<ProviderSettings, LocatedMistake> {
         let text = name.get_ref();
         let plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
         if text == NO_MODEL || text.is_empty() || !text.chars().all(plain) {
@@ -127,7 +127,7 @@ impl RawProvider {
         let key = |field: &str| format!("providers.{text}.{field}");
         let context_window = self.context_window.map(|window| positive(&key("context_window"), window));
         Ok(ProviderSettings {
-            kind: provider_kind(name, self.kind)?,
+            kind: provider_kind(name, self.kind, kinds)?,
             base_url: self.base_url.map(|url| check_url(&key("base_url"), url)).transpose()?,
             model: self.model.map(|model| non_empty(&key("model"), model)).transpose()?,
             headers: check_headers(&key("headers"), self.headers)?,
@@ -175,29 +175,35 @@ fn check_variable_names(key: &str, written: Vec<Spanned<String>>) -> Result<Vec<
 fn check_provider_name(
     provider: &Spanned<String>,
     providers: &BTreeMap<String, ProviderSettings>,
+    kinds: &[ProviderKind],
 ) -> Result<(), LocatedMistake> {
     let name = provider.get_ref();
-    if name == NO_MODEL || providers.contains_key(name) || ProviderKind::parse(name).is_some() {
+    if name == NO_MODEL || providers.contains_key(name) || ProviderKind::find(kinds, name).is_some() {
         return Ok(());
     }
-    let kinds: Vec<&str> = ProviderKind::ALL.iter().map(|(word, _)| *word).collect();
-    let expected = format!("{NO_MODEL}, {}, or a name with a section [providers.NAME]", kinds.join(", "));
+    let names: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
+    let expected = format!("{NO_MODEL}, {}, or a name with a section [providers.NAME]", names.join(", "));
     Err(invalid_value(provider, "provider", &expected))
 }
 
-fn provider_kind(name: &Spanned<String>, written: Option<Spanned<String>>) -> Result<ProviderKind, LocatedMistake> {
+fn provider_kind(
+    name: &Spanned<String>,
+    written: Option<Spanned<String>>,
+    kinds: &[ProviderKind],
+) -> Result<ProviderKind, LocatedMistake> {
     let key = format!("providers.{}.kind", name.get_ref());
-    let own = ProviderKind::parse(name.get_ref());
+    let own = ProviderKind::find(kinds, name.get_ref());
+    let known = || one_of(&kinds.iter().map(|kind| (kind.name, ())).collect::<Vec<_>>());
     match (own, written) {
         (Some(own), None) => Ok(own),
-        (None, None) => Err(invalid_value(name, &key, &one_of(ProviderKind::ALL))),
-        (own, Some(written)) => match ProviderKind::parse(written.get_ref()) {
+        (None, None) => Err(invalid_value(name, &key, &known())),
+        (own, Some(written)) => match ProviderKind::find(kinds, written.get_ref()) {
             Some(kind) if own.is_none_or(|own| own == kind) => Ok(kind),
             Some(_) => {
                 let expected = format!("\"{0}\": another kind of server needs another name", name.get_ref());
                 Err(invalid_value(&written, &key, &expected))
             }
-            None => Err(invalid_value(&written, &key, &one_of(ProviderKind::ALL))),
+            None => Err(invalid_value(&written, &key, &known())),
         },
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use crate::config::settings::{Preset, Price, ProviderKind, RunLimits, Switch, ThinkingLevel};
+use crate::config::settings::{Preset, Price, RunLimits, Switch, TEST_KINDS, ThinkingLevel};
 
 const EVERYTHING: &str = r#"
 provider = "openrouter"
@@ -51,18 +51,18 @@ fetch = true
 
 #[test]
 fn every_setting_is_parsed() {
-    let file = parse(EVERYTHING, Path::new("c.toml")).unwrap();
+    let file = parse(EVERYTHING, Path::new("c.toml"), &TEST_KINDS).unwrap();
     let settings = file.settings;
     assert_eq!(settings.provider.as_deref(), Some("openrouter"));
     assert_eq!(settings.model.as_deref(), Some("qwen3-coder"));
     let openai = &settings.providers["openai"];
-    assert_eq!(openai.kind, ProviderKind::OpenAi);
+    assert_eq!(openai.kind, TEST_KINDS[1]);
     assert_eq!(openai.base_url.as_deref(), Some("https://api.example.com/v1"));
     assert_eq!((openai.model.as_deref(), openai.context_window), (Some("gpt-x"), Some(128_000)));
     assert_eq!(openai.headers["X-Title"], "push");
     assert_eq!(openai.thinking, ThinkingLevel::Low);
     assert_eq!(settings.providers["openrouter"].thinking, ThinkingLevel::Usual);
-    assert_eq!(settings.providers["openrouter"].kind, ProviderKind::OpenAi);
+    assert_eq!(settings.providers["openrouter"].kind, TEST_KINDS[1]);
     let price = |model: &str, [input, output, cache_read, cache_write]: [u64; 4]| Price {
         model: model.to_owned(),
         input,
@@ -96,8 +96,8 @@ fn every_setting_is_parsed() {
 
 #[test]
 fn an_empty_file_gives_the_defaults() {
-    assert_eq!(parse("", Path::new("c")).unwrap(), ConfigFile::default());
-    assert_eq!(parse("# only words\n[limits]\n", Path::new("c")).unwrap(), ConfigFile::default());
+    assert_eq!(parse("", Path::new("c"), &TEST_KINDS).unwrap(), ConfigFile::default());
+    assert_eq!(parse("# only words\n[limits]\n", Path::new("c"), &TEST_KINDS).unwrap(), ConfigFile::default());
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_mistake_is_named_with_its_line_and_what_was_expected() {
         ("[tools]\nfetch = 'yes'\n", "line 2: invalid type: string \"yes\", expected a boolean"),
         ("model = ' '\n", "line 1: `model` must be a name"),
     ] {
-        let error = parse(text, Path::new("/c.toml")).unwrap_err().to_string();
+        let error = parse(text, Path::new("/c.toml"), &TEST_KINDS).unwrap_err().to_string();
         assert!(error.starts_with(&format!("/c.toml, {told}")), "{text:?} gave {error}");
         assert!(!error.contains('\n'), "{error:?}");
     }
@@ -179,7 +179,7 @@ fn a_credential_is_refused_by_name_or_shape_and_not_repeated() {
         "[[prices]]\npassword = 'hunter2'\n",
     ] {
         let line = text.lines().position(|line| line.contains("hunter2")).unwrap() + 1;
-        let error = parse(text, Path::new("c.toml")).unwrap_err().to_string();
+        let error = parse(text, Path::new("c.toml"), &TEST_KINDS).unwrap_err().to_string();
         assert!(error.starts_with(&format!("c.toml, line {line}: ")), "{text:?} gave {error}");
         assert!(error.contains("looks like a credential") && error.contains("OPENAI_API_KEY"), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
@@ -189,29 +189,29 @@ fn a_credential_is_refused_by_name_or_shape_and_not_repeated() {
 #[test]
 fn values_that_only_resemble_credentials_are_accepted() {
     let text = "model = 'sk-1'\n[providers.openai]\nbase_url = 'http://host/@scope'\n[limits]\nmax_tokens = 5\n";
-    assert!(parse(text, Path::new("c")).is_ok());
+    assert!(parse(text, Path::new("c"), &TEST_KINDS).is_ok());
 }
 
 #[test]
 fn a_missing_file_gives_the_defaults_and_an_unreadable_one_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(read(&folder.path().join("none.toml")).unwrap(), ConfigFile::default());
-    assert!(matches!(read(folder.path()), Err(ConfigError::NotAFile { .. })));
+    assert_eq!(read(&folder.path().join("none.toml"), &TEST_KINDS).unwrap(), ConfigFile::default());
+    assert!(matches!(read(folder.path(), &TEST_KINDS), Err(ConfigError::NotAFile { .. })));
     let path = folder.path().join("c.toml");
-    assert_eq!(read(&path.join("below")).unwrap(), ConfigFile::default());
+    assert_eq!(read(&path.join("below"), &TEST_KINDS).unwrap(), ConfigFile::default());
     fs::write(&path, b"model = 'a'\n# \xff\n").unwrap();
-    assert!(read(&path).unwrap_err().to_string().ends_with("c.toml, line 2: the file is not UTF-8"));
+    assert!(read(&path, &TEST_KINDS).unwrap_err().to_string().ends_with("c.toml, line 2: the file is not UTF-8"));
     fs::write(&path, vec![b'\n'; 1024 * 1024]).unwrap();
-    assert!(read(&path).is_ok());
+    assert!(read(&path, &TEST_KINDS).is_ok());
     fs::write(&path, vec![b'\n'; 1024 * 1024 + 1]).unwrap();
-    assert!(read(&path).unwrap_err().to_string().contains("more than 1048576 bytes"));
+    assert!(read(&path, &TEST_KINDS).unwrap_err().to_string().contains("more than 1048576 bytes"));
 }
 
 #[test]
 fn the_sandbox_section_is_parsed() {
     let text = "[sandbox]\nprovider = 'none'\nnetwork = true\nunix_sockets = true\nhide = ['~/.kube', '/srv/x']\n\
                 writable = ['~/.cargo']\nreadable = ['~/notes']\nmemory_mb = 512\nprocesses = 64\nmechanism = 'landlock'\n";
-    let sandbox = parse(text, Path::new("c.toml")).unwrap().settings.sandbox;
+    let sandbox = parse(text, Path::new("c.toml"), &TEST_KINDS).unwrap().settings.sandbox;
     assert_eq!((sandbox.provider.as_str(), sandbox.network, sandbox.unix_sockets), ("none", Switch::On, Switch::On));
     assert_eq!(sandbox.mechanism.as_str(), "landlock");
     assert_eq!((sandbox.hide, sandbox.writable), (vec!["~/.kube".into(), "/srv/x".into()], vec!["~/.cargo".into()]));
@@ -227,7 +227,7 @@ fn the_sandbox_section_is_parsed() {
         ("processes = 0", "at least 1"),
         ("loud = true", "unknown field"),
     ] {
-        let error = parse(&format!("[sandbox]\n{line}\n"), Path::new("c.toml")).unwrap_err().to_string();
+        let error = parse(&format!("[sandbox]\n{line}\n"), Path::new("c.toml"), &TEST_KINDS).unwrap_err().to_string();
         assert!(error.starts_with("c.toml, line 2: ") && error.contains(word), "{error}");
     }
 }
@@ -236,7 +236,7 @@ fn the_sandbox_section_is_parsed() {
 fn the_pi_section_is_parsed_and_its_mistakes_are_located() {
     let text = "[pi]\nenabled = true\nlisten = '[::1]:0'\norigins = ['https://app.example', 'http://localhost:8080']\n\
                 hosts = ['box.lan', '[fe80::1]', '10.0.0.1']\nrequire_token = true\n";
-    let pi = parse(text, Path::new("c")).unwrap().settings.pi;
+    let pi = parse(text, Path::new("c"), &TEST_KINDS).unwrap().settings.pi;
     assert_eq!((pi.enabled, pi.require_token, pi.listen.to_string().as_str()), (Switch::On, Switch::On, "[::1]:0"));
     assert_eq!((pi.origins.len(), pi.hosts.len()), (2, 3));
     for (line, key) in [
@@ -253,7 +253,7 @@ fn the_pi_section_is_parsed_and_its_mistakes_are_located() {
         ("hosts = ['']", "pi.hosts"),
         ("port = 1", "port"),
     ] {
-        let wrong = parse(&format!("[pi]\n{line}\n"), Path::new("c")).unwrap_err().to_string();
+        let wrong = parse(&format!("[pi]\n{line}\n"), Path::new("c"), &TEST_KINDS).unwrap_err().to_string();
         assert!(wrong.starts_with("c, line 2: ") && wrong.contains(key), "{line}: {wrong}");
     }
 }

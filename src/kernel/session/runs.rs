@@ -280,7 +280,7 @@ impl Session {
         let cut: Vec<_> = run.calls.values().map(aborted_result).collect();
         if let Some(detail) = left {
             let message = "some processes of the run could not be ended".to_owned();
-            let kind = EventKind::Warned { code: "PROCESS_LEFT".to_owned(), message, detail: Some(detail) };
+            let kind = EventKind::Warned { code: "PROCESS_STILL_RUNNING".to_owned(), message, detail: Some(detail) };
             self.record(kind, now, fx);
         }
         for result in cut {

@@ -10,7 +10,7 @@ use crate::provider::model::{CallOutcome, Entry, Request, Thinking, ToolCall, To
 ///
 /// The server caches the prompt up to each mark: the tools, the system prompt, and the conversation up to the last
 /// two user messages, so that the next turn finds the cache entry of this one.
-pub(in crate::provider) fn body(request: &Request) -> Value {
+pub(super) fn body(request: &Request) -> Value {
     let mut messages = messages(&request.entries);
     let mut marks = CONVERSATION_CACHE_MARKS;
     for message in messages.iter_mut().rev().filter(|message| message["role"] == "user") {

@@ -1,7 +1,7 @@
 //! A stream with every kind of event, decoded at every split, and invalid streams.
 
-use super::blocks_from_state;
-use crate::provider::dialect::Dialect::Anthropic;
+use super::super::Anthropic;
+use super::{Decoder, blocks_from_state};
 use crate::provider::dialect::ResponseDecoder;
 use crate::provider::error::ModelErrorKind;
 use crate::provider::limits::TurnLimits;
@@ -46,7 +46,7 @@ const STREAM: &str = concat!(
 
 #[test]
 fn a_response_decodes_identically_at_every_split() {
-    let (pieces, end) = decode_at_every_split(Anthropic, STREAM.as_bytes()).unwrap();
+    let (pieces, end) = decode_at_every_split(&Anthropic, STREAM.as_bytes()).unwrap();
     assert_eq!(
         pieces,
         [
@@ -79,7 +79,7 @@ fn stop_reasons_are_mapped() {
         ("pause_turn", StopReason::Other("pause_turn".to_owned())),
     ] {
         let text = format!("data: {{\"type\":\"message_delta\",\"delta\":{{\"stop_reason\":\"{reason}\"}}}}\n\n");
-        assert_eq!(decode_all(Anthropic, text.as_bytes()).unwrap().1.stop, stop, "{reason}");
+        assert_eq!(decode_all(&Anthropic, text.as_bytes()).unwrap().1.stop, stop, "{reason}");
     }
 }
 
@@ -88,7 +88,7 @@ fn a_call_truncated_by_the_length_limit_is_omitted() {
     let text = STREAM
         .replace(r#":1}"}}"#, r#":"}}"#)
         .replace("\"stop_reason\":\"tool_use\"", "\"stop_reason\":\"max_tokens\"");
-    let (pieces, end) = decode_at_every_split(Anthropic, text.as_bytes()).unwrap();
+    let (pieces, end) = decode_at_every_split(&Anthropic, text.as_bytes()).unwrap();
     assert_eq!(pieces, [thinking_delta("hm né €"), text_delta("Let 😀"), call_delta("toolu_2", "list", "{}")]);
     assert_eq!(end.stop, StopReason::Length);
 }
@@ -96,14 +96,14 @@ fn a_call_truncated_by_the_length_limit_is_omitted() {
 #[test]
 fn thinking_without_a_signature_is_not_sent_back() {
     let text = STREAM.replace("sig==", "").replace("redacted_thinking", "novelty");
-    assert_eq!(decode_all(Anthropic, text.as_bytes()).unwrap().1.provider_state, None);
+    assert_eq!(decode_all(&Anthropic, text.as_bytes()).unwrap().1.provider_state, None);
 }
 
 #[test]
 fn an_invalid_response_is_an_error() {
     let middle = STREAM.find("event: message_stop").unwrap();
     let early = STREAM.find(r#"data: {"type":"message_delta""#).unwrap();
-    assert!(decode_all(Anthropic, &STREAM.as_bytes()[..middle]).is_ok(), "the reason to stop is known");
+    assert!(decode_all(&Anthropic, &STREAM.as_bytes()[..middle]).is_ok(), "the reason to stop is known");
     for (text, kind) in [
         ("", ModelErrorKind::Interrupted),
         ("dat", ModelErrorKind::Interrupted),
@@ -124,7 +124,7 @@ fn an_invalid_response_is_an_error() {
         ("data: []\n\n", ModelErrorKind::InvalidResponse),
         ("<html>\n", ModelErrorKind::InvalidResponse),
     ] {
-        assert_eq!(decode_at_every_split(Anthropic, text.as_bytes()).unwrap_err().kind, kind, "{text}");
+        assert_eq!(decode_at_every_split(&Anthropic, text.as_bytes()).unwrap_err().kind, kind, "{text}");
     }
 }
 
@@ -137,7 +137,7 @@ fn provider_state_is_bounded() {
         r#"{"type":"content_block_start","index":1,"content_block":{"type":"redacted_thinking","data":"dddddddddddd"}}"#,
     ] {
         let limits = TurnLimits { text_bytes: 4_096, ..TurnLimits::default() };
-        let mut reader = ResponseDecoder::new(Anthropic, limits, "t");
+        let mut reader = Decoder::new(limits, "t".to_owned());
         let mut out = Vec::new();
         reader.feed(format!("data: {start}\n\n").as_bytes(), &mut out).unwrap();
         let event = format!("data: {more}\n\n");

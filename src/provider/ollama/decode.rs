@@ -5,7 +5,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::provider::api_error::ApiError;
-use crate::provider::dialect::{classify_trailing_error, interrupted_error};
+use crate::provider::dialect::{ResponseDecoder, classify_trailing_error, interrupted_error};
 use crate::provider::error::{ModelError, excerpt};
 use crate::provider::limits::TurnLimits;
 use crate::provider::lines::LineSplitter;
@@ -14,7 +14,7 @@ use crate::provider::turn_builder::{STOP_BYTES, TurnBuilder};
 
 /// The decoder of one response.
 #[derive(Debug)]
-pub(in crate::provider) struct Decoder {
+pub(super) struct Decoder {
     lines: LineSplitter,
     state: DecoderState,
 }
@@ -56,12 +56,14 @@ struct Function {
 }
 
 impl Decoder {
-    pub(in crate::provider) fn new(limits: TurnLimits, label: String) -> Self {
+    pub(super) fn new(limits: TurnLimits, label: String) -> Self {
         let state = DecoderState { turn: TurnBuilder::new(limits, label), thinking: String::new() };
         Self { lines: LineSplitter::new(limits.line_bytes), state }
     }
+}
 
-    pub(in crate::provider) fn feed(&mut self, bytes: &[u8], out: &mut Vec<Delta>) -> Result<(), ModelError> {
+impl ResponseDecoder for Decoder {
+    fn feed(&mut self, bytes: &[u8], out: &mut Vec<Delta>) -> Result<(), ModelError> {
         let Self { lines, state } = self;
         state.turn.swap_deltas(out);
         let outcome = lines.feed(bytes, |line| state.accept_line(line));
@@ -69,7 +71,7 @@ impl Decoder {
         outcome
     }
 
-    pub(in crate::provider) fn finish(&mut self, out: &mut Vec<Delta>) -> Result<(), ModelError> {
+    fn finish(&mut self, out: &mut Vec<Delta>) -> Result<(), ModelError> {
         let Self { lines, state } = self;
         state.turn.swap_deltas(out);
         let outcome = lines.finish(|line| state.accept_line(line));
@@ -78,11 +80,11 @@ impl Decoder {
         if self.is_done() { Ok(()) } else { Err(interrupted_error()) }
     }
 
-    pub(in crate::provider) const fn is_done(&self) -> bool {
+    fn is_done(&self) -> bool {
         self.state.turn.has_stopped()
     }
 
-    pub(in crate::provider) fn end(&self) -> TurnEnd {
+    fn end(&self) -> TurnEnd {
         self.state.turn.end()
     }
 }
@@ -146,7 +148,7 @@ pub(super) fn thinking_from_state(carry: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::provider::dialect::Dialect::Ollama;
+    use super::super::Ollama;
     use crate::provider::error::ModelErrorKind;
     use crate::provider::model::{StopReason, Usage};
     use crate::provider::samples::{call_delta, decode_all, decode_at_every_split, text_delta, thinking_delta};
@@ -170,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_response_decodes_identically_at_every_split() {
-        let (pieces, end) = decode_at_every_split(Ollama, STREAM.as_bytes()).unwrap();
+        let (pieces, end) = decode_at_every_split(&Ollama, STREAM.as_bytes()).unwrap();
         assert_eq!(
             pieces,
             [
@@ -194,7 +196,7 @@ mod tests {
             (r#"{"done":true,"done_reason":"length"}"#, StopReason::Length),
             (r#"{"done":true,"done_reason":"load"}"#, StopReason::Other("load".to_owned())),
         ] {
-            assert_eq!(decode_all(Ollama, line.as_bytes()).unwrap().1.stop, stop, "{line}");
+            assert_eq!(decode_all(&Ollama, line.as_bytes()).unwrap().1.stop, stop, "{line}");
         }
     }
 
@@ -209,9 +211,9 @@ mod tests {
             ("<html></html>", ModelErrorKind::InvalidResponse),
             ("{\"message\":{\"content\":7}}\n", ModelErrorKind::InvalidResponse),
         ] {
-            assert_eq!(decode_at_every_split(Ollama, text.as_bytes()).unwrap_err().kind, kind, "{text}");
+            assert_eq!(decode_at_every_split(&Ollama, text.as_bytes()).unwrap_err().kind, kind, "{text}");
         }
         let invalid = b"{\"message\":{\"content\":\"\xff\"}}\n";
-        assert_eq!(decode_at_every_split(Ollama, invalid).unwrap_err().kind, ModelErrorKind::InvalidResponse);
+        assert_eq!(decode_at_every_split(&Ollama, invalid).unwrap_err().kind, ModelErrorKind::InvalidResponse);
     }
 }

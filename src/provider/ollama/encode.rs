@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::provider::dialect::{Quirks, parse_arguments, sanitize_tool_name};
+use crate::provider::dialect::{parse_arguments, sanitize_tool_name};
 use crate::provider::model::{Entry, Request, Thinking, ToolCall, ToolSpec};
 
-/// Encodes the body of a request.
-pub(in crate::provider) fn body(request: &Request, habits: Quirks) -> Value {
+/// Encodes the body of a request with the context size that the server is to allocate.
+pub(super) fn body(request: &Request, context_tokens: u32) -> Value {
     let mut messages = Vec::new();
     if !request.system.is_empty() {
         messages.push(json!({ "role": "system", "content": request.system }));
@@ -22,9 +22,7 @@ pub(in crate::provider) fn body(request: &Request, habits: Quirks) -> Value {
     if let Some(tokens) = request.max_tokens {
         body["options"]["num_predict"] = tokens.into();
     }
-    if let Some(tokens) = habits.context_tokens {
-        body["options"]["num_ctx"] = tokens.into();
-    }
+    body["options"]["num_ctx"] = context_tokens.into();
     body
 }
 
@@ -85,7 +83,7 @@ mod tests {
     #[test]
     fn images_are_a_field_beside_the_text() {
         assert_eq!(
-            body(&samples::image_request("what is it?"), Quirks::default())["messages"],
+            body(&samples::image_request("what is it?"), 32_768)["messages"],
             json!([{ "role": "user", "content": "what is it?", "images": ["aGk="] }])
         );
     }
@@ -93,8 +91,7 @@ mod tests {
     #[test]
     fn a_conversation_is_encoded_for_ollama() {
         let carry = json!({ "ollama": { "thinking": "hm" } }).to_string();
-        let body =
-            body(&samples::conversation(Some(carry)), Quirks { context_tokens: Some(32_768), ..Quirks::default() });
+        let body = body(&samples::conversation(Some(carry)), 32_768);
         assert_eq!(
             body,
             json!({

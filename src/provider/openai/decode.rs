@@ -5,7 +5,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::provider::api_error::ApiError;
-use crate::provider::dialect::{classify_trailing_error, interrupted_error};
+use crate::provider::dialect::{ResponseDecoder, classify_trailing_error, interrupted_error};
 use crate::provider::error::{ModelError, excerpt};
 use crate::provider::limits::TurnLimits;
 use crate::provider::lines::SseDecoder;
@@ -14,7 +14,7 @@ use crate::provider::turn_builder::{CallFragment, STOP_BYTES, TurnBuilder};
 
 /// The decoder of one response.
 #[derive(Debug)]
-pub(in crate::provider) struct Decoder {
+pub(super) struct Decoder {
     events: SseDecoder,
     state: DecoderState,
 }
@@ -97,7 +97,7 @@ struct Details {
 }
 
 impl Decoder {
-    pub(in crate::provider) fn new(limits: TurnLimits, label: String) -> Self {
+    pub(super) fn new(limits: TurnLimits, label: String) -> Self {
         let state = DecoderState {
             turn: TurnBuilder::new(limits, label),
             thinking_field: REASONING_CONTENT,
@@ -107,8 +107,10 @@ impl Decoder {
         };
         Self { events: SseDecoder::new(limits.line_bytes), state }
     }
+}
 
-    pub(in crate::provider) fn feed(&mut self, bytes: &[u8], out: &mut Vec<Delta>) -> Result<(), ModelError> {
+impl ResponseDecoder for Decoder {
+    fn feed(&mut self, bytes: &[u8], out: &mut Vec<Delta>) -> Result<(), ModelError> {
         let Self { events, state } = self;
         state.turn.swap_deltas(out);
         let outcome = events.feed(bytes, |data| state.accept_event(data));
@@ -116,7 +118,7 @@ impl Decoder {
         outcome
     }
 
-    pub(in crate::provider) fn finish(&mut self, out: &mut Vec<Delta>) -> Result<(), ModelError> {
+    fn finish(&mut self, out: &mut Vec<Delta>) -> Result<(), ModelError> {
         let Self { events, state } = self;
         state.turn.swap_deltas(out);
         let outcome = events.finish(|data| state.accept_event(data));
@@ -126,11 +128,11 @@ impl Decoder {
         if state.turn.has_stopped() { Ok(()) } else { Err(interrupted_error()) }
     }
 
-    pub(in crate::provider) const fn is_done(&self) -> bool {
+    fn is_done(&self) -> bool {
         matches!(self.state.completion, Completion::Complete)
     }
 
-    pub(in crate::provider) fn end(&self) -> TurnEnd {
+    fn end(&self) -> TurnEnd {
         let mut end = self.state.turn.end();
         end.provider_state = encode_state(self.state.thinking_field, &self.state.thinking);
         end

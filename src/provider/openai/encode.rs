@@ -3,11 +3,20 @@
 use serde_json::{Value, json};
 
 use crate::kernel::event::Image;
-use crate::provider::dialect::{Quirks, TokenLimit, sanitize_tool_name};
+use crate::provider::dialect::sanitize_tool_name;
 use crate::provider::model::{Entry, Request, Thinking, ToolCall, ToolSpec};
 
+/// The field for the token limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TokenLimit {
+    /// `max_tokens`, which all servers but one accept.
+    MaxTokens,
+    /// `max_completion_tokens`, which OpenAI's server requires.
+    MaxCompletionTokens,
+}
+
 /// Encodes the body of a request.
-pub(in crate::provider) fn body(request: &Request, habits: Quirks) -> Value {
+pub(super) fn body(request: &Request, token_limit: TokenLimit) -> Value {
     let mut messages = Vec::new();
     if !request.system.is_empty() {
         messages.push(json!({ "role": "system", "content": request.system }));
@@ -27,7 +36,7 @@ pub(in crate::provider) fn body(request: &Request, habits: Quirks) -> Value {
         body["tools"] = request.tools.iter().map(tool).collect();
     }
     if let Some(tokens) = request.max_tokens {
-        let name = match habits.token_limit {
+        let name = match token_limit {
             TokenLimit::MaxTokens => "max_tokens",
             TokenLimit::MaxCompletionTokens => "max_completion_tokens",
         };
@@ -114,16 +123,16 @@ mod tests {
     fn images_are_encoded_as_data_urls() {
         let picture = json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64,aGk=" } });
         assert_eq!(
-            body(&samples::image_request("what is it?"), Quirks::default())["messages"],
+            body(&samples::image_request("what is it?"), TokenLimit::MaxTokens)["messages"],
             json!([{ "role": "user", "content": [{ "type": "text", "text": "what is it?" }, picture] }])
         );
-        let alone = body(&samples::image_request(""), Quirks::default());
+        let alone = body(&samples::image_request(""), TokenLimit::MaxTokens);
         assert_eq!(alone["messages"][0]["content"], json!([picture]), "an empty text is left out");
     }
 
     #[test]
     fn a_conversation_is_encoded_as_chat_completions() {
-        let body = body(&samples::conversation(None), Quirks::default());
+        let body = body(&samples::conversation(None), TokenLimit::MaxTokens);
         assert_eq!(
             body,
             json!({
@@ -151,16 +160,15 @@ mod tests {
     fn only_the_thinking_of_the_current_turn_is_sent_back() {
         let carry = json!({ "openai": { "field": "reasoning_content", "text": "hm" } }).to_string();
         let mut request = samples::conversation(Some(carry));
-        assert_eq!(body(&request, Quirks::default())["messages"][2].get("reasoning_content"), None);
+        assert_eq!(body(&request, TokenLimit::MaxTokens)["messages"][2].get("reasoning_content"), None);
         request.entries.pop();
-        assert_eq!(body(&request, Quirks::default())["messages"][2]["reasoning_content"], "hm");
+        assert_eq!(body(&request, TokenLimit::MaxTokens)["messages"][2]["reasoning_content"], "hm");
     }
 
     #[test]
     fn the_token_limit_and_the_effort_use_the_server_s_field_names() {
         let request = Request { max_tokens: Some(5), thinking: Thinking::High, ..samples::text_request("hi") };
-        let habits = Quirks { token_limit: TokenLimit::MaxCompletionTokens, ..Quirks::default() };
-        let body = body(&request, habits);
+        let body = body(&request, TokenLimit::MaxCompletionTokens);
         assert_eq!((&body["max_completion_tokens"], body.get("max_tokens")), (&json!(5), None));
         assert_eq!(body["reasoning_effort"], "high");
         assert_eq!(body.get("tools"), None);

@@ -1,7 +1,7 @@
 //! Streams of several servers, decoded at every split.
 
-use super::thinking_from_state;
-use crate::provider::dialect::Dialect::OpenAi;
+use super::super::OpenAi;
+use super::{Decoder, thinking_from_state};
 use crate::provider::dialect::ResponseDecoder;
 use crate::provider::error::ModelErrorKind;
 use crate::provider::limits::TurnLimits;
@@ -34,7 +34,7 @@ const STREAM: &str = concat!(
 
 #[test]
 fn a_response_decodes_identically_at_every_split() {
-    let (pieces, end) = decode_at_every_split(OpenAi, STREAM.as_bytes()).unwrap();
+    let (pieces, end) = decode_at_every_split(&OpenAi, STREAM.as_bytes()).unwrap();
     assert_eq!(
         pieces,
         [
@@ -100,7 +100,7 @@ fn the_quirks_of_other_servers_are_supported() {
         ),
     ];
     for (text, pieces, stop) in cases {
-        let (read, end) = decode_at_every_split(OpenAi, text.as_bytes()).unwrap();
+        let (read, end) = decode_at_every_split(&OpenAi, text.as_bytes()).unwrap();
         assert_eq!((read, end.stop), (pieces, stop), "{text}");
     }
 }
@@ -119,23 +119,23 @@ fn an_invalid_response_is_an_error() {
         ("data: hello\n\n", ModelErrorKind::InvalidResponse),
         ("<!DOCTYPE html>\n", ModelErrorKind::InvalidResponse),
     ] {
-        assert_eq!(decode_at_every_split(OpenAi, text.as_bytes()).unwrap_err().kind, kind, "{text}");
+        assert_eq!(decode_at_every_split(&OpenAi, text.as_bytes()).unwrap_err().kind, kind, "{text}");
     }
     let invalid = b"data: {\"choices\":[{\"delta\":{\"content\":\"\xe2\x82\"}}]}\n\n";
-    assert_eq!(decode_at_every_split(OpenAi, invalid).unwrap_err().kind, ModelErrorKind::InvalidResponse);
+    assert_eq!(decode_at_every_split(&OpenAi, invalid).unwrap_err().kind, ModelErrorKind::InvalidResponse);
 }
 
 #[test]
 fn an_invalid_cost_is_ignored() {
     for (cost, expected) in [("0", Some(0)), ("-1", None), ("1e300", None), ("null", None), ("2.5", Some(2_500_000))] {
         let text = format!("data: {{\"choices\":[{{\"finish_reason\":\"stop\"}}],\"usage\":{{\"cost\":{cost}}}}}\n\n");
-        assert_eq!(decode_all(OpenAi, text.as_bytes()).unwrap().1.usage.cost_microusd, expected, "{cost}");
+        assert_eq!(decode_all(&OpenAi, text.as_bytes()).unwrap().1.usage.cost_microusd, expected, "{cost}");
     }
 }
 
 #[test]
 fn text_is_appended_to_the_last_undrained_delta() {
-    let mut reader = ResponseDecoder::new(OpenAi, TurnLimits { delta_bytes: 5, ..TurnLimits::default() }, "t");
+    let mut reader = Decoder::new(TurnLimits { delta_bytes: 5, ..TurnLimits::default() }, "t".to_owned());
     let mut out = Vec::new();
     for _ in 0..4 {
         reader.feed(b"data: {\"choices\":[{\"delta\":{\"content\":\"ab\"}}]}\n\n", &mut out).unwrap();

@@ -215,7 +215,7 @@ impl RunTasks {
             tracing::warn!(error = %failed, "cannot store a remembered approval");
             if let Some((run, sender)) = way_back {
                 let (code, message) =
-                    ("APPROVAL_NOT_KEPT".to_owned(), format!("the approval applies once only: {failed}"));
+                    ("APPROVAL_NOT_STORED".to_owned(), format!("the approval applies once only: {failed}"));
                 let report = Report::Warned { code, message, detail: None };
                 // The lane may have ended; then the report is not needed.
                 let _ = sender.send(Box::new(ReportEnvelope::new(ReportOwner::Run(run), report))).await;
@@ -477,7 +477,7 @@ fn provider_name(state: &State) -> String {
 
 fn secret_lost() -> FinishReport {
     let message = "the message contained a secret, which is not stored across a restart; send the message again";
-    FinishReport::permanent_failure("SECRET_NOT_KEPT", message)
+    FinishReport::permanent_failure("SECRET_NOT_STORED", message)
 }
 
 #[cfg(test)]

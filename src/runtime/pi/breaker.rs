@@ -1,82 +1,62 @@
-//! The circuit breaker of shell commands: where several in a row ran into their time limit, none is run for a while.
+//! The circuit breakers of shell commands: where several in a row ran into their time limit, none is run for a while.
 //!
-//! Each session has its own circuit. When the pause is over one command is let through; if that ends in time the
-//! circuit is closed again.
+//! Each session has its own. The state machine is that of the model servers ([`crate::provider::breaker`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use super::limits::BashLimits;
 use crate::kernel::id::SessionId;
-use crate::kernel::time::Now;
 use crate::protocol::pi::encode::BashCircuit;
+use crate::provider::breaker::{self, Admission, Policy};
 
-/// The circuits of all sessions.
+/// The breakers of all sessions.
 pub(super) struct Breaker {
-    limits: BashLimits,
+    policy: Policy,
     inner: Mutex<Inner>,
 }
 
 #[derive(Default)]
 struct Inner {
-    circuits: BTreeMap<SessionId, Circuit>,
+    circuits: BTreeMap<SessionId, breaker::Breaker>,
     calls: u64,
     timeouts: u64,
     rejected: u64,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-struct Circuit {
-    /// How many ran into their limit since one did not.
-    in_a_row: u32,
-    /// When it was opened.
-    opened: Option<Now>,
-    /// Whether the one command that tries it out is under way.
-    trying: bool,
-}
-
 impl Breaker {
     pub(super) fn new(limits: BashLimits) -> Self {
-        Self { limits, inner: Mutex::default() }
+        let policy = Policy { failure_threshold: limits.timeouts, open_duration: limits.pause };
+        Self { policy, inner: Mutex::default() }
     }
 
-    /// Tells whether a command may run in a session, and counts it.
-    pub(super) fn admits(&self, session: &SessionId, now: Now) -> bool {
-        let pause = u64::try_from(self.limits.pause.as_millis()).unwrap_or(u64::MAX);
+    /// Returns the admission of a command in a session, and counts it; `None` if it may not run.
+    pub(super) fn admit(&self, session: &SessionId, now: Instant) -> Option<Admission> {
         let mut inner = self.lock();
-        let circuit = inner.circuits.entry(session.clone()).or_default();
-        let admitted = match circuit.opened {
-            None => true,
-            Some(opened) if now.since(opened) >= pause && !circuit.trying => {
-                circuit.trying = true;
-                true
+        let circuit = inner.circuits.entry(session.clone()).or_insert_with(|| breaker::Breaker::new(self.policy));
+        match circuit.admit(now) {
+            Admission::Refused(_) => {
+                inner.rejected += 1;
+                None
             }
-            Some(_) => false,
-        };
-        if admitted {
-            inner.calls += 1;
-        } else {
-            inner.rejected += 1;
+            admission @ (Admission::Pass | Admission::Probe) => {
+                inner.calls += 1;
+                Some(admission)
+            }
         }
-        admitted
     }
 
-    /// Says how a command ended.
-    pub(super) fn ended(&self, session: &SessionId, timed_out: bool, now: Now) {
-        let limit = self.limits.timeouts;
+    /// Records the end of a command with this admission.
+    pub(super) fn ended(&self, session: &SessionId, admission: Admission, timed_out: bool, now: Instant) {
         let mut inner = self.lock();
-        if timed_out {
-            inner.timeouts += 1;
-        }
-        let Some(circuit) = inner.circuits.get_mut(session) else { return };
-        circuit.trying = false;
         if !timed_out {
             inner.circuits.remove(session);
             return;
         }
-        circuit.in_a_row = circuit.in_a_row.saturating_add(1);
-        if circuit.in_a_row >= limit {
-            circuit.opened = Some(now);
+        inner.timeouts += 1;
+        if let Some(circuit) = inner.circuits.get_mut(session) {
+            circuit.record_failure(admission, now);
         }
     }
 
@@ -85,21 +65,21 @@ impl Breaker {
         self.lock().circuits.remove(session);
     }
 
-    /// Tells how the circuits are.
+    /// Returns the state of the breakers.
     pub(super) fn report(&self) -> BashCircuit {
         let inner = self.lock();
-        let open = inner.circuits.values().filter(|circuit| circuit.opened.is_some());
-        let (trying, open): (Vec<&Circuit>, Vec<&Circuit>) = open.partition(|circuit| circuit.trying);
-        let state = match (open.is_empty(), trying.is_empty()) {
-            (false, _) => "open",
-            (true, false) => "half_open",
-            (true, true) => "closed",
+        let open = inner.circuits.values().filter(|circuit| circuit.is_open());
+        let (probed, refusing): (Vec<_>, Vec<_>) = open.partition(|circuit| circuit.is_probed());
+        let state = match (refusing.is_empty(), probed.is_empty()) {
+            (false, _) => breaker::State::Open,
+            (true, false) => breaker::State::HalfOpen,
+            (true, true) => breaker::State::Closed,
         };
         BashCircuit {
             enabled: true,
-            global_state: state.to_owned(),
+            global_state: state.name().to_owned(),
             session_count: inner.circuits.len() as u64,
-            open_session_count: (open.len() + trying.len()) as u64,
+            open_session_count: (refusing.len() + probed.len()) as u64,
             total_calls: inner.calls,
             total_timeouts: inner.timeouts,
             total_rejected: inner.rejected,
@@ -121,21 +101,23 @@ mod tests {
     fn a_circuit_opens_after_its_timeouts_lets_one_try_and_closes_when_that_ends_in_time() {
         let breaker = Breaker::new(BashLimits { timeouts: 2, pause: Duration::from_secs(1) });
         let (one, other) = (SessionId::from("one"), SessionId::from("other"));
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
         for _ in 0..2 {
-            assert!(breaker.admits(&one, Now(0)));
-            breaker.ended(&one, true, Now(0));
+            let admission = breaker.admit(&one, at(0)).unwrap();
+            breaker.ended(&one, admission, true, at(0));
         }
-        assert!(!breaker.admits(&one, Now(999)), "open");
-        assert!(breaker.admits(&other, Now(999)), "another session's is its own");
+        assert_eq!(breaker.admit(&one, at(999)), None, "open");
+        assert!(breaker.admit(&other, at(999)).is_some(), "another session's is its own");
         assert_eq!(breaker.report().global_state, "open");
-        assert!(breaker.admits(&one, Now(1000)), "one may try");
-        assert!(!breaker.admits(&one, Now(1000)), "and only one");
+        let probe = breaker.admit(&one, at(1000)).expect("one may try");
+        assert_eq!(breaker.admit(&one, at(1000)), None, "and only one");
         assert_eq!(breaker.report().global_state, "half_open");
-        breaker.ended(&one, true, Now(1000));
-        assert!(!breaker.admits(&one, Now(1999)), "open again");
-        assert!(breaker.admits(&one, Now(2000)));
-        breaker.ended(&one, false, Now(2000));
-        assert!(breaker.admits(&one, Now(2000)), "closed");
+        breaker.ended(&one, probe, true, at(1000));
+        assert_eq!(breaker.admit(&one, at(1999)), None, "open again");
+        let probe = breaker.admit(&one, at(2000)).expect("one may try");
+        breaker.ended(&one, probe, false, at(2000));
+        assert!(breaker.admit(&one, at(2000)).is_some(), "closed");
         let report = breaker.report();
         assert_eq!((report.global_state.as_str(), report.total_timeouts, report.total_rejected), ("closed", 3, 3));
     }

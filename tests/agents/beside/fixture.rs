@@ -183,7 +183,7 @@ fn open(root: &Path) -> Arc<Hub> {
         limits: Limits::default(),
         clock: Clock::start(),
         journal: Journal::open(&paths.state, Options::default()).expect("a journal"),
-        model_config: Models::new(&paths, models, files.clone()),
+        model_config: Models::new(&paths, pushd::provider::dialect::BUILT_IN, models, files.clone()),
         files,
         grants: Arc::new(GrantStore::new(&paths.state)),
         session_files: SessionFiles::new(root, &paths.state),

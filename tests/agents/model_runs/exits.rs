@@ -19,7 +19,7 @@ fn every_outcome_has_its_exit_code_in_every_dialect() {
         for (reply, words, code, outcome, reason) in [
             (Reply::says("Done."), &[][..], 0, "success", Value::Null),
             (cases::wrong_key(), &[], 1, "failed", json!("provider_unauthorized")),
-            (Reply::NotHttp, &[], 1, "failed", json!("provider_garbage")),
+            (Reply::NotHttp, &[], 1, "failed", json!("provider_invalid_response")),
             (cases::declines(), &[], 1, "failed", refusal_reason(dialect)),
             (commit, &[], 3, "denied", json!("denied")),
             (command, &["--approve", "deny"], 3, "denied", json!("denied")),

@@ -16,7 +16,7 @@ fn an_interrupted_turn_is_retried_and_counted_once() {
             let events = client.events_until("run_complete");
             let over = &events.last().unwrap()["payload"];
             assert_eq!(over["outcome"], "success", "{dialect:?} {broken:?}: {over}");
-            let warned = events.iter().find(|event| event["payload"]["code"] == "MODEL_TURN_CUT");
+            let warned = events.iter().find(|event| event["payload"]["code"] == "MODEL_TURN_INTERRUPTED");
             assert!(warned.is_some(), "{dialect:?} {broken:?}: {:?}", types(&events));
             let messages = client.get("get_session_messages", json!({"sessionId": session}));
             assert_eq!(messages["messages"][1]["text"], "The whole.", "{dialect:?} {broken:?}: {messages}");
@@ -84,14 +84,14 @@ fn every_failure_has_its_reason_and_exit_code_1() {
             "provider_rate_limited",
         ),
         (Reply::status(500, "{}"), "provider_failed"),
-        (Reply::turn([fault(Fault::Garbage)]), "provider_garbage"),
-        (Reply::turn([fault(huge)]), "provider_garbage"),
-        (Reply::Never, "provider_silent"),
-        (Reply::HangUp, "provider_cut"),
+        (Reply::turn([fault(Fault::Garbage)]), "provider_invalid_response"),
+        (Reply::turn([fault(huge)]), "provider_invalid_response"),
+        (Reply::Never, "provider_timeout"),
+        (Reply::HangUp, "provider_interrupted"),
     ];
     for (reply, reason) in cases {
         // Nine megabytes are slow on a busy machine and must not count as silence.
-        let patience = if reason == "provider_silent" { "2" } else { "60" };
+        let patience = if reason == "provider_timeout" { "2" } else { "60" };
         let fixture = Fixture::with(ServerDialect::OpenAi, &[("PUSH_MODEL_SILENCE_SECONDS", patience)]);
         fixture.server.usually(reply.clone());
         let (mut client, _) = fixture.start_run("hi");

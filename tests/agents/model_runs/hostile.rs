@@ -74,7 +74,7 @@ fn a_secret_in_a_call_pending_over_a_restart_is_not_invented() {
     client.decide(&approval, "approve");
     let events = client.events_until("run_complete");
     let results: Vec<_> = events.iter().filter(|event| event["type"] == "tool_result").collect();
-    assert_eq!(results[1]["payload"]["structuredError"]["code"], "SECRET_NOT_KEPT", "{results:?}");
+    assert_eq!(results[1]["payload"]["structuredError"]["code"], "SECRET_NOT_STORED", "{results:?}");
     assert_eq!((fixture.file("done").as_str(), results.len()), ("one\n", 2));
     drop(client);
     assert_not_stored(&fixture, KEY);
@@ -91,7 +91,7 @@ fn error_texts_of_a_failing_server_are_sanitized() {
     environment["DB_PASSWORD"] = json!(secret);
     client.get("send_user_message", json!({"sessionId": session, "text": "go", "environment": environment}));
     let events = client.events_until("run_complete");
-    let warned = events.iter().find(|event| event["payload"]["code"] == "MODEL_TURN_CUT").expect("a warning");
+    let warned = events.iter().find(|event| event["payload"]["code"] == "MODEL_TURN_INTERRUPTED").expect("a warning");
     assert!(warned["payload"]["message"].as_str().unwrap().contains("too much for [redacted]"), "{warned}");
     drop(client);
     assert_not_stored(&fixture, secret);

@@ -200,7 +200,7 @@ fn answers(dialect: ServerDialect) -> Vec<Case> {
         succeeds("many tokens", [cases::hurries(20_000)], &summary_of("token ".repeat(40))),
         fails("a turn that gets too long", cases::gets_too_long(), "model_length"),
         fails("a model that declines", cases::declines(), declined),
-        fails("nothing, ever", cases::says_nothing(), "provider_garbage").with_requests(4),
+        fails("nothing, ever", cases::says_nothing(), "provider_invalid_response").with_requests(4),
     ]
 }
 
@@ -215,14 +215,14 @@ fn refusals() -> Vec<Case> {
         fails("a conversation that is too long", cases::prompt_too_long(), "context_too_long"),
         fails("an empty account", cases::no_credit(), "provider_out_of_credit"),
         fails("a redirect", cases::redirects(), "provider_refused"),
-        fails("a web page", cases::web_page(), "provider_garbage"),
-        fails("another file", cases::another_file(), "provider_garbage"),
-        fails("no HTTP", Reply::NotHttp, "provider_garbage"),
-        fails("garbage in the middle", cases::garbles(), "provider_garbage"),
-        fails("garbage at once", breaks(Fault::Garbage), "provider_garbage"),
-        fails("a huge line", cases::says_too_long_a_line(9 * 1024 * 1024), "provider_garbage"),
-        fails("too many calls", cases::calls_too_often(129), "provider_garbage"),
-        fails("too long arguments", cases::calls_at_length(9 * 1024 * 1024), "provider_garbage"),
+        fails("a web page", cases::web_page(), "provider_invalid_response"),
+        fails("another file", cases::another_file(), "provider_invalid_response"),
+        fails("no HTTP", Reply::NotHttp, "provider_invalid_response"),
+        fails("garbage in the middle", cases::garbles(), "provider_invalid_response"),
+        fails("garbage at once", breaks(Fault::Garbage), "provider_invalid_response"),
+        fails("a huge line", cases::says_too_long_a_line(9 * 1024 * 1024), "provider_invalid_response"),
+        fails("too many calls", cases::calls_too_often(129), "provider_invalid_response"),
+        fails("too long arguments", cases::calls_at_length(9 * 1024 * 1024), "provider_invalid_response"),
     ]
 }
 
@@ -237,12 +237,12 @@ fn interruptions() -> Vec<Case> {
         again("an end that is missing", breaks_off("one", Fault::EndEarly)),
         again("an error in the middle", breaks_off("one", cases::overloaded_midway())),
         again("silence in the middle", breaks_off("one", Fault::Stall)),
-        fails("a cut every time", breaks_off("one", Fault::Cut), "provider_cut").with_requests(4),
+        fails("a cut every time", breaks_off("one", Fault::Cut), "provider_interrupted").with_requests(4),
     ]
 }
 
 fn waits() -> Vec<Case> {
-    let never = "provider_silent";
+    let never = "provider_timeout";
     vec![
         fails("silence", Reply::Never, never),
         fails("silence after the head", Reply::HeadOnly, never),
@@ -268,7 +268,7 @@ fn retries() -> Vec<Case> {
             .with_requests(2),
         fails("a server that stays overloaded", cases::overloaded(), "provider_overloaded").with_requests(3),
         fails("a server that is broken", broken, "provider_failed").with_requests(3),
-        fails("a server that always hangs up", Reply::HangUp, "provider_cut").with_requests(3),
+        fails("a server that always hangs up", Reply::HangUp, "provider_interrupted").with_requests(3),
         fails("nobody", Reply::Never, "provider_unreachable").unreachable().with_requests(0),
     ]
 }

@@ -4,16 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pushd::provider::breaker::{Policy, State};
-use pushd::provider::dialect::Dialect;
 use pushd::provider::error::ModelErrorKind;
 use pushd::provider::limits::Limits;
 use pushd::provider::registry::{CircuitReport, Environment, ModelRegistry, Settings, base_url_variable};
 use pushd::provider::{RunAdmission, Starter, retry};
 
-use crate::providers::fixture::{Fixture, limits, no_keyring, read_turn, server_dialect, simple_request, text_delta};
-use crate::support::model::{Fault, ModelServer, Reply, fault, say};
+use crate::providers::fixture::{Fixture, built_in, limits, no_keyring, read_turn, simple_request, text_delta};
+use crate::support::model::{Fault, ModelServer, Reply, ServerDialect, fault, say};
 
-pub(crate) async fn a_circuit_opens_after_failures_and_sends_nothing(dialect: Dialect) {
+pub(crate) async fn a_circuit_opens_after_failures_and_sends_nothing(dialect: ServerDialect) {
     let fixture = Fixture::with(dialect, limits_without_retries(LONG), []);
     for _ in 0..3 {
         assert_eq!(fixture.send_simple().await.failed_after(&[]).kind, ModelErrorKind::Failed);
@@ -25,11 +24,11 @@ pub(crate) async fn a_circuit_opens_after_failures_and_sends_nothing(dialect: Di
     assert_eq!(fixture.seen().len(), 3);
     let report = circuit(&fixture);
     assert_eq!(report.provider, dialect.name());
-    assert_eq!(report.base_url, fixture.server.base_url(server_dialect(dialect)));
+    assert_eq!(report.base_url, fixture.server.base_url(dialect));
     assert_eq!((report.state, report.counts.opened, report.counts.refused), (State::Open, 1, 1));
 }
 
-pub(crate) async fn a_circuit_closes_when_the_server_is_back(dialect: Dialect) {
+pub(crate) async fn a_circuit_closes_when_the_server_is_back(dialect: ServerDialect) {
     let fixture = with_open_circuit(dialect).await;
     fixture.server.script([Reply::says("back")]);
     assert_eq!(circuit(&fixture).state, State::HalfOpen);
@@ -38,13 +37,13 @@ pub(crate) async fn a_circuit_closes_when_the_server_is_back(dialect: Dialect) {
     assert_eq!((report.state, report.counts.consecutive_failures), (State::Closed, 0));
 }
 
-pub(crate) async fn a_failed_probe_keeps_the_circuit_open(dialect: Dialect) {
+pub(crate) async fn a_failed_probe_keeps_the_circuit_open(dialect: ServerDialect) {
     let fixture = with_open_circuit(dialect).await;
     assert_eq!(fixture.send_simple().await.failed_after(&[]).kind, ModelErrorKind::Failed);
     assert_eq!(circuit(&fixture).counts.opened, 2);
 }
 
-pub(crate) async fn a_dropped_probe_permits_another(dialect: Dialect) {
+pub(crate) async fn a_dropped_probe_permits_another(dialect: ServerDialect) {
     let fixture = with_open_circuit(dialect).await;
     fixture.server.script([Reply::Never, Reply::says("back")]);
     let ready = fixture.ready().await;
@@ -58,7 +57,7 @@ pub(crate) async fn a_dropped_probe_permits_another(dialect: Dialect) {
     assert_eq!(fixture.send_simple().await.completed(), [text_delta("back")]);
 }
 
-pub(crate) async fn wrong_keys_open_no_circuit(dialect: Dialect) {
+pub(crate) async fn wrong_keys_open_no_circuit(dialect: ServerDialect) {
     let fixture = Fixture::with(dialect, limits_without_retries(LONG), []);
     for status in [401, 400, 404, 429, 401, 403] {
         fixture.server.script([Reply::status(status, "")]);
@@ -67,7 +66,7 @@ pub(crate) async fn wrong_keys_open_no_circuit(dialect: Dialect) {
     assert_eq!((circuit(&fixture).state, fixture.seen().len()), (State::Closed, 6));
 }
 
-pub(crate) async fn interrupted_answers_open_the_circuit(dialect: Dialect) {
+pub(crate) async fn interrupted_answers_open_the_circuit(dialect: ServerDialect) {
     let fixture = Fixture::with(dialect, limits_without_retries(LONG), []);
     fixture.server.usually(Reply::turn([say("one"), fault(Fault::Cut)]));
     for _ in 0..3 {
@@ -76,21 +75,21 @@ pub(crate) async fn interrupted_answers_open_the_circuit(dialect: Dialect) {
     assert_eq!(circuit(&fixture).state, State::Open);
 }
 
-pub(crate) async fn each_endpoint_has_its_own_circuit(dialect: Dialect) {
+pub(crate) async fn each_endpoint_has_its_own_circuit(dialect: ServerDialect) {
     let mut fixture = Fixture::with(dialect, limits_without_retries(LONG), []);
     for _ in 0..3 {
         fixture.send_simple().await.failed_after(&[]);
     }
     let other = ModelServer::start();
     other.script([Reply::says("here")]);
-    fixture.environment.insert(base_url_variable(dialect.name()), other.base_url(server_dialect(dialect)));
+    fixture.environment.insert(base_url_variable(dialect.name()), other.base_url(dialect));
     assert_eq!(fixture.send_simple().await.completed(), [text_delta("here")]);
     let mut states: Vec<State> = fixture.models.circuits().iter().map(|report| report.state).collect();
     states.sort_by_key(|state| state.name());
     assert_eq!(states, [State::Closed, State::Open]);
 }
 
-pub(crate) async fn the_requests_of_one_run_count_once(dialect: Dialect) {
+pub(crate) async fn the_requests_of_one_run_count_once(dialect: ServerDialect) {
     let fixture = Fixture::with(dialect, limits_without_retries(LONG), []);
     let run = Arc::new(RunAdmission::new(Starter::Program));
     for _ in 0..5 {
@@ -101,7 +100,7 @@ pub(crate) async fn the_requests_of_one_run_count_once(dialect: Dialect) {
     assert_eq!((report.state, report.counts.consecutive_failures), (State::Closed, 1));
 }
 
-pub(crate) async fn a_run_that_was_admitted_is_not_refused_later(dialect: Dialect) {
+pub(crate) async fn a_run_that_was_admitted_is_not_refused_later(dialect: ServerDialect) {
     let fixture = Fixture::with(dialect, limits_without_retries(LONG), [Reply::says("one")]);
     let ready = fixture.ready().await.for_run(Arc::new(RunAdmission::new(Starter::Program)));
     assert_eq!(read_turn(ready.start_turn(&simple_request())).await.completed(), [text_delta("one")]);
@@ -114,7 +113,7 @@ pub(crate) async fn a_run_that_was_admitted_is_not_refused_later(dialect: Dialec
     assert_eq!(circuit(&fixture).state, State::Closed, "the server is back");
 }
 
-pub(crate) async fn a_run_of_a_person_is_never_refused_and_probes(dialect: Dialect) {
+pub(crate) async fn a_run_of_a_person_is_never_refused_and_probes(dialect: ServerDialect) {
     let fixture = Fixture::with(dialect, limits_without_retries(LONG), []);
     for _ in 0..3 {
         fixture.send_simple().await.failed_after(&[]);
@@ -135,13 +134,13 @@ pub(crate) async fn a_run_of_a_person_is_never_refused_and_probes(dialect: Diale
     assert_eq!(circuit(&fixture).state, State::Closed);
 }
 
-pub(crate) async fn providers_of_one_server_share_its_circuit(dialect: Dialect) {
+pub(crate) async fn providers_of_one_server_share_its_circuit(dialect: ServerDialect) {
     let server = ModelServer::start();
-    let settings = |dialect: Dialect| {
-        let base_url = Some(server.base_url(server_dialect(dialect)));
-        Settings { base_url, model: Some("test-model".to_owned()), ..Settings::new(dialect) }
+    let settings = |dialect: ServerDialect| {
+        let base_url = Some(server.base_url(dialect));
+        Settings { base_url, model: Some("test-model".to_owned()), ..Settings::new(built_in(dialect)) }
     };
-    let named = [("one".to_owned(), settings(dialect)), ("two".to_owned(), settings(Dialect::OpenAi))];
+    let named = [("one".to_owned(), settings(dialect)), ("two".to_owned(), settings(ServerDialect::OpenAi))];
     let folder = tempfile::tempdir().unwrap();
     let keys = folder.path().to_owned();
     let models =
@@ -161,7 +160,7 @@ pub(crate) async fn providers_of_one_server_share_its_circuit(dialect: Dialect) 
 }
 
 /// A fixture whose circuit is open and may be probed at once.
-async fn with_open_circuit(dialect: Dialect) -> Fixture {
+async fn with_open_circuit(dialect: ServerDialect) -> Fixture {
     let fixture = Fixture::with(dialect, limits_without_retries(Duration::ZERO), []);
     for _ in 0..3 {
         fixture.send_simple().await.failed_after(&[]);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pushd::provider::breaker;
-use pushd::provider::dialect::Dialect;
+use pushd::provider::dialect::{BUILT_IN, Dialect, find};
 use pushd::provider::error::ModelError;
 use pushd::provider::keys::Keyring;
 use pushd::provider::limits::Limits;
@@ -19,7 +19,7 @@ pub(crate) const KEY: &str = "test-key-123";
 pub(crate) const MODEL: &str = "test-model";
 
 pub(crate) struct Fixture {
-    pub(crate) dialect: Dialect,
+    pub(crate) dialect: ServerDialect,
     pub(crate) server: ModelServer,
     pub(crate) models: ModelRegistry,
     pub(crate) environment: Environment,
@@ -37,18 +37,18 @@ pub(crate) struct TurnResult {
 
 impl Fixture {
     /// A fixture with default limits and these replies.
-    pub(crate) fn new(dialect: Dialect, replies: impl IntoIterator<Item = Reply>) -> Self {
+    pub(crate) fn new(dialect: ServerDialect, replies: impl IntoIterator<Item = Reply>) -> Self {
         Self::with(dialect, limits(), replies)
     }
 
     /// A fixture with these limits.
-    pub(crate) fn with(dialect: Dialect, limits: Limits, replies: impl IntoIterator<Item = Reply>) -> Self {
+    pub(crate) fn with(dialect: ServerDialect, limits: Limits, replies: impl IntoIterator<Item = Reply>) -> Self {
         Self::with_settings(dialect, limits, |_| {}, replies)
     }
 
     /// A fixture with changed settings.
     pub(crate) fn with_settings(
-        dialect: Dialect,
+        dialect: ServerDialect,
         limits: Limits,
         change: impl FnOnce(&mut Settings),
         replies: impl IntoIterator<Item = Reply>,
@@ -56,8 +56,8 @@ impl Fixture {
         let server = ModelServer::start();
         server.script(replies);
         let folder = tempfile::tempdir().unwrap();
-        let mut settings = Settings::new(dialect);
-        settings.base_url = Some(server.base_url(server_dialect(dialect)));
+        let mut settings = Settings::new(built_in(dialect));
+        settings.base_url = Some(server.base_url(dialect));
         change(&mut settings);
         let all = BTreeMap::from([(dialect.name().to_owned(), settings)]);
         let models = ModelRegistry::new(all, folder.path().to_owned(), no_keyring(&folder), limits);
@@ -147,12 +147,9 @@ pub(crate) fn simple_request() -> Request {
     }
 }
 
-pub(crate) const fn server_dialect(dialect: Dialect) -> ServerDialect {
-    match dialect {
-        Dialect::Ollama => ServerDialect::Ollama,
-        Dialect::OpenAi => ServerDialect::OpenAi,
-        Dialect::Anthropic => ServerDialect::Anthropic,
-    }
+/// The dialect of the product for a dialect of the server.
+pub(crate) fn built_in(dialect: ServerDialect) -> &'static dyn Dialect {
+    find(BUILT_IN, dialect.name()).unwrap()
 }
 
 pub(crate) fn text_delta(text: &str) -> Delta {

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use pushd::provider::dialect::Dialect;
 use pushd::provider::model::{CallOutcome, Delta, Entry, Request, Thinking, ToolCall, ToolSpec};
 use serde_json::{Value, json};
 
 use crate::providers::fixture::{Fixture, KEY, limits, simple_request, text_delta};
-use crate::support::model::{Fault, Reply, call, fault, say, think};
+use crate::support::model::{Fault, Reply, ServerDialect, call, fault, say, think};
 
-pub(crate) async fn the_key_and_the_headers_are_sent(dialect: Dialect) {
+pub(crate) async fn the_key_and_the_headers_are_sent(dialect: ServerDialect) {
     let headers = vec![("X-Team".to_owned(), "birds".to_owned()), ("User-Agent".to_owned(), "mine".to_owned())];
     let fixture =
         Fixture::with_settings(dialect, limits(), |settings| settings.headers = headers, [Reply::says("Hello!")]);
@@ -18,8 +17,8 @@ pub(crate) async fn the_key_and_the_headers_are_sent(dialect: Dialect) {
     let header = |name: &str| seen.get(name).map(String::as_str);
     let bearer = format!("Bearer {KEY}");
     match dialect {
-        Dialect::Ollama | Dialect::OpenAi => assert_eq!(header("authorization"), Some(bearer.as_str())),
-        Dialect::Anthropic => {
+        ServerDialect::Ollama | ServerDialect::OpenAi => assert_eq!(header("authorization"), Some(bearer.as_str())),
+        ServerDialect::Anthropic => {
             assert_eq!((header("x-api-key"), header("authorization")), (Some(KEY), None));
             assert_eq!(header("anthropic-version"), Some("2023-06-01"));
         }
@@ -28,7 +27,7 @@ pub(crate) async fn the_key_and_the_headers_are_sent(dialect: Dialect) {
     assert_eq!(header("content-type"), Some("application/json"));
 }
 
-pub(crate) async fn tools_and_results_are_sent(dialect: Dialect) {
+pub(crate) async fn tools_and_results_are_sent(dialect: ServerDialect) {
     let fixture = Fixture::new(dialect, [Reply::turn([call("c1", "look", r#"{"at":1}"#)]), Reply::says("A cat.")]);
     let mut request = simple_request();
     request.tools = vec![ToolSpec {
@@ -49,21 +48,21 @@ pub(crate) async fn tools_and_results_are_sent(dialect: Dialect) {
     assert_eq!(fixture.send(&request).await.completed(), [text_delta("A cat.")]);
     let seen = &fixture.seen()[1].body;
     let tool = match dialect {
-        Dialect::Ollama | Dialect::OpenAi => &seen["tools"][0]["function"]["name"],
-        Dialect::Anthropic => &seen["tools"][0]["name"],
+        ServerDialect::Ollama | ServerDialect::OpenAi => &seen["tools"][0]["function"]["name"],
+        ServerDialect::Anthropic => &seen["tools"][0]["name"],
     };
     assert_eq!(tool, "look");
     let last = seen["messages"].as_array().unwrap().last().unwrap();
     let (name, text) = match dialect {
-        Dialect::Ollama => (&last["tool_name"], &last["content"]),
-        Dialect::OpenAi => (&last["tool_call_id"], &last["content"]),
-        Dialect::Anthropic => (&last["content"][0]["tool_use_id"], &last["content"][0]["content"]),
+        ServerDialect::Ollama => (&last["tool_name"], &last["content"]),
+        ServerDialect::OpenAi => (&last["tool_call_id"], &last["content"]),
+        ServerDialect::Anthropic => (&last["content"][0]["tool_use_id"], &last["content"][0]["content"]),
     };
-    let expected = if dialect == Dialect::Ollama { "look" } else { "c1" };
+    let expected = if dialect == ServerDialect::Ollama { "look" } else { "c1" };
     assert_eq!((name, text), (&json!(expected), &json!("a cat")));
 }
 
-pub(crate) async fn thinking_is_sent_back_to_its_server(dialect: Dialect) {
+pub(crate) async fn thinking_is_sent_back_to_its_server(dialect: ServerDialect) {
     let turn = Reply::turn([think("hm"), call("c1", "look", "{}")]);
     let fixture = Fixture::new(dialect, [turn, Reply::says("Yes."), Reply::says("Yes.")]);
     let completion = fixture.send_simple().await;
@@ -82,16 +81,16 @@ pub(crate) async fn thinking_is_sent_back_to_its_server(dialect: Dialect) {
         let assistant = seen["messages"].as_array().unwrap().iter().find(|message| message["role"] == "assistant");
         let assistant = assistant.unwrap();
         match dialect {
-            Dialect::Ollama => assistant["thinking"].clone(),
-            Dialect::OpenAi => assistant["reasoning_content"].clone(),
-            Dialect::Anthropic => assistant["content"][0]["thinking"].clone(),
+            ServerDialect::Ollama => assistant["thinking"].clone(),
+            ServerDialect::OpenAi => assistant["reasoning_content"].clone(),
+            ServerDialect::Anthropic => assistant["content"][0]["thinking"].clone(),
         }
     };
     assert_eq!(given_back(&fixture.seen()[1].body), "hm");
     assert_eq!(given_back(&fixture.seen()[2].body), Value::Null, "another dialect's is left out");
 }
 
-pub(crate) async fn limits_on_tokens_are_sent(dialect: Dialect) {
+pub(crate) async fn limits_on_tokens_are_sent(dialect: ServerDialect) {
     let fixture = Fixture::with_settings(
         dialect,
         limits(),
@@ -102,20 +101,20 @@ pub(crate) async fn limits_on_tokens_are_sent(dialect: Dialect) {
     fixture.send(&request).await.completed();
     let body = &fixture.seen()[0].body;
     match dialect {
-        Dialect::Ollama => {
+        ServerDialect::Ollama => {
             assert_eq!(body["options"], json!({ "num_predict": 77, "num_ctx": 65_536 }));
             assert_eq!(body["think"], true);
         }
-        Dialect::OpenAi => {
+        ServerDialect::OpenAi => {
             assert_eq!((&body["max_tokens"], &body["reasoning_effort"]), (&json!(77), &json!("high")));
         }
-        Dialect::Anthropic => {
+        ServerDialect::Anthropic => {
             assert_eq!((&body["max_tokens"], &body["thinking"]["type"]), (&json!(77), &json!("adaptive")));
         }
     }
 }
 
-pub(crate) async fn dropping_the_answer_closes_the_stream(dialect: Dialect) {
+pub(crate) async fn dropping_the_answer_closes_the_stream(dialect: ServerDialect) {
     let fixture = Fixture::new(dialect, [Reply::turn([say("one"), fault(Fault::Stall)])]);
     let mut answering = fixture.ready().await.start_turn(&simple_request());
     assert_eq!(answering.next().await.unwrap(), Some(vec![text_delta("one")]));
@@ -123,7 +122,7 @@ pub(crate) async fn dropping_the_answer_closes_the_stream(dialect: Dialect) {
     tokio::time::timeout(Duration::from_secs(10), fixture.server.hangups(1)).await.unwrap();
 }
 
-pub(crate) async fn dropping_the_request_before_the_answer_closes_the_connection(dialect: Dialect) {
+pub(crate) async fn dropping_the_request_before_the_answer_closes_the_connection(dialect: ServerDialect) {
     let fixture = Fixture::new(dialect, [Reply::Never]);
     let mut answering = fixture.ready().await.start_turn(&simple_request());
     tokio::select! {

@@ -3,24 +3,23 @@
 use std::time::{Duration, Instant};
 
 use pushd::provider::StreamItem;
-use pushd::provider::dialect::Dialect;
 use pushd::provider::error::{ModelError, ModelErrorKind};
 use pushd::provider::limits::Limits;
 
 use crate::providers::fixture::{Fixture, limits, simple_request, text_delta};
-use crate::support::model::{Reply, UnusedPort, cases};
+use crate::support::model::{Reply, ServerDialect, UnusedPort, cases};
 
-pub(crate) async fn a_rate_limit_is_waited_out(dialect: Dialect) {
+pub(crate) async fn a_rate_limit_is_waited_out(dialect: ServerDialect) {
     answered_after(dialect, [cases::limited(), cases::limited()]).await;
 }
 
-pub(crate) async fn a_retry_after_is_honoured(dialect: Dialect) {
+pub(crate) async fn a_retry_after_is_honoured(dialect: ServerDialect) {
     let started = Instant::now();
     answered_after(dialect, [cases::limited_for("0.2")]).await;
     assert!(started.elapsed() >= Duration::from_millis(200));
 }
 
-pub(crate) async fn a_retry_after_over_the_limit_is_not_waited_for(dialect: Dialect) {
+pub(crate) async fn a_retry_after_over_the_limit_is_not_waited_for(dialect: ServerDialect) {
     let fixture = Fixture::new(dialect, [cases::limited_for("3600"), Reply::says("asked again")]);
     let error = fixture.send_simple().await.failed_after(&[]);
     assert_eq!((error.kind, error.retry_after), (ModelErrorKind::RateLimited, Some(Duration::from_secs(3600))));
@@ -28,46 +27,46 @@ pub(crate) async fn a_retry_after_over_the_limit_is_not_waited_for(dialect: Dial
     assert_eq!(fixture.seen().len(), 1);
 }
 
-pub(crate) async fn a_lasting_rate_limit_is_reported(dialect: Dialect) {
+pub(crate) async fn a_lasting_rate_limit_is_reported(dialect: ServerDialect) {
     let error = retries_exhausted(dialect, &cases::limited()).await;
     assert_eq!((error.kind, error.retryable), (ModelErrorKind::RateLimited, true));
 }
 
-pub(crate) async fn a_failing_server_is_retried(dialect: Dialect) {
+pub(crate) async fn a_failing_server_is_retried(dialect: ServerDialect) {
     answered_after(dialect, cases::fails()).await;
 }
 
-pub(crate) async fn an_overloaded_server_is_retried(dialect: Dialect) {
+pub(crate) async fn an_overloaded_server_is_retried(dialect: ServerDialect) {
     answered_after(dialect, cases::has_too_much_to_do()).await;
 }
 
-pub(crate) async fn a_server_that_stays_overloaded_is_reported(dialect: Dialect) {
+pub(crate) async fn a_server_that_stays_overloaded_is_reported(dialect: ServerDialect) {
     let error = retries_exhausted(dialect, &cases::overloaded()).await;
     assert_eq!(error.message, format!("{} answered 529: Overloaded", dialect.name()));
     assert_eq!((error.kind, error.retryable), (ModelErrorKind::Overloaded, true));
 }
 
-pub(crate) async fn timeouts_and_conflicts_are_retried(dialect: Dialect) {
+pub(crate) async fn timeouts_and_conflicts_are_retried(dialect: ServerDialect) {
     answered_after(dialect, cases::too_slow_then_in_conflict()).await;
 }
 
-pub(crate) async fn a_connection_closed_without_an_answer_is_retried(dialect: Dialect) {
+pub(crate) async fn a_connection_closed_without_an_answer_is_retried(dialect: ServerDialect) {
     answered_after(dialect, [Reply::HangUp]).await;
 }
 
-pub(crate) async fn a_connection_reset_without_an_answer_is_retried(dialect: Dialect) {
+pub(crate) async fn a_connection_reset_without_an_answer_is_retried(dialect: ServerDialect) {
     answered_after(dialect, [Reply::Reset]).await;
 }
 
-pub(crate) async fn an_interruption_before_the_first_delta_is_retried(dialect: Dialect) {
+pub(crate) async fn an_interruption_before_the_first_delta_is_retried(dialect: ServerDialect) {
     answered_after(dialect, cases::cut_before_anything()).await;
 }
 
-pub(crate) async fn an_error_before_the_first_delta_is_retried(dialect: Dialect) {
+pub(crate) async fn an_error_before_the_first_delta_is_retried(dialect: ServerDialect) {
     answered_after(dialect, [cases::breaks(cases::overloaded_midway())]).await;
 }
 
-pub(crate) async fn an_unreachable_server_is_reported(dialect: Dialect) {
+pub(crate) async fn an_unreachable_server_is_reported(dialect: ServerDialect) {
     let mut fixture = Fixture::new(dialect, []);
     let nobody = UnusedPort::new();
     let place = nobody.address();
@@ -80,7 +79,7 @@ pub(crate) async fn an_unreachable_server_is_reported(dialect: Dialect) {
     assert_eq!(failures, 1, "one run failed, however often it was tried");
 }
 
-pub(crate) async fn a_wrong_key_reported_as_a_server_error_is_not_retried(dialect: Dialect) {
+pub(crate) async fn a_wrong_key_reported_as_a_server_error_is_not_retried(dialect: ServerDialect) {
     let refuses = Reply::status(401, r#"{"error":{"type":"api_error","message":"no such key"}}"#);
     let fixture = Fixture::new(dialect, [refuses, Reply::says("asked again")]);
     let error = fixture.send_simple().await.failed_after(&[]);
@@ -88,7 +87,7 @@ pub(crate) async fn a_wrong_key_reported_as_a_server_error_is_not_retried(dialec
     assert_eq!(fixture.seen().len(), 1);
 }
 
-pub(crate) async fn a_model_that_is_being_loaded_is_waited_for(dialect: Dialect) {
+pub(crate) async fn a_model_that_is_being_loaded_is_waited_for(dialect: ServerDialect) {
     let fixture = Fixture::new(dialect, (0..4).map(|_| loading()).chain([Reply::says("at last")]));
     let mut answering = fixture.ready().await.start_turn_without_retry(&simple_request());
     let mut told = Vec::new();
@@ -105,7 +104,7 @@ pub(crate) async fn a_model_that_is_being_loaded_is_waited_for(dialect: Dialect)
     assert_eq!((counts.consecutive_failures, counts.opened), (0, 0));
 }
 
-pub(crate) async fn a_model_that_loads_for_too_long_is_reported(dialect: Dialect) {
+pub(crate) async fn a_model_that_loads_for_too_long_is_reported(dialect: ServerDialect) {
     let short = Limits { first_byte_timeout: Duration::from_millis(300), ..limits() };
     let fixture = Fixture::with(dialect, short, []);
     fixture.server.usually(loading());
@@ -120,7 +119,7 @@ fn loading() -> Reply {
 }
 
 /// One request; the server fails like this first, and the same request is retried until it answers.
-async fn answered_after<const N: usize>(dialect: Dialect, failures: [Reply; N]) {
+async fn answered_after<const N: usize>(dialect: ServerDialect, failures: [Reply; N]) {
     let fixture = Fixture::new(dialect, failures.into_iter().chain([Reply::says("at last")]));
     assert_eq!(fixture.send_simple().await.completed(), [text_delta("at last")]);
     let seen = fixture.seen();
@@ -129,7 +128,7 @@ async fn answered_after<const N: usize>(dialect: Dialect, failures: [Reply; N]) 
 }
 
 /// One request; the server always fails like this, and gets three attempts.
-async fn retries_exhausted(dialect: Dialect, reply: &Reply) -> ModelError {
+async fn retries_exhausted(dialect: ServerDialect, reply: &Reply) -> ModelError {
     let fixture = Fixture::new(dialect, []);
     fixture.server.usually(reply.clone());
     let error = fixture.send_simple().await.failed_after(&[]);

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use pushd::provider::dialect::Dialect;
+use pushd::provider::RunningOllama;
 use pushd::provider::error::ModelErrorKind;
 use pushd::provider::keys::Key;
-use pushd::provider::registry::{Environment, ModelRegistry, RunningOllama, Settings, base_url_variable, key_variable};
+use pushd::provider::registry::{Environment, ModelRegistry, Settings, base_url_variable, key_variable};
 
 use crate::providers::fixture::{
-    Fixture, KEY, MODEL, limits, no_keyring, read_turn, server_dialect, simple_request, text_delta,
+    Fixture, KEY, MODEL, built_in, limits, no_keyring, read_turn, simple_request, text_delta,
 };
 use crate::support::model::{ModelServer, Reply, ServerDialect, UnusedPort};
 
-pub(crate) async fn the_models_of_a_server_are_listed(dialect: Dialect) {
+pub(crate) async fn the_models_of_a_server_are_listed(dialect: ServerDialect) {
     let fixture = Fixture::new(dialect, []);
     fixture.server.has_models(&["small", "large"]);
     let list = async |base_url, key, environment| {
@@ -26,11 +26,11 @@ pub(crate) async fn the_models_of_a_server_are_listed(dialect: Dialect) {
     let key = Key::new("another-key-0123456789");
     assert_eq!(list(Some(&*place), key.as_ref(), &Environment::new()).await, ["small", "large"]);
     let sent = &fixture.seen()[1].headers;
-    let header = if dialect == Dialect::Anthropic { &sent["x-api-key"] } else { &sent["authorization"] };
+    let header = if dialect == ServerDialect::Anthropic { &sent["x-api-key"] } else { &sent["authorization"] };
     assert!(header.ends_with("another-key-0123456789"), "{header}");
 }
 
-pub(crate) async fn without_a_model_the_choice_is_reported(dialect: Dialect) {
+pub(crate) async fn without_a_model_the_choice_is_reported(dialect: ServerDialect) {
     let fixture = Fixture::new(dialect, []);
     fixture.server.has_models(&["small", "large"]);
     for none in [None, Some("")] {
@@ -41,7 +41,7 @@ pub(crate) async fn without_a_model_the_choice_is_reported(dialect: Dialect) {
     }
 }
 
-pub(crate) async fn the_model_of_the_settings_is_the_default(dialect: Dialect) {
+pub(crate) async fn the_model_of_the_settings_is_the_default(dialect: ServerDialect) {
     let fixture = Fixture::with_settings(dialect, limits(), |settings| settings.model = Some("usual".to_owned()), []);
     let resolve = async |model| {
         let ready = fixture.models.resolve(dialect.name(), model, &fixture.environment).await.unwrap();
@@ -52,18 +52,18 @@ pub(crate) async fn the_model_of_the_settings_is_the_default(dialect: Dialect) {
     assert_eq!(fixture.seen().len(), 0, "nobody is asked for what is known");
 }
 
-pub(crate) async fn the_environment_overrides_the_base_url(dialect: Dialect) {
+pub(crate) async fn the_environment_overrides_the_base_url(dialect: ServerDialect) {
     let mut fixture = Fixture::new(dialect, []);
     let other = ModelServer::start();
     other.script([Reply::says("here")]);
-    fixture.environment.insert(base_url_variable(dialect.name()), other.base_url(server_dialect(dialect)));
+    fixture.environment.insert(base_url_variable(dialect.name()), other.base_url(dialect));
     assert_eq!(fixture.send_simple().await.completed(), [text_delta("here")]);
     assert_eq!((fixture.seen().len(), other.seen().len()), (0, 1));
     fixture.environment.insert(base_url_variable(dialect.name()), " ".to_owned());
-    assert_eq!(fixture.ready().await.base_url(), fixture.server.base_url(server_dialect(dialect)));
+    assert_eq!(fixture.ready().await.base_url(), fixture.server.base_url(dialect));
 }
 
-pub(crate) async fn an_invalid_base_url_is_reported(dialect: Dialect) {
+pub(crate) async fn an_invalid_base_url_is_reported(dialect: ServerDialect) {
     let fixture =
         Fixture::with_settings(dialect, limits(), |settings| settings.base_url = Some("ftp://x".to_owned()), []);
     let error = fixture.models.resolve(dialect.name(), Some(MODEL), &fixture.environment).await.unwrap_err();
@@ -72,13 +72,13 @@ pub(crate) async fn an_invalid_base_url_is_reported(dialect: Dialect) {
     assert_eq!(error.message, format!("the base URL of {name} cannot be used: it must begin with http:// or https://"));
 }
 
-pub(crate) async fn a_missing_key_is_reported_with_what_to_set(dialect: Dialect) {
+pub(crate) async fn a_missing_key_is_reported_with_what_to_set(dialect: ServerDialect) {
     let folder = tempfile::tempdir().unwrap();
     let models = ModelRegistry::new(BTreeMap::new(), folder.path().to_owned(), no_keyring(&folder), limits());
     let ready = models.resolve(dialect.name(), Some(MODEL), &Environment::new()).await;
     match dialect {
-        Dialect::Ollama => assert_eq!(ready.unwrap().base_url(), "http://127.0.0.1:11434"),
-        Dialect::OpenAi | Dialect::Anthropic => {
+        ServerDialect::Ollama => assert_eq!(ready.unwrap().base_url(), "http://127.0.0.1:11434"),
+        ServerDialect::OpenAi | ServerDialect::Anthropic => {
             let error = ready.unwrap_err();
             assert_eq!((error.kind, error.retryable), (ModelErrorKind::NotConfigured, false));
             let name = dialect.name();
@@ -91,7 +91,7 @@ pub(crate) async fn a_missing_key_is_reported_with_what_to_set(dialect: Dialect)
     }
 }
 
-pub(crate) async fn a_key_is_found_in_the_file(dialect: Dialect) {
+pub(crate) async fn a_key_is_found_in_the_file(dialect: ServerDialect) {
     let mut fixture = Fixture::new(dialect, [Reply::says("Hello!")]);
     fixture.environment.clear();
     fixture.models.keys().store_in_file(dialect.name(), &Key::new("from-file").unwrap()).unwrap();
@@ -102,7 +102,7 @@ pub(crate) async fn a_key_is_found_in_the_file(dialect: Dialect) {
 }
 
 #[cfg(unix)]
-pub(crate) async fn a_file_of_keys_that_others_can_read_is_refused(dialect: Dialect) {
+pub(crate) async fn a_file_of_keys_that_others_can_read_is_refused(dialect: ServerDialect) {
     use std::os::unix::fs::PermissionsExt;
     let mut fixture = Fixture::new(dialect, []);
     fixture.environment.clear();
@@ -114,9 +114,9 @@ pub(crate) async fn a_file_of_keys_that_others_can_read_is_refused(dialect: Dial
 }
 
 #[cfg(not(unix))]
-pub(crate) async fn a_file_of_keys_that_others_can_read_is_refused(_dialect: Dialect) {}
+pub(crate) async fn a_file_of_keys_that_others_can_read_is_refused(_dialect: ServerDialect) {}
 
-pub(crate) async fn an_invalid_header_is_reported(dialect: Dialect) {
+pub(crate) async fn an_invalid_header_is_reported(dialect: ServerDialect) {
     let headers = vec![("X Team".to_owned(), "secret-value".to_owned())];
     let fixture = Fixture::with_settings(dialect, limits(), |settings| settings.headers = headers, []);
     let error = fixture.models.resolve(dialect.name(), Some(MODEL), &fixture.environment).await.unwrap_err();
@@ -124,7 +124,7 @@ pub(crate) async fn an_invalid_header_is_reported(dialect: Dialect) {
     assert!(error.message.contains("\"X Team\"") && !error.message.contains("secret-value"), "{error}");
 }
 
-pub(crate) async fn settings_do_not_show_secrets(dialect: Dialect) {
+pub(crate) async fn settings_do_not_show_secrets(dialect: ServerDialect) {
     let headers = vec![("X-Token".to_owned(), "secret-value".to_owned())];
     let fixture = Fixture::with_settings(dialect, limits(), |settings| settings.headers = headers, []);
     let shown = format!("{:?} {:?}", fixture.models, fixture.ready().await);
@@ -132,7 +132,7 @@ pub(crate) async fn settings_do_not_show_secrets(dialect: Dialect) {
 }
 
 pub(crate) async fn a_running_ollama_is_found() {
-    let mut fixture = Fixture::new(Dialect::Ollama, []);
+    let mut fixture = Fixture::new(ServerDialect::Ollama, []);
     fixture.server.has_models(&["qwen3", "gpt-oss"]);
     let found = fixture.models.detect_ollama(&fixture.environment).await;
     let models = vec!["qwen3".to_owned(), "gpt-oss".to_owned()];
@@ -146,7 +146,7 @@ pub(crate) async fn custom_providers_have_their_own_variables() {
     let server = ModelServer::start();
     server.script([Reply::says("here")]);
     let folder = tempfile::tempdir().unwrap();
-    let settings = BTreeMap::from([("my-box".to_owned(), Settings::new(Dialect::OpenAi))]);
+    let settings = BTreeMap::from([("my-box".to_owned(), Settings::new(built_in(ServerDialect::OpenAi)))]);
     let models = ModelRegistry::new(settings, folder.path().to_owned(), no_keyring(&folder), limits());
     let environment = BTreeMap::from([
         ("MY_BOX_BASE_URL".to_owned(), server.base_url(ServerDialect::OpenAi)),

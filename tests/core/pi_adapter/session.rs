@@ -3,8 +3,8 @@
 use pushd::kernel::event::Event;
 use serde_json::{Value, json};
 
-use crate::support::random::Random;
 use crate::pi_adapter::scene::EventSource;
+use crate::support::random::Random;
 
 /// A session that is being generated.
 pub(crate) struct RandomSession<'a> {
@@ -183,7 +183,7 @@ impl<'a> RandomSession<'a> {
         match self.random.below(4) {
             0 => {
                 self.streaming = false;
-                self.run_event("warning", json!({ "code": "MODEL_TURN_CUT", "message": "unsaid: it broke" }));
+                self.run_event("warning", json!({ "code": "MODEL_TURN_INTERRUPTED", "message": "unsaid: it broke" }));
                 self.run_event("usage", json!({}));
             }
             1 if !self.streaming => self.compact(self.run.clone(), "overflow"),

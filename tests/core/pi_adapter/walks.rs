@@ -10,11 +10,11 @@ use pushd::protocol::pi::encode;
 use pushd::protocol::pi::projection::{Entry, Projection};
 use serde_json::Value;
 
-use crate::support::events::{Events, KINDS, Shape};
 use crate::pi_adapter::listener::ReceivingClient;
-use crate::support::random::Random;
 use crate::pi_adapter::scene::read;
 use crate::pi_adapter::session::RandomSession;
+use crate::support::events::{Events, KINDS, Shape};
+use crate::support::random::Random;
 
 /// How many histories of each kind are tested, unless `PUSH_WALKS` is set.
 const WALKS: u64 = 80;

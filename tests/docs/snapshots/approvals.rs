@@ -6,9 +6,9 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use super::compare;
+use crate::normalize::normalize;
 use crate::support::home::{Home, Running};
 use crate::support::model::{ModelServer, Reply, call};
-use crate::normalize::normalize;
 
 /// Every call of the model needs approval, so that the requests do not depend on the sandbox of this machine.
 const CONFIGURATION: &str =

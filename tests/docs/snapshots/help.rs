@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::support::home::Home;
 use super::{compare, snapshots};
+use crate::support::home::Home;
 
 #[test]
 fn the_help_of_every_verb_is_as_reviewed() {

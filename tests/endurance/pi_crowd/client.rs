@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use crate::pi_crowd::command::Command;
 use crate::pi_crowd::crowd::{DaemonInstance, Reuse, SharedState};
-use crate::support::daemon::TIMEOUT;
 use crate::pi_crowd::generator::Generator;
 use crate::pi_crowd::hearing::{ReceivedLines, read_lines};
+use crate::support::daemon::TIMEOUT;
 use crate::support::websocket::{self, FrameSender};
 
 /// What a response is matched by: the id and the type of its command.

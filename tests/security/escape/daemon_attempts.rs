@@ -13,11 +13,11 @@ use std::path::Path;
 use pushd::sandbox::confinement::Mechanism;
 use serde_json::json;
 
-use crate::support::daemon::wait_until;
 use super::daemon_fixture::{DaemonFixture, SECRET, approve_until_complete, git, write_trap};
 use super::fixture::own_program;
-use crate::support::ordinary_user::with_an_ordinary_user;
 use super::{agent_calls, calls_process};
+use crate::support::daemon::wait_until;
+use crate::support::ordinary_user::with_an_ordinary_user;
 use crate::support::test_name::test_name;
 
 /// An attempt by name.
@@ -267,7 +267,11 @@ fn planted_git(daemon: &DaemonFixture, name: &str, directory: &str, entries: &[&
 }
 
 /// Uses every git tool; all succeed.
-fn use_every_git_tool(daemon: &DaemonFixture, session: &mut (crate::support::daemon::Client, String), workspace: &Path) {
+fn use_every_git_tool(
+    daemon: &DaemonFixture,
+    session: &mut (crate::support::daemon::Client, String),
+    workspace: &Path,
+) {
     fs::write(workspace.join("tracked"), "second\n").unwrap();
     let (results, end) = daemon.use_tools(
         session,

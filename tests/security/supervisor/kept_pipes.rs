@@ -53,7 +53,8 @@ async fn the_holder_keeps_the_pipes_of_a_step_until_it_has_ended() {
 
 #[tokio::test]
 async fn a_holder_without_room_for_more_pipes_refuses_a_step_and_keeps_the_others() {
-    if !can_inspect_the_holder() || !is_alone(a_holder_without_room_for_more_pipes_refuses_a_step_and_keeps_the_others) {
+    if !can_inspect_the_holder() || !is_alone(a_holder_without_room_for_more_pipes_refuses_a_step_and_keeps_the_others)
+    {
         return;
     }
     let run = Run::new();

@@ -30,6 +30,17 @@ pub(crate) enum ServerDialect {
     Anthropic,
 }
 
+impl ServerDialect {
+    /// The name of the provider.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ollama => "ollama",
+            Self::OpenAi => "openai",
+            Self::Anthropic => "anthropic",
+        }
+    }
+}
+
 /// An address at which nothing listens, reserved while this value lives.
 #[derive(Debug)]
 pub(crate) struct UnusedPort(TcpSocket);

@@ -9,9 +9,9 @@ use serde_json::Value;
 use tungstenite::client::IntoClientRequest;
 use tungstenite::{Message, WebSocket};
 
-use crate::support::daemon::{Daemon, TIMEOUT};
 use crate::pi::judge;
 use crate::pi::rules::SentCommand;
+use crate::support::daemon::{Daemon, TIMEOUT};
 
 /// The transport of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,15 +8,15 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::pi::agent_cli;
-use crate::support::daemon::{Client, wait_until};
 use crate::pi::foreign;
 use crate::pi::judge;
 use crate::pi::line::{Connection, Transport};
-use crate::support::model::ServerDialect;
 use crate::pi::pattern::{Names, matches};
 use crate::pi::rules::{self, Clients};
 use crate::pi::script::{self, Action, Step};
 use crate::pi::world::{Fixture, Setup, reply, write};
+use crate::support::daemon::{Client, wait_until};
+use crate::support::model::ServerDialect;
 
 /// Runs a transcript.
 pub(crate) fn run(transport: Transport, text: &str) {

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::support::daemon::Daemon;
 use crate::pi::line::{Connection, Transport};
+use crate::support::daemon::Daemon;
 
 #[test]
 fn a_daemon_without_the_port_offers_only_standard_input_and_output() {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::daemon::{Daemon, wait_until};
 use crate::pi::line::{Connection, Transport};
+use crate::support::daemon::{Daemon, wait_until};
 use crate::support::model::{End, Fault, ModelServer, Reply, ServerDialect, Spent, Step, call, fault, say, think};
 
 /// The setup before the daemon starts.

@@ -6,7 +6,8 @@ use super::open_message::BlockKind;
 use super::ui::{self, Severity};
 use super::{Projection, QueuedPreview};
 use crate::kernel::event::{
-    Adjustment, Branch, Event, EventKind, GateDecision, GateQuestion, LossCause, Opening, QueuedMessage, TURN_CUT,
+    Adjustment, Branch, Event, EventKind, GateDecision, GateQuestion, LossCause, Opening, QueuedMessage,
+    is_turn_interrupted,
 };
 use crate::kernel::id::{MessageId, Seq};
 
@@ -176,7 +177,7 @@ impl Projection {
     }
 
     fn warn(&mut self, seq: Seq, code: &str, message: &str, out: &mut EventSink) {
-        if code == TURN_CUT {
+        if is_turn_interrupted(code) {
             self.discard_open_message(message, out);
         }
         ui::notify(Severity::Warning, message, seq, out);

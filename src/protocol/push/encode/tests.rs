@@ -4,7 +4,7 @@ use super::*;
 use crate::kernel::command::{Openness, Phase, Repetition, Replay};
 use crate::kernel::event::{
     Adjustment, CallResult, CheckResult, DenialEffect, EventKind, GateQuestion, Opening, OutputStream, Purpose,
-    RunOutcome, RunReport, ToolError, ToolOutcome,
+    RunOutcome, RunReport, ToolError, ToolOutcome, is_turn_interrupted,
 };
 use crate::kernel::id::Json;
 use crate::kernel::refusal::Refusal;
@@ -21,6 +21,31 @@ fn token_events_are_encoded_like_other_events() {
     assert_eq!(payload(EventKind::ThinkingDelta { text: String::new() }), r#"{"text":""}"#);
     let output = EventKind::CallOutput { call: "c".into(), stream: OutputStream::Stderr, text: "\u{1b}[0m".into() };
     assert_eq!(payload(output), r#"{"callId":"c","stream":"stderr","text":"\u001b[0m"}"#);
+}
+
+#[test]
+fn stored_events_keep_the_codes_of_earlier_versions() {
+    for (kind, payload) in [
+        ("error", r#"{"code":"PROVIDER_CUT","message":"m","retryable":true}"#),
+        ("error", r#"{"code":"PROVIDER_SILENT","message":"m","retryable":true}"#),
+        ("error", r#"{"code":"PROVIDER_GARBAGE","message":"m","retryable":false}"#),
+        ("error", r#"{"code":"PROVIDER_CIRCUIT_OPEN","message":"m","retryable":true}"#),
+        ("error", r#"{"code":"SECRET_NOT_KEPT","message":"m","retryable":false}"#),
+        ("warning", r#"{"code":"MODEL_TURN_CUT","message":"m"}"#),
+        ("warning", r#"{"code":"PROCESS_LEFT","message":"m"}"#),
+    ] {
+        let stored = format!(
+            "{{\"v\":\"push.runtime.v1\",\"kind\":\"event\",\"sessionId\":\"s\",\"runId\":\"r\",\"seq\":42,\
+             \"ts\":1760000000000,\"type\":\"{kind}\",\"payload\":{payload}}}"
+        );
+        let event = decode_event(stored.as_bytes()).unwrap();
+        if let EventKind::Warned { code, .. } = &event.kind {
+            assert_eq!(is_turn_interrupted(code), code == "MODEL_TURN_CUT");
+        }
+        let mut again = Vec::new();
+        event_line(&"s".into(), &event, &mut again);
+        assert_eq!(String::from_utf8(again).unwrap().trim_end(), stored);
+    }
 }
 
 #[test]

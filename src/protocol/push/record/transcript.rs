@@ -1,6 +1,6 @@
 //! The messages of a session, assembled from its events.
 
-use crate::kernel::event::{Event, EventKind, TURN_CUT};
+use crate::kernel::event::{Event, EventKind, is_turn_interrupted};
 use crate::protocol::push::encode::{MessageRow, Role};
 
 /// Assembles messages from the events of a session, applied in order.
@@ -32,7 +32,7 @@ impl Transcript {
                 self.partial_text.clear();
                 return None;
             }
-            EventKind::Warned { code, .. } if code == TURN_CUT => {
+            EventKind::Warned { code, .. } if is_turn_interrupted(code) => {
                 self.partial_text.clear();
                 return None;
             }

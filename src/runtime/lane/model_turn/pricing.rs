@@ -3,7 +3,6 @@
 use super::ModelTurn;
 use crate::agent::compaction::Window;
 use crate::agent::price::Price;
-use crate::config::settings::ProviderKind;
 use crate::provider::registry::ModelHandle;
 
 impl ModelTurn {
@@ -17,14 +16,9 @@ impl ModelTurn {
         Window { tokens, compact_at }
     }
 
-    fn kind(&self, handle: &ModelHandle) -> ProviderKind {
-        let set = self.run_config.settings.providers.get(handle.provider()).map(|provider| provider.kind);
-        set.or_else(|| ProviderKind::parse(handle.provider())).unwrap_or(ProviderKind::OpenAi)
-    }
-
     /// Returns the price of a model: zero for a local one, else the configured price.
     pub(super) fn price(&self, handle: &ModelHandle) -> Option<Price> {
-        if self.kind(handle) == ProviderKind::Ollama {
+        if handle.dialect().is_local() {
             return Some(Price::default());
         }
         self.run_config.settings.price(handle.model()).map(|price| Price {

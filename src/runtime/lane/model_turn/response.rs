@@ -9,7 +9,7 @@ use super::ModelTurn;
 use crate::agent::turn_machine::{self, model_failure};
 use crate::agent::{Action, TurnMachine, grouping, price};
 use crate::kernel::effect::{FinishReport, Report};
-use crate::kernel::event::{PendingCall, RunOutcome, TURN_CUT, TurnUsage};
+use crate::kernel::event::{PendingCall, RunOutcome, TURN_INTERRUPTED, TurnUsage};
 use crate::kernel::id::Json;
 use crate::provider::error::ModelError;
 use crate::provider::model::{self, Delta, Request, TurnEnd};
@@ -167,7 +167,7 @@ impl ModelTurn {
             Action::Retry(error, end, pause) => {
                 self.reports.discard_text().await?;
                 let message = format!("{}; the request is sent again", error.message);
-                self.reports.warn(TURN_CUT, &message, error.detail.as_deref()).await?;
+                self.reports.warn(TURN_INTERRUPTED, &message, error.detail.as_deref()).await?;
                 if let Some(end) = end {
                     self.report_usage(&end, handle, written, Vec::new()).await?;
                 }

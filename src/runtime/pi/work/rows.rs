@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Failure, Job, Result};
-use crate::config::settings::{ProviderKind, Settings, ThinkingLevel};
+use crate::config::settings::{Settings, ThinkingLevel};
 use crate::kernel::command::{Phase, Snapshot};
 use crate::protocol::pi::encode::{ModelCost, ModelRow, SessionInfo};
 use crate::protocol::pi::interface;
 use crate::protocol::pi::request::Thinking;
+use crate::provider::dialect::{self, BUILT_IN};
 use crate::provider::playbook;
 use crate::runtime::pi::seat::Seat;
 
@@ -87,15 +88,15 @@ const MODELS: usize = 500;
 /// Returns a model as it is shown.
 pub(in crate::runtime::pi) fn shown_model(settings: &Settings, provider: &str, model: &str) -> ModelRow {
     let set = settings.providers.get(provider);
-    let kind = set.map(|set| set.kind).or_else(|| ProviderKind::parse(provider));
-    let usual = kind.map_or(0, |kind| u64::from(kind.default_context_window()));
+    let kind = set.map(|set| set.kind).or_else(|| Some(dialect::find(BUILT_IN, provider)?.kind()));
+    let usual = kind.map_or(0, |kind| u64::from(kind.default_context_window));
     let price = settings.price(model);
     let dollars = |micro: u64| micro as f64 / 1_000_000.0;
     ModelRow {
         id: model.to_owned(),
         name: model.to_owned(),
         provider: provider.to_owned(),
-        api: interface(kind.map_or(playbook::NAME, ProviderKind::word)).to_owned(),
+        api: interface(kind.map_or(playbook::NAME, |kind| kind.name)).to_owned(),
         base_url: set.and_then(|set| set.base_url.clone()).unwrap_or_default(),
         reasoning: kind.is_some(),
         sees_images: kind.is_some(),

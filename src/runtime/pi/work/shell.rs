@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::{Done, Job, Result};
 use crate::kernel::command::{Command, UserCommand};
@@ -11,6 +12,7 @@ use crate::protocol::pi::encode::{self, BashResult};
 use crate::protocol::pi::error_text;
 use crate::protocol::pi::request::ContextInclusion;
 use crate::provider::ScreenDecision;
+use crate::provider::breaker::Admission;
 use crate::runtime::lane;
 use crate::runtime::mint;
 use crate::runtime::pi::bureau::Bureau;
@@ -24,9 +26,9 @@ impl Job {
     pub(super) async fn bash(&self, command: &str, telling: ContextInclusion) -> Result {
         let seat = self.seat().await?;
         self.hold_against_rules(&seat, command).await?;
-        if !self.bureau.breaker().admits(seat.session(), self.bureau.now()) {
+        let Some(admission) = self.bureau.breaker().admit(seat.session(), Instant::now()) else {
             return Err(Failure::said(error_text::BASH_CIRCUIT_OPEN));
-        }
+        };
         let call = mint::call();
         let args = Json::new(serde_json::json!({ "command": command }).to_string());
         let aside = UserCommand {
@@ -36,7 +38,7 @@ impl Job {
             in_context: telling == ContextInclusion::Included,
         };
         seat.expect(call.clone());
-        let mut watch = Watch::new(self, &seat, &call);
+        let mut watch = Watch::new(self, &seat, &call, admission);
         if let Err(failure) = self.ask(&seat, Command::UserCommand(Box::new(aside))).await {
             watch.is_over();
             return Err(failure);
@@ -87,13 +89,14 @@ struct Watch {
     peer: Arc<Peer>,
     seat: Arc<Seat>,
     call: CallId,
+    admission: Admission,
     over: bool,
 }
 
 impl Watch {
-    fn new(job: &Job, seat: &Arc<Seat>, call: &CallId) -> Self {
+    fn new(job: &Job, seat: &Arc<Seat>, call: &CallId, admission: Admission) -> Self {
         let (bureau, peer) = (Arc::clone(&job.bureau), Arc::clone(&job.peer));
-        Self { bureau, peer, seat: Arc::clone(seat), call: call.clone(), over: false }
+        Self { bureau, peer, seat: Arc::clone(seat), call: call.clone(), admission, over: false }
     }
 
     fn is_over(&mut self) {
@@ -104,7 +107,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.seat.forget(&self.call);
-        self.bureau.breaker().ended(self.seat.session(), !self.over, self.bureau.now());
+        self.bureau.breaker().ended(self.seat.session(), self.admission, !self.over, Instant::now());
         if !self.over {
             let (bureau, peer, seat) = (Arc::clone(&self.bureau), Arc::clone(&self.peer), Arc::clone(&self.seat));
             let command = Command::StopUserCommand { call: Some(self.call.clone()) };
