@@ -35,7 +35,8 @@ const TABLE: &[(&str, &[&str])] = &[
     ("token", &[]),
     ("invisible_chars", &[]),
     ("bounded_io", &[]),
-    ("config", &["bounded_io", "kernel::limits", "transport::local"]),
+    // A rule that names no tool is refused when it is read.
+    ("config", &["bounded_io", "kernel::limits", "tools::find_for_rule", "tools::rule_name", "transport::local"]),
     ("provider", &["bounded_io", "config::settings", "kernel", "redact"]),
     ("sandbox", &["bounded_io", "invisible_chars", "kernel"]),
     // A tool assesses its risk, opens files and runs commands through the sandbox.
