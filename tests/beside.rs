@@ -13,6 +13,8 @@ mod fixture;
 mod model;
 #[path = "beside/model_context.rs"]
 mod model_context;
+#[path = "beside/new_tool.rs"]
+mod new_tool;
 #[path = "beside/retries.rs"]
 mod retries;
 #[path = "beside/settings.rs"]

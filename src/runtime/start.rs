@@ -12,6 +12,7 @@ use crate::config::paths::{Paths, PathsError, user_home};
 use crate::config::pi::{ListenRequest, PiSettings, PortError};
 use crate::observe;
 use crate::sandbox::confinement::toolchain;
+use crate::tools::ToolSet;
 use crate::transport::local::BindError;
 
 /// Why a daemon did not start or failed.
@@ -53,8 +54,8 @@ pub fn start(pi: ListenRequest, ready: impl FnOnce() + Send) -> Result<(), Start
     let variable = |name: &str| std::env::var_os(name);
     let (paths, limits) = (Paths::in_existing_home(&variable)?, Limits::from_environment(&variable)?);
     let homes = homes(&variable);
-    let mut config =
-        Config { paths, limits, homes, toolchains: toolchain::paths_from_environment(&variable), pi: None };
+    let toolchains = toolchain::paths_from_environment(&variable);
+    let mut config = Config { paths, limits, homes, toolchains, pi: None, tools: ToolSet::builtin() };
     os::create_private_dir_all(&config.paths.home).map_err(StartError::Log)?;
     os::create_private_dir_all(&config.paths.logs).map_err(StartError::Log)?;
     let _log = observe::init(&config.paths.logs).map_err(StartError::Log)?;
