@@ -1,4 +1,4 @@
-//! The command line interface: one file per verb.
+//! The command line interface: one file per verb, and one line in the list of `verbs!`.
 //!
 //! Standard output carries the result and nothing else. Text from the daemon is sanitized before it is printed. The
 //! outcome of a run is always the one that the daemon recorded.
@@ -65,7 +65,7 @@ use clap::{Parser, Subcommand};
 
 use self::console::{ColorChoice, Verbosity};
 use self::context::Context;
-use self::daemon::{DaemonArgs, DaemonVerb};
+use self::daemon::DaemonVerb;
 use self::exit::{CliError, Exit};
 use crate::client::Announcement;
 use crate::config::pi::ListenRequest;
@@ -121,33 +121,49 @@ struct StyleArgs {
     verbose: bool,
 }
 
-#[derive(Debug, Subcommand)]
-enum Verb {
-    // Boxed, because these variants are large.
-    Run(Box<run::RunArgs>),
-    Playbook(Box<playbook::PlaybookArgs>),
-    Attach(attach::AttachArgs),
-    Sessions(sessions::SessionsArgs),
-    Show(show::ShowArgs),
-    Log(log::LogArgs),
-    Send(send::SendArgs),
-    Steer(steer::SteerArgs),
-    Queue(queue::QueueArgs),
-    Approvals(approvals::ApprovalsArgs),
-    Approve(approve::ApproveArgs),
-    Deny(approve::DenyArgs),
-    Cancel(cancel::CancelArgs),
-    Wait(wait::WaitArgs),
-    Rename(rename::RenameArgs),
-    Compact(compact::CompactArgs),
-    End(end::EndArgs),
-    Delete(delete::DeleteArgs),
-    Purge(purge::PurgeArgs),
-    Doctor(doctor::DoctorArgs),
-    Config(config::ConfigArgs),
-    Token(token::TokenArgs),
-    Pi(pi::PiArgs),
-    Daemon(DaemonArgs),
+/// Declares the verbs. A line is the name and the arguments of a verb, and the function that runs it; the help lists
+/// the verbs in this order.
+macro_rules! verbs {
+    ($($verb:ident($args:ty) => $run:path,)*) => {
+        #[derive(Debug, Subcommand)]
+        enum Verb {
+            // Boxed, because some arguments are large.
+            $($verb(Box<$args>),)*
+        }
+
+        async fn run_verb(verb: Verb, context: &mut Context) -> Result<Exit, CliError> {
+            match verb {
+                $(Verb::$verb(args) => $run(*args, context).await,)*
+            }
+        }
+    };
+}
+
+verbs! {
+    Run(run::RunArgs) => run::run,
+    Playbook(playbook::PlaybookArgs) => playbook::run,
+    Attach(attach::AttachArgs) => attach::run,
+    Sessions(sessions::SessionsArgs) => sessions::run,
+    Show(show::ShowArgs) => show::run,
+    Log(log::LogArgs) => log::run,
+    Send(send::SendArgs) => send::run,
+    Steer(steer::SteerArgs) => steer::run,
+    Queue(queue::QueueArgs) => queue::run,
+    Approvals(approvals::ApprovalsArgs) => approvals::run,
+    Approve(approve::ApproveArgs) => approve::approve,
+    Deny(approve::DenyArgs) => approve::deny,
+    Cancel(cancel::CancelArgs) => cancel::run,
+    Wait(wait::WaitArgs) => wait::run,
+    Rename(rename::RenameArgs) => rename::run,
+    Compact(compact::CompactArgs) => compact::run,
+    End(end::EndArgs) => end::run,
+    Delete(delete::DeleteArgs) => delete::run,
+    Purge(purge::PurgeArgs) => purge::run,
+    Doctor(doctor::DoctorArgs) => doctor::run,
+    Config(config::ConfigArgs) => config::run,
+    Token(token::TokenArgs) => token::run,
+    Pi(pi::PiArgs) => pi::run,
+    Daemon(daemon::DaemonArgs) => daemon::run,
 }
 
 /// Executes the command line; `serve` runs the daemon, for `push daemon run`.
@@ -156,7 +172,9 @@ pub fn main(serve: impl FnOnce(ServeOptions) -> ExitCode) -> ExitCode {
         Ok(args) => args,
         Err(error) => return report_usage(&error),
     };
-    if let Some(Verb::Daemon(DaemonArgs { verb: DaemonVerb::Run(run) })) = &args.verb {
+    if let Some(Verb::Daemon(daemon)) = &args.verb
+        && let DaemonVerb::Run(run) = &daemon.verb
+    {
         return serve(run.serve());
     }
     let mut context = Context::new(args.style.color, args.style.verbosity());
@@ -179,30 +197,7 @@ pub fn main(serve: impl FnOnce(ServeOptions) -> ExitCode) -> ExitCode {
 async fn dispatch(verb: Option<Verb>, context: &mut Context) -> Result<Exit, CliError> {
     match verb {
         None => overview::run(context).await,
-        Some(Verb::Run(args)) => run::run(*args, context).await,
-        Some(Verb::Playbook(args)) => playbook::run(*args, context).await,
-        Some(Verb::Attach(args)) => attach::run(args, context).await,
-        Some(Verb::Sessions(args)) => sessions::run(args, context).await,
-        Some(Verb::Show(args)) => show::run(args, context).await,
-        Some(Verb::Log(args)) => log::run(args, context).await,
-        Some(Verb::Send(args)) => send::run(args, context).await,
-        Some(Verb::Steer(args)) => steer::run(args, context).await,
-        Some(Verb::Queue(args)) => queue::run(args, context).await,
-        Some(Verb::Approvals(args)) => approvals::run(args, context).await,
-        Some(Verb::Approve(args)) => approve::approve(args, context).await,
-        Some(Verb::Deny(args)) => approve::deny(args, context).await,
-        Some(Verb::Cancel(args)) => cancel::run(args, context).await,
-        Some(Verb::Wait(args)) => wait::run(args, context).await,
-        Some(Verb::Rename(args)) => rename::run(args, context).await,
-        Some(Verb::Compact(args)) => compact::run(args, context).await,
-        Some(Verb::End(args)) => end::run(args, context).await,
-        Some(Verb::Delete(args)) => delete::run(args, context).await,
-        Some(Verb::Purge(args)) => purge::run(args, context).await,
-        Some(Verb::Doctor(args)) => doctor::run(args, context).await,
-        Some(Verb::Config(args)) => config::run(args, context).await,
-        Some(Verb::Token(args)) => token::run(args, context),
-        Some(Verb::Pi(args)) => pi::run(args, context).await,
-        Some(Verb::Daemon(args)) => daemon::run(args, context).await,
+        Some(verb) => run_verb(verb, context).await,
     }
 }
 

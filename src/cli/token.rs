@@ -61,7 +61,7 @@ struct RevokeArgs {
 }
 
 /// Creates, lists or revokes tokens.
-pub(crate) fn run(args: TokenArgs, context: &mut Context) -> Result<Exit, CliError> {
+pub(crate) async fn run(args: TokenArgs, context: &mut Context) -> Result<Exit, CliError> {
     let tokens = TokenStore::new(&context.paths()?.state);
     match args.verb {
         TokenVerb::New(args) => new(&args, &tokens, context)?,

@@ -44,6 +44,7 @@ use crate::provider::dialect::Dialects;
 use crate::provider::limits::Limits as ModelLimits;
 use crate::provider::playbook::Playbook;
 use crate::sandbox::{LocalSandbox, Origin};
+use crate::tools::ToolSet;
 use crate::transport::local::{AcceptError, BindError, Listener, Peer, Stream};
 
 /// The configuration of a daemon, set at its start.
@@ -61,6 +62,8 @@ pub struct Config {
     pub pi: Option<PiSettings>,
     /// The dialects that model providers may have.
     pub dialects: Dialects,
+    /// The tools of models.
+    pub tools: ToolSet,
 }
 
 /// The number of threads that may block on files at paths which clients and repositories choose, and the deadline for
@@ -128,13 +131,13 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
         journal: journal.clone(),
         providers: providers(),
         model_config: ModelConfig::new(&config.paths, config.dialects, model_limits(&config.limits), files.clone()),
+        tools: config.tools,
         files,
         grants: Arc::new(GrantStore::new(&config.paths.state)),
         session_files: SessionFiles::new(&session_files::home(), &config.paths.state),
         environments: Environments::default(),
         login: LoginEnvironment::new(&config.paths.home),
-        sandboxes: Sandboxes::new(local, &config.paths, config.homes.clone())
-            .with_toolchains(config.toolchains.clone()),
+        sandboxes: Sandboxes::new(local, &config.paths, config.homes).with_toolchains(config.toolchains),
         draining: Latch::new(),
         closing: Latch::new(),
         disconnecting: Latch::new(),

@@ -19,6 +19,7 @@ use crate::journal::Journal;
 use crate::kernel::id::SessionId;
 use crate::protocol::push::decode::Environment;
 use crate::provider::Provider;
+use crate::tools::ToolSet;
 
 /// The shared services of a daemon.
 pub struct Services {
@@ -32,6 +33,8 @@ pub struct Services {
     pub providers: BTreeMap<&'static str, Arc<dyn Provider>>,
     /// The configured models.
     pub model_config: ModelConfig,
+    /// The tools of models.
+    pub tools: ToolSet,
     /// The threads that read files at paths which clients and repositories choose.
     pub files: FileTasks,
     /// The rules that users granted permanently, by repository.

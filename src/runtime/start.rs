@@ -13,6 +13,7 @@ use crate::config::pi::{ListenRequest, PiSettings, PortError};
 use crate::observe;
 use crate::provider::dialect::{BUILT_IN, kinds};
 use crate::sandbox::confinement::toolchain;
+use crate::tools::ToolSet;
 use crate::transport::local::BindError;
 
 /// Why a daemon did not start or failed.
@@ -55,7 +56,8 @@ pub fn start(pi: ListenRequest, ready: impl FnOnce() + Send) -> Result<(), Start
     let (paths, limits) = (Paths::in_existing_home(&variable)?, Limits::from_environment(&variable)?);
     let homes = homes(&variable);
     let toolchains = toolchain::paths_from_environment(&variable);
-    let mut config = Config { paths, limits, homes, toolchains, pi: None, dialects: BUILT_IN };
+    let (dialects, tools) = (BUILT_IN, ToolSet::builtin());
+    let mut config = Config { paths, limits, homes, toolchains, pi: None, dialects, tools };
     os::create_private_dir_all(&config.paths.home).map_err(StartError::Log)?;
     os::create_private_dir_all(&config.paths.logs).map_err(StartError::Log)?;
     let _log = observe::init(&config.paths.logs).map_err(StartError::Log)?;

@@ -39,7 +39,7 @@ use crate::provider::dialect::BUILT_IN;
 use crate::provider::limits::Limits as ModelLimits;
 use crate::provider::{Provider, Question, ReportSender, TurnFuture};
 use crate::sandbox::LocalSandbox;
-use crate::tools::EXEC;
+use crate::tools::{EXEC, ToolSet};
 use crate::transport::line::{Line, Lines};
 use crate::transport::local::{self, Address, DirectoryKind, Listener};
 
@@ -188,6 +188,7 @@ impl TestDaemon {
             clock: Clock::start(),
             journal: open(root.path()),
             model_config: ModelHouse::new(&paths, BUILT_IN, ModelLimits::default(), files.clone()),
+            tools: ToolSet::builtin(),
             files,
             grants: Arc::new(GrantStore::new(root.path())),
             session_files: SessionFiles::new(root.path(), root.path()),

@@ -1,19 +1,17 @@
 //! Builds the question for an approval: what exactly a call would do, in the current workspace.
 
+use std::net::IpAddr;
+
 use serde_json::{Value, json};
 use similar::TextDiff;
 
+use super::Category;
 use super::approval_digest::ApprovalDigest;
-use super::commit::{self, CommitPreview};
 use super::context::{FsContext, ToolContext};
-use super::edit::{self, PlannedChange};
+use super::edit::PlannedChange;
 use super::error::ToolError;
-use super::exec::{self, Approval};
-use super::fetch;
-use super::git_access;
 use super::request::Request;
 use super::resolve;
-use super::write;
 use crate::sandbox::risk::Risk;
 
 /// The question for an approval.
@@ -33,109 +31,64 @@ pub struct ApprovalQuestion {
     pub digest: String,
 }
 
+/// What a tool says about a call to the approver.
+#[derive(Debug)]
+pub struct CallDescription {
+    title: String,
+    summary: String,
+    details: Value,
+    digest: ApprovalDigest,
+    addresses: Vec<IpAddr>,
+}
+
+impl CallDescription {
+    /// Creates a description: a title, a summary, details that are an object, and the digest of everything that the
+    /// approval depends on.
+    pub fn new(title: impl Into<String>, summary: impl Into<String>, details: Value, digest: ApprovalDigest) -> Self {
+        Self { title: title.into(), summary: summary.into(), details, digest, addresses: Vec::new() }
+    }
+
+    /// Adds the addresses that the host of the call resolved to, for the assessment of its risk.
+    #[must_use]
+    pub fn with_addresses(self, addresses: Vec<IpAddr>) -> Self {
+        Self { addresses, ..self }
+    }
+
+    pub(super) fn into_digest(self) -> ApprovalDigest {
+        self.digest
+    }
+}
+
 pub(super) async fn build(request: &Request, context: &ToolContext) -> Result<ApprovalQuestion, ToolError> {
     // The approver also sees hidden paths.
     let context = &context.with_approved_paths(request).await?;
-    resolve::check_not_denied(request, context).await?;
-    let ((kind, title, summary, mut details), digest) = question_parts(request, context).await?;
-    let mut path_context = context.path_context();
-    if let Request::Fetch(args) = request {
-        path_context = path_context.with_addresses(fetch::pinned_addresses(args, context).await?);
-    }
+    resolve::check_reachable(request.named_paths(), context).await?;
+    let CallDescription { title, summary, mut details, digest, addresses } = request.describe(context).await?;
+    let path_context = context.path_context().with_addresses(addresses);
     let risk = request.assess_risk(request.escalation(), &path_context).risk;
     details["tool"] = request.tool().into();
     details["risk"] = risk.as_str().into();
-    Ok(ApprovalQuestion { kind, title, summary, details, risk, digest })
+    let kind = question_kind(request.category());
+    Ok(ApprovalQuestion { kind, title, summary, details, risk, digest: digest.finish() })
 }
 
-/// The kind, the title, the summary and the details.
-type QuestionParts = (&'static str, String, String, Value);
-
-/// Returns the parts of the question, and the digest of the call.
-async fn question_parts(request: &Request, context: &ToolContext) -> Result<(QuestionParts, String), ToolError> {
-    let reading = |title: &str, summary: &str, details| ("read", title.to_owned(), summary.to_owned(), details);
-    let call_digest = ApprovalDigest::new(request, &context.workspace);
-    let parts = match request {
-        Request::Read(args) => reading("Approve reading", &args.path, json!({ "path": args.path })),
-        Request::List(args) => {
-            let path = args.path.as_deref().unwrap_or(".");
-            reading("Approve listing", path, json!({ "path": path }))
-        }
-        Request::Search(args) => {
-            let wanted = args.pattern.as_deref().or(args.glob.as_deref()).unwrap_or_default();
-            let details = json!({ "pattern": args.pattern, "glob": args.glob, "path": args.path });
-            reading("Approve searching", wanted, details)
-        }
-        Request::Status(_) => reading("Approve git status", "git status", json!({})),
-        Request::Diff(args) => {
-            reading("Approve git diff", "git diff", json!({ "staged": args.staged, "paths": args.paths }))
-        }
-        Request::Write(args) => {
-            let args = args.clone();
-            return context
-                .run_blocking(move |fs_context| {
-                    Ok(file_question(&[write::plan(args, fs_context)?], call_digest, fs_context))
-                })
-                .await;
-        }
-        Request::Edit(edit) => {
-            let edit = edit.clone();
-            return context
-                .run_blocking(move |fs_context| {
-                    Ok(file_question(&edit::plan(&edit, fs_context)?, call_digest, fs_context))
-                })
-                .await;
-        }
-        Request::Exec(args) => {
-            let cwd = args.cwd.as_deref().unwrap_or(".");
-            let mut details = json!({ "command": args.command, "cwd": cwd, "timeoutSeconds": args.timeout_seconds });
-            mark_escalations(&mut details, request, args, context).await?;
-            ("exec", "Approve command".to_owned(), args.command.clone(), details)
-        }
-        Request::Commit(args) => {
-            let CommitPreview { summary: shown, content_digest } = commit::preview(args, context).await?;
-            let subject = args.message.trim().lines().next().unwrap_or_default().to_owned();
-            let digest = call_digest.add_bytes(shown.to_string().as_bytes()).add_bytes(&content_digest).finish();
-            return Ok((("commit", "Approve commit".to_owned(), subject, shown), digest));
-        }
-        Request::Fetch(args) => {
-            let found = fetch::pinned_addresses(args, context).await?;
-            let details = json!({ "url": args.url, "addresses": found });
-            let parts = ("network", "Approve fetching".to_owned(), format!("GET {}", args.url), details);
-            return Ok((parts, fetch::bind_address_class(call_digest, &found).finish()));
-        }
-    };
-    Ok((parts, call_digest.finish()))
-}
-
-/// Adds what a command gets beyond its confinement to the details of its question.
-async fn mark_escalations(
-    details: &mut Value,
-    request: &Request,
-    args: &exec::Args,
-    context: &ToolContext,
-) -> Result<(), ToolError> {
-    let escalation = request.escalation();
-    let git = git_access::needs_git_write(args, context).await?;
-    let network = escalation.network || exec::needs_network(args, context, Approval::Given);
-    for (name, wanted) in [("network", network), ("outside", escalation.unconfined), ("gitDirectory", git)] {
-        if wanted {
-            details[name] = json!(true);
-        }
+/// The kind of the question for calls of a category.
+const fn question_kind(category: Category) -> &'static str {
+    match category {
+        Category::Read => "read",
+        Category::Write => "write",
+        Category::Exec => "exec",
+        Category::Git => "commit",
+        Category::Network => "network",
     }
-    Ok(())
 }
 
-/// The question for a change of files, with a digest of their current and new contents.
-fn file_question(
+/// Describes a change of files, with a digest of their current and new contents.
+pub(super) fn describe_files(
     files: &[PlannedChange],
-    call_digest: ApprovalDigest,
+    digest: ApprovalDigest,
     fs_context: &FsContext,
-) -> (QuestionParts, String) {
-    (describe_files(files, fs_context), files.iter().fold(call_digest, ApprovalDigest::add_file).finish())
-}
-
-fn describe_files(files: &[PlannedChange], fs_context: &FsContext) -> QuestionParts {
+) -> CallDescription {
     let (mut insertions, mut deletions) = (0, 0);
     let mut diff = String::new();
     for file in files {
@@ -165,7 +118,8 @@ fn describe_files(files: &[PlannedChange], fs_context: &FsContext) -> QuestionPa
         "path": path, "files": names, "filesChanged": files.len(), "insertions": insertions,
         "deletions": deletions, "bytes": bytes, "diff": diff, "diffTruncated": truncated,
     });
-    ("write", format!("Approve writing {what}"), summary, details)
+    let digest = files.iter().fold(digest, ApprovalDigest::add_file);
+    CallDescription::new(format!("Approve writing {what}"), summary, details, digest)
 }
 
 /// A number with its noun in singular or plural.
@@ -215,7 +169,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let fs_context = FsContext::test(dir.path(), Limits::default());
         let file = planned("f", Some("one\ntwo\nthree\n"), Some("one\n2\n2b\nthree\n"));
-        let (_, title, summary, details) = describe_files(&[file], &fs_context);
+        let CallDescription { title, summary, details, .. } = describe(&[file], &fs_context);
         assert_eq!(title, "Approve writing f");
         assert_eq!(summary, "change f: 2 insertions, 1 deletion");
         let diff = "--- f\n+++ f\n@@ -1,3 +1,4 @@\n one\n-two\n+2\n+2b\n three\n";
@@ -228,7 +182,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let fs_context = FsContext::test(dir.path(), Limits { diff_bytes: 30, ..Limits::default() });
         let files = [planned("new", None, Some("a\n")), planned("old", Some("b\n"), None)];
-        let (_, title, summary, details) = describe_files(&files, &fs_context);
+        let CallDescription { title, summary, details, .. } = describe(&files, &fs_context);
         assert_eq!(title, "Approve writing 2 files");
         assert_eq!(summary, "change 2 files: 1 insertion, 1 deletion");
         assert_eq!(details["files"], json!(["new", "old"]));
@@ -236,6 +190,10 @@ mod tests {
         assert_eq!(details["diffTruncated"], true);
         let binary = planned("b", None, Some("\0\n"));
         assert_eq!(unified_diff(&binary), "binary file b\n");
+    }
+
+    fn describe(files: &[PlannedChange], fs_context: &FsContext) -> CallDescription {
+        describe_files(files, ApprovalDigest::new("call", &fs_context.workspace), fs_context)
     }
 
     fn planned(path: &str, before: Option<&str>, after: Option<&str>) -> PlannedChange {

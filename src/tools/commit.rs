@@ -7,13 +7,17 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use tokio::sync::mpsc;
 
 use super::context::{FsContext, ToolContext};
 use super::error::{ToolError, ToolErrorKind};
 use super::git::{self, FileStat, GitScript};
+use super::{ApprovalDigest, CallDescription, Category, ExecutionResult, Tool, parse_arguments, schema};
+use crate::sandbox::Chunk;
+use crate::sandbox::risk::{self, Escalation, PathContext, ResourceAccess, Risk, RiskAssessment};
 
 pub(super) const NAME: &str = "sandbox_git_commit";
-pub(super) const DESCRIPTION: &str = "Commit to the git repository: with `paths` the current state of these files and \
+const DESCRIPTION: &str = "Commit to the git repository: with `paths` the current state of these files and \
     directories, new and deleted files included; with `all` that of the whole workspace; with neither the staged \
     changes. Hooks are not run and the commit is not signed.";
 
@@ -31,18 +35,18 @@ const COUNTED_FILES_MAX: usize = 1000;
 /// The arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub(super) struct Args {
     /// The commit message.
-    pub message: String,
+    message: String,
     /// Files and directories to commit, relative to the workspace.
-    pub paths: Option<Vec<String>>,
+    paths: Option<Vec<String>>,
     /// Commit everything in the workspace.
-    pub all: Option<bool>,
+    all: Option<bool>,
 }
 
 impl Args {
     /// Refuses arguments that git would reject.
-    pub(super) fn validate(self) -> Result<Self, ToolError> {
+    fn validate(self) -> Result<Self, ToolError> {
         let bad = |message: &str| Err(ToolError::new(ToolErrorKind::BadArguments, message));
         let paths = self.paths.as_deref();
         if self.message.trim().is_empty() {
@@ -80,7 +84,87 @@ const NUMSTAT: [&str; 6] =
 const FULL_DIFF: [&str; 6] =
     ["--full-index", "--binary", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty"];
 
-pub(super) async fn commit(args: &Args, context: &ToolContext) -> Result<String, ToolError> {
+/// The tool.
+#[derive(Debug)]
+pub(super) struct Commit;
+
+impl Tool for Commit {
+    type Args = Args;
+
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn description(&self) -> &str {
+        DESCRIPTION
+    }
+
+    fn schema(&self) -> Value {
+        schema::<Args>()
+    }
+
+    fn category(&self) -> Category {
+        Category::Git
+    }
+
+    fn parse(&self, args: &str) -> Result<Self::Args, ToolError> {
+        parse_arguments::<Args>(NAME, args)?.validate()
+    }
+
+    fn paths<'a>(&self, args: &'a mut Self::Args) -> Vec<&'a mut String> {
+        args.paths.iter_mut().flatten().collect()
+    }
+
+    fn assess(&self, args: &Self::Args, _escalation: Escalation, paths: &PathContext) -> RiskAssessment {
+        let mut accesses = vec![(ResourceAccess::Git("commit".to_owned()), Risk::Medium)];
+        // A commit shows a file to everybody who reads the repository, which matters for hidden files.
+        let everything = (args.all == Some(true)).then_some(".");
+        let named = args.paths.iter().flatten().map(String::as_str).chain(everything);
+        let path_refs = named.map(|path| paths.resolve_file(path));
+        let hidden = path_refs.filter(|path_ref| paths.hides(path_ref) || paths.contains_hidden(path_ref));
+        accesses.extend(hidden.map(|path_ref| (ResourceAccess::Read(path_ref), Risk::High)));
+        risk::assess_tool(Category::Git, accesses, Risk::Medium)
+    }
+
+    async fn describe(
+        &self,
+        args: &Self::Args,
+        digest: ApprovalDigest,
+        context: &ToolContext,
+    ) -> Result<CallDescription, ToolError> {
+        let CommitPreview { summary, content_digest } = preview(args, context).await?;
+        let subject = args.message.trim().lines().next().unwrap_or_default();
+        let digest = digest.add_bytes(summary.to_string().as_bytes()).add_bytes(&content_digest);
+        Ok(CallDescription::new("Approve commit", subject, summary, digest))
+    }
+
+    async fn recompute_digest(
+        &self,
+        args: &Self::Args,
+        digest: ApprovalDigest,
+        context: &ToolContext,
+    ) -> Result<Option<ApprovalDigest>, ToolError> {
+        Ok(Some(self.describe(args, digest, context).await?.into_digest()))
+    }
+
+    async fn run(&self, args: Self::Args, context: &ToolContext, _out: mpsc::Sender<Chunk>) -> ExecutionResult {
+        commit(&args, context).await.into()
+    }
+
+    fn starts_programs(&self) -> bool {
+        true
+    }
+
+    fn covers_directories(&self) -> bool {
+        true
+    }
+
+    fn takes_rule_pattern(&self) -> bool {
+        false
+    }
+}
+
+async fn commit(args: &Args, context: &ToolContext) -> Result<String, ToolError> {
     let paths = args.pathspecs(context).await?;
     let mut words =
         vec!["commit", "--no-verify", "--no-gpg-sign", "--no-edit", "--cleanup=whitespace", "-m", &*args.message];
@@ -131,15 +215,15 @@ fn staging_script(args: &Args, paths: &[&str]) -> GitScript {
 const UNTRACKED: &[&str] = &["--others", "--exclude-standard"];
 
 /// A preview of a commit.
-pub(super) struct CommitPreview {
+struct CommitPreview {
     /// Line counts and file names, for the approver.
-    pub(super) summary: Value,
+    summary: Value,
     /// A digest of the complete content.
-    pub(super) content_digest: [u8; 32],
+    content_digest: [u8; 32],
 }
 
 /// Computes what would be committed, without changing anything.
-pub(super) async fn preview(args: &Args, context: &ToolContext) -> Result<CommitPreview, ToolError> {
+async fn preview(args: &Args, context: &ToolContext) -> Result<CommitPreview, ToolError> {
     let paths = args.pathspecs(context).await?;
     let (branch, tree) = branch_and_tree(context).await?;
     let mut about = if paths.is_empty() { vec!["--cached", &*tree] } else { vec!["--relative", &*tree, "--"] };

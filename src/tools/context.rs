@@ -16,6 +16,7 @@ use super::edit::PlannedChange;
 use super::error::{ToolError, ToolErrorKind};
 use super::limits::Limits;
 use super::request::Request;
+use super::tool::{Tool, call_text};
 use crate::bounded_io::{FileTaskError, FileTasks};
 use crate::kernel::event::ToolOutcome;
 use crate::sandbox::RunSandbox;
@@ -151,9 +152,14 @@ impl FsContext {
     }
 
     /// Refuses a change of files that differs from the approved one.
-    pub(super) fn check_approval(&self, request: &Request, files: &[PlannedChange]) -> Result<(), ToolError> {
-        let binding = ApprovalDigest::new(request, &self.workspace);
-        files.iter().fold(binding, ApprovalDigest::add_file).verify(self.approved_digest.as_deref())
+    pub(super) fn check_approval<T: Tool>(
+        &self,
+        tool: &T,
+        args: &T::Args,
+        files: &[PlannedChange],
+    ) -> Result<(), ToolError> {
+        let digest = ApprovalDigest::new(&call_text(tool, args), &self.workspace);
+        files.iter().fold(digest, ApprovalDigest::add_file).verify(self.approved_digest.as_deref())
     }
 
     /// Returns whether the call was approved.

@@ -5,18 +5,24 @@ use std::path::Path;
 use memchr::memmem;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
-use super::approval_question::line_counts;
+use super::approval_question::{describe_files, line_counts};
 use super::context::FsContext;
 use super::error::{ToolError, ToolErrorKind};
 use super::patch::{Change, FilePatch, Patch};
-use super::request::Request;
 use super::write::check_size;
+use super::{
+    ApprovalDigest, CallDescription, Category, ExecutionResult, Tool, ToolContext, assess_writes, parse_arguments,
+    schema,
+};
+use crate::sandbox::Chunk;
+use crate::sandbox::risk::{Escalation, PathContext, RiskAssessment};
 use crate::sandbox::workspace::WorkspaceError;
 
 pub(super) const NAME: &str = "sandbox_edit_file";
-pub(super) const DESCRIPTION: &str = "Edit parts of files in the workspace. Either `path`, `old` and `new`: the exact \
+const DESCRIPTION: &str = "Edit parts of files in the workspace. Either `path`, `old` and `new`: the exact \
     text `old`, which must occur once (or use `all`), is replaced by `new`. Or `patch`: a unified diff of one or \
     several files, which may create and delete files; it is applied completely or not at all.";
 
@@ -38,7 +44,7 @@ pub(super) struct Args {
 
 /// Which occurrences are replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReplaceMode {
+pub(super) enum ReplaceMode {
     /// The only one; several are an error.
     Only,
     /// All of them.
@@ -47,7 +53,7 @@ pub enum ReplaceMode {
 
 /// A parsed edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Edit {
+pub(super) enum EditOperation {
     /// Replaces a text.
     Replace {
         /// The file.
@@ -65,11 +71,11 @@ pub enum Edit {
 
 impl Args {
     /// Parses the arguments into one of the two forms.
-    pub(super) fn into_edit(self) -> Result<Edit, ToolError> {
+    fn into_operation(self) -> Result<EditOperation, ToolError> {
         let bad = |message| Err(ToolError::new(ToolErrorKind::BadArguments, message));
         match self {
             Self { patch: Some(patch), path: None, old: None, new: None, all: None } => {
-                Patch::parse(&patch).map(Edit::Patch)
+                Patch::parse(&patch).map(EditOperation::Patch)
             }
             Self { patch: Some(_), .. } => bad("give either patch, or path with old and new"),
             Self { path: Some(path), old: Some(old), new: Some(new), all, patch: None } => {
@@ -80,10 +86,76 @@ impl Args {
                     return bad("old and new are the same");
                 }
                 let which = if all.unwrap_or(false) { ReplaceMode::All } else { ReplaceMode::Only };
-                Ok(Edit::Replace { path, old, new, which })
+                Ok(EditOperation::Replace { path, old, new, which })
             }
             Self { patch: None, .. } => bad("path, old and new are needed, or patch"),
         }
+    }
+}
+
+/// The tool.
+#[derive(Debug)]
+pub(super) struct Edit;
+
+impl Tool for Edit {
+    type Args = EditOperation;
+
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn description(&self) -> &str {
+        DESCRIPTION
+    }
+
+    fn schema(&self) -> Value {
+        schema::<Args>()
+    }
+
+    fn category(&self) -> Category {
+        Category::Write
+    }
+
+    fn parse(&self, args: &str) -> Result<Self::Args, ToolError> {
+        parse_arguments::<Args>(NAME, args)?.into_operation()
+    }
+
+    fn paths<'a>(&self, args: &'a mut Self::Args) -> Vec<&'a mut String> {
+        match args {
+            EditOperation::Replace { path, .. } => vec![path],
+            EditOperation::Patch(patch) => patch.files.iter_mut().map(|file| &mut file.path).collect(),
+        }
+    }
+
+    fn assess(&self, args: &Self::Args, _escalation: Escalation, paths: &PathContext) -> RiskAssessment {
+        match args {
+            EditOperation::Replace { path, .. } => assess_writes([path.as_str()], paths),
+            EditOperation::Patch(patch) => assess_writes(patch.files.iter().map(|file| file.path.as_str()), paths),
+        }
+    }
+
+    async fn describe(
+        &self,
+        args: &Self::Args,
+        digest: ApprovalDigest,
+        context: &ToolContext,
+    ) -> Result<CallDescription, ToolError> {
+        let args = args.clone();
+        context.run_blocking(move |fs_context| Ok(describe_files(&plan(&args, fs_context)?, digest, fs_context))).await
+    }
+
+    async fn recompute_digest(
+        &self,
+        _args: &Self::Args,
+        _digest: ApprovalDigest,
+        _context: &ToolContext,
+    ) -> Result<Option<ApprovalDigest>, ToolError> {
+        // The contents of files are part of the digest, and are compared when they are written.
+        Ok(None)
+    }
+
+    async fn run(&self, args: Self::Args, context: &ToolContext, _out: mpsc::Sender<Chunk>) -> ExecutionResult {
+        context.run_blocking(move |fs_context| edit(&args, fs_context)).await.into()
     }
 }
 
@@ -98,16 +170,16 @@ pub(super) struct PlannedChange {
 }
 
 /// Computes the changes, without writing them.
-pub(super) fn plan(edit: &Edit, fs_context: &FsContext) -> Result<Vec<PlannedChange>, ToolError> {
-    match edit {
-        Edit::Replace { path, old, new, which } => {
+fn plan(operation: &EditOperation, fs_context: &FsContext) -> Result<Vec<PlannedChange>, ToolError> {
+    match operation {
+        EditOperation::Replace { path, old, new, which } => {
             fs_context.workspace.check_change(Path::new(path))?;
             let before = fs_context.workspace.read(Path::new(path), fs_context.limits.file_bytes)?;
             let after = replace_text(path, &before, old, new, *which)?;
             check_size(path, after.len(), fs_context)?;
             Ok(vec![PlannedChange { path: path.clone(), before: Some(before), after: Some(after) }])
         }
-        Edit::Patch(patch) => patch.files.iter().map(|file| apply_patch(file, fs_context)).collect(),
+        EditOperation::Patch(patch) => patch.files.iter().map(|file| apply_patch(file, fs_context)).collect(),
     }
 }
 
@@ -174,9 +246,9 @@ fn apply_patch(file: &FilePatch, fs_context: &FsContext) -> Result<PlannedChange
     Ok(PlannedChange { path: file.path.clone(), before, after })
 }
 
-pub(super) fn edit(edit: &Edit, fs_context: &FsContext) -> Result<String, ToolError> {
-    let planned = plan(edit, fs_context)?;
-    fs_context.check_approval(&Request::Edit(edit.clone()), &planned)?;
+fn edit(operation: &EditOperation, fs_context: &FsContext) -> Result<String, ToolError> {
+    let planned = plan(operation, fs_context)?;
+    fs_context.check_approval(&Edit, operation, &planned)?;
     for (index, file) in planned.iter().enumerate() {
         if let Err(error) = write_or_remove(&file.path, file.after.as_deref(), fs_context) {
             return Err(roll_back(&planned[..index], fs_context, error.into()));
@@ -220,8 +292,6 @@ fn roll_back(done: &[PlannedChange], fs_context: &FsContext, error: ToolError) -
 #[cfg(test)]
 mod tests {
     use std::fs;
-
-    use serde_json::Value;
 
     use super::super::limits::Limits;
     use super::*;
@@ -297,7 +367,7 @@ mod tests {
             --- /dev/null\n+++ b/later/x\n@@ -0,0 +1 @@\n+y\n";
         let fs_context = FsContext::test(dir.path(), Limits::default());
         let args: Args = serde_json::from_value(json!({ "patch": patch })).unwrap();
-        let understood = args.into_edit().unwrap();
+        let understood = args.into_operation().unwrap();
         let planned = plan(&understood, &fs_context).unwrap();
         assert_eq!(planned.len(), 3);
         fs::write(dir.path().join("later"), "in the way").unwrap();
@@ -323,7 +393,7 @@ mod tests {
             json!({ "path": "f", "patch": "--- f\n+++ f\n@@ -1 +1 @@\n-a\n+b\n" }),
         ] {
             let parsed: Args = serde_json::from_value(args).unwrap();
-            assert_eq!(parsed.into_edit().unwrap_err().kind, ToolErrorKind::BadArguments);
+            assert_eq!(parsed.into_operation().unwrap_err().kind, ToolErrorKind::BadArguments);
         }
     }
 
@@ -351,7 +421,7 @@ mod tests {
 
     fn run_edit(root: &Path, args: Value) -> Result<Value, ToolError> {
         let args: Args = serde_json::from_value(args).unwrap();
-        let result = edit(&args.into_edit()?, &FsContext::test(root, Limits::default()))?;
+        let result = edit(&args.into_operation()?, &FsContext::test(root, Limits::default()))?;
         Ok(serde_json::from_str(&result).unwrap())
     }
 }

@@ -5,22 +5,23 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::context::{ExecutionResult, ToolContext};
 use super::error::{ToolError, ToolErrorKind};
 use super::git_access::{self, GitAccess};
 use super::git_config_notice::ConfigNotice;
+use super::{ApprovalDigest, CallDescription, Category, Tool, parse_arguments, schema};
 use crate::kernel::event::ToolOutcome;
 use crate::sandbox::confinement::StepPermissions;
-use crate::sandbox::risk::Risk;
-use crate::sandbox::risk::{self, Escalation, Operation, ResourceAccess};
+use crate::sandbox::risk::{self, Escalation, Operation, PathContext, ResourceAccess, Risk, RiskAssessment};
 use crate::sandbox::shell::Limits;
 use crate::sandbox::workspace::Reach;
 use crate::sandbox::{Chunk, OutputMode, Step, StepEnd, StepError};
 
 pub(super) const NAME: &str = "sandbox_exec";
-pub(super) const DESCRIPTION: &str = "Run a command with /bin/sh in the workspace and return its output. Standard input \
+const DESCRIPTION: &str = "Run a command with /bin/sh in the workspace and return its output. Standard input \
     is empty, and no state is kept between commands. Of long output the beginning and the end are returned. The \
     command is confined: it can write only in the workspace, except .git and .push, and in /tmp; of the home it sees \
     only toolchains; it has no network, and its background processes end with it. If it needs more, set `network` or \
@@ -30,25 +31,25 @@ pub(super) const DESCRIPTION: &str = "Run a command with /bin/sh in the workspac
 /// The arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Args {
+pub(super) struct Args {
     /// The command, as for `/bin/sh -c`.
-    pub command: String,
+    pub(super) command: String,
     /// The directory to run it in, relative to the workspace; the workspace itself when left out.
-    pub cwd: Option<String>,
+    pub(super) cwd: Option<String>,
     /// The timeout in seconds; at most the limit of the session.
-    pub timeout_seconds: Option<u64>,
+    pub(super) timeout_seconds: Option<u64>,
     /// True if it needs the network.
-    pub network: Option<bool>,
+    pub(super) network: Option<bool>,
     /// True if it must run outside of the sandbox, with all rights of the user.
-    pub outside: Option<bool>,
+    pub(super) outside: Option<bool>,
     /// The shell that runs it; callers cannot set it.
     #[serde(skip)]
-    pub(super) shell: Shell,
+    shell: Shell,
 }
 
 /// The shell that runs a command.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Shell {
+enum Shell {
     /// `/bin/sh`.
     #[default]
     Sh,
@@ -83,8 +84,76 @@ impl Args {
     }
 }
 
-pub(super) async fn exec(args: Args, context: &ToolContext, out: mpsc::Sender<Chunk>) -> ExecutionResult {
-    run_command(args, context, out).await.unwrap_or_else(ExecutionResult::failed)
+/// The tool.
+#[derive(Debug)]
+pub(super) struct Exec;
+
+impl Tool for Exec {
+    type Args = Args;
+
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn description(&self) -> &str {
+        DESCRIPTION
+    }
+
+    fn schema(&self) -> Value {
+        schema::<Args>()
+    }
+
+    fn category(&self) -> Category {
+        Category::Exec
+    }
+
+    fn parse(&self, args: &str) -> Result<Self::Args, ToolError> {
+        parse_arguments(NAME, args)
+    }
+
+    fn assess(&self, args: &Self::Args, escalation: Escalation, paths: &PathContext) -> RiskAssessment {
+        risk::assess_command(&args.command, args.cwd.as_deref(), escalation, paths, Limits::default())
+    }
+
+    fn escalation(&self, args: &Self::Args) -> Escalation {
+        Escalation { network: args.network.unwrap_or(false), unconfined: args.outside.unwrap_or(false) }
+    }
+
+    async fn describe(
+        &self,
+        args: &Self::Args,
+        digest: ApprovalDigest,
+        context: &ToolContext,
+    ) -> Result<CallDescription, ToolError> {
+        let cwd = args.cwd.as_deref().unwrap_or(".");
+        let mut details = json!({ "command": args.command, "cwd": cwd, "timeoutSeconds": args.timeout_seconds });
+        // What the command gets beyond its confinement.
+        let escalation = self.escalation(args);
+        let git = git_access::needs_git_write(args, context).await?;
+        let network = escalation.network || needs_network(args, context, Approval::Given);
+        for (name, wanted) in [("network", network), ("outside", escalation.unconfined), ("gitDirectory", git)] {
+            if wanted {
+                details[name] = json!(true);
+            }
+        }
+        Ok(CallDescription::new("Approve command", &args.command, details, digest))
+    }
+
+    async fn run(&self, args: Self::Args, context: &ToolContext, out: mpsc::Sender<Chunk>) -> ExecutionResult {
+        run_command(args, context, out).await.unwrap_or_else(ExecutionResult::failed)
+    }
+
+    fn starts_programs(&self) -> bool {
+        true
+    }
+
+    fn confined_command<'a>(&self, args: &'a Self::Args) -> Option<&'a str> {
+        (args.outside != Some(true)).then_some(args.command.as_str())
+    }
+
+    fn with_bash(&self, args: Self::Args) -> Self::Args {
+        Args { shell: Shell::Bash, ..args }
+    }
 }
 
 async fn run_command(
@@ -138,7 +207,7 @@ async fn run_git(
 
 /// Whether a command was approved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Approval {
+enum Approval {
     /// It was approved, or the question is being built.
     Given,
     /// A rule or preset allowed it.
@@ -149,7 +218,7 @@ pub(super) enum Approval {
 ///
 /// An approval includes it. Without an approval, because a rule allows the command, nothing else may run with it:
 /// an unknown program is allowed only because it has no network.
-pub(super) fn needs_network(args: &Args, context: &ToolContext, approval: Approval) -> bool {
+fn needs_network(args: &Args, context: &ToolContext, approval: Approval) -> bool {
     let (cwd, path_context) = (args.cwd.as_deref(), context.path_context());
     let assessment = risk::assess_command(&args.command, cwd, Escalation::default(), &path_context, Limits::default());
     let uses_network =

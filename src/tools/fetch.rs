@@ -16,16 +16,20 @@ use hyper_util::rt::TokioExecutor;
 use rustls::pki_types::ServerName;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
-use super::Network;
 use super::addresses::worst_class;
-use super::approval_digest::ApprovalDigest;
 use super::context::ToolContext;
 use super::error::{ToolError, ToolErrorKind};
+use super::{ApprovalDigest, CallDescription, Category, ExecutionResult, Network, Tool, parse_arguments, schema};
+use crate::sandbox::Chunk;
+use crate::sandbox::address::{self, AddressClass};
 use crate::sandbox::output::Excerpt;
+use crate::sandbox::risk::{self, Escalation, PathContext, ResourceAccess, Risk, RiskAssessment};
 
 pub(super) const NAME: &str = "sandbox_fetch";
-pub(super) const DESCRIPTION: &str = "Fetch a URL with HTTP GET and return its body as text, after a line with status, \
+const DESCRIPTION: &str = "Fetch a URL with HTTP GET and return its body as text, after a line with status, \
     type and size. Redirects are followed on the same host. Only text is returned; long bodies are shortened.";
 
 /// How many bytes of an error page are returned.
@@ -34,29 +38,108 @@ const ERROR_PAGE_MAX: usize = 2000;
 /// The arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub(super) struct Args {
     /// The http or https URL.
-    pub url: String,
+    url: String,
 }
 
 impl Args {
     /// Refuses an invalid URL.
-    pub(super) fn validate(self) -> Result<Self, ToolError> {
+    fn validate(self) -> Result<Self, ToolError> {
         parse_url(&self.url)?;
         Ok(self)
     }
 }
 
-/// Resolves the host of the URL for the risk assessment, and pins the addresses.
-pub(super) async fn resolve_addresses(args: &Args, context: &ToolContext) -> Result<Vec<IpAddr>, ToolError> {
-    let uri = host_to_resolve(args, context)?;
-    with_timeout(context, context.addresses.resolve_and_pin(uri.host().unwrap_or_default())).await
+/// The tool.
+#[derive(Debug)]
+pub(super) struct Fetch;
+
+impl Tool for Fetch {
+    type Args = Args;
+
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn description(&self) -> &str {
+        DESCRIPTION
+    }
+
+    fn schema(&self) -> Value {
+        schema::<Args>()
+    }
+
+    fn category(&self) -> Category {
+        Category::Network
+    }
+
+    fn parse(&self, args: &str) -> Result<Self::Args, ToolError> {
+        parse_arguments::<Args>(NAME, args)?.validate()
+    }
+
+    fn assess(&self, args: &Self::Args, _escalation: Escalation, paths: &PathContext) -> RiskAssessment {
+        let host = risk::host_of_url(&args.url);
+        let named = host.as_deref().map_or(AddressClass::Private, address::classify_host);
+        let mut accesses = vec![(ResourceAccess::Network(host), network_risk(named))];
+        // A permission for a host name must not give access to this machine or a private network under that name.
+        let found = paths.addresses().iter().map(|found| (found, address::classify_ip(*found)));
+        for (address, reached) in found.filter(|(_, reached)| *reached > named) {
+            accesses.push((ResourceAccess::Network(Some(address.to_string())), network_risk(reached)));
+        }
+        let risk = accesses.iter().map(|(_, risk)| *risk).max().unwrap_or(Risk::High);
+        risk::assess_tool(Category::Network, accesses, risk)
+    }
+
+    fn escalation(&self, _args: &Self::Args) -> Escalation {
+        Escalation { network: true, unconfined: false }
+    }
+
+    async fn resolve_addresses(&self, args: &Self::Args, context: &ToolContext) -> Result<Vec<IpAddr>, ToolError> {
+        let uri = host_to_resolve(args, context)?;
+        with_timeout(context, context.addresses.resolve_and_pin(uri.host().unwrap_or_default())).await
+    }
+
+    async fn describe(
+        &self,
+        args: &Self::Args,
+        digest: ApprovalDigest,
+        context: &ToolContext,
+    ) -> Result<CallDescription, ToolError> {
+        let found = pinned_addresses(args, context).await?;
+        let details = json!({ "url": args.url, "addresses": found });
+        let digest = bind_address_class(digest, &found);
+        let summary = format!("GET {}", args.url);
+        Ok(CallDescription::new("Approve fetching", summary, details, digest).with_addresses(found))
+    }
+
+    async fn recompute_digest(
+        &self,
+        args: &Self::Args,
+        digest: ApprovalDigest,
+        context: &ToolContext,
+    ) -> Result<Option<ApprovalDigest>, ToolError> {
+        Ok(Some(bind_address_class(digest, &pinned_addresses(args, context).await?)))
+    }
+
+    async fn run(&self, args: Self::Args, context: &ToolContext, _out: mpsc::Sender<Chunk>) -> ExecutionResult {
+        fetch(&args, context).await.into()
+    }
 }
 
 /// Returns the pinned addresses of the host.
-pub(super) async fn pinned_addresses(args: &Args, context: &ToolContext) -> Result<Vec<IpAddr>, ToolError> {
+async fn pinned_addresses(args: &Args, context: &ToolContext) -> Result<Vec<IpAddr>, ToolError> {
     let uri = host_to_resolve(args, context)?;
     with_timeout(context, context.addresses.pinned_or_resolve(uri.host().unwrap_or_default())).await
+}
+
+/// The risk of a connection to an address of this class.
+const fn network_risk(reached: AddressClass) -> Risk {
+    match reached {
+        AddressClass::Public => Risk::Medium,
+        AddressClass::Private => Risk::High,
+        AddressClass::Metadata => Risk::Critical,
+    }
 }
 
 fn host_to_resolve(args: &Args, context: &ToolContext) -> Result<Uri, ToolError> {
@@ -74,7 +157,7 @@ fn host_to_resolve(args: &Args, context: &ToolContext) -> Result<Uri, ToolError>
 /// Adds the address class to the approval digest.
 ///
 /// The addresses themselves may differ: many names resolve to different addresses each time.
-pub(super) fn bind_address_class(call_digest: ApprovalDigest, addresses: &[IpAddr]) -> ApprovalDigest {
+fn bind_address_class(call_digest: ApprovalDigest, addresses: &[IpAddr]) -> ApprovalDigest {
     call_digest.add_bytes(worst_class(addresses).as_str().as_bytes())
 }
 
@@ -127,7 +210,7 @@ fn is_unambiguous_host(host: &str) -> bool {
     }
 }
 
-pub(super) async fn fetch(args: &Args, context: &ToolContext) -> Result<String, ToolError> {
+async fn fetch(args: &Args, context: &ToolContext) -> Result<String, ToolError> {
     check_network_allowed(context)?;
     let uri = parse_url(&args.url)?;
     with_timeout(context, async {

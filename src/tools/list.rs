@@ -5,13 +5,20 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
 
 use super::context::{BoundedItems, FsContext};
 use super::error::{ToolError, ToolErrorKind};
+use super::{
+    ApprovalDigest, CallDescription, Category, ExecutionResult, Tool, ToolContext, assess_reads, parse_arguments,
+    schema,
+};
+use crate::sandbox::Chunk;
+use crate::sandbox::risk::{Escalation, PathContext, RiskAssessment};
 use crate::sandbox::workspace::{DirHandle, Entry, FileKind};
 
 pub(super) const NAME: &str = "sandbox_list_dir";
-pub(super) const DESCRIPTION: &str = "List a directory of the workspace: names, kinds (file, directory, link, other) \
+const DESCRIPTION: &str = "List a directory of the workspace: names, kinds (file, directory, link, other) \
     and sizes, sorted by name. With `depth` above 1 also the directories in it, except `.git`.";
 
 /// How many entries of one directory are sorted; the rest is dropped.
@@ -20,14 +27,64 @@ const NAMES_MAX: usize = 20_000;
 /// The arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub(super) struct Args {
     /// The directory, relative to the workspace; the workspace itself when left out.
-    pub path: Option<String>,
+    path: Option<String>,
     /// How many levels to list, from 1 to 5; 1 when left out.
-    pub depth: Option<u32>,
+    depth: Option<u32>,
 }
 
-pub(super) fn list(args: &Args, fs_context: &FsContext) -> Result<String, ToolError> {
+/// The tool.
+#[derive(Debug)]
+pub(super) struct List;
+
+impl Tool for List {
+    type Args = Args;
+
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn description(&self) -> &str {
+        DESCRIPTION
+    }
+
+    fn schema(&self) -> Value {
+        schema::<Args>()
+    }
+
+    fn category(&self) -> Category {
+        Category::Read
+    }
+
+    fn parse(&self, args: &str) -> Result<Self::Args, ToolError> {
+        parse_arguments(NAME, args)
+    }
+
+    fn paths<'a>(&self, args: &'a mut Self::Args) -> Vec<&'a mut String> {
+        args.path.iter_mut().collect()
+    }
+
+    fn assess(&self, args: &Self::Args, _escalation: Escalation, paths: &PathContext) -> RiskAssessment {
+        assess_reads([args.path.as_deref().unwrap_or(".")], paths)
+    }
+
+    async fn describe(
+        &self,
+        args: &Self::Args,
+        digest: ApprovalDigest,
+        _context: &ToolContext,
+    ) -> Result<CallDescription, ToolError> {
+        let path = args.path.as_deref().unwrap_or(".");
+        Ok(CallDescription::new("Approve listing", path, json!({ "path": path }), digest))
+    }
+
+    async fn run(&self, args: Self::Args, context: &ToolContext, _out: mpsc::Sender<Chunk>) -> ExecutionResult {
+        context.run_blocking(move |fs_context| list(&args, fs_context)).await.into()
+    }
+}
+
+fn list(args: &Args, fs_context: &FsContext) -> Result<String, ToolError> {
     let path = args.path.as_deref().unwrap_or(".");
     let depth = args.depth.unwrap_or(1);
     if !(1..=fs_context.limits.depth).contains(&depth) {

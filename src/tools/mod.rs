@@ -1,6 +1,8 @@
 //! The tools that a model may call: names, arguments, limits and implementations.
 //!
-//! A call is processed in four steps. [`parse`] parses its arguments strictly into a [`Request`].
+//! A tool is a file with an implementation of [`Tool`], and a line in the list of [`ToolSet::builtin`].
+//!
+//! A call is processed in four steps. [`ToolSet::parse`] parses its arguments strictly into a [`Request`].
 //! [`Request::category`] and [`Request::assess_risk`] classify it by the tool and its arguments, never by what the
 //! model claims. [`Request::approval_question`] inspects the workspace and builds the question for an approval.
 //! [`run`] makes the call. No approval is requested here.
@@ -34,6 +36,8 @@ mod resolve;
 mod risk;
 mod search;
 mod status;
+mod tool;
+mod tool_set;
 mod write;
 
 use schemars::JsonSchema;
@@ -42,12 +46,16 @@ use serde_json::Value;
 
 pub use crate::sandbox::risk::{Category, Risk};
 pub use addresses::{Lookup, LookupFuture, PinnedAddresses};
-pub use approval_question::ApprovalQuestion;
+pub use approval_digest::ApprovalDigest;
+pub use approval_question::{ApprovalQuestion, CallDescription};
 pub use context::{ExecutionResult, RedactFn, SafeCutFn, ToolContext};
 pub use error::{ToolError, ToolErrorKind};
 pub use ignores::IgnoreLimits;
 pub use limits::Limits;
-pub use request::{Request, parse, run, wrap_unreadable};
+pub use request::{Request, parse_arguments, run, wrap_unreadable};
+pub use risk::{assess_reads, assess_writes};
+pub use tool::{AnyTool, Call, Tool, ToolFuture};
+pub use tool_set::{ToolSet, find_for_rule, rule_name};
 
 /// The name of the tool that runs a command; acceptance checks use it too.
 pub const EXEC: &str = exec::NAME;
@@ -59,45 +67,6 @@ pub enum Network {
     Off,
     /// Network tools are offered.
     Allowed,
-}
-
-/// The definition of a tool for a model.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Tool {
-    /// Its name.
-    pub name: &'static str,
-    /// Its description for the model.
-    pub description: &'static str,
-    /// The JSON Schema of its arguments, which are an object.
-    pub schema: Value,
-    /// The category of its calls.
-    pub category: Category,
-}
-
-/// Returns all available tools, in a fixed order.
-pub fn catalogue(network: Network) -> Vec<Tool> {
-    let mut tools = vec![
-        tool::<read::Args>(read::NAME, read::DESCRIPTION, Category::Read),
-        tool::<list::Args>(list::NAME, list::DESCRIPTION, Category::Read),
-        tool::<search::Args>(search::NAME, search::DESCRIPTION, Category::Read),
-        tool::<write::Args>(write::NAME, write::DESCRIPTION, Category::Write),
-        tool::<edit::Args>(edit::NAME, edit::DESCRIPTION, Category::Write),
-        tool::<exec::Args>(exec::NAME, exec::DESCRIPTION, Category::Exec),
-        tool::<status::Args>(status::NAME, status::DESCRIPTION, Category::Read),
-        tool::<diff::Args>(diff::NAME, diff::DESCRIPTION, Category::Read),
-        tool::<commit::Args>(commit::NAME, commit::DESCRIPTION, Category::Git),
-    ];
-    match network {
-        Network::Off => {}
-        Network::Allowed => {
-            tools.push(tool::<fetch::Args>(fetch::NAME, fetch::DESCRIPTION, Category::Network));
-        }
-    }
-    tools
-}
-
-fn tool<A: JsonSchema>(name: &'static str, description: &'static str, category: Category) -> Tool {
-    Tool { name, description, schema: schema::<A>(), category }
 }
 
 /// Returns the schema of arguments, in a simple form that every model's server supports.
@@ -129,72 +98,6 @@ fn simplify(property: &mut Value) {
         if let [kind] = kinds.as_slice() {
             let kind = kind.clone();
             property.insert("type".to_owned(), kind);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn the_fetch_tool_is_offered_only_where_the_network_is_allowed() {
-        let names = |network| catalogue(network).iter().map(|tool| tool.name).collect::<Vec<_>>();
-        let without = names(Network::Off);
-        assert_eq!(without.len(), 9);
-        assert!(!without.contains(&"sandbox_fetch"));
-        assert_eq!(names(Network::Allowed)[9..], ["sandbox_fetch"]);
-    }
-
-    #[test]
-    fn every_schema_is_a_strict_object_whose_properties_are_explained() {
-        for tool in catalogue(Network::Allowed) {
-            let schema = &tool.schema;
-            assert_eq!(schema["type"], "object", "{}", tool.name);
-            assert_eq!(schema["additionalProperties"], false, "{}", tool.name);
-            assert!(schema.get("$schema").is_none() && schema.get("title").is_none(), "{}", tool.name);
-            for (name, property) in schema["properties"].as_object().unwrap() {
-                assert!(property["description"].is_string(), "{}: {name}", tool.name);
-                assert!(property["type"].is_string(), "{}: {name}: {property}", tool.name);
-            }
-            assert!(tool.description.len() < 700, "{}", tool.name);
-        }
-    }
-
-    #[test]
-    fn a_schema_matches_its_type() {
-        let tools = catalogue(Network::Off);
-        let exec = tools.iter().find(|tool| tool.name == EXEC).unwrap();
-        assert_eq!(exec.schema["required"], json!(["command"]));
-        assert_eq!(exec.schema["properties"]["timeoutSeconds"]["type"], "integer");
-        assert_eq!(exec.schema["properties"]["command"]["type"], "string");
-    }
-
-    #[test]
-    fn the_category_of_a_request_is_that_of_its_tool() {
-        for (name, args) in request::SAMPLES {
-            let tools = catalogue(Network::Allowed);
-            let tool = tools.iter().find(|tool| tool.name == *name).unwrap();
-            assert_eq!(parse(name, args).unwrap().category(), tool.category, "{name}");
-        }
-        assert_eq!(request::SAMPLES.len(), catalogue(Network::Allowed).len());
-    }
-
-    #[test]
-    fn arguments_that_a_schema_rejects_are_rejected_by_the_parser() {
-        for (name, args) in request::SAMPLES {
-            let tools = catalogue(Network::Allowed);
-            let tool = tools.iter().find(|tool| tool.name == *name).unwrap();
-            let validator = jsonschema::validator_for(&tool.schema).unwrap();
-            let mut args: Value = serde_json::from_str(args).unwrap();
-            assert!(validator.is_valid(&args), "{name}: {args}");
-            args["surprise"] = json!(1);
-            assert!(!validator.is_valid(&args), "{name}: {args}");
-            let error = parse(name, &args.to_string()).unwrap_err();
-            assert_eq!(error.kind, ToolErrorKind::BadArguments);
-            assert!(error.message.contains("surprise"), "{}", error.message);
         }
     }
 }

@@ -8,7 +8,7 @@ use super::error::{ToolError, ToolErrorKind};
 
 /// A diff of one or several files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Patch {
+pub(super) struct Patch {
     /// The files, in order, without duplicates.
     pub(super) files: Vec<FilePatch>,
 }

@@ -1,18 +1,26 @@
 //! `sandbox_read_file`: returns the lines of a text file.
 
-use std::io::Read;
+use std::io::Read as _;
 use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use super::context::{FsContext, floor_char_boundary};
 use super::error::{ToolError, ToolErrorKind};
 use super::partial_pem::{KEY_BYTES_MAX, redact_after};
+use super::{
+    ApprovalDigest, CallDescription, Category, ExecutionResult, Tool, ToolContext, assess_reads, parse_arguments,
+    schema,
+};
+use crate::sandbox::Chunk;
+use crate::sandbox::risk::{Escalation, PathContext, RiskAssessment};
 use crate::sandbox::workspace::WorkspaceError;
 
 pub(super) const NAME: &str = "sandbox_read_file";
-pub(super) const DESCRIPTION: &str = "Read a text file of the workspace. A complete file is returned unchanged; a part, \
+const DESCRIPTION: &str = "Read a text file of the workspace. A complete file is returned unchanged; a part, \
     requested or because the file is long, starts with a line like `[lines 11-20 of 340]`. Binary files are refused.";
 
 /// How many bytes are read beyond the limit, so that a secret at the boundary is complete for the redactor.
@@ -21,16 +29,65 @@ const LOOK_AHEAD: usize = 4096;
 /// The arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub(super) struct Args {
     /// The file, relative to the workspace.
-    pub path: String,
+    path: String,
     /// The first line to return, counted from 1.
-    pub offset: Option<u64>,
+    offset: Option<u64>,
     /// How many lines to return at most.
-    pub limit: Option<u64>,
+    limit: Option<u64>,
 }
 
-pub(super) fn read(args: &Args, fs_context: &FsContext) -> Result<String, ToolError> {
+/// The tool.
+#[derive(Debug)]
+pub(super) struct Read;
+
+impl Tool for Read {
+    type Args = Args;
+
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn description(&self) -> &str {
+        DESCRIPTION
+    }
+
+    fn schema(&self) -> Value {
+        schema::<Args>()
+    }
+
+    fn category(&self) -> Category {
+        Category::Read
+    }
+
+    fn parse(&self, args: &str) -> Result<Self::Args, ToolError> {
+        parse_arguments(NAME, args)
+    }
+
+    fn paths<'a>(&self, args: &'a mut Self::Args) -> Vec<&'a mut String> {
+        vec![&mut args.path]
+    }
+
+    fn assess(&self, args: &Self::Args, _escalation: Escalation, paths: &PathContext) -> RiskAssessment {
+        assess_reads([args.path.as_str()], paths)
+    }
+
+    async fn describe(
+        &self,
+        args: &Self::Args,
+        digest: ApprovalDigest,
+        _context: &ToolContext,
+    ) -> Result<CallDescription, ToolError> {
+        Ok(CallDescription::new("Approve reading", &args.path, json!({ "path": args.path }), digest))
+    }
+
+    async fn run(&self, args: Self::Args, context: &ToolContext, _out: mpsc::Sender<Chunk>) -> ExecutionResult {
+        context.run_blocking(move |fs_context| read(&args, fs_context)).await.into()
+    }
+}
+
+fn read(args: &Args, fs_context: &FsContext) -> Result<String, ToolError> {
     let path = Path::new(&args.path);
     let first = args.offset.unwrap_or(1).max(1);
     let last = args.limit.map_or(u64::MAX, |limit| first.saturating_add(limit.max(1) - 1));

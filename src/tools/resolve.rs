@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use super::context::{FsContext, ToolContext};
-use super::edit::Edit;
 use super::error::{ToolError, ToolErrorKind};
 use super::request::Request;
 use crate::sandbox::workspace::Reach;
@@ -38,26 +37,6 @@ impl Request {
     pub(super) fn named_paths(&self) -> Vec<String> {
         self.clone().paths().into_iter().map(|path| path.to_owned()).collect()
     }
-
-    /// The file paths of the call.
-    fn paths(&mut self) -> Vec<&mut String> {
-        match self {
-            Self::Read(args) => vec![&mut args.path],
-            Self::List(args) => args.path.iter_mut().collect(),
-            Self::Search(args) => args.path.iter_mut().collect(),
-            Self::Write(args) => vec![&mut args.path],
-            Self::Edit(Edit::Replace { path, .. }) => vec![path],
-            Self::Edit(Edit::Patch(patch)) => patch.files.iter_mut().map(|file| &mut file.path).collect(),
-            Self::Diff(args) => args.paths.iter_mut().flatten().collect(),
-            Self::Commit(args) => args.paths.iter_mut().flatten().collect(),
-            Self::Exec(_) | Self::Status(_) | Self::Fetch(_) => Vec::new(),
-        }
-    }
-}
-
-/// Refuses a call with a denied path, before an approval is requested.
-pub(super) async fn check_not_denied(request: &Request, context: &ToolContext) -> Result<(), ToolError> {
-    check_reachable(request.named_paths(), context).await
 }
 
 /// Refuses paths that are denied, by name or through links.
@@ -91,7 +70,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::super::context::floor_char_boundary;
-    use super::super::{Limits, Network, PinnedAddresses, parse};
+    use super::super::{Limits, Network, PinnedAddresses, ToolSet};
     use super::*;
     use crate::sandbox::workspace::{DeniedPaths, WorkspaceDir};
     use crate::sandbox::{LocalSandbox, RunTree};
@@ -102,7 +81,7 @@ mod tests {
         let home = dir.path().canonicalize().unwrap();
         fs::create_dir(home.join("bin")).unwrap();
         symlink("bin/ls", home.join("link")).unwrap();
-        let write = parse("sandbox_write_file", r#"{"path":"link","content":"x"}"#).unwrap();
+        let write = ToolSet::builtin().parse("sandbox_write_file", r#"{"path":"link","content":"x"}"#).unwrap();
         // The account's home, or the daemon's; the session has another one.
         for (homes, refused) in [(vec![home.clone()], true), (Vec::new(), false)] {
             let closed = DeniedPaths { homes, ..DeniedPaths::default() };

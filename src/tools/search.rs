@@ -16,16 +16,23 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use super::context::{BoundedItems, FsContext, floor_char_boundary};
 use super::error::{ToolError, ToolErrorKind};
 use super::ignores::IgnoreRules;
 use super::partial_pem;
+use super::{
+    ApprovalDigest, CallDescription, Category, ExecutionResult, Tool, ToolContext, assess_reads, parse_arguments,
+    schema,
+};
+use crate::sandbox::Chunk;
+use crate::sandbox::risk::{Escalation, PathContext, RiskAssessment};
 use crate::sandbox::workspace::{DirHandle, FileKind};
 
 pub(super) const NAME: &str = "sandbox_search";
-pub(super) const DESCRIPTION: &str = "Search the workspace. With `pattern`, a regular expression, return matching lines \
+const DESCRIPTION: &str = "Search the workspace. With `pattern`, a regular expression, return matching lines \
     with path and line number; with `glob` alone return the paths of matching files; with both search only those \
     files. Files that git ignores, `.git` and binary files are skipped.";
 
@@ -44,22 +51,22 @@ const DEPTH_MAX: usize = 128;
 /// The arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Args {
+pub(super) struct Args {
     /// The text to search for in lines: a regular expression, or plain text with `literal`.
-    pub pattern: Option<String>,
+    pattern: Option<String>,
     /// True if the pattern is plain text.
-    pub literal: Option<bool>,
+    literal: Option<bool>,
     /// True to ignore case.
-    pub ignore_case: Option<bool>,
+    ignore_case: Option<bool>,
     /// Which files: `*.rs` by name in any directory, `src/**/*.rs` by path below `path`.
-    pub glob: Option<String>,
+    glob: Option<String>,
     /// The directory or file to search, relative to the workspace; the workspace itself when left out.
-    pub path: Option<String>,
+    path: Option<String>,
 }
 
 impl Args {
     /// Refuses arguments without a pattern or glob, and invalid ones.
-    pub(super) fn validate(self) -> Result<Self, ToolError> {
+    fn validate(self) -> Result<Self, ToolError> {
         if self.pattern.is_none() && self.glob.is_none() {
             return Err(ToolError::new(ToolErrorKind::BadArguments, "pattern or glob is required"));
         }
@@ -94,7 +101,58 @@ impl Args {
     }
 }
 
-pub(super) fn search(args: &Args, site: &FsContext) -> Result<String, ToolError> {
+/// The tool.
+#[derive(Debug)]
+pub(super) struct Search;
+
+impl Tool for Search {
+    type Args = Args;
+
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn description(&self) -> &str {
+        DESCRIPTION
+    }
+
+    fn schema(&self) -> Value {
+        schema::<Args>()
+    }
+
+    fn category(&self) -> Category {
+        Category::Read
+    }
+
+    fn parse(&self, args: &str) -> Result<Self::Args, ToolError> {
+        parse_arguments::<Args>(NAME, args)?.validate()
+    }
+
+    fn paths<'a>(&self, args: &'a mut Self::Args) -> Vec<&'a mut String> {
+        args.path.iter_mut().collect()
+    }
+
+    fn assess(&self, args: &Self::Args, _escalation: Escalation, paths: &PathContext) -> RiskAssessment {
+        assess_reads([args.path.as_deref().unwrap_or(".")], paths)
+    }
+
+    async fn describe(
+        &self,
+        args: &Self::Args,
+        digest: ApprovalDigest,
+        _context: &ToolContext,
+    ) -> Result<CallDescription, ToolError> {
+        let wanted = args.pattern.as_deref().or(args.glob.as_deref()).unwrap_or_default();
+        let details = json!({ "pattern": args.pattern, "glob": args.glob, "path": args.path });
+        Ok(CallDescription::new("Approve searching", wanted, details, digest))
+    }
+
+    async fn run(&self, args: Self::Args, context: &ToolContext, _out: mpsc::Sender<Chunk>) -> ExecutionResult {
+        context.run_blocking(move |fs_context| search(&args, fs_context)).await.into()
+    }
+}
+
+fn search(args: &Args, site: &FsContext) -> Result<String, ToolError> {
     let start = Path::new(args.path.as_deref().unwrap_or("."));
     let (glob, matcher) = (args.glob()?, args.matcher()?);
     let mut run = SearchRun {

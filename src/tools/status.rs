@@ -3,21 +3,78 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
 
 use super::context::{BoundedItems, ToolContext};
 use super::error::ToolError;
 use super::git::GitScript;
+use super::{ApprovalDigest, CallDescription, Category, ExecutionResult, Tool, assess_reads, parse_arguments, schema};
+use crate::sandbox::Chunk;
+use crate::sandbox::risk::{Escalation, PathContext, RiskAssessment};
 
 pub(super) const NAME: &str = "sandbox_git_status";
-pub(super) const DESCRIPTION: &str = "Show the state of the git repository: branch, commit, commits ahead and behind, \
+const DESCRIPTION: &str = "Show the state of the git repository: branch, commit, commits ahead and behind, \
     and the staged, changed, untracked and conflicting files.";
 
 /// The arguments: none.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Args {}
+pub(super) struct Args {}
 
-pub(super) async fn status(_args: &Args, context: &ToolContext) -> Result<String, ToolError> {
+/// The tool.
+#[derive(Debug)]
+pub(super) struct Status;
+
+impl Tool for Status {
+    type Args = Args;
+
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn description(&self) -> &str {
+        DESCRIPTION
+    }
+
+    fn schema(&self) -> Value {
+        schema::<Args>()
+    }
+
+    fn category(&self) -> Category {
+        Category::Read
+    }
+
+    fn parse(&self, args: &str) -> Result<Self::Args, ToolError> {
+        parse_arguments(NAME, args)
+    }
+
+    fn assess(&self, _args: &Self::Args, _escalation: Escalation, paths: &PathContext) -> RiskAssessment {
+        assess_reads(["."], paths)
+    }
+
+    async fn describe(
+        &self,
+        _args: &Self::Args,
+        digest: ApprovalDigest,
+        _context: &ToolContext,
+    ) -> Result<CallDescription, ToolError> {
+        Ok(CallDescription::new("Approve git status", "git status", json!({}), digest))
+    }
+
+    async fn run(&self, _args: Self::Args, context: &ToolContext, _out: mpsc::Sender<Chunk>) -> ExecutionResult {
+        status(context).await.into()
+    }
+
+    fn starts_programs(&self) -> bool {
+        true
+    }
+
+    fn takes_rule_pattern(&self) -> bool {
+        false
+    }
+}
+
+async fn status(context: &ToolContext) -> Result<String, ToolError> {
     let output = GitScript::git(&["rev-parse", "--show-prefix"])
         .then(&[
             "status",

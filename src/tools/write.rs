@@ -4,31 +4,99 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::mpsc;
 
+use super::approval_question::describe_files;
 use super::context::FsContext;
 use super::edit::PlannedChange;
 use super::error::{ToolError, ToolErrorKind};
-use super::request::Request;
+use super::{
+    ApprovalDigest, CallDescription, Category, ExecutionResult, Tool, ToolContext, assess_writes, parse_arguments,
+    schema,
+};
+use crate::sandbox::Chunk;
+use crate::sandbox::risk::{Escalation, PathContext, RiskAssessment};
 use crate::sandbox::workspace::WorkspaceError;
 
 pub(super) const NAME: &str = "sandbox_write_file";
-pub(super) const DESCRIPTION: &str = "Write a complete file of the workspace: create it, with its parent directories, or \
+const DESCRIPTION: &str = "Write a complete file of the workspace: create it, with its parent directories, or \
     replace an existing one, which keeps its mode. To change a part of a file, use sandbox_edit_file.";
 
 /// The arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub(super) struct Args {
     /// The file, relative to the workspace.
-    pub path: String,
+    path: String,
     /// The complete content.
-    pub content: String,
+    content: String,
 }
 
-pub(super) fn write(args: &Args, fs_context: &FsContext) -> Result<String, ToolError> {
+/// The tool.
+#[derive(Debug)]
+pub(super) struct Write;
+
+impl Tool for Write {
+    type Args = Args;
+
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn description(&self) -> &str {
+        DESCRIPTION
+    }
+
+    fn schema(&self) -> Value {
+        schema::<Args>()
+    }
+
+    fn category(&self) -> Category {
+        Category::Write
+    }
+
+    fn parse(&self, args: &str) -> Result<Self::Args, ToolError> {
+        parse_arguments(NAME, args)
+    }
+
+    fn paths<'a>(&self, args: &'a mut Self::Args) -> Vec<&'a mut String> {
+        vec![&mut args.path]
+    }
+
+    fn assess(&self, args: &Self::Args, _escalation: Escalation, paths: &PathContext) -> RiskAssessment {
+        assess_writes([args.path.as_str()], paths)
+    }
+
+    async fn describe(
+        &self,
+        args: &Self::Args,
+        digest: ApprovalDigest,
+        context: &ToolContext,
+    ) -> Result<CallDescription, ToolError> {
+        let args = args.clone();
+        context.run_blocking(move |fs_context| Ok(describe_files(&[plan(args, fs_context)?], digest, fs_context))).await
+    }
+
+    async fn recompute_digest(
+        &self,
+        _args: &Self::Args,
+        _digest: ApprovalDigest,
+        _context: &ToolContext,
+    ) -> Result<Option<ApprovalDigest>, ToolError> {
+        // The contents of files are part of the digest, and are compared when they are written.
+        Ok(None)
+    }
+
+    async fn run(&self, args: Self::Args, context: &ToolContext, _out: mpsc::Sender<Chunk>) -> ExecutionResult {
+        context.run_blocking(move |fs_context| write(&args, fs_context)).await.into()
+    }
+}
+
+fn write(args: &Args, fs_context: &FsContext) -> Result<String, ToolError> {
     check_size(&args.path, args.content.len(), fs_context)?;
     if fs_context.was_approved() {
-        fs_context.check_approval(&Request::Write(args.clone()), &[plan(args.clone(), fs_context)?])?;
+        fs_context.check_approval(&Write, args, &[plan(args.clone(), fs_context)?])?;
     }
     let written = fs_context.workspace.replace(Path::new(&args.path), args.content.as_bytes())?;
     let verb = if written.created { "created" } else { "replaced" };
@@ -36,7 +104,7 @@ pub(super) fn write(args: &Args, fs_context: &FsContext) -> Result<String, ToolE
 }
 
 /// Computes the change, without writing it.
-pub(super) fn plan(args: Args, fs_context: &FsContext) -> Result<PlannedChange, ToolError> {
+fn plan(args: Args, fs_context: &FsContext) -> Result<PlannedChange, ToolError> {
     fs_context.workspace.check_change(Path::new(&args.path))?;
     check_size(&args.path, args.content.len(), fs_context)?;
     let before = match fs_context.workspace.read(Path::new(&args.path), fs_context.limits.file_bytes) {

@@ -8,6 +8,7 @@
 mod compaction;
 mod fixture;
 mod model_context;
+mod new_tool;
 mod retries;
 mod settings;
 mod user_commands;

@@ -11,11 +11,11 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fixture::{Fixture, Server};
+use fixture::{Fixture, Server, parse};
 use pushd::agent::inquiry;
 use pushd::kernel::event::ToolOutcome;
 use pushd::redact::Redactor;
-use pushd::tools::{ExecutionResult, Limits, Network, Risk, ToolErrorKind, catalogue, parse, run};
+use pushd::tools::{ExecutionResult, Limits, Network, Risk, ToolErrorKind, ToolSet, run};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -325,21 +325,22 @@ async fn a_private_key_is_redacted_in_whatever_parts_it_is_read() {
 #[test]
 fn every_tool_is_documented_with_arguments_that_it_takes() {
     let page = include_str!("../../docs/tools.md");
-    for tool in catalogue(Network::Allowed) {
-        let (_, section) = page.split_once(&format!("\n## {}\n", tool.name)).expect(tool.name);
+    for tool in ToolSet::builtin().available(Network::Allowed) {
+        let name = tool.name();
+        let (_, section) = page.split_once(&format!("\n## {name}\n")).expect(name);
         let section = section.split("\n## ").next().unwrap();
         let examples: Vec<Value> = section
             .split("```json\n")
             .skip(1)
             .map(|rest| serde_json::from_str(rest.split("\n```").next().unwrap()).unwrap())
             .collect();
-        assert!(!examples.is_empty(), "{} has no example", tool.name);
+        assert!(!examples.is_empty(), "{name} has no example");
         for example in examples {
-            assert_eq!(example["tool"], tool.name);
-            parse(tool.name, &example["args"].to_string()).unwrap();
+            assert_eq!(example["tool"], name);
+            parse(name, &example["args"].to_string()).unwrap();
         }
-        for argument in tool.schema["properties"].as_object().unwrap().keys() {
-            assert!(section.contains(&format!("`{argument}`")), "{}: {argument}", tool.name);
+        for argument in tool.schema()["properties"].as_object().unwrap().keys() {
+            assert!(section.contains(&format!("`{argument}`")), "{name}: {argument}");
         }
     }
 }

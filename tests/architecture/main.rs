@@ -35,7 +35,8 @@ const TABLE: &[(&str, &[&str])] = &[
     ("bounded_io", &[]),
     // A private file is opened like any other file at a path that somebody else may have chosen.
     ("private_file", &["bounded_io"]),
-    ("config", &["bounded_io", "kernel::limits", "transport::local"]),
+    // A rule that names no tool is refused when it is read.
+    ("config", &["bounded_io", "kernel::limits", "tools::find_for_rule", "tools::rule_name", "transport::local"]),
     ("provider", &["backoff", "bounded_io", "config::settings", "kernel", "private_file", "redact"]),
     ("sandbox", &["bounded_io", "invisible_chars", "kernel"]),
     // A tool assesses its risk, opens files and runs commands through the sandbox.

@@ -15,7 +15,7 @@ use pushd::agent::policy::Sandbox;
 use pushd::config::settings::Preset;
 use pushd::sandbox::risk::{Escalation, PathContext};
 use pushd::tools::Risk::{self, Critical, High, Low, Medium};
-use pushd::tools::parse;
+use pushd::tools::ToolSet;
 use std::path::Path;
 
 use commands::{AllowedIf, COMMANDS};
@@ -150,6 +150,6 @@ fn the_files_of_a_home_have_the_same_risk_in_a_workspace_that_contains_it() {
 
 fn risk_in(workspace: &str, tool: &str, args: &serde_json::Value) -> Risk {
     let place = PathContext::new(Path::new(workspace), Some(Path::new("/home/ann")));
-    let request = parse(tool, &args.to_string()).unwrap_or_else(|fault| panic!("{}", fault.message));
+    let request = ToolSet::builtin().parse(tool, &args.to_string()).unwrap_or_else(|fault| panic!("{}", fault.message));
     request.assess_risk(Escalation::default(), &place).risk
 }

@@ -156,7 +156,7 @@ impl Policy {
         let hidden = CommandWords { words: vec![UNKNOWN.to_string()], wrapped_forms: Vec::new() };
         let subject = Subject::Command(&hidden);
         let tool = call.request.tool();
-        let met = |rule: &Rule| match (coverage, rule.target) {
+        let met = |rule: &Rule| match (coverage, &rule.target) {
             (Coverage::Complete, _) | (Coverage::Partial, Target::Tool(_)) => RuleMatch::No,
             (Coverage::Partial, Target::Exec) => subject.match_rule(rule, tool, &standing.path_context),
             (Coverage::Partial, Target::Read | Target::Write | Target::Git | Target::Network) => RuleMatch::Possible,

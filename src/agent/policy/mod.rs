@@ -217,7 +217,7 @@ fn decide_hidden(judgement: &RiskAssessment, call: &Call<'_>, standing: &CallCon
     }
     let place = &standing.path_context;
     // Git reads everything below a directory.
-    let whole = matches!(call.request, Request::Diff(_) | Request::Commit(_));
+    let whole = call.request.covers_directories();
     let is_hidden = |spot: &&PathRef| place.hides(spot) || (whole && place.contains_hidden(spot));
     let spots = judgement.operations.iter().flat_map(|part| &part.accesses).filter_map(|touch| match &touch.access {
         ResourceAccess::Read(spot) | ResourceAccess::Write(spot) | ResourceAccess::Mention(spot) => Some(spot),

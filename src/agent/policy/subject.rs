@@ -4,7 +4,7 @@ use super::glob::{Certainty, INNER_SPACE, StarScope, glob_matches};
 use crate::config::settings::rule::{Pattern, PatternToken, Rule, Target};
 use crate::sandbox::risk::{CommandWords, PathContext, PathRef, PathScope, ResourceAccess};
 use crate::sandbox::shell::UNKNOWN;
-use crate::tools::Category;
+use crate::tools::{Category, rule_name};
 
 /// An effect of a call, as rules see it.
 pub(super) enum Subject<'a> {
@@ -40,7 +40,7 @@ impl Subject<'_> {
 
     /// Returns whether an `allow` rule matches it, whatever its unknown parts expand to.
     pub(super) fn is_allowed_by(&self, rule: &Rule, tool: &str, place: &PathContext) -> bool {
-        if !self.is_target(rule.target, tool) || matches!(self, Self::Access(ResourceAccess::Mention(_))) {
+        if !self.is_target(&rule.target, tool) || matches!(self, Self::Access(ResourceAccess::Mention(_))) {
             return false;
         }
         let Some(pattern) = &rule.pattern else { return true };
@@ -63,7 +63,7 @@ impl Subject<'_> {
 
     /// Returns whether a rule that asks or denies matches it, or may match it.
     pub(super) fn match_rule(&self, rule: &Rule, tool: &str, place: &PathContext) -> RuleMatch {
-        if !self.is_target(rule.target, tool) {
+        if !self.is_target(&rule.target, tool) {
             return RuleMatch::No;
         }
         // A file that is only named may not be accessed at all.
@@ -112,14 +112,14 @@ impl Subject<'_> {
         }
     }
 
-    fn is_target(&self, target: Target, tool: &str) -> bool {
+    fn is_target(&self, target: &Target, tool: &str) -> bool {
         match (target, self) {
             (Target::Exec, Self::Command(_))
             | (Target::Read, Self::Access(ResourceAccess::Read(_) | ResourceAccess::Mention(_)))
             | (Target::Write, Self::Access(ResourceAccess::Write(_) | ResourceAccess::Mention(_)))
             | (Target::Git, Self::Access(ResourceAccess::Git(_)))
             | (Target::Network, Self::Access(ResourceAccess::Network(_))) => true,
-            (Target::Tool(_), Self::Access(_)) => tool.strip_prefix("sandbox_") == Some(target.as_str()),
+            (Target::Tool(name), Self::Access(_)) => rule_name(tool) == name,
             (Target::Exec | Target::Read | Target::Write | Target::Git | Target::Network, _)
             | (Target::Tool(_), Self::Command(_)) => false,
         }

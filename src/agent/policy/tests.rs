@@ -1,8 +1,7 @@
 //! The decisions of the presets, and the coverage of tools by rules.
 
 use super::*;
-use crate::config::settings::rule::Target;
-use crate::tools::{Network, catalogue};
+use crate::tools::{Network, ToolSet};
 
 const CATEGORIES: [Category; 5] = [Category::Read, Category::Write, Category::Exec, Category::Git, Category::Network];
 const UNSANDBOXED: [Sandbox; 2] = [Sandbox::Unavailable, Sandbox::Disabled];
@@ -57,7 +56,8 @@ fn a_stricter_preset_a_higher_risk_and_less_of_a_sandbox_never_ask_less() {
 
 #[test]
 fn rules_cover_every_tool() {
-    let mut known: Vec<String> = Target::ALL.iter().map(|target| format!("sandbox_{}", target.as_str())).collect();
-    known.retain(|name| catalogue(Network::Allowed).iter().any(|tool| tool.name == name));
-    assert_eq!(known.len(), catalogue(Network::Allowed).len());
+    for tool in ToolSet::builtin().available(Network::Allowed) {
+        let rule: Rule = format!("deny: {}", tool.name()).parse().unwrap();
+        assert!(tool.name().ends_with(rule.target.as_str()), "{rule}");
+    }
 }

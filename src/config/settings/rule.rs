@@ -7,6 +7,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::tools::{find_for_rule, rule_name};
+
 /// An approval rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rule {
@@ -30,7 +32,7 @@ pub enum Effect {
 }
 
 /// What a rule applies to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
     /// Reading a file, with any tool.
     Read,
@@ -42,44 +44,8 @@ pub enum Target {
     Git,
     /// Network access.
     Network,
-    /// One tool.
-    Tool(Tool),
-}
-
-/// A tool that a rule can name; commands are [`Target::Exec`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Tool {
-    /// `sandbox_read_file`
-    ReadFile,
-    /// `sandbox_list_dir`
-    ListDir,
-    /// `sandbox_search`
-    Search,
-    /// `sandbox_write_file`
-    WriteFile,
-    /// `sandbox_edit_file`
-    EditFile,
-    /// `sandbox_git_status`
-    GitStatus,
-    /// `sandbox_git_diff`
-    GitDiff,
-    /// `sandbox_git_commit`
-    GitCommit,
-    /// `sandbox_fetch`
-    Fetch,
-}
-
-/// What a pattern is matched against.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PatternKind {
-    /// The words of a command, separated by single spaces.
-    Words,
-    /// A path.
-    Path,
-    /// A host name.
-    Host,
-    /// Nothing: the target takes no pattern.
-    NoPattern,
+    /// One tool, by its name in rules; commands are [`Target::Exec`].
+    Tool(String),
 }
 
 /// A validated glob with `*` and `?`, as it was written.
@@ -150,12 +116,12 @@ impl FromStr for Rule {
                 None => return wrong(from + rest.len(), "`)` is expected at the end"),
             },
         };
-        let Some(target) = Target::parse(name) else {
+        let Some((target, takes_pattern)) = Target::parse(name) else {
             return wrong(from, "a category (read, write, exec, git, network) or the name of a tool is expected");
         };
         let pattern = match pattern {
             None => None,
-            Some((at, _)) if target.kind() == PatternKind::NoPattern => {
+            Some((at, _)) if !takes_pattern => {
                 return wrong(at, "no pattern is expected: this tool takes none");
             }
             Some((at, pattern)) => match Pattern::new(pattern) {
@@ -195,66 +161,31 @@ impl Effect {
 }
 
 impl Target {
-    /// Every target.
-    pub const ALL: [Self; 14] = [
-        Self::Read,
-        Self::Write,
-        Self::Exec,
-        Self::Git,
-        Self::Network,
-        Self::Tool(Tool::ReadFile),
-        Self::Tool(Tool::ListDir),
-        Self::Tool(Tool::Search),
-        Self::Tool(Tool::WriteFile),
-        Self::Tool(Tool::EditFile),
-        Self::Tool(Tool::GitStatus),
-        Self::Tool(Tool::GitDiff),
-        Self::Tool(Tool::GitCommit),
-        Self::Tool(Tool::Fetch),
-    ];
+    /// Every category.
+    const CATEGORIES: [Self; 5] = [Self::Read, Self::Write, Self::Exec, Self::Git, Self::Network];
 
-    /// Returns the keyword: a category, or a tool name without `sandbox_`.
-    pub const fn as_str(self) -> &'static str {
+    /// Returns the keyword: a category, or the name of a tool in rules.
+    pub fn as_str(&self) -> &str {
         match self {
             Self::Read => "read",
             Self::Write => "write",
             Self::Exec => "exec",
             Self::Git => "git",
             Self::Network => "network",
-            Self::Tool(Tool::ReadFile) => "read_file",
-            Self::Tool(Tool::ListDir) => "list_dir",
-            Self::Tool(Tool::Search) => "search",
-            Self::Tool(Tool::WriteFile) => "write_file",
-            Self::Tool(Tool::EditFile) => "edit_file",
-            Self::Tool(Tool::GitStatus) => "git_status",
-            Self::Tool(Tool::GitDiff) => "git_diff",
-            Self::Tool(Tool::GitCommit) => "git_commit",
-            Self::Tool(Tool::Fetch) => "fetch",
+            Self::Tool(name) => name,
         }
     }
 
-    /// Returns what its patterns are matched against.
-    pub const fn kind(self) -> PatternKind {
-        match self {
-            Self::Exec | Self::Git => PatternKind::Words,
-            Self::Read | Self::Write => PatternKind::Path,
-            Self::Tool(Tool::ReadFile | Tool::ListDir | Tool::Search | Tool::WriteFile | Tool::EditFile) => {
-                PatternKind::Path
-            }
-            Self::Network | Self::Tool(Tool::Fetch) => PatternKind::Host,
-            Self::Tool(Tool::GitDiff) => PatternKind::Path,
-            Self::Tool(Tool::GitStatus | Tool::GitCommit) => PatternKind::NoPattern,
+    /// Parses a keyword. The second value is whether a rule for the target may have a pattern.
+    fn parse(word: &str) -> Option<(Self, bool)> {
+        if word == "sandbox_exec" {
+            return Some((Self::Exec, true));
         }
-    }
-
-    fn parse(word: &str) -> Option<Self> {
-        let bare = word.strip_prefix("sandbox_");
-        let is = |target: &Self| match target {
-            Self::Exec => word == "exec" || bare == Some("exec"),
-            Self::Read | Self::Write | Self::Git | Self::Network => target.as_str() == word,
-            Self::Tool(_) => target.as_str() == bare.unwrap_or(word),
-        };
-        Self::ALL.into_iter().find(is)
+        if let Some(category) = Self::CATEGORIES.into_iter().find(|category| category.as_str() == word) {
+            return Some((category, true));
+        }
+        let tool = find_for_rule(word)?;
+        Some((Self::Tool(rule_name(tool.name()).to_owned()), tool.takes_rule_pattern()))
     }
 }
 
@@ -369,7 +300,9 @@ mod tests {
             assert_eq!(rule.to_string(), plain);
             assert_eq!(plain.parse::<Rule>().unwrap(), rule);
         }
-        for target in Target::ALL {
+        let tools = ["read_file", "list_dir", "search", "write_file", "edit_file", "git_status", "git_diff", "fetch"];
+        let tools = tools.map(|name| Target::Tool(name.to_owned()));
+        for target in Target::CATEGORIES.into_iter().chain(tools) {
             let rule = Rule::all(Effect::Ask, target);
             assert_eq!(rule.to_string().parse::<Rule>().unwrap(), rule);
         }

@@ -16,7 +16,7 @@ use crate::runtime::model_config::RunConfig;
 use crate::runtime::services::Services;
 use crate::sandbox::ConfinementStrength;
 use crate::sandbox::risk::PathContext;
-use crate::tools::{self, Request, ToolContext};
+use crate::tools::{Request, ToolContext, ToolSet};
 
 /// The policy of the calls of a turn.
 pub(super) struct CallPolicy {
@@ -110,7 +110,12 @@ impl CallPolicy {
 
 /// Returns a screen that checks a user's steps against the configured rules and those of the run; `None` if no rule
 /// asks or denies.
-pub(in crate::runtime) fn screen(rules: &RunConfig, run_rules: &[String], place: PathContext) -> Option<Screen> {
+pub(in crate::runtime) fn screen(
+    rules: &RunConfig,
+    run_rules: &[String],
+    place: PathContext,
+    tools: ToolSet,
+) -> Option<Screen> {
     let policy = Policy::from_settings(&rules.settings).with_rules(RuleSource::Run, &parse_rules(run_rules));
     if !policy.has_restrictive_rules() {
         return None;
@@ -118,7 +123,7 @@ pub(in crate::runtime) fn screen(rules: &RunConfig, run_rules: &[String], place:
     let context = CallContext { sandbox: Sandbox::Disabled, path_context: place };
     Some(Screen::new(move |tool, args| {
         // Invalid arguments fail when the call is executed.
-        let Ok(request) = tools::parse(tool, args) else { return ScreenDecision::Allow };
+        let Ok(request) = tools.parse(tool, args) else { return ScreenDecision::Allow };
         let (decision, reason) =
             policy.decide_user_command(&Call { request: &request, escalation: request.escalation() }, &context);
         match decision {

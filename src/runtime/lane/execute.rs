@@ -1,6 +1,7 @@
 //! The execution of one tool call, from its arguments to its result.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
@@ -13,7 +14,7 @@ use crate::kernel::id::CallId;
 use crate::protocol::push::decode::Environment;
 use crate::provider::{ReportSender, SessionClosed};
 use crate::redact;
-use crate::runtime::clock::Clock;
+use crate::runtime::services::Services;
 use crate::sandbox::output::{Excerpt, Utf8Decoder};
 use crate::sandbox::{Chunk, Stream};
 use crate::tools::{self, ExecutionResult, ToolContext, ToolError, ToolErrorKind};
@@ -25,7 +26,7 @@ pub(super) struct ToolJob {
     /// The digest of what was approved; `None` if no approval was needed.
     pub(super) approved_digest: Option<String>,
     pub(super) tool_context: ToolContextBuilder,
-    pub(super) clock: Clock,
+    pub(super) services: Arc<Services>,
 }
 
 /// Executes the call and reports its result.
@@ -36,7 +37,7 @@ pub(super) async fn execute(job: ToolJob, reports: ReportSender) -> Result<(), S
 
 /// Executes the call and returns its result; its output is reported as it arrives.
 pub(super) async fn run(job: ToolJob, reports: &ReportSender) -> Result<CallResult, SessionClosed> {
-    let started = job.clock.now();
+    let started = job.services.clock.now();
     let outcome = match &job.args {
         Original::Lost => {
             let message = "the arguments held a secret, which is not stored across a restart";
@@ -48,7 +49,7 @@ pub(super) async fn run(job: ToolJob, reports: &ReportSender) -> Result<CallResu
         call: job.intention.call,
         tool: job.intention.tool,
         purpose: job.intention.purpose,
-        millis: job.clock.now().since(started),
+        millis: job.services.clock.now().since(started),
         outcome: outcome.outcome,
         exit_code: outcome.exit_code,
         text: reports.redactor().redact(&outcome.text).into_owned(),
@@ -60,7 +61,7 @@ async fn run_tool(job: &ToolJob, args: &str, reports: &ReportSender) -> Result<E
     if job.intention.tool == RAISE_BUDGET {
         return Ok(ExecutionResult::from(Ok("the budget of the run was raised".to_owned())));
     }
-    let request = match tools::parse(&job.intention.tool, args) {
+    let request = match job.services.tools.parse(&job.intention.tool, args) {
         Ok(request) => request,
         Err(fault) => return Ok(ExecutionResult::failed(fault)),
     };

@@ -36,7 +36,7 @@ use crate::provider::registry::ModelHandle;
 use crate::provider::{Question, ReportSender, RunAdmission, SessionClosed};
 use crate::runtime::model_config::RunConfig;
 use crate::runtime::services::Services;
-use crate::tools::{self, ToolContext, ToolErrorKind};
+use crate::tools::{self, AnyTool, ToolContext, ToolErrorKind};
 pub(super) use manual_compaction::compact;
 
 /// The input of a model turn.
@@ -229,7 +229,7 @@ impl ModelTurn {
         // After a restart only the stored, redacted arguments of pending calls are left.
         let known =
             self.input.pending_args.get(self.input.pending_args.len().saturating_sub(left)..).unwrap_or_default();
-        let now = grouping::parallel_count(self.context.pending());
+        let now = grouping::parallel_count(self.context.pending(), &self.input.services.tools);
         for (at, call) in self.context.pending().take(now).enumerate() {
             let raw = known.get(at).and_then(Option::as_ref);
             self.request_call(call, unredacted::original(raw, call.args.as_str())).await?;
@@ -260,7 +260,8 @@ impl ModelTurn {
 
     /// Returns the question before a call, `None` if the call is allowed, or why it cannot succeed.
     async fn question(&self, tool: &str, args: &str) -> Result<Option<Question>, ToolError> {
-        self.call_policy.question(&tools::parse(tool, args)?, &self.tool_context).await
+        let request = self.input.services.tools.parse(tool, args)?;
+        self.call_policy.question(&request, &self.tool_context).await
     }
 
     async fn ask_for_budget(&self, breach: &Breach) -> Result<(), SessionClosed> {
@@ -297,12 +298,13 @@ impl ModelTurn {
     }
 
     fn tool_specs(&self) -> Vec<ToolSpec> {
-        let spec = |tool: tools::Tool| ToolSpec {
-            name: tool.name.to_owned(),
-            description: tool.description.to_owned(),
-            schema: tool.schema,
+        let spec = |tool: &dyn AnyTool| ToolSpec {
+            name: tool.name().to_owned(),
+            description: tool.description().to_owned(),
+            schema: tool.schema(),
         };
-        tools::catalogue(self.tool_context.network).into_iter().map(spec).chain([inquiry::tool()]).collect()
+        let offered = self.input.services.tools.available(self.tool_context.network);
+        offered.map(spec).chain([inquiry::tool()]).collect()
     }
 }
 

@@ -122,7 +122,7 @@ impl RunTasks {
         let name = provider_name(state);
         match (turn, self.services.providers.get(name.as_str())) {
             (Original::Known(turn), Some(provider)) => {
-                let screen = match playbook_screen(&run, &turn, workspace_context.run_config, unredacted, state) {
+                let screen = match self.playbook_screen(&run, &turn, workspace_context.run_config, unredacted, state) {
                     Ok(screen) => screen,
                     Err(finish) => {
                         return self.spawn(run, turn_panicked(), async move { reports.finish(*finish).await });
@@ -194,7 +194,7 @@ impl RunTasks {
         }
         let reports = self.run_reports(run.clone(), unredacted);
         let tool_context = self.run_tool_context(&run, workspace_context, unredacted, state);
-        let job = ToolJob { intention, args, approved_digest, tool_context, clock: self.services.clock };
+        let job = ToolJob { intention, args, approved_digest, tool_context, services: Arc::clone(&self.services) };
         let broken = Report::CallSettled(Box::new(panicked_call(&job.intention)));
         self.spawn(run, broken, execute::execute(job, reports));
     }
@@ -453,21 +453,23 @@ impl RunTasks {
         while active.tasks.try_join_next().is_some() {}
         active.tasks.spawn(task.instrument(span));
     }
-}
 
-/// Creates the screen that checks the steps of a playbook against the rules; fails if the configuration is invalid.
-fn playbook_screen(
-    run: &RunId,
-    turn: &TurnRequest,
-    run_config: Result<RunConfig, String>,
-    unredacted: &Unredacted,
-    state: &State,
-) -> Result<Option<Screen>, Box<FinishReport>> {
-    let run_config =
-        run_config.map_err(|why| Box::new(FinishReport::permanent_failure("INVALID_CONFIGURATION", why)))?;
-    let environment = unredacted.program_environment(Some(run));
-    let tool_context = risk::PathContext::new(&workspace_path(state), home_directory(environment.as_deref()));
-    Ok(call_policy::screen(&run_config, &turn.rules, tool_context.with_alias(&session_cwd(state))))
+    /// Creates the screen that checks the steps of a playbook against the rules; fails if the configuration is invalid.
+    fn playbook_screen(
+        &self,
+        run: &RunId,
+        turn: &TurnRequest,
+        run_config: Result<RunConfig, String>,
+        unredacted: &Unredacted,
+        state: &State,
+    ) -> Result<Option<Screen>, Box<FinishReport>> {
+        let run_config =
+            run_config.map_err(|why| Box::new(FinishReport::permanent_failure("INVALID_CONFIGURATION", why)))?;
+        let environment = unredacted.program_environment(Some(run));
+        let path_context = risk::PathContext::new(&workspace_path(state), home_directory(environment.as_deref()));
+        let path_context = path_context.with_alias(&session_cwd(state));
+        Ok(call_policy::screen(&run_config, &turn.rules, path_context, self.services.tools.clone()))
+    }
 }
 
 /// Returns the provider: the active run keeps the one it started with.

@@ -98,7 +98,8 @@ impl RunTasks {
         let if_broken = self.panic_reporter(ReportEnvelope::new(whose, broken));
         let (services, session) = self.services_and_session();
         let span = debug_span!("aside", %session, call = %intention.call);
-        let job = ToolJob { intention: intention.clone(), args, approved_digest, tool_context, clock: services.clock };
+        let services = Arc::clone(services);
+        let job = ToolJob { intention: intention.clone(), args, approved_digest, tool_context, services };
         let stopped = Arc::new(AtomicBool::new(false));
         let using = run_user_command(job, reports, Arc::clone(&stopped));
         let task = tokio::spawn(

@@ -31,6 +31,7 @@ use pushd::runtime::outbox::{Outbox, OutboxItem};
 use pushd::runtime::services::{BROADCAST_CAPACITY, Latch, RunEndChannel, Services};
 use pushd::runtime::session_files::SessionFiles;
 use pushd::sandbox::LocalSandbox;
+use pushd::tools::ToolSet;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::{Notify, oneshot};
@@ -47,6 +48,7 @@ pub(crate) struct Fixture {
     pub(crate) server: ModelServer,
     hub: Arc<Hub>,
     dialect: ServerDialect,
+    tools: ToolSet,
 }
 
 impl Fixture {
@@ -55,11 +57,20 @@ impl Fixture {
     }
 
     pub(crate) fn with_dialect(dialect: ServerDialect) -> Self {
+        Self::with(dialect, ToolSet::builtin())
+    }
+
+    /// A daemon whose models have these tools.
+    pub(crate) fn with_tools(tools: ToolSet) -> Self {
+        Self::with(ServerDialect::OpenAi, tools)
+    }
+
+    fn with(dialect: ServerDialect, tools: ToolSet) -> Self {
         let root = TempDir::new().expect("a directory");
         std::fs::create_dir_all(root.path().join("work")).expect("a workspace");
         std::fs::create_dir_all(root.path().join("home")).expect("a home");
-        let hub = open(root.path());
-        Self { root, server: ModelServer::start(), hub, dialect }
+        let hub = open(root.path(), &tools);
+        Self { root, server: ModelServer::start(), hub, dialect, tools }
     }
 
     pub(crate) fn cwd(&self) -> PathBuf {
@@ -160,7 +171,7 @@ impl Fixture {
     /// Stops the daemon cleanly and starts another on the same files.
     pub(crate) async fn restart(&mut self) {
         close(&self.hub).await;
-        self.hub = open(self.root.path());
+        self.hub = open(self.root.path(), &self.tools);
     }
 
     /// Stops the daemon cleanly; dropping the returned directory removes its files.
@@ -170,7 +181,7 @@ impl Fixture {
     }
 }
 
-fn open(root: &Path) -> Arc<Hub> {
+fn open(root: &Path, tools: &ToolSet) -> Arc<Hub> {
     let paths = paths(root);
     std::fs::create_dir_all(&paths.state).expect("a directory");
     let mut models = ModelLimits::default();
@@ -184,6 +195,7 @@ fn open(root: &Path) -> Arc<Hub> {
         clock: Clock::start(),
         journal: Journal::open(&paths.state, Options::default()).expect("a journal"),
         model_config: Models::new(&paths, pushd::provider::dialect::BUILT_IN, models, files.clone()),
+        tools: tools.clone(),
         files,
         grants: Arc::new(GrantStore::new(&paths.state)),
         session_files: SessionFiles::new(root, &paths.state),

@@ -213,6 +213,7 @@ fn a_run_of_the_daemon_uses_it() {
         homes: vec![home.path().to_owned()],
         toolchains: Vec::new(),
         pi: None,
+        tools: pushd::tools::ToolSet::builtin(),
         dialects: dialects(),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

@@ -8,10 +8,10 @@ use std::time::Duration;
 use pushd::agent::policy::{Call, CallContext, Decision, Policy, RuleSource, Sandbox};
 use pushd::config::settings::Settings;
 use pushd::sandbox::risk::PathContext;
-use pushd::tools::{Limits, PinnedAddresses, Risk, ToolErrorKind, parse};
+use pushd::tools::{Limits, PinnedAddresses, Risk, ToolErrorKind};
 use serde_json::json;
 
-use crate::tools::fixture::{Fixture, Server};
+use crate::tools::fixture::{Fixture, Server, parse};
 
 #[tokio::test]
 async fn an_address_is_assessed_by_its_target_however_it_is_written() {

@@ -12,7 +12,7 @@ use pushd::sandbox::confinement::{Confinement, Mechanism};
 use pushd::sandbox::workspace::{Reach, WorkspaceDir};
 use pushd::sandbox::{Chunk, ConfinementStrength, ExecutionPolicy, LocalSandbox, RunTree, SandboxProvider};
 use pushd::tools::{
-    ApprovalQuestion, ExecutionResult, Limits, Network, PinnedAddresses, ToolContext, ToolError, parse, run,
+    ApprovalQuestion, ExecutionResult, Limits, Network, PinnedAddresses, Request, ToolContext, ToolError, ToolSet, run,
 };
 
 use serde_json::Value;
@@ -195,6 +195,11 @@ impl Fixture {
     pub(crate) async fn approval_question(&self, tool: &str, args: Value) -> Result<ApprovalQuestion, ToolError> {
         parse(tool, &args.to_string()).unwrap().approval_question(&self.context).await
     }
+}
+
+/// Parses a call of a built-in tool.
+pub(crate) fn parse(tool: &str, args: &str) -> Result<Request, ToolError> {
+    ToolSet::builtin().parse(tool, args)
 }
 
 /// A server on loopback that answers each path with the text of a function; it stays silent for an empty text.

@@ -6,7 +6,7 @@ use pushd::agent::policy::{Call, CallContext, Policy, PolicyDecision, RuleSource
 use pushd::config::settings::Preset;
 use pushd::config::settings::rule::Rule;
 use pushd::sandbox::risk::{Escalation, PathContext};
-use pushd::tools::parse;
+use pushd::tools::ToolSet;
 use serde_json::json;
 
 /// A workspace in a home.
@@ -41,6 +41,6 @@ pub(crate) fn call_with_escalation(
     escalation: Escalation,
     sandbox: Sandbox,
 ) -> PolicyDecision {
-    let request = parse(tool, args).unwrap_or_else(|fault| panic!("{}", fault.message));
+    let request = ToolSet::builtin().parse(tool, args).unwrap_or_else(|fault| panic!("{}", fault.message));
     policy.decide(&Call { request: &request, escalation }, &call_context(sandbox))
 }

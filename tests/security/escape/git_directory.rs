@@ -16,7 +16,7 @@ use pushd::sandbox::confinement::{Confinement, Mechanism};
 use pushd::sandbox::workspace::{Reach, WorkspaceDir};
 use pushd::sandbox::{Chunk, ExecutionPolicy, SandboxProvider};
 use pushd::tools::{
-    ExecutionResult, Limits, Network, PinnedAddresses, Request, ToolContext, ToolErrorKind, parse, run,
+    ExecutionResult, Limits, Network, PinnedAddresses, Request, ToolContext, ToolErrorKind, ToolSet, run,
 };
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -263,7 +263,7 @@ fn a_file_planted_by_one_command_is_not_restored_by_another() {
             let first = run(repository.request(planting), &repository.context, out);
             let second = async {
                 assert!(heard.recv().await.is_some());
-                let request = parse("sandbox_exec", r#"{"command": "git add new"}"#).unwrap();
+                let request = ToolSet::builtin().parse("sandbox_exec", r#"{"command": "git add new"}"#).unwrap();
                 run(request, &repository.context, mpsc::channel::<Chunk>(4).0).await
             };
             let (_, second) = tokio::join!(first, second);
@@ -348,7 +348,7 @@ impl<'a> Repository<'a> {
     /// A tool call that runs a script.
     fn request(&self, script: &str) -> Request {
         fs::write(self.path("attempt.sh"), script).unwrap();
-        parse("sandbox_exec", &json!({ "command": "git attempt" }).to_string()).unwrap()
+        ToolSet::builtin().parse("sandbox_exec", &json!({ "command": "git attempt" }).to_string()).unwrap()
     }
 
     fn exec(&self, script: &str) -> ExecutionResult {

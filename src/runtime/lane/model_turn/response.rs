@@ -148,7 +148,7 @@ impl ModelTurn {
             Action::RunTools(end, calls) => {
                 self.reports.end_output().await?;
                 let calls: Vec<PendingCall> = calls.into_iter().map(to_pending_call).collect();
-                let now = grouping::parallel_count(calls.iter());
+                let now = grouping::parallel_count(calls.iter(), &self.input.services.tools);
                 // If one call has to wait, all are stored: after a restart the first one must still come first.
                 let pending = if now < calls.len() { calls.clone() } else { Vec::new() };
                 self.report_usage(&end, handle, written, pending).await?;

@@ -9,7 +9,7 @@ use crate::kernel::command::Snapshot;
 use crate::protocol::pi::encode::{self, CommandRow, SkillRow, ToolRow};
 use crate::protocol::pi::error_text;
 use crate::provider::playbook;
-use crate::tools;
+use crate::tools::{AnyTool, Network};
 
 impl Job {
     pub(super) async fn commands(&self) -> Result {
@@ -59,11 +59,13 @@ impl Job {
     /// Returns the tools that the session's provider may use.
     async fn tool_rows(&self, snapshot: &Snapshot) -> Vec<ToolRow> {
         let is_used =
-            |tool: &tools::Tool| snapshot.provider() != playbook::NAME || playbook::TOOLS.contains(&tool.name);
-        let rules = self.bureau.server().hub().services().model_config.run_config(snapshot.opening.cwd.as_ref()).await;
-        let network = rules.map_or(tools::Network::Off, |rules| rules.network());
-        let row = |tool: tools::Tool| ToolRow { name: tool.name.to_owned(), description: tool.description.to_owned() };
-        tools::catalogue(network).into_iter().filter(is_used).map(row).collect()
+            |tool: &&dyn AnyTool| snapshot.provider() != playbook::NAME || playbook::TOOLS.contains(&tool.name());
+        let services = self.bureau.server().hub().services();
+        let rules = services.model_config.run_config(snapshot.opening.cwd.as_ref()).await;
+        let network = rules.map_or(Network::Off, |rules| rules.network());
+        let row =
+            |tool: &dyn AnyTool| ToolRow { name: tool.name().to_owned(), description: tool.description().to_owned() };
+        services.tools.available(network).filter(is_used).map(row).collect()
     }
 
     /// Returns where the session's tools work, and its version.

@@ -57,11 +57,12 @@ impl Job {
         let (snapshot, _) = self.describe(seat).await?;
         // Where its link leads by now is not where the session works.
         let workspace = Path::new(snapshot.workspace());
-        let rules = self.bureau.server().hub().services().model_config.run_config(workspace).await;
+        let services = self.bureau.server().hub().services();
+        let rules = services.model_config.run_config(workspace).await;
         let rules = rules.map_err(|error| Failure::said(format!("the configuration cannot be used: {error}")))?;
         let place = PathContext::new(workspace, Some(self.bureau.home()));
         let place = place.with_alias(Path::new(&snapshot.opening.cwd));
-        let Some(screen) = lane::screen(&rules, &[], place) else { return Ok(()) };
+        let Some(screen) = lane::screen(&rules, &[], place, services.tools.clone()) else { return Ok(()) };
         let args = serde_json::json!({ "command": command }).to_string();
         match screen.check(tools::EXEC, &args) {
             ScreenDecision::Allow => Ok(()),
