@@ -110,7 +110,7 @@ pub(crate) async fn a_file_of_keys_that_others_can_read_is_refused(dialect: Serv
     fs::set_permissions(fixture.folder.path().join("keys.toml"), fs::Permissions::from_mode(0o644)).unwrap();
     let error = fixture.models.resolve(dialect.name(), Some(MODEL), &fixture.environment).await.unwrap_err();
     assert_eq!(error.kind, ModelErrorKind::NotConfigured);
-    assert!(error.message.contains("can be read or changed by others"), "{error}");
+    assert!(error.message.contains("can be read or changed by other users"), "{error}");
 }
 
 #[cfg(not(unix))]

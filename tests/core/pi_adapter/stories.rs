@@ -14,7 +14,7 @@ use crate::pi_adapter::scene::{EventSource, read};
 
 #[test]
 fn every_transcript_is_projected_as_written() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pi_adapter/stories");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/core/pi_adapter/stories");
     let blessing = std::env::var_os("PUSH_BLESS").is_some();
     let mut checked = 0;
     let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();

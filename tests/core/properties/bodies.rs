@@ -14,6 +14,7 @@ pub(crate) mod compaction;
 pub(crate) mod decoder;
 pub(crate) mod framing;
 mod json;
+#[allow(clippy::duplicate_mod, reason = "a fuzz target has it from here alone")]
 #[path = "../../support/random.rs"]
 pub(crate) mod random;
 pub(crate) mod record;

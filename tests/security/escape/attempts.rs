@@ -157,7 +157,13 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     fresh("rules that are not there", "mkdir -p .push && echo x > .push/config.toml"),
     // Processes outside.
     attempt(Processes, Harmless, "kill a process outside", "kill -9 $VICTIM"),
-    attempt(Processes, Harmless, "halt a process outside", "kill -STOP $VICTIM"),
+    // A process stops when it runs next, so that the attempt waits for it where the signal was sent.
+    attempt(
+        Processes,
+        Harmless,
+        "halt a process outside",
+        "kill -STOP $VICTIM && until grep -q '^State:.T' /proc/$VICTIM/status; do :; done",
+    ),
     attempt(Processes, Harmless, "see the processes outside", "cat /proc/$VICTIM/cmdline && echo ESCAPED"),
     attempt(Processes, Harmless, "the environment of a process outside", "cat /proc/$VICTIM/environ"),
     attempt(Processes, Harmless, "the environments of all processes", "cat /proc/[0-9]*/environ"),

@@ -289,18 +289,6 @@ fn help_and_version_are_results() {
 }
 
 #[test]
-fn the_readme_names_every_verb() {
-    let readme = include_str!("../../../README.md");
-    let help = Home::new().ok(&["--help"]);
-    let verbs = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    let verbs: Vec<&str> = verbs.filter_map(|line| line.split_whitespace().next()).collect();
-    assert!(verbs.len() > 10, "{help}");
-    for verb in verbs.into_iter().filter(|verb| *verb != "help") {
-        assert!(readme.contains(&format!("`push {verb}")), "{verb} is not in the README");
-    }
-}
-
-#[test]
 fn a_daemon_that_cannot_start_exits_with_69_and_a_reason() {
     let home = Home::new();
     fs::create_dir_all(home.path().join("elsewhere")).unwrap();
