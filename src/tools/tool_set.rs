@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use super::error::{ToolError, ToolErrorKind};
 use super::request::Request;
 use super::tool::AnyTool;
-use super::{Category, Network, commit, diff, edit, exec, fetch, list, read, search, status, write};
+use super::{Category, Network};
 
 /// Tools by name, in the order in which models get them.
 #[derive(Debug, Clone)]
@@ -13,16 +13,16 @@ pub struct ToolSet(Arc<[Arc<dyn AnyTool>]>);
 
 static BUILTIN: LazyLock<ToolSet> = LazyLock::new(|| {
     ToolSet::new([
-        Arc::new(read::Read) as Arc<dyn AnyTool>,
-        Arc::new(list::List),
-        Arc::new(search::Search),
-        Arc::new(write::Write),
-        Arc::new(edit::Edit),
-        Arc::new(exec::Exec),
-        Arc::new(status::Status),
-        Arc::new(diff::Diff),
-        Arc::new(commit::Commit),
-        Arc::new(fetch::Fetch),
+        Arc::new(super::read::Read) as Arc<dyn AnyTool>,
+        Arc::new(super::list::List),
+        Arc::new(super::search::Search),
+        Arc::new(super::write::Write),
+        Arc::new(super::edit::Edit),
+        Arc::new(super::exec::Exec),
+        Arc::new(super::status::Status),
+        Arc::new(super::diff::Diff),
+        Arc::new(super::commit::Commit),
+        Arc::new(super::fetch::Fetch),
     ])
 });
 
@@ -78,6 +78,7 @@ mod tests {
     use serde_json::{Value, json};
     use sha2::{Digest, Sha256};
 
+    use super::super::{commit, diff, edit, exec, fetch, list, read, search, status, write};
     use super::*;
 
     /// The first bytes of the SHA-256 digest of name, description and schema of each tool. A change of what models
