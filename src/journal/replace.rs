@@ -211,8 +211,10 @@ fn is_damage(error: &OpenError, marks: &Marks) -> bool {
     let ours = marks.schema_before();
     match error {
         OpenError::Unreadable { .. } | OpenError::Emptied { .. } => true,
-        // There are marks of this journal, and the value differs from ours in one bit.
-        OpenError::Foreign { owner, .. } => ours.is_some() && differs_in_one_bit(*owner, schema::APPLICATION_ID),
+        // There are marks of this journal, and the value is overwritten with zeros or differs from ours in one bit.
+        OpenError::Foreign { owner, .. } => {
+            ours.is_some() && (*owner == 0 || differs_in_one_bit(*owner, schema::APPLICATION_ID))
+        }
         OpenError::Newer { found, .. } => ours.is_some_and(|ours| differs_in_one_bit(*found, ours)),
         OpenError::Sqlite { source, .. } => {
             ours.is_some() && source.sqlite_error_code().is_none_or(|code| code == ErrorCode::Unknown)

@@ -105,6 +105,30 @@ fn a_file_that_is_not_a_journal_is_left_unchanged() {
     assert!(matches!(refused, Err(OpenError::Io { .. })), "{refused:?}");
 }
 
+#[tokio::test]
+async fn a_database_without_application_id_is_salvaged_only_beside_marks() {
+    let test = TestJournal::new();
+    test.write_history("s1", &[(1, 3)]).await;
+    let TestJournal { dir, journal } = test;
+    journal.close().await.expect("closes");
+    let path = dir.path().join(DATABASE);
+    Connection::open(&path).expect("a connection").pragma_update(None, "application_id", 0).expect("damaged");
+    let before = std::fs::read(&path).expect("a file");
+    let unmarked = tempfile::tempdir().expect("a directory");
+    let foreign = unmarked.path().join(DATABASE);
+    std::fs::copy(&path, &foreign).expect("a copy");
+    let refused = Journal::open(unmarked.path(), Options::default());
+    assert!(matches!(refused, Err(OpenError::Foreign { owner: 0, .. })), "{refused:?}");
+    assert_eq!(std::fs::read(&foreign).expect("a file"), before, "it may belong to another program");
+    let journal = Journal::open(dir.path(), Options::default()).expect("salvaged");
+    let entries = std::fs::read_dir(dir.path()).expect("the directory").flatten();
+    let aside = entries.map(|entry| entry.path()).find(|path| path.to_string_lossy().contains(".damaged-"));
+    assert_eq!(std::fs::read(aside.expect("a file set aside")).expect("a file"), before);
+    let test = TestJournal { dir, journal };
+    assert_eq!(test.text("s1", 1).await, lines(1, 3).into_bytes());
+    assert_eq!(test.journal.losses(10).await.expect("a list")[0].cause, "database");
+}
+
 #[test]
 fn an_empty_file_becomes_a_journal() {
     let dir = tempfile::tempdir().expect("a directory");
