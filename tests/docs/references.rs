@@ -144,7 +144,10 @@ fn every_variable_code_and_file_of_the_documentation_occurs_in_the_sources() {
     for page in Page::all() {
         for span in page.inline_code() {
             let is_file = ["src/", "tests/", "docs/", "schemas/", "systemd/", "fuzz/", "benches/", ".ci/"];
-            if is_file.iter().any(|folder| span.starts_with(folder)) && !span.contains(['*', '<', ' ', '…', '{']) && !span.contains("NAME") {
+            if is_file.iter().any(|folder| span.starts_with(folder))
+                && !span.contains(['*', '<', ' ', '…', '{'])
+                && !span.contains("NAME")
+            {
                 let path = span.split(':').next().unwrap_or_default();
                 missing.extend((!repository().join(path).exists()).then(|| format!("{}: {span}", page.name)));
             }

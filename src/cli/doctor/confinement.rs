@@ -22,12 +22,12 @@ pub(super) fn layers_finding(sandbox: &Value) -> Finding {
         "full" => Finding::ok(ABOUT, format!("commands of models are confined ({provider}: {names})")),
         "partial" => {
             Finding::note(ABOUT, format!("commands of models are partially confined ({provider}: {names}){because}"))
-                .with_remedy("install bubblewrap, or allow user namespaces; until then every command asks for approval")
+                .with_remedy("install bubblewrap, or allow user namespaces; until then commands ask for approval unless `trusted` or a rule allows them")
         }
         _ if provider == "none" => Finding::note(ABOUT, format!("commands of models are not confined{because}"))
-            .with_remedy("remove `provider = \"none\"` from [sandbox]; until then every command asks for approval"),
+            .with_remedy("remove `provider = \"none\"` from [sandbox]; until then commands ask for approval unless `trusted` or a rule allows them"),
         _ => Finding::note(ABOUT, format!("commands of models are not confined{because}")).with_remedy(
-            "on Linux install bubblewrap or allow user namespaces; until then every command asks for approval",
+            "on Linux install bubblewrap or allow user namespaces; until then commands ask for approval unless `trusted` or a rule allows them",
         ),
     }
 }
@@ -39,7 +39,9 @@ fn chosen_mechanism_finding(mechanism: &str, strength: &str, names: &str, becaus
     match strength {
         "full" => Finding::ok(ABOUT, format!("commands of models are confined by {setting} ({names})")),
         "partial" => Finding::note(ABOUT, format!("commands of models are partially confined ({names}){because}"))
-            .with_remedy(format!("remove {setting}; until then every command asks for approval")),
+            .with_remedy(format!(
+                "remove {setting}; until then commands ask for approval unless `trusted` or a rule allows them"
+            )),
         _ => Finding::note(ABOUT, format!("commands of models do not run: {setting} does not work here{because}"))
             .with_remedy(format!("remove {setting}, or make this mechanism available")),
     }

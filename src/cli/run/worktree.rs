@@ -99,9 +99,13 @@ impl<'a> Git<'a> {
     /// Runs git and returns its standard output, or its standard error if it failed.
     fn run(&self, words: &[&str]) -> Result<String, String> {
         let mut command = Command::new(&self.program);
-        command.arg("-C").arg(self.root).args(words).env("PATH", &self.path).stdin(Stdio::null());
+        // Nothing that the repository's configuration names runs, except its filters, without which files are not
+        // checked out as git does it.
+        command.args(["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-C"]).arg(self.root).args(words);
+        command.env("PATH", &self.path).stdin(Stdio::null());
         match command.output() {
             Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+            Ok(output) if output.stderr.trim_ascii().is_empty() => Err(format!("git ended with {}", output.status)),
             Ok(output) => Err(sanitize_line(&String::from_utf8_lossy(&output.stderr))),
             Err(error) => Err(format!("cannot run {}: {error}", self.program.display())),
         }

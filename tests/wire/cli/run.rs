@@ -269,6 +269,23 @@ fn a_worktree_is_added_by_no_git_of_the_repository() {
 }
 
 #[test]
+fn a_worktree_is_added_without_hooks_and_monitors_of_the_repository() {
+    let home = Home::new();
+    let made = "git init -q -b main repo && cd repo && mkdir hooks \
+        && git -c user.name=t -c user.email=t@example.org commit -q --allow-empty -m x \
+        && printf '#!/bin/sh\\n: > \"$HOME/ran-${0##*/}\"\\n' > hooks/post-checkout && chmod 755 hooks/post-checkout \
+        && for name in reference-transaction monitor; do cp hooks/post-checkout hooks/$name; done \
+        && cp hooks/post-checkout .git/hooks/post-checkout \
+        && git config core.hooksPath \"$PWD/hooks\" && git config core.fsmonitor \"$PWD/hooks/monitor\"";
+    let output = Running::start(home.program("/bin/sh", &["-c", made])).wait_for_output();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let output = home.push(&["run", "--cwd", "repo", "--worktree=try", "$ true"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let ran: Vec<_> = fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!ran.iter().any(|name| name.to_string_lossy().starts_with("ran-")), "{ran:?}");
+}
+
+#[test]
 fn a_fifo_among_the_files_of_a_repository_does_not_hold_the_client_up() {
     let home = Home::new();
     for name in ["HEAD", "config", "commondir"] {
