@@ -3,6 +3,7 @@
 //! The map of the crate:
 //!
 //! - [`kernel`]: the pure core; sessions, runs, gates, events.
+//! - [`record`]: events and checkpoints as bytes, owned by no protocol.
 //! - [`protocol`]: one folder a protocol, each a pure translation of frames into commands and of events into frames.
 //! - [`journal`]: the history of every session, in SQLite.
 //! - [`transport`]: local socket, standard input and output, WebSocket; frames, never their content.
@@ -33,6 +34,7 @@ pub mod kernel;
 pub mod observe;
 pub mod protocol;
 pub mod provider;
+pub mod record;
 pub mod redact;
 pub mod runtime;
 pub mod sandbox;

@@ -20,7 +20,8 @@ use pushd::protocol::push::encode::{
     PiFileRow, ProblemRow, ProviderRow, Role, SessionRow,
 };
 use pushd::protocol::push::error::{Code, ErrorBody, from_refusal};
-use pushd::protocol::push::record::{RecordError, Transcript, decode_event};
+use pushd::protocol::push::Transcript;
+use pushd::record::{RecordError, decode_event};
 use samples::{BROKEN, BROKEN_REQUESTS, REQUESTS, SPECIFIED};
 use schemas::{FILES, check_line, validate_line};
 
@@ -219,7 +220,6 @@ fn a_record_that_is_not_one_is_refused() {
     let head = r#"{"v":"push.runtime.v1","kind":"event","sessionId":"s","seq":1,"ts":2,"#;
     for (rest, refused) in [
         ("", "envelope"),
-        (r#""type":"future_event","payload":{}}"#, "type"),
         (r#""type":"assistant_token","payload":{}}"#, "payload"),
         (r#""type":"message_queued","payload":{"messageId":"m","text":"","by":"b","fingerprint":"0"}}"#, "field"),
         (r#""type":"user_message","payload":{"messageId":"m","text":"","by":"b","fingerprint":"xyz"}}"#, "field"),
@@ -230,7 +230,6 @@ fn a_record_that_is_not_one_is_refused() {
         let found = match decode_event(line.as_bytes()).expect_err(&line) {
             RecordError::Envelope(_) => "envelope",
             RecordError::Payload { .. } => "payload",
-            RecordError::UnknownType { .. } => "type",
             RecordError::Field { .. } => "field",
         };
         assert_eq!(found, refused, "{line}");
@@ -297,7 +296,7 @@ fn examples(page: &str) -> Vec<PageSection<'_>> {
 
 fn line_of(session: &SessionId, event: &Event) -> String {
     let mut out = Vec::new();
-    encode::event_line(session, event, &mut out);
+    record::event_line(session, event, &mut out);
     String::from_utf8(out).unwrap()
 }
 

@@ -39,6 +39,7 @@ use crate::protocol::push::encode;
 use crate::provider::Provider;
 use crate::provider::limits::Limits as ModelLimits;
 use crate::provider::playbook::Playbook;
+use crate::record;
 use crate::sandbox::{LocalSandbox, Origin};
 use crate::transport::local::{AcceptError, BindError, Listener, Peer, Stream};
 
@@ -205,7 +206,7 @@ pub(super) fn lost_line(session: &SessionId, loss: &Loss, at: Now) -> Vec<u8> {
     };
     let kind = EventKind::EventsLost { after: loss.after, cause };
     let mut line = Vec::new();
-    encode::event_line(
+    record::event_line(
         session,
         &Event { seq: loss.until, at, run: None, version: None, origin: None, kind },
         &mut line,

@@ -17,7 +17,8 @@ use crate::kernel::time::Now;
 use crate::protocol::push::decode::ListSessions;
 use crate::protocol::push::encode::{self, GrantRow, MessagePage, Payload, PendingApproval};
 use crate::protocol::push::error::{Code, ErrorBody};
-use crate::protocol::push::record::{self, Transcript};
+use crate::protocol::push::Transcript;
+use crate::record;
 
 /// Lists sessions, the newest first.
 ///

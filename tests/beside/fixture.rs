@@ -15,7 +15,7 @@ use pushd::kernel::command::{Answer, Caller, Command, Prompt, Reply, Rights};
 use pushd::kernel::event::{Budget, Event, EventKind, Image, Opening, RunReport};
 use pushd::kernel::id::{Fingerprint, ParticipantId, RunId, Seq, SessionId};
 use pushd::protocol::push::decode::Environment;
-use pushd::protocol::push::record;
+use pushd::record;
 use pushd::provider::Provider;
 use pushd::provider::limits::Limits as ModelLimits;
 use pushd::provider::playbook::Playbook;

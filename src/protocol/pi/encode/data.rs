@@ -11,7 +11,7 @@ use super::row::{
 };
 use super::timestamp::to_rfc3339;
 use crate::kernel::id::SessionId;
-use crate::protocol::json;
+use crate::record::json;
 use crate::protocol::pi::projection::{ForkMessage, Summary};
 use crate::protocol::pi::request::Thinking;
 

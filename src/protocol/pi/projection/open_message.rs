@@ -10,7 +10,7 @@ use super::object_writer::ObjectWriter;
 use crate::kernel::event::TokenUsage;
 use crate::kernel::id::Seq;
 use crate::kernel::time::Now;
-use crate::protocol::json;
+use crate::record::json;
 use crate::protocol::pi::encode::dollars;
 use crate::protocol::pi::interface;
 

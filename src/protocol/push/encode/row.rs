@@ -1,6 +1,6 @@
 //! The rows of lists and pages: plain data that the daemon fills in.
 
-use super::event::mode;
+use crate::record::encode::mode;
 use crate::kernel::command::{Openness, Phase, Snapshot};
 use crate::kernel::event::GateQuestion;
 use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq, SessionId};
