@@ -3,6 +3,7 @@
 //! The map of the crate:
 //!
 //! - [`kernel`]: the pure core; sessions, runs, gates, events.
+//! - [`record`]: events and checkpoints as bytes, owned by no protocol.
 //! - [`protocol`]: one folder a protocol, each a pure translation of frames into commands and of events into frames.
 //! - [`journal`]: the history of every session, in SQLite.
 //! - [`transport`]: local socket, standard input and output, WebSocket; frames, never their content.
@@ -40,6 +41,7 @@ pub mod provider;
 #[cfg(test)]
 #[path = "../tests/support/random.rs"]
 mod random;
+pub mod record;
 pub mod redact;
 pub mod runtime;
 pub mod sandbox;

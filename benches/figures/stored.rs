@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pushd::journal::{Batch, Block, Create, Journal, Options, StoredSession};
 use pushd::kernel::id::{Seq, SessionId};
-use pushd::protocol::push::record;
+use pushd::record;
 
 use super::daemon::Home;
 

@@ -119,7 +119,8 @@ impl Context {
             | EventKind::GateSettled(_)
             | EventKind::Warned { .. }
             | EventKind::Failed { .. }
-            | EventKind::RunStopping { .. } => {}
+            | EventKind::RunStopping { .. }
+            | EventKind::Unknown(_) => {}
         }
     }
 

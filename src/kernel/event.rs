@@ -205,6 +205,17 @@ pub enum EventKind {
         /// The cause.
         cause: LossCause,
     },
+    /// An event of a kind that a later version recorded. It is kept and passed on unchanged, and changes nothing.
+    Unknown(Box<UnknownEvent>),
+}
+
+/// An event of an unknown kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownEvent {
+    /// The name of its kind.
+    pub name: String,
+    /// Its complete record: a JSON object.
+    pub record: Json,
 }
 
 /// The error kind of a tool call that the daemon ended because it shut down.

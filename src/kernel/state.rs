@@ -5,7 +5,7 @@
 
 mod run;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::command::{Openness, Phase};
 use super::effect::ModelChoice;
@@ -63,7 +63,13 @@ pub struct State {
     pub user_commands: BTreeMap<CallId, ActiveCall>,
     /// The compaction in progress.
     pub compaction: Option<ActiveCompaction>,
+    /// The kinds of the events that this version does not know. A version that knows one of them has to fold the
+    /// history again.
+    pub unknown_kinds: BTreeSet<String>,
 }
+
+/// How many kinds of unknown events are remembered.
+const MAX_UNKNOWN_KINDS: usize = 64;
 
 /// A compaction in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +103,7 @@ impl Default for State {
             adjusted: Adjustment::default(),
             user_commands: BTreeMap::new(),
             compaction: None,
+            unknown_kinds: BTreeSet::new(),
         }
     }
 }
@@ -135,6 +142,7 @@ impl State {
             }
             EventKind::CompactionFailed { .. } => self.compaction = None,
             EventKind::VersionBumped { .. } => {}
+            EventKind::Unknown(unknown) => self.fold_unknown(&unknown.name),
             EventKind::Loaded { .. } => self.fold_load(),
             EventKind::CallIntended(_) | EventKind::CallStarted { .. } | EventKind::CallSettled(_)
                 if self.fold_user_command(&event.kind) => {}
@@ -238,6 +246,12 @@ impl State {
         // A reopened session accepts messages again.
         self.open = Openness::Open;
         self.adjusted = Adjustment::default();
+    }
+
+    fn fold_unknown(&mut self, name: &str) {
+        if self.unknown_kinds.len() < MAX_UNKNOWN_KINDS {
+            self.unknown_kinds.insert(name.to_owned());
+        }
     }
 
     const fn fold_load(&mut self) {
@@ -364,7 +378,8 @@ impl State {
             | EventKind::ThinkingDelta { .. }
             | EventKind::CallOutput { .. }
             | EventKind::Warned { .. }
-            | EventKind::Failed { .. } => {}
+            | EventKind::Failed { .. }
+            | EventKind::Unknown(_) => {}
         }
     }
 }

@@ -13,7 +13,7 @@ use super::outbox::Outbox;
 use crate::kernel::command::Rights;
 use crate::kernel::id::{ParticipantId, Seq, SessionId};
 use crate::kernel::ring::{Ring, Span, Tail};
-use crate::protocol::push::record;
+use crate::record;
 
 /// Consecutive events, encoded as the lines that subscribers receive.
 #[derive(Debug, Clone)]

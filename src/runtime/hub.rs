@@ -21,7 +21,7 @@ use crate::journal::{Create, ReadError};
 use crate::kernel::command::Phase;
 use crate::kernel::id::{ParticipantId, SessionId};
 use crate::kernel::session::Session;
-use crate::protocol::push::record::RecordError;
+use crate::record::RecordError;
 use restore::{RestoredSession, restore};
 
 /// Why a session could not be restored.

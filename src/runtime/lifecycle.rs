@@ -43,6 +43,7 @@ use crate::provider::Provider;
 use crate::provider::dialect::Dialects;
 use crate::provider::limits::Limits as ModelLimits;
 use crate::provider::playbook::Playbook;
+use crate::record;
 use crate::sandbox::{LocalSandbox, Origin};
 use crate::tools::ToolSet;
 use crate::transport::local::{AcceptError, BindError, Listener, Peer, Stream};
@@ -185,7 +186,7 @@ pub(super) fn lost_line(session: &SessionId, loss: &Loss, at: Now) -> Vec<u8> {
     };
     let kind = EventKind::EventsLost { after: loss.after, cause };
     let mut line = Vec::new();
-    encode::event_line(
+    record::event_line(
         session,
         &Event { seq: loss.until, at, run: None, version: None, origin: None, kind },
         &mut line,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use tracing::{error, info};
 
-use super::checkpoint;
 use super::hub::Hub;
 use super::hub::removal::DeleteError;
 use super::lane::DeletionCause;
@@ -17,6 +16,7 @@ use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::time::Now;
 use crate::protocol::push::encode::{self, IntegrityReport, JournalCheck, LossRow, Payload, ProblemRow};
 use crate::protocol::push::error::{Code, ErrorBody};
+use crate::record::checkpoint;
 
 /// The options of a deletion.
 #[derive(Debug, Clone, Copy)]

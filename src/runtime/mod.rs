@@ -4,13 +4,12 @@
 //! - `hub` is the registry of lanes; `lane` is the task that owns one session; `feed` fans its events out.
 //! - `server` is the state that connections share; `connection` reads requests, `connection_writer` writes responses.
 //! - `requests`, `queries` and `maintenance` handle requests in the order that `request_order` sets.
-//! - `retention` removes old sessions and events; `checkpoint` encodes the state of a session.
+//! - `retention` removes old sessions and events.
 //! - `confinement` derives the sandbox policy of commands from the configuration.
 //! - `web` accepts WebSocket connections; `pi` serves the Pi protocol.
 //!
 //! These modules form layers, and none names a higher one: `docs/architecture.md` has the table.
 
-pub mod checkpoint;
 pub mod clock;
 pub mod confinement;
 mod connection;

@@ -14,11 +14,12 @@ use crate::journal::{ListQuery, ReadError};
 use crate::kernel::command::{Answer, Caller, Command, Phase};
 use crate::kernel::id::{Json, Seq, SessionId};
 use crate::kernel::time::Now;
+use crate::protocol::push::Transcript;
 use crate::protocol::push::decode::ListSessions;
 use crate::protocol::push::encode::{self, GrantRow, MessagePage, Payload, PendingApproval};
 use crate::protocol::push::error::{Code, ErrorBody};
-use crate::protocol::push::record::{self, Transcript};
 use crate::provider::Starter;
+use crate::record;
 
 /// Lists sessions, the newest first.
 ///

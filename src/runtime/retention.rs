@@ -12,7 +12,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use super::checkpoint;
 use super::hub::Hub;
 use super::hub::removal::DeleteError;
 use super::lane::DeletionCause;
@@ -21,6 +20,7 @@ use crate::config::limits::Retention;
 use crate::journal::{MergeError, ReadError};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::time::Now;
+use crate::record::checkpoint;
 
 /// Keeps the journal within its limits until the daemon shuts down.
 pub(super) async fn run(hub: Arc<Hub>) {

@@ -22,8 +22,9 @@ use rules::{
 /// Which module may name which; `docs/architecture.md` has the same table, and widening it is a commit of its own.
 const TABLE: &[(&str, &[&str])] = &[
     ("kernel", &[]),
+    ("record", &["kernel"]),
     // A line of a Pi session file is as untrusted as a client's line and is checked by the same code.
-    ("protocol", &["kernel", "transport::canonical_json"]),
+    ("protocol", &["kernel", "record", "transport::canonical_json"]),
     // The record of a command is defined by the log that decides about it.
     ("journal", &["kernel::command_log::record", "kernel::id", "kernel::time"]),
     ("transport", &[]),
@@ -58,6 +59,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "private_file",
             "protocol",
             "provider",
+            "record",
             "redact",
             "sandbox",
             "token",
@@ -92,7 +94,6 @@ const RUNTIME_LAYERS: &[(&str, &[&str])] = &[
     (
         "services",
         &[
-            "checkpoint",
             "clock",
             "confinement",
             "environments",

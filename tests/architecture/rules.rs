@@ -187,7 +187,8 @@ fn absolute(source: &Source, path: &Path) -> Option<Vec<String>> {
 
 /// Finds I/O, time and randomness in pure modules.
 pub(crate) fn impurities(tree: &Tree) -> Vec<Violation> {
-    let pure = |source: &&Source| matches!(source.module.first().map(String::as_str), Some("kernel" | "protocol"));
+    let pure =
+        |source: &&Source| matches!(source.module.first().map(String::as_str), Some("kernel" | "protocol" | "record"));
     named_from(tree.sources.iter().filter(pure), IMPURE, "is not pure")
 }
 

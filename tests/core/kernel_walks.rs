@@ -24,8 +24,7 @@ use pushd::kernel::limits::Limits;
 use pushd::kernel::session::{HistoryGaps, Input, Session};
 use pushd::kernel::state::State;
 use pushd::kernel::time::Now;
-use pushd::protocol::push::{encode, record};
-use pushd::runtime::checkpoint;
+use pushd::record::{self, checkpoint};
 
 const WALKS: u64 = 10_000;
 const STEPS: u64 = 60;
@@ -298,7 +297,7 @@ impl Walk {
         let session = SessionId::new("sess_walk");
         for event in &self.journal[self.encoded_events..] {
             let mut line = Vec::new();
-            encode::event_line(&session, event, &mut line);
+            record::event_line(&session, event, &mut line);
             let read = record::decode_event(&line).expect("a line is readable");
             assert_eq!(read, *event, "seed {}: a line lost something", self.seed);
             assert_eq!(record::seq_of(&line), Some(event.seq));

@@ -460,7 +460,8 @@ fn in_a_run(kind: &EventKind) -> bool {
         | EventKind::Branched { .. }
         | EventKind::MessageQueued(_)
         | EventKind::MessageUnqueued { .. }
-        | EventKind::EventsLost { .. } => false,
+        | EventKind::EventsLost { .. }
+        | EventKind::Unknown(_) => false,
         EventKind::CallIntended(intention) => !matches!(intention.purpose, Purpose::UserCommand { .. }),
         EventKind::CallSettled(settlement) => !matches!(settlement.purpose, Purpose::UserCommand { .. }),
         EventKind::RunStarted(_)

@@ -2,15 +2,18 @@
 //!
 //! Lenient in, strict out. A line is decoded in two steps, the envelope and then the payload, so that a bad payload is
 //! still answered under its request id. The protocol is documented in `docs/protocols/push.md`, its schemas are in
-//! `schemas/`. Events have the same encoding in the journal ([`record`]).
+//! `schemas/`. Events are sent as their records ([`crate::record`]).
 
 pub mod client;
 pub mod decode;
 pub mod encode;
 pub mod error;
-pub mod record;
-mod tool_compat;
+mod listed;
+mod transcript;
 mod wire;
+
+pub use listed::ListedSession;
+pub use transcript::Transcript;
 
 /// The version that every message carries.
 pub const PROTOCOL: &str = "push.runtime.v1";

@@ -12,8 +12,7 @@ use crate::kernel::event::Opening;
 use crate::kernel::id::{Json, Seq, SessionId};
 use crate::kernel::session::{HistoryGaps, Session};
 use crate::kernel::state::State;
-use crate::protocol::push::record;
-use crate::runtime::checkpoint;
+use crate::record::{self, checkpoint};
 use crate::runtime::lane::Integrity;
 use crate::runtime::services::Services;
 

@@ -13,7 +13,7 @@ use crate::kernel::event::{Decision, Event, EventKind, ToolOutcome};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::state::State;
 use crate::protocol::push::encode;
-use crate::runtime::checkpoint as codec;
+use crate::record::{self, checkpoint as codec};
 use crate::runtime::feed::Block;
 use crate::runtime::outbox::Outbox;
 use crate::runtime::services::SessionChange;
@@ -222,7 +222,7 @@ impl PendingBatch {
         self.updates_meta |= !matches!(class, CommitClass::Plain | CommitClass::Synced);
         self.synced |= matches!(class, CommitClass::Synced | CommitClass::SyncedMeta | CommitClass::SyncedUrgentMeta);
         self.urgent |= matches!(class, CommitClass::UrgentMeta | CommitClass::SyncedUrgentMeta);
-        encode::event_line(session, event, &mut self.lines);
+        record::event_line(session, event, &mut self.lines);
     }
 }
 
@@ -393,7 +393,8 @@ fn commit_class(kind: &EventKind) -> CommitClass {
         | EventKind::CallOutput { .. }
         | EventKind::Warned { .. }
         | EventKind::Failed { .. }
-        | EventKind::EventsLost { .. } => CommitClass::Plain,
+        | EventKind::EventsLost { .. }
+        | EventKind::Unknown(_) => CommitClass::Plain,
     }
 }
 

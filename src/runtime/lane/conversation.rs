@@ -6,7 +6,7 @@ use crate::agent::Context;
 use crate::journal::Journal;
 use crate::kernel::effect::TurnRequest;
 use crate::kernel::id::{MessageId, Seq, SessionId};
-use crate::protocol::push::record;
+use crate::record;
 
 /// Folds the events of the journal into a conversation.
 pub(super) async fn read(journal: &Journal, session: &SessionId, turn: &TurnRequest) -> Result<Context, String> {

@@ -13,7 +13,7 @@ use crate::journal::{Batch, CommitError, EarlyWrite};
 use crate::kernel::command::{AccessKind, Command};
 use crate::kernel::event::{Event, EventKind, RunOutcome, RunReport};
 use crate::kernel::session::Input;
-use crate::protocol::push::{encode, record};
+use crate::record;
 use crate::runtime::feed::Block;
 
 /// Whether a session was restored completely.
@@ -306,7 +306,7 @@ impl Lane {
                     let summary = "the end of the run could not be stored: a sync of the journal failed".to_owned();
                     let report = RunReport { outcome: RunOutcome::Failed, reason, summary, exit_code: 1, ..*report };
                     let kind = EventKind::RunEnded(Box::new(report));
-                    encode::event_line(&self.id, &Event { seq, at, run, version, origin, kind }, &mut lines);
+                    record::event_line(&self.id, &Event { seq, at, run, version, origin, kind }, &mut lines);
                 }
                 Ok(_) | Err(_) => lines.extend_from_slice(line),
             }

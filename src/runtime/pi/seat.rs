@@ -22,7 +22,7 @@ use crate::kernel::ring::Tail;
 use crate::kernel::time::Now;
 use crate::protocol::pi::encode;
 use crate::protocol::pi::projection::{Projection, SessionEvent};
-use crate::protocol::push::record;
+use crate::record;
 use crate::runtime::feed::Feed;
 use crate::runtime::hub::Hub;
 use crate::runtime::outbox::{Outbox, OutboxItem};
@@ -414,7 +414,6 @@ const READ_AGAIN: Duration = Duration::from_millis(500);
 mod tests {
     use super::*;
     use crate::journal;
-    use crate::protocol::push::encode as push;
     use crate::runtime::feed::Block;
 
     #[tokio::test]
@@ -462,7 +461,7 @@ mod tests {
         let kind = EventKind::Warned { code: "W".into(), message: "m".into(), detail: None };
         let event = Event { seq: Seq::new(seq), at: Now(1), run: None, version: None, origin: None, kind };
         let mut line = Vec::new();
-        push::event_line(&SessionId::from("s"), &event, &mut line);
+        record::event_line(&SessionId::from("s"), &event, &mut line);
         line
     }
 }

@@ -4,7 +4,7 @@ use pushd::kernel::event::Event;
 use pushd::kernel::id::SessionId;
 use pushd::protocol::pi::encode;
 use pushd::protocol::pi::projection::{Projection, SessionEvent};
-use pushd::protocol::push::record::decode_event;
+use pushd::record::decode_event;
 use serde_json::{Value, json};
 
 use crate::pi_adapter::pages::check_line;

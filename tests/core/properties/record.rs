@@ -3,8 +3,9 @@
 //! An input is a line of a block.
 
 use pushd::kernel::id::SessionId;
-use pushd::protocol::push::encode::event_line;
-use pushd::protocol::push::record::{Transcript, decode_event, seq_of};
+use pushd::protocol::push::Transcript;
+use pushd::record::event_line;
+use pushd::record::{decode_event, seq_of};
 use pushd::transport::canonical_json::{Limits, canonicalize};
 
 /// Checks one input.

@@ -11,9 +11,9 @@ use super::row::{
 };
 use super::to_rfc3339;
 use crate::kernel::id::SessionId;
-use crate::protocol::json;
 use crate::protocol::pi::projection::{ForkMessage, Summary};
 use crate::protocol::pi::request::Thinking;
+use crate::record::json;
 
 /// The result of a command: JSON, or empty.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -25,7 +25,7 @@ use super::PROTOCOL;
 use super::decode::MalformedRequest;
 use super::projection::SessionEvent;
 use crate::kernel::id::SessionId;
-use crate::protocol::json;
+use crate::record::json;
 
 /// The response to a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use super::event_sink::EventSink;
 use super::ui;
 use crate::kernel::event::{Compaction, CompactionFailure, CompactionReason, Event, Retry};
 use crate::kernel::id::Seq;
-use crate::protocol::json;
+use crate::record::json;
 
 impl Projection {
     /// Handles the start of a compaction. A manual one is answered to the client that requested it, and shown as a

@@ -28,7 +28,7 @@ impl Projection {
                 ui::title(name, event.seq, out);
             }
             EventKind::SessionEnded { by } => notify_ended(event.seq, by, out),
-            EventKind::VersionBumped { change: _, by: _ } | EventKind::Loaded { by: _ } => {}
+            EventKind::VersionBumped { change: _, by: _ } | EventKind::Loaded { by: _ } | EventKind::Unknown(_) => {}
             EventKind::Adjusted { adjustment, by: _ } => self.adjust(event, adjustment, out),
             EventKind::Branched { branch, by: _ } => self.branch(event.seq, *branch),
             EventKind::RunStarted(message) => self.begin_run(event, message, out),

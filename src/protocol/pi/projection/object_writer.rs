@@ -1,6 +1,6 @@
 //! A writer for JSON objects, field by field: most values are serialized already.
 
-use crate::protocol::json;
+use crate::record::json;
 
 /// A JSON object under construction.
 pub(super) struct ObjectWriter<'a> {

@@ -10,9 +10,9 @@ use super::object_writer::ObjectWriter;
 use crate::kernel::event::TokenUsage;
 use crate::kernel::id::Seq;
 use crate::kernel::time::Now;
-use crate::protocol::json;
 use crate::protocol::pi::encode::dollars;
 use crate::protocol::pi::interface;
+use crate::record::json;
 
 /// An assistant message under construction.
 #[derive(Debug)]

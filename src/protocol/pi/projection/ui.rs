@@ -7,7 +7,7 @@ use super::object_writer::ObjectWriter;
 use crate::kernel::event::{Decision, GateDecision, GateQuestion};
 use crate::kernel::id::{GateId, Seq};
 use crate::kernel::time::Now;
-use crate::protocol::json;
+use crate::record::json;
 
 /// The severity of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,15 +2,10 @@
 //!
 //! The output is valid under the schemas in `schemas/`, provided that the kernel's JSON texts are valid JSON.
 
-mod event;
-mod message;
 mod payload;
 mod row;
 #[cfg(test)]
 mod tests;
-mod tool;
-#[cfg(test)]
-mod tool_tests;
 
 pub use payload::{
     Payload, accepted, approvals, attached, compacting, deleted, detached, draining, ended, grants, hello, is_ended,
@@ -23,24 +18,14 @@ pub use row::{
 };
 
 use super::error::ErrorBody;
-use super::tool_compat::synthetic_run_id;
-use super::wire::event::{SessionEnded, Warning};
 use super::wire::response::ProtocolError;
-use super::wire::text;
 use crate::kernel::command::{Gap, Phase, PrivateEvent, Snapshot};
-use crate::kernel::event::Event;
-use crate::kernel::id::{RunId, Seq, SessionId};
+use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::time::Now;
-use crate::protocol::json;
-
-/// Appends the line of an event.
-pub fn event_line(session: &SessionId, event: &Event, out: &mut Vec<u8>) {
-    let of_user = synthetic_run_id(event);
-    let (run, version) = (event.run.as_ref().or(of_user.as_ref()), event.version);
-    let origin = event.origin.as_deref();
-    let head = EventHead { session, run, seq: event.seq, at: event.at, version, origin };
-    event::write(&head, &event.kind, out);
-}
+use crate::record::encode::EventHead;
+use crate::record::json;
+use crate::record::wire::event::{SessionEnded, Warning};
+use crate::record::wire::text;
 
 /// Returns the protocol's name of a session phase.
 pub fn phase_name(phase: Phase) -> &'static str {
@@ -126,45 +111,5 @@ fn response_head(out: &mut Vec<u8>, request_id: &str, type_name: &str, session: 
     if let Some(session) = session {
         out.extend_from_slice(b",\"sessionId\":");
         json::string(out, session);
-    }
-}
-
-/// The envelope fields of an event, without its type.
-struct EventHead<'a> {
-    session: &'a SessionId,
-    run: Option<&'a RunId>,
-    seq: Seq,
-    at: Now,
-    version: Option<u64>,
-    origin: Option<&'a str>,
-}
-
-impl EventHead<'_> {
-    /// Appends the line of an event whose payload `payload` writes.
-    #[inline]
-    fn line(&self, type_name: &str, out: &mut Vec<u8>, payload: impl FnOnce(&mut Vec<u8>)) {
-        out.extend_from_slice(b"{\"v\":\"push.runtime.v1\",\"kind\":\"event\",\"sessionId\":");
-        json::string(out, self.session.as_str());
-        if let Some(run) = self.run {
-            out.extend_from_slice(b",\"runId\":");
-            json::string(out, run.as_str());
-        }
-        out.extend_from_slice(b",\"seq\":");
-        json::number(out, self.seq.number());
-        out.extend_from_slice(b",\"ts\":");
-        json::number(out, self.at.0);
-        if let Some(version) = self.version {
-            out.extend_from_slice(b",\"sessionVersion\":");
-            json::number(out, version);
-        }
-        if let Some(origin) = self.origin {
-            out.extend_from_slice(b",\"entryId\":");
-            json::string(out, origin);
-        }
-        out.extend_from_slice(b",\"type\":\"");
-        out.extend_from_slice(type_name.as_bytes());
-        out.extend_from_slice(b"\",\"payload\":");
-        payload(out);
-        out.extend_from_slice(b"}\n");
     }
 }

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::event::{OPTIONS, approval_required, gate_details};
 use super::row::{
     CircuitRow, GrantRow, JournalCheck, LossRow, MessagePage, Metrics, PendingApproval, PiFileRow, ProblemRow,
     ProviderRow, Role, SessionRow,
@@ -12,10 +11,11 @@ use crate::kernel::command::{Gap, Openness, Phase, QueueEntry, Repetition, Repla
 use crate::kernel::event::DenialEffect;
 use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq, SessionId};
 use crate::kernel::time::Now;
-use crate::protocol::json;
 use crate::protocol::push::wire::response as wire;
-use crate::protocol::push::wire::{raw, some_text, text};
 use crate::protocol::push::{CAPABILITIES, PROTOCOL};
+use crate::record::encode::{OPTIONS, approval_required, gate_details, mode};
+use crate::record::json;
+use crate::record::wire::{raw, some_text, text};
 
 /// The payload of a response: one compact JSON object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,7 +173,7 @@ pub fn snapshot_payload(snapshot: &Snapshot) -> Payload {
             cwd: &opening.cwd,
             repo: opening.repo.as_ref().map(raw),
             name: some_text(snapshot.name.as_ref()),
-            mode: super::event::mode(opening),
+            mode: mode(opening),
         },
         last_seq: snapshot.last_seq.number(),
         last_user_message: non_empty(&snapshot.last_message),

@@ -1,10 +1,10 @@
 //! The rows of lists and pages: plain data that the daemon fills in.
 
-use super::event::mode;
 use crate::kernel::command::{Openness, Phase, Snapshot};
 use crate::kernel::event::GateQuestion;
 use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq, SessionId};
 use crate::kernel::time::Now;
+use crate::record::encode::mode;
 
 /// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

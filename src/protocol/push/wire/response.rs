@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::event::ApprovalRequired;
-use super::word::{OutcomeWord, StateWord};
-use super::{Raw, Text};
+use crate::record::wire::event::ApprovalRequired;
+use crate::record::wire::word::{DecisionWord, DenialEffectWord, OutcomeWord, StateWord};
+use crate::record::wire::{Raw, Text};
 
 macro_rules! payloads {
     ($($(#[$doc:meta])* struct $name:ident $(<$life:lifetime>)? {
@@ -162,7 +162,7 @@ payloads! {
         title: &'a str,
         summary: &'a str,
         details: Raw<'a>,
-        options: [super::word::DecisionWord; 2],
+        options: [DecisionWord; 2],
         expires_at: u64,
         call_id: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -172,7 +172,7 @@ payloads! {
         #[serde(skip_serializing_if = "Option::is_none")]
         sha256: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        on_denial: Option<super::word::DenialEffectWord>,
+        on_denial: Option<DenialEffectWord>,
         #[serde(skip_serializing_if = "Option::is_none")]
         form: Option<Raw<'a>>,
     }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// Writes a JSON string, quoted and escaped.
-pub(in crate::protocol) fn string(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let bytes = text.as_bytes();
     let mut clean = 0;
@@ -26,7 +26,7 @@ pub(in crate::protocol) fn string(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Writes an unsigned integer.
-pub(in crate::protocol) fn number(out: &mut Vec<u8>, mut number: u64) {
+pub(crate) fn number(out: &mut Vec<u8>, mut number: u64) {
     let mut digits = [0; 20];
     let mut from = digits.len();
     loop {
@@ -42,7 +42,7 @@ pub(in crate::protocol) fn number(out: &mut Vec<u8>, mut number: u64) {
 
 /// Writes a wire value through serde.
 #[expect(clippy::expect_used, reason = "a wire type has string keys only, and writing to a Vec cannot fail")]
-pub(in crate::protocol) fn value<T: Serialize>(out: &mut Vec<u8>, value: &T) {
+pub(crate) fn value<T: Serialize>(out: &mut Vec<u8>, value: &T) {
     serde_json::to_writer(out, value).expect("a wire type is always JSON");
 }
 

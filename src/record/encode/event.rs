@@ -12,14 +12,14 @@ use crate::kernel::event::{
     Opening, OutputStream, PendingCall, Retry, RunReport, TurnUsage, WorkspaceIdentity,
 };
 use crate::kernel::id::{GateId, RunId, SessionId};
-use crate::protocol::push::wire::event::{
+use crate::record::wire::event::{
     Acceptance, AcceptanceResult, ApprovalReceived, ApprovalRequired, ApprovalVote, AssistantDone, CompactionEnded,
     CompactionStarted, ContextCompacted, EventsLost, Failure, Headless, MessageUnqueued, PendingCallItem, RetryEnded,
     RetryStarted, RunComplete, RunRecovered, SessionAdjusted, SessionBranched, SessionEnded, SessionRenamed,
     SessionStarted, SessionTouched, Status, StoppingItem, Usage, Warning, WorkspaceItem,
 };
-use crate::protocol::push::wire::word::{DecisionWord, IdleWord};
-use crate::protocol::push::wire::{Raw, raw, single_line, some_text, text};
+use crate::record::wire::word::{DecisionWord, IdleWord};
+use crate::record::wire::{Raw, raw, single_line, some_text, text};
 
 /// Appends the line of an event.
 #[rustfmt::skip] // One arm per line reads as a table; rustfmt would double its length.
@@ -80,6 +80,10 @@ pub(super) fn write(head: &EventHead<'_>, kind: &EventKind, out: &mut Vec<u8>) {
             let (after_seq, until_seq) = (after.number(), head.seq.number());
             head.write_payload("events_lost", out, &EventsLost { after_seq, until_seq, cause: (*cause).into() });
         }
+        EventKind::Unknown(unknown) => {
+            out.extend_from_slice(unknown.record.as_str().as_bytes());
+            out.push(b'\n');
+        }
     }
 }
 
@@ -135,7 +139,8 @@ fn write_session_change(head: &EventHead<'_>, kind: &EventKind, out: &mut Vec<u8
         | EventKind::RunStopping { .. }
         | EventKind::RunRecovered { .. }
         | EventKind::RunEnded(_)
-        | EventKind::EventsLost { .. } => write(head, kind, out),
+        | EventKind::EventsLost { .. }
+        | EventKind::Unknown(_) => write(head, kind, out),
     }
 }
 
@@ -166,7 +171,7 @@ fn retry_started(retry: &Retry) -> RetryStarted<'_> {
 }
 
 /// Encodes the question of a gate.
-pub(super) fn approval_required(question: &GateQuestion) -> ApprovalRequired<'_> {
+pub(crate) fn approval_required(question: &GateQuestion) -> ApprovalRequired<'_> {
     ApprovalRequired {
         approval_id: text(question.gate.as_str()),
         kind: text(&question.kind),
@@ -187,7 +192,7 @@ pub(super) fn approval_required(question: &GateQuestion) -> ApprovalRequired<'_>
 /// Encodes the details of a gate, with its choices or the approval scopes as the last field.
 ///
 /// They come last so that decoding can cut them off and restore the details verbatim.
-pub(super) fn gate_details(question: &GateQuestion) -> Raw<'_> {
+pub(crate) fn gate_details(question: &GateQuestion) -> Raw<'_> {
     let (name, words) = match (&question.grant_rule, question.choices.is_empty()) {
         (_, false) => ("choices", question.choices.clone()),
         (Some(_), true) => ("scopes", SCOPES.map(str::to_owned).to_vec()),
@@ -215,7 +220,7 @@ pub(super) fn gate_details(question: &GateQuestion) -> Raw<'_> {
 const SCOPES: [&str; 4] = ["once", "run", "session", "always"];
 
 /// The two decisions of an approval.
-pub(super) const OPTIONS: [DecisionWord; 2] = [DecisionWord::Approve, DecisionWord::Deny];
+pub(crate) const OPTIONS: [DecisionWord; 2] = [DecisionWord::Approve, DecisionWord::Deny];
 
 impl EventHead<'_> {
     fn write_payload<T: serde::Serialize>(&self, type_name: &str, out: &mut Vec<u8>, payload: &T) {
@@ -241,7 +246,7 @@ fn output(out: &mut Vec<u8>, call: &str, stream: OutputStream, text: &str) {
 }
 
 /// Returns the mode of a session: one opened through another protocol counts as interactive.
-pub(super) fn mode(opening: &Opening) -> &str {
+pub(crate) fn mode(opening: &Opening) -> &str {
     match opening.mode.as_str() {
         word @ ("interactive" | "headless") => word,
         _ => "interactive",

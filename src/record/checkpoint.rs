@@ -4,7 +4,7 @@
 //! serves the journal and its checkpoints. An unreadable checkpoint loses nothing while the complete history exists,
 //! because replaying the history yields the same state.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -19,8 +19,7 @@ use crate::kernel::id::{CallId, Fingerprint, GateId, MessageId, RunId, Seq, Sess
 use crate::kernel::idempotency::{IdempotencyCache, KeyEntry, KeySpace};
 use crate::kernel::state::{ActiveCall, ActiveCompaction, CallStage, PendingStop, Run, RunUsage, State};
 use crate::kernel::time::Now;
-use crate::protocol::push::encode;
-use crate::protocol::push::record::{self, RecordError};
+use crate::record::{self, RecordError};
 
 /// The version that is written.
 const VERSION: u32 = 2;
@@ -39,6 +38,9 @@ pub enum CheckpointError {
     /// It has an unsupported version.
     #[error("unsupported version {0}")]
     Version(u32),
+    /// An earlier version wrote it without folding events of a kind that this version knows.
+    #[error("it was written without the effect of {0} events")]
+    Incomplete(String),
     /// One of its lines is an event of another kind than its field requires.
     #[error("a field holds an event of the wrong kind")]
     WrongEventKind,
@@ -60,6 +62,9 @@ pub fn decode(bytes: &[u8]) -> Result<State, CheckpointError> {
     let written: CheckpointData = serde_json::from_slice(bytes)?;
     if !(OLDEST_VERSION..=VERSION).contains(&written.version) {
         return Err(CheckpointError::Version(written.version));
+    }
+    if let Some(kind) = written.unknown_kinds.iter().find(|kind| record::is_known_kind(kind)) {
+        return Err(CheckpointError::Incomplete(kind.clone()));
     }
     written.into_state()
 }
@@ -97,6 +102,9 @@ struct CheckpointData {
     /// The start of the active compaction, with its position.
     #[serde(default)]
     compaction: Option<(u64, Line)>,
+    /// The kinds of events that the writer did not know and did not fold.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    unknown_kinds: BTreeSet<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -200,6 +208,7 @@ impl CheckpointData {
             adjusted: adjustment_line(&state.adjusted),
             asides: encode_calls(&state.user_commands),
             compaction,
+            unknown_kinds: state.unknown_kinds.clone(),
         }
     }
 
@@ -248,6 +257,7 @@ impl CheckpointData {
             adjusted: self.adjusted.map(|line| adjustment(&line)).transpose()?.unwrap_or_default(),
             user_commands: decode_calls(self.asides, &BTreeMap::new())?,
             compaction: self.compaction.map(|(began, line)| active_compaction(began, &line)).transpose()?,
+            unknown_kinds: self.unknown_kinds,
         };
         state.run = self.run.map(|run| run.into_run(&state.model_choice())).transpose()?;
         Ok(state)
@@ -372,7 +382,7 @@ fn event_line(kind: EventKind) -> Option<Line> {
     let run = Some(RunId::from(""));
     let event = Event { seq: Seq::ZERO, at: Now::default(), run, version: None, origin: None, kind };
     let mut bytes = Vec::new();
-    encode::event_line(&nobody, &event, &mut bytes);
+    record::event_line(&nobody, &event, &mut bytes);
     let text = String::from_utf8(bytes).ok()?;
     RawValue::from_string(text.trim_end().to_owned()).ok()
 }

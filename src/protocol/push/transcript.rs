@@ -62,7 +62,8 @@ impl Transcript {
             | EventKind::GateSettled(_)
             | EventKind::Warned { .. }
             | EventKind::Failed { .. }
-            | EventKind::RunStopping { .. } => return None,
+            | EventKind::RunStopping { .. }
+            | EventKind::Unknown(_) => return None,
         };
         let (message, run) = (message.clone(), event.run.clone());
         Some(MessageRow { seq: event.seq, at: event.at, role, message, run, text })

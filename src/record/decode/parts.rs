@@ -7,11 +7,11 @@ use crate::kernel::event::{
     PendingCall, Retry, RunReport, TokenUsage, TurnUsage, WorkspaceIdentity,
 };
 use crate::kernel::id::Seq;
-use crate::protocol::push::wire::event::{
+use crate::record::wire::event::{
     ApprovalReceived, ContextCompacted, CriterionItem, ImageItem, PendingCallItem, RetryStarted, RunComplete,
     SessionAdjusted, SessionBranched, SessionStarted, Usage, WorkspaceItem,
 };
-use crate::protocol::push::wire::{Text, json};
+use crate::record::wire::{Text, json};
 
 pub(super) fn opening(started: SessionStarted<'_>) -> Opening {
     Opening {

@@ -14,16 +14,16 @@ use super::{Raw, Text};
 /// The envelope of an event as decoded from a line; its payload is decoded in a second step.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::protocol::push) struct EventEnvelope<'a> {
-    pub(in crate::protocol::push) run_id: Option<String>,
-    pub(in crate::protocol::push) seq: u64,
-    pub(in crate::protocol::push) ts: u64,
-    pub(in crate::protocol::push) session_version: Option<u64>,
-    pub(in crate::protocol::push) entry_id: Option<String>,
+pub(crate) struct EventEnvelope<'a> {
+    pub(crate) run_id: Option<String>,
+    pub(crate) seq: u64,
+    pub(crate) ts: u64,
+    pub(crate) session_version: Option<u64>,
+    pub(crate) entry_id: Option<String>,
     #[serde(borrow)]
-    pub(in crate::protocol::push) r#type: Text<'a>,
+    pub(crate) r#type: Text<'a>,
     #[serde(borrow)]
-    pub(in crate::protocol::push) payload: &'a RawValue,
+    pub(crate) payload: &'a RawValue,
 }
 
 macro_rules! payloads {
@@ -31,8 +31,8 @@ macro_rules! payloads {
         $(#[$doc])*
         #[derive(Debug, Serialize, Deserialize)]
         #[serde(rename_all = "camelCase")]
-        pub(in crate::protocol::push) struct $name<'a> {
-            $($(#[$field_doc])* pub(in crate::protocol::push) $field: $type,)*
+        pub(crate) struct $name<'a> {
+            $($(#[$field_doc])* pub(crate) $field: $type,)*
         }
     )*};
 }
@@ -404,35 +404,35 @@ payloads! {
 /// The budget of a run; exceeding it asks the user.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::protocol::push) struct BudgetItem {
+pub(crate) struct BudgetItem {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::protocol::push) max_cost_micro_usd: Option<u64>,
+    pub(crate) max_cost_micro_usd: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::protocol::push) max_turns: Option<u64>,
+    pub(crate) max_turns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::protocol::push) max_tokens: Option<u64>,
+    pub(crate) max_tokens: Option<u64>,
 }
 
 /// `run_recovered`
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::protocol::push) struct RunRecovered {
-    pub(in crate::protocol::push) found: RecoveredPhaseWord,
+pub(crate) struct RunRecovered {
+    pub(crate) found: RecoveredPhaseWord,
 }
 
 /// `events_lost`
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::protocol::push) struct EventsLost {
-    pub(in crate::protocol::push) after_seq: u64,
-    pub(in crate::protocol::push) until_seq: u64,
-    pub(in crate::protocol::push) cause: CauseWord,
+pub(crate) struct EventsLost {
+    pub(crate) after_seq: u64,
+    pub(crate) until_seq: u64,
+    pub(crate) cause: CauseWord,
 }
 
 /// The fields of a finished run for scripts.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::protocol::push) struct Headless {
-    pub(in crate::protocol::push) exit_code_hint: u8,
+pub(crate) struct Headless {
+    pub(crate) exit_code_hint: u8,
 }
 
 const fn one() -> u32 {

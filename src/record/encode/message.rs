@@ -2,9 +2,9 @@
 
 use crate::kernel::event::{Budget, Criterion, Image, Message, Steering};
 use crate::kernel::id::{Fingerprint, RunId};
-use crate::protocol::push::wire::event::{BudgetItem, CriterionItem, ImageItem, UserMessage};
-use crate::protocol::push::wire::word::DeliveryWord;
-use crate::protocol::push::wire::{some_text, text};
+use crate::record::wire::event::{BudgetItem, CriterionItem, ImageItem, UserMessage};
+use crate::record::wire::word::DeliveryWord;
+use crate::record::wire::{some_text, text};
 
 /// Encodes a message that starts a run, immediately or from the queue.
 pub(super) fn user_message<'a>(message: &'a Message, queued: Option<&'a RunId>) -> UserMessage<'a> {

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use crate::kernel::event::{CallResult, Intention, Purpose, ToolError, ToolOutcome};
-use crate::protocol::push::tool_compat::{error_detail, error_type, failure_text};
-use crate::protocol::push::wire::event::{StructuredError, ToolCall, ToolResult};
-use crate::protocol::push::wire::word::{PurposeWord, SourceWord};
-use crate::protocol::push::wire::{raw, text};
+use crate::record::tool_compat::{error_detail, error_type, failure_text};
+use crate::record::wire::event::{StructuredError, ToolCall, ToolResult};
+use crate::record::wire::word::{PurposeWord, SourceWord};
+use crate::record::wire::{raw, text};
 
 /// Encodes a requested call.
 pub(super) fn tool_call(intention: &Intention) -> ToolCall<'_> {

@@ -1,4 +1,4 @@
-//! The listing item of a session, decoded from the JSON that [`session_item`](super::super::encode::session_item)
+//! The listing item of a session, decoded from the JSON that [`session_item`](super::encode::session_item)
 //! wrote.
 
 use serde::Deserialize;

@@ -63,7 +63,8 @@ const fn call_of(kind: &EventKind) -> Option<&CallId> {
         | EventKind::RunStopping { .. }
         | EventKind::RunRecovered { .. }
         | EventKind::RunEnded(_)
-        | EventKind::EventsLost { .. } => None,
+        | EventKind::EventsLost { .. }
+        | EventKind::Unknown(_) => None,
     }
 }
 

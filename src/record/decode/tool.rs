@@ -3,10 +3,10 @@
 use super::parts::{id, owned};
 use super::{EventDecoder, RecordError};
 use crate::kernel::event::{CallResult, Intention, Purpose, ToolError};
-use crate::protocol::push::tool_compat::strip_error_code;
-use crate::protocol::push::wire::event::{StructuredError, ToolCall, ToolResult};
-use crate::protocol::push::wire::json;
-use crate::protocol::push::wire::word::{PurposeWord, SourceWord};
+use crate::record::tool_compat::strip_error_code;
+use crate::record::wire::event::{StructuredError, ToolCall, ToolResult};
+use crate::record::wire::json;
+use crate::record::wire::word::{PurposeWord, SourceWord};
 
 impl EventDecoder<'_, '_> {
     pub(super) fn intention(&self) -> Result<Intention, RecordError> {

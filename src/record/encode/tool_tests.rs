@@ -3,7 +3,7 @@
 use super::*;
 use crate::kernel::event::{CallResult, EventKind, Intention, OutputStream, Purpose, Steering, ToolError, ToolOutcome};
 use crate::kernel::id::{CallId, Fingerprint, Json, MessageId};
-use crate::protocol::push::record::decode_event;
+use crate::record::decode_event;
 
 #[test]
 fn errors_of_tools_have_a_type_that_existing_clients_know() {

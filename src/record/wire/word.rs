@@ -12,7 +12,7 @@ macro_rules! words {
     ($(#[$doc:meta])* $wire:ident is $kernel:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-        pub(in crate::protocol::push) enum $wire {
+        pub(crate) enum $wire {
             $(#[serde(rename = $word)] $variant),+
         }
 
@@ -92,7 +92,7 @@ words!(
 
 /// The only state in which a session starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::protocol::push) enum IdleWord {
+pub(crate) enum IdleWord {
     /// No run has started.
     #[serde(rename = "idle")]
     Idle,
@@ -100,7 +100,7 @@ pub(in crate::protocol::push) enum IdleWord {
 
 /// How a message was delivered to an active run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::protocol::push) enum DeliveryWord {
+pub(crate) enum DeliveryWord {
     /// It steers the run.
     #[serde(rename = "steer")]
     Steer,
@@ -108,7 +108,7 @@ pub(in crate::protocol::push) enum DeliveryWord {
 
 /// Where a tool runs. Every tool of this daemon runs in the sandbox; the other values occur in older journals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::protocol::push) enum SourceWord {
+pub(crate) enum SourceWord {
     /// In the sandbox.
     #[serde(rename = "sandbox")]
     Sandbox,
@@ -122,7 +122,7 @@ pub(in crate::protocol::push) enum SourceWord {
 
 /// The purpose of a tool call that the model did not request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::protocol::push) enum PurposeWord {
+pub(crate) enum PurposeWord {
     /// An acceptance check.
     #[serde(rename = "acceptance")]
     Acceptance,

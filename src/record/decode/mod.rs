@@ -1,12 +1,10 @@
-//! The lossless codec of the journal: an event is stored as exactly the line that clients receive.
+//! Decodes records into events.
 //!
-//! `decode_event` is the inverse of [`event_line`](super::encode::event_line). It refuses unknown events: a journal of
-//! a later version is not read partially.
+//! `decode_event` is the inverse of [`event_line`](super::encode::event_line). An event of a kind that a
+//! later version recorded is kept as it is.
 
-mod listed;
 mod parts;
 mod tool;
-mod transcript;
 
 use std::collections::BTreeMap;
 
@@ -21,14 +19,14 @@ use super::wire::event::{
 };
 use super::wire::word::DeliveryWord;
 use super::wire::{Text, json};
-use crate::kernel::event::{Budget, DenialEffect, Event, EventKind, GateQuestion, Message, QueuedMessage, Steering};
+use crate::kernel::event::{
+    Budget, DenialEffect, Event, EventKind, GateQuestion, Message, QueuedMessage, Steering, UnknownEvent,
+};
 use crate::kernel::id::{Fingerprint, Json, RunId, Seq};
 use crate::kernel::time::Now;
-pub use listed::ListedSession;
 use parts::{
     adjusted, branched, compaction, criterion, gate_decision, id, images, opening, owned, report, retry, turn_usage,
 };
-pub use transcript::Transcript;
 
 /// Why a line is not an event of the journal.
 #[derive(Debug, thiserror::Error)]
@@ -47,12 +45,6 @@ pub enum RecordError {
         #[source]
         source: serde_json::Error,
     },
-    /// The event type is unknown.
-    #[error("unknown event type {type_name}")]
-    UnknownType {
-        /// The type.
-        type_name: String,
-    },
     /// A field has an invalid value.
     #[error("{field} of a {type_name} event at {seq} is invalid")]
     Field {
@@ -69,10 +61,10 @@ pub enum RecordError {
 ///
 /// # Errors
 ///
-/// Refuses anything that `event_line` does not write, except for unknown fields.
+/// Refuses anything that `event_line` does not write, except for unknown fields and unknown kinds of events.
 pub fn decode_event(line: &[u8]) -> Result<Event, RecordError> {
     let envelope: EventEnvelope<'_> = serde_json::from_slice(line).map_err(RecordError::Envelope)?;
-    let kind = EventDecoder { envelope: &envelope }.kind()?;
+    let kind = EventDecoder { envelope: &envelope, line }.kind()?;
     Ok(strip_synthetic_run_id(Event {
         seq: Seq::new(envelope.seq),
         at: Now(envelope.ts),
@@ -81,6 +73,13 @@ pub fn decode_event(line: &[u8]) -> Result<Event, RecordError> {
         origin: envelope.entry_id.clone(),
         kind,
     }))
+}
+
+/// Returns whether this version knows a kind of event, by the name that records have for it.
+pub(super) fn is_known_kind(name: &str) -> bool {
+    let name = serde_json::Value::from(name);
+    let line = format!(r#"{{"seq":0,"ts":0,"type":{name},"payload":null}}"#);
+    !decode_event(line.as_bytes()).is_ok_and(|event| matches!(event.kind, EventKind::Unknown(_)))
 }
 
 /// Returns the position of an event from its line without parsing the rest.
@@ -96,6 +95,7 @@ pub fn seq_of(line: &[u8]) -> Option<Seq> {
 
 struct EventDecoder<'e, 'a> {
     envelope: &'e EventEnvelope<'a>,
+    line: &'a [u8],
 }
 
 impl<'a> EventDecoder<'_, 'a> {
@@ -172,8 +172,17 @@ impl<'a> EventDecoder<'_, 'a> {
                 let RetryEnded { succeeded, attempt, message } = self.payload()?;
                 EventKind::RetryEnded { succeeded, attempt, message: owned(message) }
             }
-            other => return Err(RecordError::UnknownType { type_name: other.to_owned() }),
+            other => EventKind::Unknown(Box::new(self.decode_unknown(other)?)),
         })
+    }
+
+    fn decode_unknown(&self, name: &str) -> Result<UnknownEvent, RecordError> {
+        // The envelope was decoded, so the line is one JSON object in UTF-8; a record is always a single line.
+        let record: &RawValue = serde_json::from_slice(self.line).map_err(RecordError::Envelope)?;
+        if record.get().bytes().any(|byte| byte < b' ') {
+            return Err(self.field_error("record"));
+        }
+        Ok(UnknownEvent { name: name.to_owned(), record: json(record) })
     }
 
     fn decode_loss(&self) -> Result<EventKind, RecordError> {
