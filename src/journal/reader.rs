@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, ffi, params};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -165,7 +165,7 @@ pub(super) fn load(
     Ok(Some(StoredSession { meta, reserved, token_hash, checkpoint, tail, floor, holes }))
 }
 
-/// Returns the last position of the history; reading the tail verifies its block.
+/// Returns the last position of the history, found from its end; reading the tail verifies its block.
 fn last_position(connection: &Connection, key: i64) -> Result<u64, ReadError> {
     let last: Option<i64> = connection
         .prepare_cached("SELECT last FROM block WHERE session = ?1 ORDER BY first DESC LIMIT 1")?
@@ -387,6 +387,9 @@ enum Visit {
 
 /// Visits the blocks with events after `after` in order, and verifies each, including its link to the block
 /// before.
+///
+/// A damaged entry of the index can hide the blocks behind it or lead to earlier ones, although every block
+/// verifies. So the positions must ascend, and the last one must be the end of the history as found from there.
 fn visit_blocks(
     connection: &Connection,
     session: &SessionId,
@@ -400,19 +403,29 @@ fn visit_blocks(
          FROM block WHERE session = ?1 AND first >= ?2 ORDER BY first",
     )?;
     let mut rows = statement.query(params![key, start])?;
+    let mut reached = after.number();
     while let Some(row) = rows.next()? {
         let (header, seal) = row::block_header(row)?;
         let bytes = row.get_ref(6)?.as_blob().map_err(rusqlite::Error::from)?;
         if !header.verify(session, seal, prev, bytes) {
             return Err(ReadError::Damaged { session: session.clone(), first: Seq::new(header.first) });
         }
-        prev = header.checksum;
+        if header.last <= reached {
+            return Err(corrupt_index());
+        }
+        (reached, prev) = (header.last, header.checksum);
         match take(&header, bytes) {
             Visit::Continue => {}
-            Visit::Stop => break,
+            Visit::Stop => return Ok(()),
         }
     }
-    Ok(())
+    if last_position(connection, key)? > reached { Err(corrupt_index()) } else { Ok(()) }
+}
+
+/// Returns the error for an index of the blocks that contradicts itself: only a salvage finds all its blocks.
+fn corrupt_index() -> ReadError {
+    let said = "the index of the blocks contradicts itself".to_owned();
+    ReadError::Sqlite(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT_INDEX), Some(said)))
 }
 
 /// Finds where to start reading events after `after`, and the checksum chain up to there.

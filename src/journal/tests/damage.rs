@@ -69,6 +69,55 @@ async fn damaged_numbers_do_not_hide_events() {
 }
 
 #[tokio::test]
+async fn a_damaged_index_entry_hides_no_event() {
+    let whole: Vec<(u64, u64)> = (1..=16).map(|number| (2 * number, 2 * number + 1)).collect();
+    for first in [2, 4, 10, 18, 32] {
+        // The entry sorts behind all others of its session, or before them.
+        for (flip, after) in [(4, 0), (4, first + 1), (2, 0), (2, first + 1)] {
+            let test = with_damaged_index_entry(&whole, first, flip).await;
+            let what = format!("entry {first}, changed by {flip}, after {after}");
+            // A missing end that nothing in the index contradicts is detected when the session is loaded.
+            test.journal.load("s2".into()).await.expect("readable").expect("there");
+            let page = test.journal.page("s2".into(), Seq::new(after), usize::MAX).await.expect("a page");
+            let mut reached = after.max(1);
+            for block in &page.blocks {
+                assert!(block.first.number() <= reached + 1, "{what}: {page:?}");
+                assert!(block.last.number() > reached, "{what}: {page:?}");
+                reached = block.last.number();
+            }
+            assert!(reached >= 33, "{what}: the history ends at {reached}");
+            let losses = test.journal.losses(10).await.expect("a list");
+            let lost = page.blocks.iter().any(|block| block.count == 0);
+            assert!(!lost || losses.iter().any(|loss| loss.session == "s2"), "{what}: {losses:?}");
+            if (first, flip) == (2, 4) {
+                assert!(!lost, "a salvage finds all blocks: {what}");
+                assert_eq!((losses.len(), losses[0].cause.as_str()), (1, "database"), "{what}: {losses:?}");
+            }
+        }
+    }
+}
+
+/// Flips bits of the session's key in the index entry of the block of "s2" that begins at `first`.
+async fn with_damaged_index_entry(ranges: &[(u64, u64)], first: u64, flip: u8) -> TestJournal {
+    let test = TestJournal::new();
+    test.write_history("s1", &[(1, 2)]).await;
+    test.write_history("s2", ranges).await;
+    let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_block_1'";
+    let root: u32 = test.second_connection().query_row(root, [], |row| row.get(0)).expect("an index");
+    let TestJournal { dir, journal } = test;
+    journal.close().await.expect("closes");
+    let mut file = std::fs::read(dir.path().join(DATABASE)).expect("a file");
+    let page = &mut file[(root as usize - 1) * 4096..root as usize * 4096];
+    // The length, the header with the types of three small integers, the session's key and the first event.
+    let entry = [7, 4, 1, 1, 1, 2, first as u8];
+    let at = page.windows(entry.len()).position(|part| part == entry).expect("the entry");
+    page[at + 5] ^= flip;
+    std::fs::write(dir.path().join(DATABASE), file).expect("damaged");
+    let journal = Journal::open(dir.path(), Options::default()).expect("opens");
+    TestJournal { dir, journal }
+}
+
+#[tokio::test]
 async fn a_history_shorter_than_its_mark_is_repaired() {
     let test = TestJournal::new();
     test.write_history("s1", &[(1, 2), (3, 4)]).await;
