@@ -34,7 +34,12 @@ pub(crate) fn measure(table: &mut Table) {
         ] {
             let tree = RunTree::with_policy(local.clone(), ExecutionPolicy::Model(Box::new(terms)));
             let confined = runtime.block_on(median_time(&tree, &workspace));
-            table.compare(format!("a command behind {}{name}", way.as_str()), "ms", confined, ("without walls", bare));
+            table.compare(
+                format!("a confined command, {}{name}", way.as_str()),
+                "ms",
+                confined,
+                ("the same unconfined", bare),
+            );
         }
     }
 }
