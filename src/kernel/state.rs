@@ -332,11 +332,7 @@ impl State {
             EventKind::TextDone { message: _ } => run.close_text(),
             EventKind::TurnUsage(usage) => run.spent.add(&usage.usage),
             EventKind::CallIntended(intention) => run.add_call(intention),
-            EventKind::CallStarted { call, tool: _ } => {
-                if let Some(call) = run.calls.get_mut(call) {
-                    call.stage = CallStage::Started;
-                }
-            }
+            EventKind::CallStarted { call, tool: _ } => run.start_call(call),
             EventKind::CallSettled(result) => run.settle_call(result),
             EventKind::GateOpened(question) => {
                 // The gate about a call of unknown result has no digest and keeps the approved one.

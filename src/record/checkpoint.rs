@@ -4,6 +4,8 @@
 //! serves the journal and its checkpoints. An unreadable checkpoint loses nothing while the complete history exists,
 //! because replaying the history yields the same state.
 
+mod parts;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
@@ -11,15 +13,17 @@ use serde_json::value::RawValue;
 
 use crate::kernel::command::Openness;
 use crate::kernel::effect::ModelChoice;
-use crate::kernel::event::{
-    Adjustment, Budget, Decision, Event, EventKind, GateQuestion, Message, Opening, RunOutcome, RunReport,
-};
+use crate::kernel::event::{Budget, Decision, EventKind, Message, RunReport};
 use crate::kernel::gate::Gate;
-use crate::kernel::id::{CallId, Fingerprint, GateId, MessageId, RunId, Seq, SessionId};
+use crate::kernel::id::{Fingerprint, GateId, MessageId, RunId, Seq};
 use crate::kernel::idempotency::{IdempotencyCache, KeyEntry, KeySpace};
-use crate::kernel::state::{ActiveCall, ActiveCompaction, CallStage, PendingStop, Run, RunUsage, State};
+use crate::kernel::state::{ActiveCompaction, PendingStop, Run, RunUsage, State};
 use crate::kernel::time::Now;
 use crate::record::{self, RecordError};
+use parts::{
+    active_compaction, adjustment, adjustment_line, decode_calls, decode_line, empty_report, encode_calls, event_line,
+    opening, question, report,
+};
 
 /// The version that is written.
 const VERSION: u32 = 2;
@@ -372,89 +376,5 @@ impl RunData {
             ),
             retry_attempt: self.retrying,
         })
-    }
-}
-
-/// Encodes a part of the state as the line of its event.
-fn event_line(kind: EventKind) -> Option<Line> {
-    let nobody = SessionId::from("");
-    // Some kinds of events require a run, so an empty one is set.
-    let run = Some(RunId::from(""));
-    let event = Event { seq: Seq::ZERO, at: Now::default(), run, version: None, origin: None, kind };
-    let mut bytes = Vec::new();
-    record::event_line(&nobody, &event, &mut bytes);
-    let text = String::from_utf8(bytes).ok()?;
-    RawValue::from_string(text.trim_end().to_owned()).ok()
-}
-
-fn decode_line(line: &RawValue) -> Result<EventKind, CheckpointError> {
-    Ok(record::decode_event(line.get().as_bytes())?.kind)
-}
-
-fn encode_calls(calls: &BTreeMap<CallId, ActiveCall>) -> Vec<(Line, bool)> {
-    let written = calls.values().filter_map(|call| {
-        let started = call.stage == CallStage::Started;
-        Some((event_line(EventKind::CallIntended(Box::new(call.intention.clone())))?, started))
-    });
-    written.collect()
-}
-
-fn decode_calls(
-    written: Vec<(Line, bool)>,
-    bound: &BTreeMap<String, String>,
-) -> Result<BTreeMap<CallId, ActiveCall>, CheckpointError> {
-    let calls = written.into_iter().map(|(line, started)| {
-        let EventKind::CallIntended(intention) = decode_line(&line)? else {
-            return Err(CheckpointError::WrongEventKind);
-        };
-        let stage = if started { CallStage::Started } else { CallStage::Intended };
-        let bound = bound.get(intention.call.as_str()).cloned();
-        Ok((intention.call.clone(), ActiveCall { intention: *intention, stage, approved_digest: bound }))
-    });
-    calls.collect()
-}
-
-fn adjustment_line(adjusted: &Adjustment) -> Option<Line> {
-    let changed = Some(adjusted).filter(|adjusted| **adjusted != Adjustment::default())?;
-    event_line(EventKind::Adjusted { adjustment: Box::new(changed.clone()), by: String::new() })
-}
-
-fn adjustment(line: &RawValue) -> Result<Adjustment, CheckpointError> {
-    let EventKind::Adjusted { adjustment, by: _ } = decode_line(line)? else {
-        return Err(CheckpointError::WrongEventKind);
-    };
-    Ok(*adjustment)
-}
-
-fn active_compaction(began: u64, line: &RawValue) -> Result<ActiveCompaction, CheckpointError> {
-    let EventKind::CompactionStarted { reason, by: _ } = decode_line(line)? else {
-        return Err(CheckpointError::WrongEventKind);
-    };
-    Ok(ActiveCompaction { start_seq: Seq::new(began), reason })
-}
-
-fn opening(line: &RawValue) -> Result<Opening, CheckpointError> {
-    let EventKind::SessionOpened(opening) = decode_line(line)? else { return Err(CheckpointError::WrongEventKind) };
-    Ok(*opening)
-}
-
-fn question(line: &RawValue) -> Result<GateQuestion, CheckpointError> {
-    let EventKind::GateOpened(question) = decode_line(line)? else { return Err(CheckpointError::WrongEventKind) };
-    Ok(*question)
-}
-
-fn report(line: &RawValue) -> Result<RunReport, CheckpointError> {
-    let EventKind::RunEnded(report) = decode_line(line)? else { return Err(CheckpointError::WrongEventKind) };
-    Ok(*report)
-}
-
-const fn empty_report() -> RunReport {
-    RunReport {
-        outcome: RunOutcome::Success,
-        reason: None,
-        summary: String::new(),
-        checks: Vec::new(),
-        checks_requested: 0,
-        exit_code: 0,
     }
 }

@@ -186,6 +186,13 @@ impl Run {
         self.calls.insert(intention.call.clone(), ActiveCall::intended(intention));
     }
 
+    /// Records that a call has started.
+    pub(super) fn start_call(&mut self, call: &CallId) {
+        if let Some(call) = self.calls.get_mut(call) {
+            call.stage = CallStage::Started;
+        }
+    }
+
     pub(super) fn settle_call(&mut self, result: &CallResult) {
         self.calls.remove(&result.call);
         match result.purpose {

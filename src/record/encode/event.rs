@@ -9,7 +9,7 @@ use super::tool::{tool_call, tool_result};
 use super::{EventHead, json};
 use crate::kernel::event::{
     Adjustment, ApprovalScope, Branch, Compaction, Decision, DenialEffect, EventKind, GateDecision, GateQuestion,
-    Opening, OutputStream, PendingCall, Retry, RunReport, TurnUsage, WorkspaceIdentity,
+    Opening, OutputStream, PendingCall, Retry, RunReport, TurnUsage, UnknownEvent, WorkspaceIdentity,
 };
 use crate::kernel::id::{GateId, RunId, SessionId};
 use crate::record::wire::event::{
@@ -80,11 +80,14 @@ pub(super) fn write(head: &EventHead<'_>, kind: &EventKind, out: &mut Vec<u8>) {
             let (after_seq, until_seq) = (after.number(), head.seq.number());
             head.write_payload("events_lost", out, &EventsLost { after_seq, until_seq, cause: (*cause).into() });
         }
-        EventKind::Unknown(unknown) => {
-            out.extend_from_slice(unknown.record.as_str().as_bytes());
-            out.push(b'\n');
-        }
+        EventKind::Unknown(unknown) => write_unknown(unknown, out),
     }
+}
+
+/// Appends the record of an unknown event as it was read.
+fn write_unknown(unknown: &UnknownEvent, out: &mut Vec<u8>) {
+    out.extend_from_slice(unknown.record.as_str().as_bytes());
+    out.push(b'\n');
 }
 
 /// Appends the line of an event of settings, branches, compactions or retries.
