@@ -56,6 +56,7 @@ const CREDENTIAL_STORES: &[&str] = &[
     ".netrc",
     ".git-credentials",
     ".npmrc",
+    ".npm/_logs",
     ".pypirc",
     ".pgpass",
     ".my.cnf",

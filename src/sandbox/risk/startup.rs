@@ -110,6 +110,11 @@ const TRUSTED_PATHS: &[&str] = &[
     ".cargo/env",
     ".rustup",
     "go/bin",
+    // Libraries that programs load from the home.
+    "node_modules",
+    "perl5",
+    "r/x86_64*",
+    "r/aarch64*",
     ".deno/bin",
     ".bun/bin",
     ".pyenv",
@@ -240,7 +245,16 @@ mod tests {
         for path in [".newshellrc", ".config/newthing/init.lua", ".cache/x", ".local/share/x"] {
             assert_eq!(risk(path), Some(Risk::High), "{path}");
         }
-        for path in ["notes.txt", "work/src/main.rs", "work/.env.example", "Documents/x", "bingo", "work/bin/x"] {
+        for path in [
+            "notes.txt",
+            "work/src/main.rs",
+            "work/.env.example",
+            "Documents/x",
+            "R/notes.txt",
+            "work/node_modules/x",
+            "bingo",
+            "work/bin/x",
+        ] {
             assert_eq!(risk(path), None, "{path}");
         }
         // The workspace is this configuration directory itself.
@@ -298,6 +312,10 @@ mod tests {
     }
 
     const STARTUP_FILES: &[&str] = &[
+        "node_modules/.bin/tsc",
+        "node_modules/express/index.js",
+        "perl5/lib/perl5/strict.pm",
+        "R/x86_64-pc-linux-gnu-library/4.0/x",
         ".bashrc",
         ".bash_aliases",
         ".bash_login",

@@ -180,6 +180,7 @@ pub(crate) const CREDENTIALS: &[&str] = &[
     ".subversion/auth/svn.simple/x",
     // Packages.
     ".npmrc",
+    ".npm/_logs/2026-11-01T08_00_00_000Z-debug-0.log",
     ".yarnrc",
     ".yarnrc.yml",
     ".config/pnpm/rc",
