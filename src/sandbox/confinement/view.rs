@@ -250,7 +250,7 @@ impl ViewBuilder<'_> {
             let fits = self.home_of(&path).is_some()
                 && matches!(kind, PathKind::Directory | PathKind::Missing)
                 && self.may_be_opened(&path)
-                && !self.hidden.iter().any(|hidden| is_within(hidden, &path))
+                && !self.hidden.iter().any(|hidden| is_within(hidden, &path) && !self.can_be_covered(hidden, &path))
                 && !caches.iter().any(|other| is_within(&path, &other.path) || is_within(&other.path, &path));
             if fits {
                 caches.push(Cache { kind: cache.kind, path });
@@ -258,6 +258,13 @@ impl ViewBuilder<'_> {
         }
         caches.sort_by(|one, other| one.path.cmp(&other.path));
         self.view.caches = caches;
+    }
+
+    /// Returns whether an empty directory can be mounted over a hidden path in the private copy of a cache.
+    ///
+    /// The mount point must exist in a copy that starts empty, and no command may move a directory above it.
+    fn can_be_covered(&self, hidden: &Path, cache: &Path) -> bool {
+        hidden.parent() == Some(cache) && self.files.kind(hidden) == PathKind::Directory
     }
 
     /// Opens directories with missing caches entry by entry.
@@ -449,6 +456,18 @@ mod tests {
             let mut spec = spec_for(&[], "/home/ann/w");
             spec.caches = vec![Cache { kind: CacheKind::Npm, path: path.into() }];
             assert_eq!(view_of(&spec, &files).caches, [], "{path}");
+        }
+    }
+
+    #[test]
+    fn a_hidden_directory_directly_in_a_cache_leaves_the_cache_usable() {
+        let files =
+            Files::new(&["/home/ann/w/", "/home/ann/.npm/_logs/", "/home/ann/.npm/a/b/", "/home/ann/.npm/file"]);
+        for (hidden, usable) in [("_logs", true), ("a/b", false), ("file", false)] {
+            let mut spec = spec_for(&[], "/home/ann/w");
+            spec.hidden = vec![Path::new("/home/ann/.npm").join(hidden)];
+            spec.caches = vec![Cache { kind: CacheKind::Npm, path: "/home/ann/.npm".into() }];
+            assert_eq!(!view_of(&spec, &files).caches.is_empty(), usable, "{hidden}");
         }
     }
 
