@@ -7,6 +7,7 @@
 pub mod command;
 pub mod command_log;
 pub mod effect;
+pub mod environment;
 pub mod event;
 pub mod gate;
 pub mod id;

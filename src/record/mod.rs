@@ -7,6 +7,7 @@ pub mod checkpoint;
 mod decode;
 pub(crate) mod encode;
 pub(crate) mod json;
+pub mod summary;
 mod tool_compat;
 pub(crate) mod wire;
 

@@ -10,7 +10,7 @@ use crate::config::sandbox::{self, DEFAULT_MEMORY, DEFAULT_PROCESSES, SandboxKin
 use crate::config::settings::{Settings, Switch};
 use crate::kernel::event::Opening;
 use crate::kernel::id::Json;
-use crate::protocol::push::error::{Code, ErrorBody};
+use crate::protocol::error::{Code, ErrorBody};
 use crate::provider::dialect::BUILT_IN;
 use crate::provider::registry::key_variable;
 use crate::sandbox::confinement::toolchain::{self, EnvironmentLookup};

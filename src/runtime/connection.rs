@@ -8,38 +8,59 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::AsyncRead;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::{debug, trace};
 
 use super::connection_writer;
-use super::mint;
-use super::outbox::{Outbox, OutboxItem, RequestPermit};
+use super::outbox::{EventForm, Outbox, OutboxItem, RequestPermit};
 use super::pi::{PiEndpoint, PiPeer, Via};
 use super::request_order::{QUERIES_PER_COMMAND, RequestClass};
 use super::requests::RequestHandler;
 use super::server::{CLOSE_TIMEOUT, Server};
 use crate::kernel::id::ParticipantId;
-use crate::protocol::push::decode::{self, MalformedRequest, Protocol, RequestBody, RequestError, SwitchProtocol};
-use crate::protocol::push::encode;
-use crate::transport::canonical_json::{self, canonicalize};
-use crate::transport::frames::{FrameReader, FrameWriter};
-use crate::transport::line::{Line, Lines};
+use crate::protocol::intent::{Intent, Malformed, Request, SwitchProtocol};
+use crate::protocol::push::PushProtocol;
+use crate::protocol::push::decode::DecodeLimits;
+use crate::protocol::{EventEncoding, Protocol, ProtocolName};
+use crate::transport::frames::{Frame, FrameReader, FrameWriter};
 use crate::transport::local;
 
-/// Serves a connection until its peer leaves or the daemon shuts down.
+/// Serves a connection of the local socket until its peer leaves or the daemon shuts down.
 pub(super) async fn serve(pi: Arc<PiEndpoint>, stream: local::Stream, id: ParticipantId) {
-    let server = Arc::clone(pi.server());
+    let limits = pi.server().hub().services().limits;
     let (receiving, sending) = stream.into_split();
-    let outbox = Outbox::new(id);
-    let limits = server.hub().services().limits;
-    let permits = RequestPermits::new(limits.pending_requests);
-    let handler = Arc::new(RequestHandler::new(Arc::clone(&server), Arc::clone(&outbox)));
-    let mut lines = Lines::new(receiving, limits.line_bytes);
-    let mut writer = tokio::spawn(connection_writer::run(Arc::clone(server.hub()), sending, Arc::clone(&outbox)));
+    let reader = FrameReader::lines(receiving, limits.line_bytes);
+    let writer = FrameWriter::lines(sending, limits.stall_timeout);
+    let protocol = Arc::new(PushProtocol::new(DecodeLimits::default(), limits.line_depth));
+    if let Some(switched) = drive(pi.server(), protocol, id, reader, writer).await {
+        // Boxed, so that other connections do not hold its memory.
+        Box::pin(switch_protocol(&pi, switched, id)).await;
+    }
+    debug!(connection = id.0, "connection closed");
+}
+
+/// Drives a connection in one protocol: reads requests, and writes replies and events.
+///
+/// Returns the connection if its peer continues in another protocol.
+pub(super) async fn drive(
+    server: &Arc<Server>,
+    protocol: Arc<dyn Protocol>,
+    id: ParticipantId,
+    mut reader: FrameReader,
+    writer: FrameWriter,
+) -> Option<SwitchedConnection> {
+    let event_form = match protocol.event_encoding() {
+        EventEncoding::Record => EventForm::Record,
+        EventEncoding::Shared(_) => EventForm::Event,
+    };
+    let outbox = Outbox::new(id, event_form);
+    let permits = RequestPermits::new(server.hub().services().limits.pending_requests);
+    let handler = Arc::new(RequestHandler::new(Arc::clone(server), Arc::clone(&protocol), Arc::clone(&outbox)));
+    let hub = Arc::clone(server.hub());
+    let mut writer = tokio::spawn(connection_writer::run(hub, Arc::clone(&protocol), writer, Arc::clone(&outbox)));
     let over = tokio::select! {
-        switch = read_requests(&server, &mut lines, &handler, &permits) => {
+        switch = read_requests(&*protocol, &mut reader, &handler, &permits) => {
             // The peer sends no more requests in this protocol; the pending ones are still answered.
             tokio::select! {
                 () = permits.wait_until_answered() => ConnectionEnd::Answered(switch),
@@ -49,19 +70,18 @@ pub(super) async fn serve(pi: Arc<PiEndpoint>, stream: local::Stream, id: Partic
         _ = &mut writer => ConnectionEnd::WriteFailed,
         () = server.hub().services().disconnecting.wait() => ConnectionEnd::Answered(None),
     };
+    let mut switched = None;
     if let ConnectionEnd::Answered(switch) = over {
         let farewell = switch.as_ref().map_or(CLOSE_TIMEOUT, |switch| {
-            outbox.push(OutboxItem::Lines { bytes: switch.answer.clone(), permit: None });
+            outbox.push(OutboxItem::Frames { bytes: switch.answer.clone(), permit: None });
             // The connection continues: the writer's own stall timeout applies.
             Duration::MAX
         });
         drop(handler);
         outbox.close();
         match (timeout(farewell, &mut writer).await, switch) {
-            (Ok(Ok(Some(sending))), Some(switch)) => {
-                let sending = FrameWriter::lines(sending, limits.stall_timeout);
-                // Boxed, so that other connections do not hold its memory.
-                Box::pin(switch_protocol(&pi, switch.request, id, lines, sending)).await;
+            (Ok(Ok(Some(writer))), Some(switch)) => {
+                switched = Some(SwitchedConnection { request: switch.request, reader, writer });
             }
             (Ok(_), _) => {}
             // A writer that is stuck in a full socket is abandoned.
@@ -69,7 +89,7 @@ pub(super) async fn serve(pi: Arc<PiEndpoint>, stream: local::Stream, id: Partic
         }
     }
     outbox.close();
-    debug!(connection = id.0, "connection closed");
+    switched
 }
 
 /// The bounds of unanswered requests of a connection.
@@ -144,37 +164,38 @@ struct ProtocolSwitch {
     answer: Vec<u8>,
 }
 
-/// Serves another protocol from the current position of the line reader.
-async fn switch_protocol(
-    pi: &PiEndpoint,
-    asked: SwitchProtocol,
-    id: ParticipantId,
-    lines: Lines<local::ReadHalf>,
-    sending: FrameWriter,
-) {
+/// A connection that continues in another protocol.
+pub(super) struct SwitchedConnection {
+    request: SwitchProtocol,
+    reader: FrameReader,
+    writer: FrameWriter,
+}
+
+/// Serves another protocol on a connection.
+async fn switch_protocol(pi: &PiEndpoint, switched: SwitchedConnection, id: ParticipantId) {
+    let SwitchedConnection { request, reader, writer } = switched;
     let limits = pi.server().hub().services().limits;
-    match asked.protocol {
-        Protocol::Pi => {
-            let receiving = FrameReader::from_lines(lines, limits.pi_message_bytes);
-            let cwd = asked.cwd.map(PathBuf::from);
-            let peer = PiPeer { id, via: Via::Lines, cwd, environment: asked.environment };
-            pi.serve(peer, receiving, sending).await;
+    match request.protocol {
+        ProtocolName::Pi => {
+            let cwd = request.cwd.map(PathBuf::from);
+            let peer = PiPeer { id, via: Via::Lines, cwd, environment: request.environment };
+            pi.serve(peer, reader.with_line_limit(limits.pi_message_bytes), writer).await;
         }
     }
 }
 
 /// Reads requests until the peer closes the connection or switches the protocol.
 async fn read_requests(
-    server: &Server,
-    lines: &mut Lines<impl AsyncRead + Unpin>,
+    protocol: &dyn Protocol,
+    reader: &mut FrameReader,
     handler: &Arc<RequestHandler>,
     permits: &RequestPermits,
 ) -> Option<ProtocolSwitch> {
-    let limits = server.hub().services().limits;
+    let limits = handler.server().hub().services().limits;
     let mut first = true;
     loop {
         let next = if first {
-            match timeout(limits.first_line_timeout, lines.next()).await {
+            match timeout(limits.first_line_timeout, reader.next()).await {
                 Ok(next) => next,
                 Err(_) => {
                     debug!("no request before the first-line timeout");
@@ -182,10 +203,10 @@ async fn read_requests(
                 }
             }
         } else {
-            lines.next().await
+            reader.next().await
         };
-        let line = match next {
-            Ok(Some(line)) => line,
+        let frame = match next {
+            Ok(Some(frame)) => frame,
             Ok(None) => return None,
             Err(error) => {
                 debug!(%error, "connection broken");
@@ -193,40 +214,30 @@ async fn read_requests(
             }
         };
         first = false;
-        let request = decode_line(&line, server, limits.line_depth);
-        let class = request.as_ref().map_or(RequestClass::Immediate, |request| RequestClass::of(&request.body));
+        let request = decode(protocol, &frame, limits.line_bytes);
+        let class = request.as_ref().map_or(RequestClass::Immediate, |request| RequestClass::of(&request.intent));
         match (request, permits.admit(class).await?) {
-            (Ok(decode::Request { request_id, kind_name, body: RequestBody::SwitchProtocol(speak), .. }), _) => {
-                let request = request_id.unwrap_or_else(mint::request);
-                let answer = encode::response_ok(&request, &kind_name, None, &encode::protocol_switched());
-                return Some(ProtocolSwitch { request: *speak, answer });
+            (Ok(Request { tag, intent: Intent::SwitchProtocol(request) }), _) => {
+                let answer = handler.protocol_switched(tag);
+                return Some(ProtocolSwitch { request: *request, answer });
             }
             (Ok(request), Admission::Admitted(permit)) => handler.dispatch(request, permit).await,
-            (Ok(request), Admission::Refused(permit)) => handler.refuse_excess(request, permit),
+            (Ok(request), Admission::Refused(permit)) => handler.refuse_excess(request.tag, permit),
             (Err(malformed), Admission::Admitted(permit) | Admission::Refused(permit)) => {
-                refuse_malformed(handler.outbox(), &malformed, permit);
+                handler.refuse_malformed(malformed, permit);
             }
         }
     }
 }
 
-fn decode_line(line: &Line, server: &Server, depth: usize) -> Result<decode::Request, MalformedRequest> {
-    let bytes = match line {
-        Line::Whole(bytes) => bytes,
-        Line::TooLong { bytes, excerpt: _ } => {
-            let limit = server.hub().services().limits.line_bytes;
-            return Err(MalformedRequest::unreadable(RequestError::TooLong { bytes: *bytes, limit }));
+fn decode(protocol: &dyn Protocol, frame: &Frame, limit: usize) -> Result<Request, Malformed> {
+    match frame {
+        Frame::Text(bytes) => {
+            trace!(bytes = bytes.len(), "frame");
+            protocol.decode(bytes)
         }
-    };
-    trace!(bytes = bytes.len(), "line");
-    let compacted = canonicalize(bytes, canonical_json::Limits { depth })
-        .map_err(|problem| MalformedRequest::unreadable(RequestError::Unreadable { why: problem.to_string() }))?;
-    decode::decode(&compacted, server.decode_limits())
-}
-
-fn refuse_malformed(outbox: &Outbox, malformed: &MalformedRequest, permit: RequestPermit) {
-    let request = malformed.request_id.clone().unwrap_or_else(mint::request);
-    let session = malformed.session.as_deref();
-    let bytes = encode::response_error(&request, malformed.reply_type(), session, &malformed.error());
-    outbox.push(OutboxItem::Lines { bytes, permit: Some(permit) });
+        Frame::TooLong { bytes, excerpt: _ } => Err(protocol.too_long(*bytes, limit)),
+        // No request is binary: it is refused as an empty one.
+        Frame::Binary => protocol.decode(b""),
+    }
 }

@@ -9,22 +9,33 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::io::AsyncWrite;
 use tracing::{debug, warn};
 
-use super::feed::{self, Feed};
+use super::feed::{self, Block, Feed};
 use super::hub::Hub;
 use super::outbox::{Outbox, OutboxItem, RequestPermit};
 use crate::journal::{LinePage, ReadError};
-use crate::kernel::id::Seq;
+use crate::kernel::command::PrivateEvent;
+use crate::kernel::event::Event;
+use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::ring::Tail;
-use crate::transport::sink::Sink;
+use crate::protocol::{EventEncoding, Protocol};
+use crate::transport::frames::FrameWriter;
 
 /// Writes until the connection closes and returns the stream; `None` if a write failed.
-pub(super) async fn run<W: AsyncWrite + Unpin>(hub: Arc<Hub>, to: W, outbox: Arc<Outbox>) -> Option<W> {
-    let limits = hub.services().limits;
-    let to = Sink::new(to, limits.stall_timeout);
-    let mut writer = ConnectionWriter { hub, to, write_bytes: limits.write_bytes, subscriptions: Vec::new() };
+pub(super) async fn run(
+    hub: Arc<Hub>,
+    protocol: Arc<dyn Protocol>,
+    to: FrameWriter,
+    outbox: Arc<Outbox>,
+) -> Option<FrameWriter> {
+    let write_bytes = hub.services().limits.write_bytes;
+    let mut writer = ConnectionWriter { hub, protocol, to, write_bytes, subscriptions: Vec::new() };
+    let mut greeting = Vec::new();
+    writer.protocol.open(&mut greeting);
+    if !greeting.is_empty() {
+        outbox.push(OutboxItem::Frames { bytes: greeting, permit: None });
+    }
     let whole = loop {
         // Read before the round, so that items queued before the close are still written.
         let closed = outbox.is_closed();
@@ -41,12 +52,13 @@ pub(super) async fn run<W: AsyncWrite + Unpin>(hub: Arc<Hub>, to: W, outbox: Arc
     for subscription in &writer.subscriptions {
         subscription.feed.unsubscribe(outbox.id());
     }
-    whole.then(|| writer.to.into_inner())
+    whole.then_some(writer.to)
 }
 
-struct ConnectionWriter<W> {
+struct ConnectionWriter {
     hub: Arc<Hub>,
-    to: Sink<W>,
+    protocol: Arc<dyn Protocol>,
+    to: FrameWriter,
     write_bytes: usize,
     subscriptions: Vec<Subscription>,
 }
@@ -81,10 +93,10 @@ enum Round {
     Idle,
 }
 
-impl<W: AsyncWrite + Unpin> ConnectionWriter<W> {
+impl ConnectionWriter {
     async fn write_round(&mut self, outbox: &Outbox) -> io::Result<Round> {
         for subscription in &mut self.subscriptions {
-            subscription.find_next(self.write_bytes, &self.hub).await?;
+            subscription.find_next(self.write_bytes, &self.hub, &*self.protocol).await?;
         }
         let waiting = outbox.take();
         let found = |subscription: &Subscription| !matches!(subscription.next_output, NextOutput::Nothing);
@@ -93,10 +105,10 @@ impl<W: AsyncWrite + Unpin> ConnectionWriter<W> {
         for subscription in &mut self.subscriptions {
             match std::mem::take(&mut subscription.next_output) {
                 NextOutput::Nothing => {}
-                NextOutput::Blocks(blocks) => self.to.write_all(&blocks).await?,
+                NextOutput::Blocks(blocks) => self.to.write_lines(&blocks).await?,
                 NextOutput::Page(page, lines) => {
                     let lines = [&page.bytes[lines]];
-                    let write = self.to.write_all(&lines);
+                    let write = self.to.write_lines(&lines);
                     let read = subscription.read_ahead(&page, self.write_bytes, &self.hub);
                     // The read is polled first: a peer that accepts everything at once would starve it.
                     let (read, written) = tokio::join!(read, write);
@@ -116,7 +128,7 @@ impl<W: AsyncWrite + Unpin> ConnectionWriter<W> {
         let mut lines = Vec::new();
         for out in waiting {
             match out {
-                OutboxItem::Lines { bytes, permit } => {
+                OutboxItem::Frames { bytes, permit } => {
                     lines.extend_from_slice(&bytes);
                     permits.extend(permit);
                 }
@@ -125,12 +137,7 @@ impl<W: AsyncWrite + Unpin> ConnectionWriter<W> {
                     self.subscriptions.retain(|known| known.feed.session() != feed.session());
                     self.subscriptions.push(Subscription::new(feed, after));
                 }
-                OutboxItem::LineAfter { session, after, line } => {
-                    let known = self.subscriptions.iter_mut().find(|known| *known.feed.session() == session);
-                    if let Some(known) = known {
-                        known.summary = Some((after, line));
-                    }
-                }
+                OutboxItem::Private { session, event } => self.add_private(&session, &event, &mut lines),
                 OutboxItem::SwitchFeed(feed) => {
                     let known = self.subscriptions.iter_mut();
                     for known in known.filter(|known| known.feed.session() == feed.session()) {
@@ -138,17 +145,30 @@ impl<W: AsyncWrite + Unpin> ConnectionWriter<W> {
                     }
                 }
                 OutboxItem::Unsubscribe(session) => self.subscriptions.retain(|known| *known.feed.session() != session),
-                OutboxItem::SessionDeleted { session, line } => {
-                    let gone = self.subscriptions.extract_if(.., |known| *known.feed.session() == session);
-                    for gone in gone {
-                        gone.drain_into(&mut lines);
-                        lines.extend_from_slice(&line);
-                    }
+            }
+        }
+        self.to.write_lines(&[lines]).await?;
+        Ok(permits)
+    }
+
+    /// Writes an event for this connection alone, or keeps it until the events before it are written.
+    fn add_private(&mut self, session: &SessionId, event: &PrivateEvent, lines: &mut Vec<u8>) {
+        let mut frames = Vec::new();
+        self.protocol.private_event(session, event, &mut frames);
+        match event {
+            PrivateEvent::Gap { .. } | PrivateEvent::Snapshot { .. } => lines.extend_from_slice(&frames),
+            PrivateEvent::Summary { after, .. } => {
+                if let Some(known) = self.subscriptions.iter_mut().find(|known| known.feed.session() == session) {
+                    known.summary = Some((*after, frames.into()));
+                }
+            }
+            PrivateEvent::Deleted { .. } => {
+                for gone in self.subscriptions.extract_if(.., |known| known.feed.session() == session) {
+                    gone.drain_into(&*self.protocol, lines);
+                    lines.extend_from_slice(&frames);
                 }
             }
         }
-        self.to.write_all(&[lines]).await?;
-        Ok(permits)
     }
 }
 
@@ -158,7 +178,7 @@ impl Subscription {
     }
 
     /// Finds the next events in the ring or, if they have left it, in the journal.
-    async fn find_next(&mut self, limit: usize, hub: &Hub) -> io::Result<()> {
+    async fn find_next(&mut self, limit: usize, hub: &Hub, protocol: &dyn Protocol) -> io::Result<()> {
         if let Some((_, line)) = self.summary.take_if(|(after, _)| self.seen >= *after) {
             self.next_output = NextOutput::Blocks(vec![line]);
             return Ok(());
@@ -175,7 +195,7 @@ impl Subscription {
                 self.reusable_page = None;
                 let mut shown = Vec::with_capacity(blocks.len());
                 for block in blocks {
-                    shown.push(block.lines_between(self.seen, newest));
+                    shown.push(self.encode_block(&block, newest, protocol));
                     self.seen = self.seen.max(block.last.min(newest));
                 }
                 self.next_output = NextOutput::Blocks(shown);
@@ -184,22 +204,43 @@ impl Subscription {
         };
         // Events that the feed has not published yet are excluded: their response may not be queued yet.
         let lines = feed::range_between(&page.bytes, (page.first, page.last), self.seen, newest);
-        self.seen = self.seen.max(page.last.min(newest));
+        let last = page.last.min(newest);
         if !lines.is_empty() {
-            self.next_output = NextOutput::Page(page, lines);
+            self.next_output = match protocol.event_encoding() {
+                EventEncoding::Record => NextOutput::Page(page, lines),
+                EventEncoding::Shared(_) => {
+                    let events = feed::decode_lines(&page.bytes[lines]);
+                    NextOutput::Blocks(vec![encode_events(protocol, self.feed.session(), &events).into()])
+                }
+            };
         }
+        self.seen = self.seen.max(last);
         Ok(())
     }
 
+    /// Returns the events of a block after the position of this subscription and up to `until`, encoded.
+    fn encode_block(&self, block: &Block, until: Seq, protocol: &dyn Protocol) -> Bytes {
+        match protocol.event_encoding() {
+            EventEncoding::Record => block.lines_between(self.seen, until),
+            EventEncoding::Shared(key) if self.seen < block.first && until >= block.last => {
+                block.encoding(key, |events| encode_events(protocol, self.feed.session(), events))
+            }
+            EventEncoding::Shared(_) => {
+                let wanted = block.events().iter().filter(|event| event.seq > self.seen && event.seq <= until);
+                encode_events(protocol, self.feed.session(), wanted).into()
+            }
+        }
+    }
+
     /// Appends the output that was found and the rest of the ring. Older events are deleted with their session.
-    fn drain_into(mut self, lines: &mut Vec<u8>) {
+    fn drain_into(mut self, protocol: &dyn Protocol, lines: &mut Vec<u8>) {
         match std::mem::take(&mut self.next_output) {
             NextOutput::Nothing => {}
             NextOutput::Blocks(blocks) => blocks.iter().for_each(|block| lines.extend_from_slice(block)),
             NextOutput::Page(page, range) => lines.extend_from_slice(&page.bytes[range]),
         }
         if let Tail::Spans(blocks) = self.feed.after(self.seen, usize::MAX) {
-            blocks.iter().for_each(|block| lines.extend_from_slice(&block.lines_between(self.seen, block.last)));
+            blocks.iter().for_each(|block| lines.extend_from_slice(&self.encode_block(block, block.last, protocol)));
         }
     }
 
@@ -223,4 +264,16 @@ impl Subscription {
             }),
         }
     }
+}
+
+fn encode_events<'a>(
+    protocol: &dyn Protocol,
+    session: &SessionId,
+    events: impl IntoIterator<Item = &'a Event>,
+) -> Vec<u8> {
+    let mut frames = Vec::new();
+    for event in events {
+        protocol.event(session, event, &mut frames);
+    }
+    frames
 }

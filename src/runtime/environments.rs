@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::protocol::push::decode::Environment;
+use crate::kernel::environment::Environment;
 
 /// The most recent environments that are in use.
 #[derive(Default)]

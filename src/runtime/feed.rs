@@ -1,36 +1,89 @@
-//! The fan-out of a session's events: a ring of encoded blocks that every subscriber reads at its own position.
+//! The fan-out of a session's events: a ring of blocks that every subscriber reads at its own position.
 //!
-//! A block is encoded once and its bytes are shared. Nothing is queued per subscriber: a slow one falls out of the
+//! A block holds the records of its events, and at most one further encoding for each protocol whose clients have read
+//! it, made by the first of them and shared by all. Nothing is queued per subscriber: a slow one falls out of the
 //! ring and reads the journal instead, without delaying the lane. The lock is held only to copy a few pointers, never
 //! across I/O or an await.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
+use tracing::warn;
 
-use super::outbox::Outbox;
+use super::outbox::{EventForm, Outbox};
 use crate::kernel::command::Rights;
+use crate::kernel::event::Event;
 use crate::kernel::id::{ParticipantId, Seq, SessionId};
 use crate::kernel::ring::{Ring, Span, Tail};
+use crate::protocol::EncodingKey;
 use crate::record;
 
-/// Consecutive events, encoded as the lines that subscribers receive.
+/// Consecutive events of a session.
 #[derive(Debug, Clone)]
 pub struct Block {
     /// The position of its first event.
     pub first: Seq,
     /// The position of its last event.
     pub last: Seq,
-    /// Its lines.
+    /// The records of its events, one line each.
     pub lines: Bytes,
+    other_forms: Arc<OtherForms>,
+}
+
+/// The forms of a block besides its records.
+#[derive(Debug, Default)]
+struct OtherForms {
+    events: OnceLock<Box<[Event]>>,
+    encodings: Mutex<Vec<(EncodingKey, Bytes)>>,
 }
 
 impl Block {
+    /// Creates a block from the records of its events.
+    pub fn new(first: Seq, last: Seq, lines: Bytes) -> Self {
+        Self { first, last, lines, other_forms: Arc::default() }
+    }
+
+    /// Adds the events, so that nobody needs to decode them.
+    pub fn with_events(self, events: Vec<Event>) -> Self {
+        // A new block has none.
+        let _ = self.other_forms.events.set(events.into_boxed_slice());
+        self
+    }
+
+    /// Returns the events; they are decoded once unless the block was created with them. An event that cannot be
+    /// decoded is left out, with a warning.
+    pub fn events(&self) -> &[Event] {
+        self.other_forms.events.get_or_init(|| decode_lines(&self.lines).into_boxed_slice())
+    }
+
+    /// Returns the block in the encoding `key`, which `encode` makes from the events if nobody has before.
+    pub fn encoding(&self, key: EncodingKey, encode: impl FnOnce(&[Event]) -> Vec<u8>) -> Bytes {
+        let mut encodings = self.other_forms.encodings.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, bytes)) = encodings.iter().find(|(known, _)| *known == key) {
+            return bytes.clone();
+        }
+        let bytes = Bytes::from(encode(self.events()));
+        encodings.push((key, bytes.clone()));
+        bytes
+    }
+
     /// Returns the lines of the events after `seen` and up to `until`.
     pub fn lines_between(&self, seen: Seq, until: Seq) -> Bytes {
         self.lines.slice(range_between(&self.lines, (self.first, self.last), seen, until))
     }
+}
+
+/// Decodes the records of events. One that cannot be decoded is left out, with a warning.
+pub(super) fn decode_lines(lines: &[u8]) -> Vec<Event> {
+    let decode = |line| match record::decode_event(line) {
+        Ok(event) => Some(event),
+        Err(error) => {
+            warn!(%error, "cannot decode an event; subscribers do not receive it");
+            None
+        }
+    };
+    lines.split_inclusive(|byte| *byte == b'\n').filter_map(decode).collect()
 }
 
 /// Returns the range of the lines after `seen` and up to `until` within the lines of the events `first` to `last`.
@@ -128,6 +181,11 @@ impl Feed {
         self.lock().subscribers.clone()
     }
 
+    /// Returns whether a subscriber reads the events themselves and not their records.
+    pub fn has_event_readers(&self) -> bool {
+        self.lock().subscribers.iter().any(|known| known.outbox.event_form() == EventForm::Event)
+    }
+
     /// Stops waking a connection.
     pub fn unsubscribe(&self, listener: ParticipantId) {
         self.lock().subscribers.retain(|known| known.outbox.id() != listener);
@@ -158,6 +216,25 @@ fn offset_after(lines: &[u8], seen: Seq) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::event::EventKind;
+    use crate::kernel::time::Now;
+
+    #[test]
+    fn a_block_is_encoded_once_for_each_protocol() {
+        let kind = EventKind::Warned { code: "W".into(), message: "m".into(), detail: None };
+        let event = Event { seq: Seq::new(1), at: Now(1), run: None, version: None, origin: None, kind };
+        let mut lines = Vec::new();
+        record::event_line(&SessionId::from("s"), &event, &mut lines);
+        let block = Block::new(event.seq, event.seq, lines.into());
+        let other = block.clone();
+        assert_eq!(block.events(), std::slice::from_ref(&event), "decoded from its record");
+        let encode = |text: &'static str| move |events: &[Event]| format!("{text}{}", events.len()).into_bytes();
+        assert_eq!(block.encoding(EncodingKey("a"), encode("a")), "a1");
+        assert_eq!(other.encoding(EncodingKey("a"), encode("again")), "a1");
+        assert_eq!(other.encoding(EncodingKey("b"), encode("b")), "b1");
+        let kept = Block::new(event.seq, event.seq, Bytes::new()).with_events(vec![event.clone()]);
+        assert_eq!(kept.events(), [event], "as given, and not decoded");
+    }
 
     #[test]
     fn lines_are_found_by_their_positions() {

@@ -10,7 +10,7 @@ use crate::kernel::command::{Command, Prompt};
 use crate::kernel::event::{Budget, Criterion, Image};
 use crate::kernel::id::Fingerprint;
 use crate::kernel::idempotency::{IdempotencyCache, KeySpace};
-use crate::protocol::push::decode::StartSession;
+use crate::protocol::intent::StartSession;
 
 /// Returns the fingerprint of a message that starts a run.
 pub(super) fn message(

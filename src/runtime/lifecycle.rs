@@ -38,12 +38,11 @@ use crate::kernel::limits::Limits as SessionLimits;
 use crate::kernel::session::Session;
 use crate::kernel::time::Now;
 use crate::private_file;
-use crate::protocol::push::encode;
 use crate::provider::Provider;
 use crate::provider::dialect::Dialects;
 use crate::provider::limits::Limits as ModelLimits;
 use crate::provider::playbook::Playbook;
-use crate::record;
+use crate::record::{self, summary};
 use crate::sandbox::{LocalSandbox, Origin};
 use crate::tools::ToolSet;
 use crate::transport::local::{AcceptError, BindError, Listener, Peer, Stream};
@@ -197,7 +196,7 @@ pub(super) fn lost_line(session: &SessionId, loss: &Loss, at: Now) -> Vec<u8> {
 /// Encodes the list entry of a session of which only the id and events are left.
 fn lost_summary(session: &SessionId) -> String {
     let nothing = Session::new(SessionLimits::default()).snapshot();
-    encode::session_item(&encode::SessionRow::of(session, &nothing)).as_str().to_owned()
+    summary::session_item(&summary::SessionRow::of(session, &nothing)).as_str().to_owned()
 }
 
 /// Returns the limits of model servers, including those that the environment sets.

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 use tracing::{info, warn};
 
-use crate::protocol::push::decode::Environment;
+use crate::kernel::environment::Environment;
 use crate::redact;
 
 /// The environment of the owner's login shell.

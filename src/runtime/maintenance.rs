@@ -14,8 +14,8 @@ use super::session_files;
 use crate::journal::{CommitError, Journal, LinePage, LossRecord, MergeError, ReadError, SessionCursor};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::time::Now;
-use crate::protocol::push::encode::{self, IntegrityReport, JournalCheck, LossRow, Payload, ProblemRow};
-use crate::protocol::push::error::{Code, ErrorBody};
+use crate::protocol::error::{Code, ErrorBody};
+use crate::protocol::reply::{IntegrityReport, JournalCheck, LossRow, ProblemRow, Reply};
 use crate::record::checkpoint;
 
 /// The options of a deletion.
@@ -33,20 +33,20 @@ pub(super) async fn delete(
     id: &SessionId,
     by: &str,
     deletion: DeleteOptions,
-) -> Result<Payload, ErrorBody> {
+) -> Result<Reply, ErrorBody> {
     let hub = server.hub();
     // Read before the deletion, which removes it.
     let opened_at = opened_at(&hub.services().journal, id).await;
     if deletion.dry_run {
         let bytes = hub.measure(id).await.map_err(|error| refusal(id, &error))?;
         let files = session_files::list(hub.services(), id, opened_at).await;
-        return Ok(encode::deleted(false, bytes, &files));
+        return Ok(Reply::Deleted { deleted: false, bytes, files });
     }
     let departure = DeletionCause::Requested { by: by.to_owned() };
     let bytes = hub.delete(id, departure).await.map_err(|error| refusal(id, &error))?;
     let files = session_files::remove(hub.services(), id, opened_at, deletion.with_pi_files).await;
     info!(session = %id, bytes, by, files = files.len(), "session deleted");
-    Ok(encode::deleted(true, bytes, &files))
+    Ok(Reply::Deleted { deleted: true, bytes, files })
 }
 
 /// Returns when a session was opened; `None` if it does not exist.
@@ -75,7 +75,7 @@ pub(super) async fn check(
     server: &Arc<Server>,
     full: bool,
     is_wanted: impl Fn() -> bool + Send,
-) -> Result<Payload, ErrorBody> {
+) -> Result<Reply, ErrorBody> {
     let services = server.hub().services();
     let proof = if full {
         tokio::select! {
@@ -89,7 +89,7 @@ pub(super) async fn check(
     };
     let mut check = describe(&services.journal).await.map_err(read_error)?;
     check.integrity = proof;
-    Ok(encode::journal_check(&check))
+    Ok(Reply::JournalCheck(Box::new(check)))
 }
 
 async fn describe(journal: &Journal) -> Result<JournalCheck, ReadError> {

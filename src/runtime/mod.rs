@@ -25,6 +25,8 @@ pub mod login;
 mod maintenance;
 pub mod mint;
 pub mod model_config;
+#[cfg(test)]
+mod other_protocol_tests;
 pub mod outbox;
 #[cfg(test)]
 mod panic_tests;

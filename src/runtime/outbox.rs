@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use super::feed::Feed;
+use crate::kernel::command::PrivateEvent;
 use crate::kernel::id::{ParticipantId, Seq, SessionId};
 
 /// The permit of a request, taken when the request is read and released when its response has been written.
@@ -37,9 +37,9 @@ impl RequestPermit {
 /// One item for the writer of a connection.
 #[derive(Debug)]
 pub enum OutboxItem {
-    /// Lines to write.
-    Lines {
-        /// The lines, each with its line feed.
+    /// Encoded frames to write.
+    Frames {
+        /// The frames, each with a line feed.
         bytes: Vec<u8>,
         /// The permit of the answered request.
         permit: Option<RequestPermit>,
@@ -51,32 +51,34 @@ pub enum OutboxItem {
         /// The last position not to be sent.
         after: Seq,
     },
-    /// Write a line between the events up to a position and those after it.
-    LineAfter {
-        /// The session of the events.
+    /// An event for this connection alone. The notice of a deletion follows the published events of the session and
+    /// ends the subscription.
+    Private {
+        /// The session.
         session: SessionId,
-        /// The last event before the line.
-        after: Seq,
-        /// The line, with its line feed.
-        line: Bytes,
+        /// The event.
+        event: PrivateEvent,
     },
     /// Continue at the same position with the feed of the lane that replaces a failed one.
     SwitchFeed(Arc<Feed>),
     /// End the subscription to a session.
     Unsubscribe(SessionId),
-    /// The session was deleted: write its remaining published events, then this line, and end the subscription.
-    SessionDeleted {
-        /// The session.
-        session: SessionId,
-        /// The line, with its line feed.
-        line: Bytes,
-    },
+}
+
+/// The form in which a subscriber reads events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventForm {
+    /// Their records, as they are stored.
+    Record,
+    /// The events themselves, which its protocol encodes in its own way.
+    Event,
 }
 
 /// The queue of one connection.
 #[derive(Debug)]
 pub struct Outbox {
     id: ParticipantId,
+    event_form: EventForm,
     queue: Mutex<OutboxQueue>,
     wake: Notify,
     closed: AtomicBool,
@@ -101,8 +103,14 @@ impl Drop for HoldGuard {
 
 impl Outbox {
     /// Creates the queue of the connection `id`.
-    pub fn new(id: ParticipantId) -> Arc<Self> {
-        Arc::new(Self { id, queue: Mutex::default(), wake: Notify::new(), closed: AtomicBool::new(false) })
+    pub fn new(id: ParticipantId, event_form: EventForm) -> Arc<Self> {
+        let (queue, wake, closed) = (Mutex::default(), Notify::new(), AtomicBool::new(false));
+        Arc::new(Self { id, event_form, queue, wake, closed })
+    }
+
+    /// Returns the form in which the connection reads events.
+    pub const fn event_form(&self) -> EventForm {
+        self.event_form
     }
 
     /// Returns the number of the connection.
@@ -161,12 +169,12 @@ mod tests {
 
     #[test]
     fn held_items_are_taken_together() {
-        let outbox = Outbox::new(ParticipantId(1));
+        let outbox = Outbox::new(ParticipantId(1), EventForm::Record);
         let (one, other) = (outbox.hold(), outbox.hold());
-        outbox.push(OutboxItem::Lines { bytes: b"one\n".to_vec(), permit: None });
+        outbox.push(OutboxItem::Frames { bytes: b"one\n".to_vec(), permit: None });
         assert!(outbox.take().is_empty());
         drop(one);
-        outbox.push(OutboxItem::Lines { bytes: b"two\n".to_vec(), permit: None });
+        outbox.push(OutboxItem::Frames { bytes: b"two\n".to_vec(), permit: None });
         assert!(outbox.take().is_empty());
         drop(other);
         assert_eq!(outbox.take().len(), 2);

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::lane::{LaneError, LaneRequest, ReplyGuard};
-use super::outbox::Outbox;
+use super::outbox::{EventForm, Outbox};
 use super::test_daemon::{TIMEOUT, TestDaemon};
 use crate::kernel::command::{Caller, Command, Rights};
 use crate::kernel::id::{ParticipantId, SessionId};
@@ -90,7 +90,7 @@ async fn a_turn_that_panics_fails_its_run_and_nothing_else() {
 }
 
 fn lane_request(respond: ReplyGuard) -> Box<LaneRequest> {
-    let outbox = Outbox::new(ParticipantId(u64::MAX));
+    let outbox = Outbox::new(ParticipantId(u64::MAX), EventForm::Record);
     let caller = Caller { id: outbox.id(), source: "test".to_owned(), rights: Rights::ALL };
     let command = Command::Describe;
     Box::new(LaneRequest {

@@ -14,10 +14,10 @@ use crate::journal::{ListQuery, ReadError};
 use crate::kernel::command::{Answer, Caller, Command, Phase};
 use crate::kernel::id::{Json, Seq, SessionId};
 use crate::kernel::time::Now;
-use crate::protocol::push::Transcript;
-use crate::protocol::push::decode::ListSessions;
-use crate::protocol::push::encode::{self, GrantRow, MessagePage, Payload, PendingApproval};
-use crate::protocol::push::error::{Code, ErrorBody};
+use crate::protocol::error::{Code, ErrorBody};
+use crate::protocol::intent::ListSessions;
+use crate::protocol::reply::{Completion, GrantRow, MessagePage, PendingApproval, Reply};
+use crate::protocol::transcript::Transcript;
 use crate::provider::Starter;
 use crate::record;
 
@@ -30,7 +30,7 @@ pub(super) async fn sessions(
     caller: &Caller,
     outbox: &Arc<Outbox>,
     request: ListSessions,
-) -> Result<Payload, ErrorBody> {
+) -> Result<Reply, ErrorBody> {
     wait_for_recovery(server, caller, outbox).await?;
     let ListSessions { limit, cursor, prefix, include_ended } = request;
     let mut after = cursor.as_deref().map(parse_cursor).transpose()?;
@@ -43,7 +43,7 @@ pub(super) async fn sessions(
         let page = server.hub().services().journal.list(query).await.map_err(read_error)?;
         let is_last = page.len() < wanted;
         after = page.last().map(|last| (last.updated_at, last.session.clone()));
-        found.extend(page.into_iter().filter(|meta| include_ended || !encode::is_ended(&meta.summary)));
+        found.extend(page.into_iter().filter(|meta| include_ended || !record::summary::is_ended(&meta.summary)));
         if is_last {
             break;
         }
@@ -51,8 +51,8 @@ pub(super) async fn sessions(
     let more = found.len() > limit;
     found.truncate(limit);
     let cursor = found.last().filter(|_| more).map(|last| format!("{}:{}", last.updated_at.0, last.session));
-    let rows: Vec<_> = found.into_iter().map(|meta| Json::new(meta.summary)).collect();
-    Ok(encode::sessions(&rows, cursor.as_deref()))
+    let items = found.into_iter().map(|meta| Json::new(meta.summary)).collect();
+    Ok(Reply::Sessions { items, next_cursor: cursor })
 }
 
 /// Returns how many rows one query reads: one more than wanted. If ended sessions are omitted it reads a minimum, so
@@ -74,7 +74,7 @@ pub(super) async fn approvals(
     caller: &Caller,
     outbox: &Arc<Outbox>,
     session: Option<SessionId>,
-) -> Result<Payload, ErrorBody> {
+) -> Result<Reply, ErrorBody> {
     let lanes = match session {
         Some(session) => vec![server.lane(&session).await?],
         None => {
@@ -96,7 +96,7 @@ pub(super) async fn approvals(
         }
     }
     pending.sort_by_key(|pending| pending.question.expires);
-    Ok(encode::approvals(&pending))
+    Ok(Reply::Approvals(pending))
 }
 
 /// Waits until the recovery of runs that were unfinished at the last shutdown is committed.
@@ -144,7 +144,7 @@ async fn query_lane(lane: &LaneHandle, caller: &Caller, outbox: &Arc<Outbox>, co
 }
 
 /// Lists the granted rules of all repositories.
-pub(super) async fn grants(server: &Server) -> Result<Payload, ErrorBody> {
+pub(super) async fn grants(server: &Server) -> Result<Reply, ErrorBody> {
     let grants = Arc::clone(&server.hub().services().grants);
     let listed = run_blocking(move || grants.list()).await?;
     let rows: Vec<_> = listed
@@ -157,15 +157,15 @@ pub(super) async fn grants(server: &Server) -> Result<Payload, ErrorBody> {
             at: Now(grant.granted_at),
         })
         .collect();
-    Ok(encode::grants(&rows))
+    Ok(Reply::Grants(rows))
 }
 
 /// Revokes a granted rule.
-pub(super) async fn revoke(server: &Server, id: String) -> Result<Payload, ErrorBody> {
+pub(super) async fn revoke(server: &Server, id: String) -> Result<Reply, ErrorBody> {
     let grants = Arc::clone(&server.hub().services().grants);
     let name = id.clone();
     if run_blocking(move || grants.revoke(&name)).await? {
-        return Ok(encode::revoked());
+        return Ok(Reply::Done(Completion::Revoked));
     }
     let message = format!("there is no remembered approval {id}; `push approvals --remembered` lists them");
     Err(ErrorBody::permanent(Code::ApprovalNotFound, message))
@@ -182,12 +182,7 @@ async fn run_blocking<T: Send + 'static>(
 }
 
 /// Reads the messages of a session, page by page.
-pub(super) async fn messages(
-    server: &Server,
-    session: &SessionId,
-    after: Seq,
-    limit: u32,
-) -> Result<Payload, ErrorBody> {
+pub(super) async fn messages(server: &Server, session: &SessionId, after: Seq, limit: u32) -> Result<Reply, ErrorBody> {
     server.lane(session).await?;
     let mut page = MessagePage { messages: Vec::new(), next_after: after, done: false };
     let mut transcript = Transcript::default();
@@ -208,7 +203,7 @@ pub(super) async fn messages(
             if !transcript.has_partial_text() {
                 (whole, page.next_after) = (page.messages.len(), seen);
                 if whole >= limit as usize {
-                    return Ok(encode::messages(&page));
+                    return Ok(Reply::Messages(page));
                 }
             }
         }
@@ -219,7 +214,7 @@ pub(super) async fn messages(
     // Messages within an incomplete text are returned with it, on a later page.
     page.messages.truncate(whole);
     page.done = true;
-    Ok(encode::messages(&page))
+    Ok(Reply::Messages(page))
 }
 
 /// The number of bytes that one read returns.

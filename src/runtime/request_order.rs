@@ -15,8 +15,8 @@ use tokio::sync::{Notify, Semaphore};
 use super::outbox::RequestPermit;
 use super::requests::RequestHandler;
 use crate::kernel::id::SessionId;
-use crate::protocol::push::decode::{Request, RequestBody, SessionRequestBody};
-use crate::protocol::push::error::{Code, ErrorBody};
+use crate::protocol::error::{Code, ErrorBody};
+use crate::protocol::intent::{Intent, Request, SessionIntent};
 
 /// The number of unanswered queries that a connection may have for each command.
 pub(super) const QUERIES_PER_COMMAND: usize = 4;
@@ -36,27 +36,25 @@ pub(super) enum RequestClass {
 
 impl RequestClass {
     /// Returns the class of a request.
-    pub(super) const fn of(ask: &RequestBody) -> Self {
-        match ask {
-            RequestBody::Session {
-                body: SessionRequestBody::Cancel { .. } | SessionRequestBody::Decide(_), ..
-            } => Self::Control,
-            RequestBody::Session {
-                body: SessionRequestBody::Messages { .. } | SessionRequestBody::Snapshot | SessionRequestBody::ListQueue,
+    pub(super) const fn of(intent: &Intent) -> Self {
+        match intent {
+            Intent::Session { body: SessionIntent::Cancel { .. } | SessionIntent::Decide(_), .. } => Self::Control,
+            Intent::Session {
+                body: SessionIntent::Messages { .. } | SessionIntent::Snapshot | SessionIntent::ListQueue,
                 ..
             }
-            | RequestBody::ListSessions(_)
-            | RequestBody::ListApprovals { .. }
-            | RequestBody::ListGrants
-            | RequestBody::ListProviders
-            | RequestBody::Metrics { .. }
-            | RequestBody::CheckJournal { .. } => Self::Query,
-            RequestBody::Session { .. }
-            | RequestBody::StartSession(_)
-            | RequestBody::RevokeGrant { .. }
-            | RequestBody::Reload
-            | RequestBody::Drain { .. } => Self::Command,
-            RequestBody::Hello { .. } | RequestBody::Ping | RequestBody::SwitchProtocol(_) => Self::Immediate,
+            | Intent::ListSessions(_)
+            | Intent::ListApprovals { .. }
+            | Intent::ListGrants
+            | Intent::ListProviders
+            | Intent::Metrics { .. }
+            | Intent::CheckJournal { .. } => Self::Query,
+            Intent::Session { .. }
+            | Intent::StartSession(_)
+            | Intent::RevokeGrant { .. }
+            | Intent::Reload
+            | Intent::Drain { .. } => Self::Command,
+            Intent::Hello { .. } | Intent::Ping | Intent::SwitchProtocol(_) => Self::Immediate,
         }
     }
 }
@@ -137,7 +135,7 @@ enum NextQuery {
 impl RequestQueues {
     /// Adds a command or control; returns whether its queue needs a new task.
     fn add_command(&mut self, pending: PendingRequest) -> bool {
-        match self.commands.entry(session_of(&pending.request.body).cloned()) {
+        match self.commands.entry(session_of(&pending.request.intent).cloned()) {
             Entry::Occupied(queue) => {
                 queue.into_mut().push_back(pending);
                 false
@@ -186,22 +184,22 @@ impl RequestQueues {
 }
 
 /// Returns the session that a request names.
-const fn session_of(ask: &RequestBody) -> Option<&SessionId> {
-    match ask {
-        RequestBody::Session { id, .. } => Some(id),
-        RequestBody::Hello { .. }
-        | RequestBody::Ping
-        | RequestBody::Metrics { .. }
-        | RequestBody::SwitchProtocol(_)
-        | RequestBody::CheckJournal { .. }
-        | RequestBody::Drain { .. }
-        | RequestBody::StartSession(_)
-        | RequestBody::ListSessions(_)
-        | RequestBody::ListApprovals { .. }
-        | RequestBody::ListGrants
-        | RequestBody::RevokeGrant { .. }
-        | RequestBody::ListProviders
-        | RequestBody::Reload => None,
+const fn session_of(intent: &Intent) -> Option<&SessionId> {
+    match intent {
+        Intent::Session { id, .. } => Some(id),
+        Intent::Hello { .. }
+        | Intent::Ping
+        | Intent::Metrics { .. }
+        | Intent::SwitchProtocol(_)
+        | Intent::CheckJournal { .. }
+        | Intent::Drain { .. }
+        | Intent::StartSession(_)
+        | Intent::ListSessions(_)
+        | Intent::ListApprovals { .. }
+        | Intent::ListGrants
+        | Intent::RevokeGrant { .. }
+        | Intent::ListProviders
+        | Intent::Reload => None,
     }
 }
 
@@ -218,7 +216,7 @@ pub(super) fn excess(limit: usize) -> ErrorBody {
 impl RequestHandler {
     /// Handles a request in its order. The reader waits only for requests that are handled inline.
     pub(super) async fn dispatch(self: &Arc<Self>, request: Request, permit: RequestPermit) {
-        let class = RequestClass::of(&request.body);
+        let class = RequestClass::of(&request.intent);
         let command = (class == RequestClass::Command).then(|| self.request_order().track_command());
         let pending = PendingRequest { request, permit, command };
         let at_once = match class {
@@ -234,9 +232,9 @@ impl RequestHandler {
 
     /// Queues a command or control, or returns it if it can be handled inline.
     fn dispatch_command(self: &Arc<Self>, pending: PendingRequest) -> Option<PendingRequest> {
-        let session = session_of(&pending.request.body).cloned();
+        let session = session_of(&pending.request.intent).cloned();
         let mut queues = self.request_order().lock();
-        if !queues.commands.contains_key(&session) && self.can_run_inline(&pending.request.body) {
+        if !queues.commands.contains_key(&session) && self.can_run_inline(&pending.request.intent) {
             return Some(pending);
         }
         if queues.add_command(pending) {
@@ -249,7 +247,7 @@ impl RequestHandler {
     fn dispatch_query(self: &Arc<Self>, pending: PendingRequest) -> Option<PendingRequest> {
         let mut queues = self.request_order().lock();
         if queues.is_free_for_query()
-            && self.can_run_inline(&pending.request.body)
+            && self.can_run_inline(&pending.request.intent)
             && let Ok(answer) = Arc::clone(&self.request_order().answers).try_acquire_owned()
         {
             return Some(PendingRequest { permit: pending.permit.with_answer(answer), ..pending });
@@ -261,24 +259,24 @@ impl RequestHandler {
     }
 
     /// Returns whether a request is answered or passed to its session without blocking.
-    fn can_run_inline(&self, ask: &RequestBody) -> bool {
-        match ask {
-            RequestBody::Session { body: SessionRequestBody::Messages { .. }, .. } => false,
-            RequestBody::Session { id, .. } => self.server().hub().is_loaded(id),
-            RequestBody::Hello { .. }
-            | RequestBody::Ping
-            | RequestBody::Metrics { sandbox: false }
-            | RequestBody::SwitchProtocol(_)
-            | RequestBody::CheckJournal { .. }
-            | RequestBody::Reload
-            | RequestBody::Drain { .. } => true,
-            RequestBody::StartSession(_)
-            | RequestBody::ListSessions(_)
-            | RequestBody::ListApprovals { .. }
-            | RequestBody::ListGrants
-            | RequestBody::RevokeGrant { .. }
-            | RequestBody::ListProviders
-            | RequestBody::Metrics { sandbox: true } => false,
+    fn can_run_inline(&self, intent: &Intent) -> bool {
+        match intent {
+            Intent::Session { body: SessionIntent::Messages { .. }, .. } => false,
+            Intent::Session { id, .. } => self.server().hub().is_loaded(id),
+            Intent::Hello { .. }
+            | Intent::Ping
+            | Intent::Metrics { sandbox: false }
+            | Intent::SwitchProtocol(_)
+            | Intent::CheckJournal { .. }
+            | Intent::Reload
+            | Intent::Drain { .. } => true,
+            Intent::StartSession(_)
+            | Intent::ListSessions(_)
+            | Intent::ListApprovals { .. }
+            | Intent::ListGrants
+            | Intent::RevokeGrant { .. }
+            | Intent::ListProviders
+            | Intent::Metrics { sandbox: true } => false,
         }
     }
 }
@@ -368,7 +366,7 @@ mod tests {
         assert!(queues.add_command(pending("cancel_run", r#"{"sessionId":"s2"}"#)));
         let (one, other) = (Some(SessionId::from("s1")), Some(SessionId::from("s2")));
         for kind in ["attach_session", "cancel_run"] {
-            assert_eq!(queues.next_command(&one).map(|next| next.request.kind_name).as_deref(), Some(kind));
+            assert_eq!(queues.next_command(&one).map(|next| next.request.tag.kind_name).as_deref(), Some(kind));
         }
         assert!(queues.next_command(&other).is_some());
         assert!(queues.next_command(&one).is_none() && queues.next_command(&other).is_none());

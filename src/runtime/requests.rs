@@ -15,13 +15,15 @@ use super::server::{Server, lane_error, stopping_error};
 use super::subscriptions::Subscriptions;
 use crate::config::settings::rule::{Rule, RuleError};
 use crate::kernel::command::{Answer, Caller, Command, GateVote, Prompt, Repetition, Rights, Steer};
+use crate::kernel::environment::Environment;
 use crate::kernel::gate::is_approval_policy;
 use crate::kernel::id::{MessageId, SessionId};
-use crate::protocol::push::decode::{
-    Environment, Request, RequestBody, SessionRequestBody, SnapshotMode, StartSession,
+use crate::protocol::Protocol;
+use crate::protocol::error::{self, Code, ErrorBody};
+use crate::protocol::intent::{
+    self, Intent, Malformed, Request, RequestTag, SessionIntent, SnapshotMode, StartSession,
 };
-use crate::protocol::push::encode::{self, Metrics, Payload};
-use crate::protocol::push::error::{self, Code, ErrorBody};
+use crate::protocol::reply::{Completion, Metrics, Reply};
 use crate::provider::Starter;
 
 /// The source name of clients at the local socket, as decisions show it.
@@ -30,6 +32,7 @@ const CLI_SOURCE: &str = "cli";
 /// Handles the requests of one connection.
 pub(super) struct RequestHandler {
     server: Arc<Server>,
+    protocol: Arc<dyn Protocol>,
     outbox: Arc<Outbox>,
     caller: Caller,
     /// The sessions that this connection may be subscribed to.
@@ -40,11 +43,10 @@ pub(super) struct RequestHandler {
 
 /// The obligation to answer a request: if it is dropped unanswered it answers `Interrupted`.
 pub(super) struct ResponseGuard {
-    request: String,
-    kind: String,
-    session: Option<SessionId>,
+    tag: RequestTag,
     /// The permit of the request; `None` once it is answered.
     permit: Option<RequestPermit>,
+    protocol: Arc<dyn Protocol>,
     outbox: Arc<Outbox>,
     /// Blocks later queries until it is dropped, after the response is queued.
     _command: Option<CommandGuard>,
@@ -53,46 +55,37 @@ pub(super) struct ResponseGuard {
 impl Drop for ResponseGuard {
     fn drop(&mut self) {
         if self.permit.is_some() {
-            self.push_error(&lane_error(&LaneError::Interrupted));
+            self.push(Err(&lane_error(&LaneError::Interrupted)));
         }
     }
 }
 
 impl ResponseGuard {
-    fn send_ok(mut self, payload: &Payload) {
-        let session = self.session.as_ref().map(SessionId::as_str);
-        let bytes = encode::response_ok(&self.request, &self.kind, session, payload);
-        self.outbox.push(OutboxItem::Lines { bytes, permit: self.permit.take() });
+    fn send_ok(mut self, reply: &Reply) {
+        self.push(Ok(reply));
     }
 
     fn send_error(mut self, body: &ErrorBody) {
-        self.push_error(body);
+        self.push(Err(body));
     }
 
-    fn push_error(&mut self, body: &ErrorBody) {
-        let session = self.session.as_ref().map(SessionId::as_str);
-        let bytes = encode::response_error(&self.request, &self.kind, session, body);
-        self.outbox.push(OutboxItem::Lines { bytes, permit: self.permit.take() });
+    fn send_result(mut self, result: Result<Reply, ErrorBody>) {
+        self.push(result.as_ref());
     }
 
-    fn send_result(self, result: Result<Payload, ErrorBody>) {
-        match result {
-            Ok(payload) => self.send_ok(&payload),
-            Err(body) => self.send_error(&body),
-        }
+    fn push(&mut self, result: Result<&Reply, &ErrorBody>) {
+        let mut frames = Vec::new();
+        self.protocol.reply(&self.tag, result, &mut frames);
+        self.outbox.push(OutboxItem::Frames { bytes: frames, permit: self.permit.take() });
     }
 }
 
 impl RequestHandler {
-    pub(super) fn new(server: Arc<Server>, outbox: Arc<Outbox>) -> Self {
+    pub(super) fn new(server: Arc<Server>, protocol: Arc<dyn Protocol>, outbox: Arc<Outbox>) -> Self {
         // Clients at the local socket are its owner.
         let caller = Caller { id: outbox.id(), source: CLI_SOURCE.to_owned(), rights: Rights::ALL };
         let request_order = Arc::new(RequestOrder::new(server.hub().services().limits.pending_requests));
-        Self { server, outbox, caller, subscriptions: Arc::default(), request_order }
-    }
-
-    pub(super) const fn outbox(&self) -> &Arc<Outbox> {
-        &self.outbox
+        Self { server, protocol, outbox, caller, subscriptions: Arc::default(), request_order }
     }
 
     pub(super) const fn server(&self) -> &Arc<Server> {
@@ -110,53 +103,66 @@ impl RequestHandler {
     }
 
     /// Refuses a request because too many of the connection are unanswered.
-    pub(super) fn refuse_excess(&self, request: Request, permit: RequestPermit) {
+    pub(super) fn refuse_excess(&self, tag: RequestTag, permit: RequestPermit) {
         let limit = self.server.hub().services().limits.pending_requests;
-        let (response, _) = self.response_guard(PendingRequest { request, permit, command: None });
-        response.send_error(&excess(limit));
+        self.respond(tag, permit, None).send_error(&excess(limit));
     }
 
-    fn response_guard(&self, pending: PendingRequest) -> (ResponseGuard, RequestBody) {
-        let PendingRequest { request: Request { request_id, kind_name, session, body: ask }, permit, command } =
-            pending;
-        let request = request_id.unwrap_or_else(mint::request);
-        let (permit, outbox) = (Some(permit), Arc::clone(&self.outbox));
-        (ResponseGuard { request, kind: kind_name, session, permit, outbox, _command: command }, ask)
+    /// Refuses a frame that is not a request.
+    pub(super) fn refuse_malformed(&self, malformed: Malformed, permit: RequestPermit) {
+        self.respond(malformed.tag, permit, None).send_error(&malformed.error);
+    }
+
+    /// Returns the frames of the reply to a switch of the protocol.
+    pub(super) fn protocol_switched(&self, tag: RequestTag) -> Vec<u8> {
+        let mut frames = Vec::new();
+        self.protocol.reply(&with_id(tag), Ok(&Reply::Done(Completion::ProtocolSwitched)), &mut frames);
+        frames
+    }
+
+    fn response_guard(&self, pending: PendingRequest) -> (ResponseGuard, Intent) {
+        let PendingRequest { request: Request { tag, intent }, permit, command } = pending;
+        (self.respond(tag, permit, command), intent)
+    }
+
+    fn respond(&self, tag: RequestTag, permit: RequestPermit, command: Option<CommandGuard>) -> ResponseGuard {
+        let (protocol, outbox) = (Arc::clone(&self.protocol), Arc::clone(&self.outbox));
+        ResponseGuard { tag: with_id(tag), permit: Some(permit), protocol, outbox, _command: command }
     }
 
     /// Answers a request, or passes it to its session.
     pub(super) async fn handle(&self, pending: PendingRequest) {
-        let (response, ask) = self.response_guard(pending);
-        match ask {
-            RequestBody::Hello { .. } => response.send_ok(&encode::hello(env!("CARGO_PKG_VERSION"))),
-            RequestBody::Ping => response.send_ok(&encode::pong(self.server.hub().services().clock.now())),
-            RequestBody::StartSession(start) => self.start_session(*start, response).await,
-            RequestBody::ListSessions(query) => {
+        let (response, intent) = self.response_guard(pending);
+        match intent {
+            Intent::Hello { .. } => response.send_ok(&Reply::Hello { version: env!("CARGO_PKG_VERSION") }),
+            Intent::Ping => response.send_ok(&Reply::Pong(self.server.hub().services().clock.now())),
+            Intent::StartSession(start) => self.start_session(*start, response).await,
+            Intent::ListSessions(query) => {
                 response.send_result(queries::sessions(&self.server, &self.caller, &self.outbox, query).await);
             }
-            RequestBody::ListApprovals { session } => {
+            Intent::ListApprovals { session } => {
                 response.send_result(queries::approvals(&self.server, &self.caller, &self.outbox, session).await);
             }
-            RequestBody::ListGrants => response.send_result(queries::grants(&self.server).await),
-            RequestBody::RevokeGrant { id } => response.send_result(queries::revoke(&self.server, id).await),
-            RequestBody::ListProviders => {
-                response.send_result(self.server.provider_rows().await.map(|rows| encode::providers(&rows)));
+            Intent::ListGrants => response.send_result(queries::grants(&self.server).await),
+            Intent::RevokeGrant { id } => response.send_result(queries::revoke(&self.server, id).await),
+            Intent::ListProviders => {
+                response.send_result(self.server.provider_rows().await.map(Reply::Providers));
             }
-            RequestBody::Metrics { sandbox: false } => response.send_ok(&encode::metrics(&self.server.metrics())),
-            RequestBody::Metrics { sandbox: true } => {
+            Intent::Metrics { sandbox: false } => response.send_ok(&Reply::Metrics(Box::new(self.server.metrics()))),
+            Intent::Metrics { sandbox: true } => {
                 let confinement = self.server.describe_confinement().await;
                 let metrics = |confinement| Metrics { sandbox: Some(confinement), ..self.server.metrics() };
-                response.send_result(confinement.map(|confinement| encode::metrics(&metrics(confinement))));
+                response.send_result(confinement.map(|confinement| Reply::Metrics(Box::new(metrics(confinement)))));
             }
-            RequestBody::Reload => self.reload(response),
+            Intent::Reload => self.reload(response),
             // The connection handles this request itself and never passes it on.
-            RequestBody::SwitchProtocol(_) => response.send_error(&lane_error(&LaneError::Interrupted)),
-            RequestBody::CheckJournal { full } => self.check_journal(full, response),
-            RequestBody::Drain { grace_ms } => {
+            Intent::SwitchProtocol(_) => response.send_error(&lane_error(&LaneError::Interrupted)),
+            Intent::CheckJournal { full } => self.check_journal(full, response),
+            Intent::Drain { grace_ms } => {
                 self.server.drain(grace_ms);
-                response.send_ok(&encode::draining());
+                response.send_ok(&Reply::Done(Completion::Draining));
             }
-            RequestBody::Session { id, body: ask } => self.handle_session_request(id, ask, response).await,
+            Intent::Session { id, body } => self.handle_session_request(id, body, response).await,
         }
     }
 
@@ -174,7 +180,7 @@ impl RequestHandler {
         match self.server.start_session(&start).await {
             Err(body) => response.send_error(&body),
             Ok(started) => {
-                response.session = Some(started.id.clone());
+                response.tag.session = Some(started.id.clone());
                 let environment = start.environment.clone();
                 let command = match started.repetition {
                     Repetition::First => Command::Open(Box::new(started.choice.into_opening(start))),
@@ -186,18 +192,15 @@ impl RequestHandler {
         }
     }
 
-    async fn handle_session_request(&self, id: SessionId, ask: SessionRequestBody, response: ResponseGuard) {
-        if let SessionRequestBody::Delete { dry_run, with_pi_files } = ask {
+    async fn handle_session_request(&self, id: SessionId, intent: SessionIntent, response: ResponseGuard) {
+        if let SessionIntent::Delete { dry_run, with_pi_files } = intent {
             let deletion = DeleteOptions { dry_run, with_pi_files };
             return self.delete(id, deletion, response);
         }
-        if let SessionRequestBody::Messages { after, limit } = ask {
+        if let SessionIntent::Messages { after, limit } = intent {
             return response.send_result(queries::messages(&self.server, &id, after, limit).await);
         }
-        let begins = matches!(
-            ask,
-            SessionRequestBody::Prompt(_) | SessionRequestBody::Queue(_) | SessionRequestBody::Steer { .. }
-        );
+        let begins = matches!(intent, SessionIntent::Prompt(_) | SessionIntent::Queue(_) | SessionIntent::Steer { .. });
         if begins && self.server.hub().is_draining() {
             return response.send_error(&stopping_error());
         }
@@ -205,19 +208,19 @@ impl RequestHandler {
             Ok(lane) => lane,
             Err(body) => return response.send_error(&body),
         };
-        if let SessionRequestBody::Attach(attach) = &ask
+        if let SessionIntent::Attach(attach) = &intent
             && let Some(token) = &attach.token
             && let Err(body) = self.server.check_token(&lane, token.reveal())
         {
             return response.send_error(&body);
         }
-        if let SessionRequestBody::Prompt(prompt) | SessionRequestBody::Queue(prompt) = &ask
+        if let SessionIntent::Prompt(prompt) | SessionIntent::Queue(prompt) = &intent
             && let Some(problem) = invalid_rule(&prompt.rules)
         {
             let message = format!("payload.rules: {problem}");
             return response.send_error(&ErrorBody::permanent(Code::InvalidRequest, message));
         }
-        let (command, environment, context) = to_command(ask);
+        let (command, environment, context) = to_command(intent);
         self.send_command(Ok(lane), command, environment, context, response).await;
     }
 
@@ -232,7 +235,8 @@ impl RequestHandler {
         let server = Arc::clone(&self.server);
         tokio::spawn(async move {
             let environment = server.hub().services().reload_login_environment().await;
-            response.send_ok(&encode::reloaded(environment.variables().len(), environment.warning()));
+            let (variables, warning) = (environment.variables().len(), environment.warning().map(str::to_owned));
+            response.send_ok(&Reply::Reloaded { variables, warning });
         });
     }
 
@@ -253,7 +257,7 @@ impl RequestHandler {
         context: ReplyContext,
         response: ResponseGuard,
     ) {
-        let session = response.session.clone();
+        let session = response.tag.session.clone();
         let leaves = matches!(command, Command::Detach);
         let left = session.clone().filter(|_| leaves).map(|session| {
             let as_of = self.subscriptions().generation(&session);
@@ -263,9 +267,9 @@ impl RequestHandler {
             if let (Some((subscriptions, session, as_of)), Ok(LaneReply { result: Ok(_), .. })) = (left, &reply) {
                 lock_subscriptions(&subscriptions).remove(&session, as_of);
             }
-            let session = response.session.clone();
+            let session = response.tag.session.clone();
             match (reply.map(|reply| reply.result), session) {
-                (Ok(Ok(answer)), Some(session)) => response.send_ok(&payload(&session, &answer, &context)),
+                (Ok(Ok(answer)), Some(session)) => response.send_ok(&to_reply(session, answer, context)),
                 (Ok(Ok(_)), None) => response.send_error(&lane_error(&LaneError::Interrupted)),
                 (Ok(Err(refused)), _) => response.send_error(&error::from_refusal(refused)),
                 (Err(failed), _) => response.send_error(&lane_error(&failed)),
@@ -324,27 +328,27 @@ enum ReplyContext {
     },
 }
 
-fn payload(session: &SessionId, answer: &Answer, context: &ReplyContext) -> Payload {
+fn to_reply(session: SessionId, answer: Answer, context: ReplyContext) -> Reply {
     match (answer, context) {
         (Answer::Opened(phase), ReplyContext::Started { token, .. }) => {
-            encode::started(session, *phase, token, Repetition::First)
+            Reply::Started { session, phase, token, repetition: Repetition::First }
         }
         (Answer::Described(snapshot), ReplyContext::Started { token, .. }) => {
-            encode::started(session, snapshot.phase, token, Repetition::Repeated)
+            Reply::Started { session, phase: snapshot.phase, token, repetition: Repetition::Repeated }
         }
-        (Answer::Queued { run, position: ahead }, ReplyContext::Queued { message }) => {
-            encode::queued(message, run, *ahead)
+        (Answer::Queued { run, position }, ReplyContext::Queued { message }) => {
+            Reply::Queued { message, run, position }
         }
-        (Answer::Prompted { run, repeated }, _) => encode::prompted(run, *repeated),
-        (Answer::Queue(waiting), _) => encode::queue(waiting),
-        (Answer::Steered(run), _) => encode::steered(run),
-        (Answer::Attached { phase, replay }, _) => encode::attached(session, *phase, *replay),
-        (Answer::Described(snapshot), _) => encode::snapshot_payload(snapshot),
-        (Answer::Unqueued, _) => encode::unqueued(),
-        (Answer::Detached, _) => encode::detached(),
-        (Answer::Renamed, _) => encode::renamed(),
-        (Answer::Ended, _) => encode::ended(),
-        (Answer::CompactionStarted(began), _) => encode::compacting(*began),
+        (Answer::Prompted { run, repeated }, _) => Reply::Prompted { run, repetition: repeated },
+        (Answer::Queue(waiting), _) => Reply::Queue(waiting),
+        (Answer::Steered(run), _) => Reply::Steered(run),
+        (Answer::Attached { phase, replay }, _) => Reply::Attached { session, phase, replay },
+        (Answer::Described(snapshot), _) => Reply::Snapshot(snapshot),
+        (Answer::Unqueued, _) => Reply::Done(Completion::Unqueued),
+        (Answer::Detached, _) => Reply::Done(Completion::Detached),
+        (Answer::Renamed, _) => Reply::Done(Completion::Renamed),
+        (Answer::Ended, _) => Reply::Done(Completion::Ended),
+        (Answer::CompactionStarted(began), _) => Reply::Compacting(began),
         (
             Answer::Gates { .. }
             | Answer::Decided
@@ -361,13 +365,18 @@ fn payload(session: &SessionId, answer: &Answer, context: &ReplyContext) -> Payl
             | Answer::Branched
             | Answer::Imported,
             _,
-        ) => encode::accepted(),
+        ) => Reply::Done(Completion::Accepted),
     }
 }
 
-fn to_command(ask: SessionRequestBody) -> (Command, Option<Environment>, ReplyContext) {
-    match ask {
-        SessionRequestBody::Attach(attach) => {
+/// Gives a request that was sent without an id one to answer under.
+fn with_id(tag: RequestTag) -> RequestTag {
+    RequestTag { request_id: Some(tag.request_id.unwrap_or_else(mint::request)), ..tag }
+}
+
+fn to_command(intent: SessionIntent) -> (Command, Option<Environment>, ReplyContext) {
+    match intent {
+        SessionIntent::Attach(attach) => {
             let rights = if attach.read_only { Rights::NONE } else { Rights::ALL };
             let command = match attach.snapshot {
                 SnapshotMode::AfterGap => Command::Attach { seen: attach.seen, rights },
@@ -375,23 +384,23 @@ fn to_command(ask: SessionRequestBody) -> (Command, Option<Environment>, ReplyCo
             };
             (command, attach.environment, ReplyContext::Plain)
         }
-        SessionRequestBody::Detach => (Command::Detach, None, ReplyContext::Plain),
-        SessionRequestBody::Prompt(request) => {
+        SessionIntent::Detach => (Command::Detach, None, ReplyContext::Plain),
+        SessionIntent::Prompt(request) => {
             let (prompt, environment) = to_prompt(*request);
             (Command::Prompt(Box::new(prompt)), environment, ReplyContext::Plain)
         }
-        SessionRequestBody::Queue(request) => {
+        SessionIntent::Queue(request) => {
             let (prompt, environment) = to_prompt(*request);
             let context = ReplyContext::Queued { message: prompt.message.clone() };
             (Command::Queue(Box::new(prompt)), environment, context)
         }
-        SessionRequestBody::Steer { message, text, images } => {
+        SessionIntent::Steer { message, text, images } => {
             let fingerprint = mint::fingerprint(["steer", &text].into_iter().chain(fingerprints::image_parts(&images)));
             let message = message.unwrap_or_else(mint::message);
             let steer = Steer { message, text, images, fingerprint };
             (Command::Steer(Box::new(steer)), None, ReplyContext::Plain)
         }
-        SessionRequestBody::Decide(request) => {
+        SessionIntent::Decide(request) => {
             let decide = GateVote {
                 gate: request.gate,
                 run: request.run,
@@ -403,22 +412,22 @@ fn to_command(ask: SessionRequestBody) -> (Command, Option<Environment>, ReplyCo
             };
             (Command::Decide(Box::new(decide)), request.environment, ReplyContext::Plain)
         }
-        SessionRequestBody::ListQueue => (Command::ListQueue, None, ReplyContext::Plain),
-        SessionRequestBody::Unqueue { message } => (Command::Unqueue { message }, None, ReplyContext::Plain),
-        SessionRequestBody::Cancel { run, reason } => (Command::Cancel { run, reason }, None, ReplyContext::Plain),
-        SessionRequestBody::Rename { name } => (Command::Rename { name }, None, ReplyContext::Plain),
-        SessionRequestBody::End => (Command::End, None, ReplyContext::Plain),
-        SessionRequestBody::Compact { instructions, environment } => {
+        SessionIntent::ListQueue => (Command::ListQueue, None, ReplyContext::Plain),
+        SessionIntent::Unqueue { message } => (Command::Unqueue { message }, None, ReplyContext::Plain),
+        SessionIntent::Cancel { run, reason } => (Command::Cancel { run, reason }, None, ReplyContext::Plain),
+        SessionIntent::Rename { name } => (Command::Rename { name }, None, ReplyContext::Plain),
+        SessionIntent::End => (Command::End, None, ReplyContext::Plain),
+        SessionIntent::Compact { instructions, environment } => {
             (Command::Compact { instructions }, environment, ReplyContext::Plain)
         }
         // Messages are read from the journal, and deletions are handled above.
-        SessionRequestBody::Snapshot | SessionRequestBody::Messages { .. } | SessionRequestBody::Delete { .. } => {
+        SessionIntent::Snapshot | SessionIntent::Messages { .. } | SessionIntent::Delete { .. } => {
             (Command::Describe, None, ReplyContext::Plain)
         }
     }
 }
 
-fn to_prompt(request: crate::protocol::push::decode::Prompt) -> (Prompt, Option<Environment>) {
+fn to_prompt(request: intent::Prompt) -> (Prompt, Option<Environment>) {
     let limits = (request.time_limit, request.budget);
     let fingerprint = fingerprints::message(&request.text, &request.criteria, &request.images, limits, &request.rules);
     let message = request.message.unwrap_or_else(mint::message);

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::lane::{DeleteReply, DeletionCause, LaneHandle, LaneRequest, ReplyGuard};
-use super::outbox::Outbox;
+use super::outbox::{EventForm, Outbox};
 use super::test_daemon::{Client, TIMEOUT, TestDaemon};
 use crate::journal::{Batch, Block, Checkpoint, Journal};
 use crate::kernel::command::{Caller, Command, GateVote, Rights};
@@ -166,7 +166,7 @@ async fn events_published_by_a_panicked_lane_are_committed() {
     let session = client.start().await;
     let lane = waiting_lane(&daemon, &mut client, &session).await;
     let gate = client.until("approval_required").await.pop().unwrap();
-    let listener = Outbox::new(ParticipantId(u64::MAX));
+    let listener = Outbox::new(ParticipantId(u64::MAX), EventForm::Record);
     let (sender, reply) = oneshot::channel();
     let command = Command::Attach { seen: Seq::new(gate["seq"].as_u64().unwrap()), rights: Rights::ALL };
     let attach = LaneRequest {
@@ -263,7 +263,7 @@ fn panicking_vote(gate: &Value) -> Box<LaneRequest> {
 }
 
 fn lane_request(command: Command, respond: ReplyGuard) -> Box<LaneRequest> {
-    let outbox = Outbox::new(ParticipantId(u64::MAX));
+    let outbox = Outbox::new(ParticipantId(u64::MAX), EventForm::Record);
     let caller = Caller { id: outbox.id(), source: "test".to_owned(), rights: Rights::ALL };
     Box::new(LaneRequest {
         caller,

@@ -24,9 +24,9 @@ use crate::journal::{Batch, Create, Durability};
 use crate::kernel::command::{Phase, Repetition};
 use crate::kernel::event::{Opening, WorkspaceIdentity};
 use crate::kernel::id::{Fingerprint, Json, ParticipantId, SessionId};
-use crate::protocol::push::decode::{DecodeLimits, StartSession};
-use crate::protocol::push::encode::{CircuitRow, Metrics, ProviderRow};
-use crate::protocol::push::error::{Code, ErrorBody};
+use crate::protocol::error::{Code, ErrorBody};
+use crate::protocol::intent::StartSession;
+use crate::protocol::reply::{CircuitRow, Metrics, ProviderRow};
 use crate::provider::playbook;
 use crate::provider::registry::CircuitReport;
 use crate::sandbox::HomeAccess;
@@ -39,7 +39,6 @@ pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_millis(250);
 pub struct Server {
     hub: Arc<Hub>,
     socket: PathBuf,
-    decode_limits: DecodeLimits,
     connections: AtomicU64,
     disconnected: Notify,
     token_throttle: TokenThrottle<SessionId>,
@@ -101,7 +100,6 @@ impl Server {
             token_throttle: TokenThrottle::new(limits.wrong_tokens, limits.wrong_token_interval),
             hub,
             socket: socket.to_path_buf(),
-            decode_limits: DecodeLimits::default(),
             connections: AtomicU64::new(0),
             participants: AtomicU64::new(0),
             pi_address: OnceLock::new(),
@@ -114,10 +112,6 @@ impl Server {
     /// Returns the hub.
     pub const fn hub(&self) -> &Arc<Hub> {
         &self.hub
-    }
-
-    pub(super) const fn decode_limits(&self) -> &DecodeLimits {
-        &self.decode_limits
     }
 
     /// Counts a connection until the guard is dropped; also returns the number of connections.

@@ -16,8 +16,8 @@ use super::session_files::SessionFiles;
 use crate::bounded_io::FileTasks;
 use crate::config::limits::Limits;
 use crate::journal::Journal;
+use crate::kernel::environment::Environment;
 use crate::kernel::id::SessionId;
-use crate::protocol::push::decode::Environment;
 use crate::provider::Provider;
 use crate::tools::ToolSet;
 

@@ -68,9 +68,12 @@ impl FrameReader {
         Self(Source::Lines(Lines::new(Box::new(from), limit)))
     }
 
-    /// Reads messages from lines that were partly read elsewhere; buffered bytes are kept.
-    pub fn from_lines<R: AsyncRead + Send + Unpin + 'static>(lines: Lines<R>, limit: usize) -> Self {
-        Self(Source::Lines(lines.with_reader(limit, |from| Box::new(from) as Incoming)))
+    /// Continues with another limit of the length of lines; buffered bytes are kept. A WebSocket keeps its limit.
+    pub fn with_line_limit(self, limit: usize) -> Self {
+        Self(match self.0 {
+            Source::Lines(lines) => Source::Lines(lines.with_limit(limit)),
+            web @ Source::Web(_) => web,
+        })
     }
 
     /// Returns the next message, or `None` when the peer has closed.
@@ -127,6 +130,29 @@ impl FrameWriter {
                 sink.flush().await
             }
             Destination::Web(sender) => sender.send(messages).await,
+        }
+    }
+
+    /// Writes pieces that each consist of messages with a line feed behind every one, and does not flush them.
+    ///
+    /// Not cancel safe, as [`send`](Self::send).
+    pub async fn write_lines(&mut self, pieces: &[impl AsRef<[u8]>]) -> io::Result<()> {
+        match &mut self.0 {
+            Destination::Lines(sink) => sink.write_all(pieces).await,
+            Destination::Web(sender) => {
+                let lines = pieces.iter().flat_map(|piece| piece.as_ref().split_inclusive(|byte| *byte == b'\n'));
+                let messages = lines.map(|line| Bytes::copy_from_slice(line.strip_suffix(b"\n").unwrap_or(line)));
+                sender.send(&messages.collect::<Vec<_>>()).await
+            }
+        }
+    }
+
+    /// Sends what was written.
+    pub async fn flush(&mut self) -> io::Result<()> {
+        match &mut self.0 {
+            Destination::Lines(sink) => sink.flush().await,
+            // Its messages are flushed as they are sent.
+            Destination::Web(_) => Ok(()),
         }
     }
 

@@ -143,11 +143,9 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self { from, codec: LineCodec::new(limit), buffer: BytesMut::new(), read_size: read_size.max(1), ended: false }
     }
 
-    /// Continues with another reader for the same stream and another limit; buffered bytes are kept.
-    pub fn with_reader<T: AsyncRead + Unpin>(self, limit: usize, form: impl FnOnce(R) -> T) -> Lines<T> {
-        let codec = LineCodec { limit, ..self.codec };
-        let Self { from, buffer, read_size, ended, .. } = self;
-        Lines { from: form(from), codec, buffer, read_size, ended }
+    /// Continues with another limit; buffered bytes are kept.
+    pub fn with_limit(self, limit: usize) -> Self {
+        Self { codec: LineCodec { limit, ..self.codec }, ..self }
     }
 
     /// Returns the next line, or `None` when the peer has closed.

@@ -68,11 +68,6 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
     pub const fn get_mut(&mut self) -> &mut W {
         &mut self.to
     }
-
-    /// Returns the underlying writer and drops the rest.
-    pub fn into_inner(self) -> W {
-        self.to
-    }
 }
 
 /// How many pieces are passed to one system call.

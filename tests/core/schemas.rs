@@ -6,16 +6,18 @@ use crate::support::samples::{BROKEN, BROKEN_REQUESTS, REQUESTS, SPECIFIED};
 use crate::support::schemas::{FILES, check_line, validate_line};
 use pushd::kernel::command::{Gap, Openness, Phase, PrivateEvent, QueueEntry, Repetition, Replay, Snapshot};
 use pushd::kernel::event::{Adjustment, Event, EventKind, RunOutcome};
-use pushd::kernel::id::{Seq, SessionId};
+use pushd::kernel::id::{RunId, Seq, SessionId};
 use pushd::kernel::refusal::Refusal;
 use pushd::kernel::time::Now;
-use pushd::protocol::push::Transcript;
+use pushd::protocol::error::{Code, ErrorBody, from_refusal};
 use pushd::protocol::push::decode::{DecodeLimits, decode};
-use pushd::protocol::push::encode::{
-    self, GrantRow, IntegrityReport, JournalCheck, LossRow, MessagePage, MessageRow, Metrics, Payload, PendingApproval,
-    PiFileRow, ProblemRow, ProviderRow, Role, SessionRow,
+use pushd::protocol::push::encode;
+use pushd::protocol::reply::{
+    Completion, GrantRow, IntegrityReport, JournalCheck, LossRow, MessagePage, MessageRow, Metrics, PendingApproval,
+    ProblemRow, ProviderRow, Reply, Role, SessionFileRow,
 };
-use pushd::protocol::push::error::{Code, ErrorBody, from_refusal};
+use pushd::protocol::transcript::Transcript;
+use pushd::record::summary::{self, SessionRow};
 use pushd::record::{self, RecordError, decode_event};
 
 const SEEDS: u64 = 400;
@@ -78,19 +80,22 @@ fn every_private_line_is_valid() {
 #[test]
 fn every_response_is_valid() {
     for seed in 0..SEEDS / 4 {
-        for (kind, payload) in payloads(&mut Events::new(seed, Shape::Shown)) {
+        for (kind, reply) in replies(&mut Events::new(seed, Shape::Shown)) {
             for session in [None, Some("sess_1")] {
-                let line = encode::response_ok("req_1", kind, session, &payload);
+                let mut line = Vec::new();
+                encode::response_ok("req_1", kind, session, &encode::payload(&reply), &mut line);
                 check_line(std::str::from_utf8(&line).unwrap());
             }
         }
     }
     for code in Code::ALL {
         let error = ErrorBody::transient(code, "no").with_detail("because");
-        let line = encode::response_error("req_1", "whatever", None, &error);
+        let mut line = Vec::new();
+        encode::response_error("req_1", "whatever", None, &error, &mut line);
         check_line(std::str::from_utf8(&line).unwrap());
     }
-    let line = encode::response_error("req_1", "cancel_run", Some("s"), &from_refusal(Refusal::NoActiveRun));
+    let mut line = Vec::new();
+    encode::response_error("req_1", "cancel_run", Some("s"), &from_refusal(Refusal::NoActiveRun), &mut line);
     check_line(std::str::from_utf8(&line).unwrap());
 }
 
@@ -99,8 +104,7 @@ fn every_kind_of_response_is_among_those_checked() {
     let (_, text) = FILES[2];
     let schema: serde_json::Value = serde_json::from_str(text).unwrap();
     let listed: Vec<&String> = schema["$defs"].as_object().unwrap().keys().collect();
-    let mut checked: Vec<&str> =
-        payloads(&mut Events::new(0, Shape::Shown)).into_iter().map(|(kind, _)| kind).collect();
+    let mut checked: Vec<&str> = replies(&mut Events::new(0, Shape::Shown)).into_iter().map(|(kind, _)| kind).collect();
     checked.sort_unstable();
     assert_eq!(listed, checked);
 }
@@ -119,7 +123,7 @@ fn requests_of_the_specification_are_valid_and_decoded() {
             );
             check_line(&line);
             let request = decode(line.as_bytes(), &limits).unwrap_or_else(|problem| panic!("{line}: {problem:?}"));
-            assert_eq!(request.kind_name, kind);
+            assert_eq!(request.tag.kind_name, kind);
         }
     }
 }
@@ -315,9 +319,9 @@ fn snapshot(events: &mut Events) -> Snapshot {
     }
 }
 
-fn payloads(events: &mut Events) -> Vec<(&'static str, Payload)> {
+fn replies(events: &mut Events) -> Vec<(&'static str, Reply)> {
     let session = SessionId::from(events.name());
-    let (run, message) = (events.name().into(), events.name().into());
+    let (run, message) = (RunId::from(events.name()), events.name().into());
     let snapshot = snapshot(events);
     let row = SessionRow::of(&session, &snapshot);
     let replay = Replay { from: Seq::new(1), to: Seq::ZERO, gap: Gap::None };
@@ -350,40 +354,54 @@ fn payloads(events: &mut Events) -> Vec<(&'static str, Payload)> {
     let check = journal_check(events);
     let gone = Replay { gap: Gap::Foreign, ..replay };
     vec![
-        ("hello", encode::hello("0.1.0")),
-        ("ping", encode::pong(Now(1))),
-        ("start_session", encode::started(&session, Phase::Idle, "att_1", Repetition::Repeated)),
-        ("list_sessions", encode::sessions(&[encode::session_item(&row)], events.maybe(|_| "next"))),
-        ("attach_session", encode::attached(&session, Phase::Running, replay)),
-        ("resume_session", encode::attached(&session, Phase::Failed, gone)),
-        ("detach_session", encode::detached()),
-        ("send_user_message", encode::prompted(&run, Repetition::Repeated)),
-        ("queue_message", encode::queued(&message, &run, 0)),
-        ("list_queue", encode::queue(&[waiting])),
-        ("remove_queued", encode::unqueued()),
-        ("steer", encode::steered(&run)),
-        ("submit_approval", encode::accepted()),
-        ("cancel_run", encode::accepted()),
-        ("get_session_snapshot", encode::snapshot_payload(&snapshot)),
-        ("get_session_messages", encode::messages(&page)),
-        ("rename_session", encode::renamed()),
-        ("end_session", encode::ended()),
-        ("compact_session", encode::compacting(Seq::new(events.below(99)))),
-        ("list_approvals", encode::approvals(&[pending])),
-        ("list_grants", encode::grants(&[grant])),
-        ("revoke_grant", encode::revoked()),
-        ("list_providers", encode::providers(&[provider])),
-        ("get_metrics", encode::metrics(&metrics)),
-        ("delete_session", encode::deleted(events.below(2) == 0, events.below(9), &pi_files(events))),
-        ("check_journal", encode::journal_check(&check)),
-        ("drain", encode::draining()),
-        ("reload", encode::reloaded(40, (events.below(2) == 0).then_some("no shell"))),
-        ("speak", encode::protocol_switched()),
+        ("hello", Reply::Hello { version: "0.1.0" }),
+        ("ping", Reply::Pong(Now(1))),
+        (
+            "start_session",
+            Reply::Started {
+                session: session.clone(),
+                phase: Phase::Idle,
+                token: "att_1".into(),
+                repetition: Repetition::Repeated,
+            },
+        ),
+        (
+            "list_sessions",
+            Reply::Sessions { items: vec![summary::session_item(&row)], next_cursor: events.maybe(|_| "next".into()) },
+        ),
+        ("attach_session", Reply::Attached { session: session.clone(), phase: Phase::Running, replay }),
+        ("resume_session", Reply::Attached { session, phase: Phase::Failed, replay: gone }),
+        ("detach_session", Reply::Done(Completion::Detached)),
+        ("send_user_message", Reply::Prompted { run: run.clone(), repetition: Repetition::Repeated }),
+        ("queue_message", Reply::Queued { message, run: run.clone(), position: 0 }),
+        ("list_queue", Reply::Queue(vec![waiting])),
+        ("remove_queued", Reply::Done(Completion::Unqueued)),
+        ("steer", Reply::Steered(run)),
+        ("submit_approval", Reply::Done(Completion::Accepted)),
+        ("cancel_run", Reply::Done(Completion::Accepted)),
+        ("get_session_snapshot", Reply::Snapshot(Box::new(snapshot))),
+        ("get_session_messages", Reply::Messages(page)),
+        ("rename_session", Reply::Done(Completion::Renamed)),
+        ("end_session", Reply::Done(Completion::Ended)),
+        ("compact_session", Reply::Compacting(Seq::new(events.below(99)))),
+        ("list_approvals", Reply::Approvals(vec![pending])),
+        ("list_grants", Reply::Grants(vec![grant])),
+        ("revoke_grant", Reply::Done(Completion::Revoked)),
+        ("list_providers", Reply::Providers(vec![provider])),
+        ("get_metrics", Reply::Metrics(Box::new(metrics))),
+        (
+            "delete_session",
+            Reply::Deleted { deleted: events.below(2) == 0, bytes: events.below(9), files: pi_files(events) },
+        ),
+        ("check_journal", Reply::JournalCheck(Box::new(check))),
+        ("drain", Reply::Done(Completion::Draining)),
+        ("reload", Reply::Reloaded { variables: 40, warning: (events.below(2) == 0).then(|| "no shell".into()) }),
+        ("speak", Reply::Done(Completion::ProtocolSwitched)),
     ]
 }
 
-fn pi_files(events: &mut Events) -> Vec<PiFileRow> {
-    let row = |created| PiFileRow {
+fn pi_files(events: &mut Events) -> Vec<SessionFileRow> {
+    let row = |created| SessionFileRow {
         path: "/home/ann/.pi/agent/sessions/a.jsonl".into(),
         bytes: 9,
         created,

@@ -7,13 +7,10 @@
 pub mod client;
 pub mod decode;
 pub mod encode;
-pub mod error;
-mod listed;
-mod transcript;
+mod protocol;
 mod wire;
 
-pub use listed::ListedSession;
-pub use transcript::Transcript;
+pub use protocol::PushProtocol;
 
 /// The version that every message carries.
 pub const PROTOCOL: &str = "push.runtime.v1";

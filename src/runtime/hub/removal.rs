@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use tracing::error;
 
 use super::Hub;
@@ -10,7 +9,6 @@ use super::restore::{RestoredSession, restore};
 use crate::journal::{Batch, CommitError, Conflict, MergeError, ReadError};
 use crate::kernel::command::{Phase, PrivateEvent};
 use crate::kernel::id::{Seq, SessionId};
-use crate::protocol::push::encode;
 use crate::runtime::lane::{DeleteReply, DeletionCause, Integrity, LaneHandle};
 use crate::runtime::outbox::OutboxItem;
 
@@ -148,12 +146,9 @@ impl Hub {
     }
 }
 
-fn notify_subscribers(lane: &LaneHandle, farewell: &PrivateEvent) {
-    let mut line = Vec::new();
-    encode::private_line(lane.id(), farewell, &mut line);
-    let line = Bytes::from(line);
+fn notify_subscribers(lane: &LaneHandle, notice: &PrivateEvent) {
     for listener in lane.subscribers() {
-        listener.outbox.push(OutboxItem::SessionDeleted { session: lane.id().clone(), line: line.clone() });
+        listener.outbox.push(OutboxItem::Private { session: lane.id().clone(), event: notice.clone() });
     }
 }
 

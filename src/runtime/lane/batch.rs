@@ -12,8 +12,7 @@ use crate::kernel::effect::{Effect, Ticket};
 use crate::kernel::event::{Decision, Event, EventKind, ToolOutcome};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::state::State;
-use crate::protocol::push::encode;
-use crate::record::{self, checkpoint as codec};
+use crate::record::{self, checkpoint as codec, summary};
 use crate::runtime::feed::Block;
 use crate::runtime::outbox::Outbox;
 use crate::runtime::services::SessionChange;
@@ -58,6 +57,8 @@ impl Delivery {
 #[derive(Debug, Default)]
 pub(super) struct PendingBatch {
     lines: Vec<u8>,
+    /// The events, if a subscriber reads them.
+    events: Vec<Event>,
     first: Seq,
     last: Seq,
     count: u32,
@@ -167,6 +168,7 @@ impl PendingBatch {
         }
         self.count += other.count;
         self.lines.extend_from_slice(&other.lines);
+        self.events.extend(other.events);
         self.reserve = other.reserve.or(self.reserve);
         self.checkpoint = other.checkpoint.or(self.checkpoint.take());
         self.synced |= other.synced;
@@ -197,7 +199,11 @@ impl PendingBatch {
         let lines = Bytes::from(lines);
         let (first, last, count) = (self.first, self.last, self.count);
         let kept = (count > 0).then(|| journal::Block { first, last, count, bytes: lines.clone() });
-        let shown = (count > 0).then_some(Block { first, last, lines });
+        let shown = (count > 0).then(|| {
+            let block = Block::new(first, last, lines);
+            // They are incomplete if a reader of events has subscribed since the first event of the batch.
+            if self.events.len() == count as usize { block.with_events(self.events) } else { block }
+        });
         let mut batch = Batch::new(session.clone());
         batch.create = create;
         batch.reserve = self.reserve;
@@ -246,17 +252,7 @@ impl Lane {
                     pending.reserve = Some(end);
                     pending.synced = true;
                 }
-                Effect::Persist(event) => {
-                    let before = pending.bytes();
-                    pending.push_event(&self.id, &event);
-                    self.checkpoint_policy.add_event_bytes(pending.bytes() - before);
-                    if let EventKind::RunEnded(report) = &event.kind {
-                        tracing::info!(session = %self.id, run = ?event.run, outcome = ?report.outcome, "run ended");
-                        pending.after.run_ended = true;
-                        self.unredacted.prune(self.session.state());
-                    }
-                    self.forward_event(&event.kind);
-                }
+                Effect::Persist(event) => self.collect_event(event),
                 Effect::Checkpoint(_) => {
                     if self.checkpoint_policy.is_due() {
                         let checkpoint = checkpoint(self.session.state());
@@ -297,6 +293,23 @@ impl Lane {
 }
 
 impl Lane {
+    /// Adds an event to the pending batch.
+    fn collect_event(&mut self, event: Event) {
+        let pending = &mut self.pending;
+        let before = pending.bytes();
+        pending.push_event(&self.id, &event);
+        self.checkpoint_policy.add_event_bytes(pending.bytes() - before);
+        if let EventKind::RunEnded(report) = &event.kind {
+            tracing::info!(session = %self.id, run = ?event.run, outcome = ?report.outcome, "run ended");
+            pending.after.run_ended = true;
+            self.unredacted.prune(self.session.state());
+        }
+        self.forward_event(&event.kind);
+        if self.feed.has_event_readers() {
+            self.pending.events.push(event);
+        }
+    }
+
     /// Forwards an event: to clients that list sessions after the commit, to the current turn at once.
     fn forward_event(&mut self, kind: &EventKind) {
         self.pending.after.session_changes.extend(session_change(&self.id, kind));
@@ -329,14 +342,14 @@ pub(super) fn checkpoint(state: &State) -> Checkpoint {
 }
 
 pub(super) fn meta(session: &SessionId, snapshot: &Snapshot) -> Meta {
-    let row = encode::SessionRow::of(session, snapshot);
+    let row = summary::SessionRow::of(session, snapshot);
     Meta {
         session: session.clone(),
-        state: encode::phase_name(snapshot.phase).to_owned(),
+        state: summary::phase_name(snapshot.phase).to_owned(),
         updated_at: snapshot.updated_at,
         opened_at: snapshot.opened_at,
         active_run: snapshot.run.as_ref().map(|run| run.as_str().to_owned()),
-        summary: encode::session_item(&row).as_str().to_owned(),
+        summary: summary::session_item(&row).as_str().to_owned(),
     }
 }
 
@@ -407,7 +420,7 @@ mod tests {
         let mut drops = MergePolicy::default();
         let mut fall = |seq, size, run_ended| {
             let (seq, lines) = (Seq::new(seq), vec![b'x'; size].into());
-            drops.add_block(&Block { first: seq, last: seq, lines }, run_ended)
+            drops.add_block(&Block::new(seq, seq, lines), run_ended)
         };
         let many = u64::try_from(MERGE_BLOCKS).unwrap();
         for seq in 1..many {

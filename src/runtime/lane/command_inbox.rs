@@ -114,7 +114,7 @@ mod tests {
     use crate::kernel::command::{Caller, Command, Rights};
     use crate::provider::Starter;
     use crate::runtime::lane::ReplyGuard;
-    use crate::runtime::outbox::Outbox;
+    use crate::runtime::outbox::{EventForm, Outbox};
 
     #[test]
     fn only_earlier_commands_of_the_same_sender_are_taken() {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     fn request(participant: u64, name: &str) -> Box<LaneRequest> {
-        let outbox = Outbox::new(ParticipantId(participant));
+        let outbox = Outbox::new(ParticipantId(participant), EventForm::Record);
         Box::new(LaneRequest {
             caller: Caller { id: outbox.id(), source: "test".to_owned(), rights: Rights::ALL },
             command: Command::Rename { name: name.to_owned() },

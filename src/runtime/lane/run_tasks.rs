@@ -22,10 +22,10 @@ use super::unredacted::{Original, Unredacted};
 use super::user_command::{TurnInterrupts, UserCommands};
 use crate::config::settings::Settings;
 use crate::kernel::effect::{FinishReport, ModelChoice, Report, TurnRequest};
+use crate::kernel::environment::Environment;
 use crate::kernel::event::{Intention, Purpose};
 use crate::kernel::id::{RunId, SessionId};
 use crate::kernel::state::State;
-use crate::protocol::push::decode::Environment;
 use crate::provider::{
     IdSource, ReportEnvelope, ReportOwner, ReportSender, RunAdmission, Screen, SessionClosed, Starter, playbook,
 };

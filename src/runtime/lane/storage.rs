@@ -311,7 +311,7 @@ impl Lane {
                 Ok(_) | Err(_) => lines.extend_from_slice(line),
             }
         }
-        Block { lines: lines.into(), ..block }
+        Block::new(block.first, block.last, lines.into())
     }
 }
 

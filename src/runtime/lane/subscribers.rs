@@ -5,11 +5,10 @@ use std::sync::Arc;
 use super::Lane;
 use super::batch::Delivery;
 use crate::agent::inquiry;
-use crate::kernel::command::{Caller, Command, PrivateEvent};
+use crate::kernel::command::{Caller, Command};
 use crate::kernel::effect::Ticket;
 use crate::kernel::id::ParticipantId;
 use crate::kernel::session::Input;
-use crate::protocol::push::encode;
 use crate::runtime::feed::Subscriber;
 use crate::runtime::outbox::OutboxItem;
 
@@ -47,18 +46,7 @@ impl Lane {
     pub(super) fn deliver(&self, delivery: Delivery) {
         match delivery {
             Delivery::Reply(reply_guard, reply) => reply_guard.send(Ok(reply)),
-            Delivery::Private(outbox, private) => {
-                let mut bytes = Vec::new();
-                encode::private_line(&self.id, &private, &mut bytes);
-                outbox.push(match private {
-                    PrivateEvent::Summary { after, .. } => {
-                        OutboxItem::LineAfter { session: self.id.clone(), after, line: bytes.into() }
-                    }
-                    PrivateEvent::Gap { .. } | PrivateEvent::Snapshot { .. } | PrivateEvent::Deleted { .. } => {
-                        OutboxItem::Lines { bytes, permit: None }
-                    }
-                });
-            }
+            Delivery::Private(outbox, event) => outbox.push(OutboxItem::Private { session: self.id.clone(), event }),
             Delivery::Subscribe(outbox, after) => {
                 // A connection that detached meanwhile would be woken forever.
                 let Some(rights) = self.session.rights_of(outbox.id()) else { return };

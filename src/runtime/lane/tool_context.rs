@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::config::limits::Limits;
 use crate::config::settings::Settings;
+use crate::kernel::environment::Environment;
 use crate::kernel::event::WorkspaceIdentity;
 use crate::kernel::state::State;
-use crate::protocol::push::decode::Environment;
 use crate::redact::Redactor;
 use crate::runtime::model_config::RunConfig;
 use crate::runtime::services::Services;

@@ -15,10 +15,10 @@ pub(super) use secrets::SessionSecrets;
 
 use crate::kernel::command::{Command, Prompt};
 use crate::kernel::effect::{Report, TurnRequest};
+use crate::kernel::environment::Environment;
 use crate::kernel::event::{Criterion, Intention, Opening};
 use crate::kernel::id::{CallId, Fingerprint, Json, RunId};
 use crate::kernel::state::State;
-use crate::protocol::push::decode::Environment;
 use crate::provider::{Starter, playbook, registry};
 use crate::redact;
 

@@ -11,9 +11,9 @@ use tracing::{debug, error};
 
 use super::bureau::Bureau;
 use super::crowd::Mailbox;
+use crate::kernel::environment::Environment;
 use crate::kernel::id::ParticipantId;
 use crate::protocol::pi::{decode, encode, error_text};
-use crate::protocol::push::decode::Environment;
 use crate::runtime::server::Server;
 use crate::transport::frames::{CloseReason, Frame, FrameReader, FrameWriter};
 

@@ -10,10 +10,10 @@ use super::files;
 use super::seat::Seat;
 use super::seats::Sitting;
 use crate::kernel::command::{Answer, Command, Gap, Openness, Rights, Snapshot};
+use crate::kernel::environment::Environment;
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::refusal::Refusal;
 use crate::protocol::pi::error_text;
-use crate::protocol::push::decode::Environment;
 use crate::provider::Starter;
 use crate::runtime::lane::{LaneClosed, LaneError, LaneReply, LaneRequest, ReplyGuard};
 

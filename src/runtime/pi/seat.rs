@@ -15,17 +15,16 @@ use tracing::warn;
 use super::crowd::Mailbox;
 use super::files::FileTurn;
 use crate::journal::{Page, ReadError};
-use crate::kernel::command::{Caller, Rights};
+use crate::kernel::command::{Caller, PrivateEvent, Rights};
 use crate::kernel::event::{CallResult, CompactionFailure, Event, EventKind, Purpose};
 use crate::kernel::id::{CallId, ParticipantId, Seq, SessionId};
 use crate::kernel::ring::Tail;
 use crate::kernel::time::Now;
 use crate::protocol::pi::encode;
 use crate::protocol::pi::projection::{Projection, SessionEvent};
-use crate::record;
-use crate::runtime::feed::Feed;
+use crate::runtime::feed::{Feed, decode_lines};
 use crate::runtime::hub::Hub;
-use crate::runtime::outbox::{Outbox, OutboxItem};
+use crate::runtime::outbox::{EventForm, Outbox, OutboxItem};
 
 /// Who does what connections of this protocol ask for, as verdicts name it.
 const SOURCE: &str = "pi";
@@ -79,7 +78,7 @@ impl Seat {
         };
         let (inner, heard) = (Mutex::new(inner), watch::Sender::new(Seq::ZERO));
         let (unsaved, file) = (Notify::new(), tokio::sync::Mutex::default());
-        Arc::new(Self { session, outbox: Outbox::new(id), inner, heard, unsaved, file })
+        Arc::new(Self { session, outbox: Outbox::new(id, EventForm::Event), inner, heard, unsaved, file })
     }
 
     pub(super) const fn session(&self) -> &SessionId {
@@ -233,7 +232,8 @@ impl Seat {
             for out in self.outbox.take() {
                 match out {
                     // What is said to one listener alone tells nothing that the story needs.
-                    OutboxItem::Lines { .. } | OutboxItem::LineAfter { .. } => {}
+                    OutboxItem::Private { event: PrivateEvent::Deleted { .. }, .. } => return self.end(),
+                    OutboxItem::Frames { .. } | OutboxItem::Private { .. } => {}
                     OutboxItem::Subscribe { feed, after } => place = Some(Place { feed, seen: after }),
                     OutboxItem::SwitchFeed(feed) => {
                         if let Some(place) = &mut place {
@@ -241,7 +241,6 @@ impl Seat {
                         }
                     }
                     OutboxItem::Unsubscribe(_) => place = None,
-                    OutboxItem::SessionDeleted { .. } => return self.end(),
                 }
             }
             let progress = match &mut place {
@@ -360,7 +359,7 @@ impl Place {
         }
         let Tail::Spans(blocks) = self.feed.after(self.seen, AT_ONCE) else { return None };
         for block in &blocks {
-            self.hear(seat, &block.lines, block.last.min(newest));
+            self.hear(seat, block.events(), block.last.min(newest));
         }
         Some(Progress::Advanced)
     }
@@ -371,7 +370,7 @@ impl Place {
         match page {
             Ok(page) => {
                 for block in &page.blocks {
-                    self.hear(seat, &block.bytes, block.last.min(newest));
+                    self.hear(seat, &decode_lines(&block.bytes), block.last.min(newest));
                 }
                 if page.blocks.is_empty() {
                     // There is nothing between it and what is shown.
@@ -387,21 +386,12 @@ impl Place {
         }
     }
 
-    /// Hears the lines after what was seen and up to `until`; one that cannot be read is passed over, with a warning.
-    fn hear(&mut self, seat: &Seat, lines: &[u8], until: Seq) {
-        let mut events = Vec::new();
-        for line in lines.split_inclusive(|byte| *byte == b'\n') {
-            match record::decode_event(line) {
-                Ok(event) if event.seq > self.seen && event.seq <= until => {
-                    self.seen = event.seq;
-                    events.push(event);
-                }
-                Ok(_) => {}
-                Err(error) => warn!(session = %seat.session, %error, "an event could not be read"),
-            }
-        }
+    /// Hears the events after what was seen and up to `until`.
+    fn hear(&mut self, seat: &Seat, events: &[Event], until: Seq) {
+        let start = events.partition_point(|event| event.seq <= self.seen);
+        let end = events.partition_point(|event| event.seq <= until).max(start);
         self.seen = self.seen.max(until);
-        seat.hear(&events, self.seen);
+        seat.hear(&events[start..end], self.seen);
     }
 }
 
@@ -414,6 +404,7 @@ const READ_AGAIN: Duration = Duration::from_millis(500);
 mod tests {
     use super::*;
     use crate::journal;
+    use crate::record;
     use crate::runtime::feed::Block;
 
     #[tokio::test]
@@ -443,8 +434,7 @@ mod tests {
     fn behind() -> (Arc<Seat>, Place) {
         let session = SessionId::from("s");
         let feed = Arc::new(Feed::new(session.clone(), Seq::new(3), 1));
-        let lines = warning(4).into();
-        feed.publish(Block { first: Seq::new(4), last: Seq::new(4), lines });
+        feed.publish(Block::new(Seq::new(4), Seq::new(4), warning(4).into()));
         (Seat::new(session, ParticipantId(1)), Place { feed, seen: Seq::ZERO })
     }
 

@@ -16,8 +16,8 @@ use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::time::Now;
 use crate::protocol::pi::encode::{self, SessionInfo};
 use crate::protocol::pi::projection::Projection;
-use crate::protocol::push::ListedSession;
 use crate::record;
+use crate::record::summary::ListedSession;
 
 /// The active sessions, and how many messages sessions had when somebody last counted them.
 #[derive(Default)]

@@ -14,7 +14,7 @@ use super::services::Services;
 use crate::bounded_io::FileTaskError;
 use crate::kernel::id::SessionId;
 use crate::kernel::time::Now;
-use crate::protocol::push::encode::PiFileRow;
+use crate::protocol::reply::SessionFileRow;
 
 /// The Pi session files of the user.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl SessionFiles {
     }
 
     /// Returns the existing files of a session.
-    fn files_of(&self, session: &SessionId, opened_at: Option<Now>) -> Result<Vec<PiFileRow>, IndexError> {
+    fn files_of(&self, session: &SessionId, opened_at: Option<Now>) -> Result<Vec<SessionFileRow>, IndexError> {
         let mut found: Vec<(PathBuf, bool)> = Vec::new();
         for record in self.index.files_of(session.as_str())? {
             found.push((record.path, record.created.is_some()));
@@ -47,7 +47,7 @@ impl SessionFiles {
         let row = |(path, created): (PathBuf, bool)| {
             let bytes = self.store.size(&path).ok().flatten()?;
             let path = path.to_string_lossy().into_owned();
-            Some(PiFileRow { path, bytes, created, removed: false, problem: None })
+            Some(SessionFileRow { path, bytes, created, removed: false, problem: None })
         };
         Ok(found.into_iter().filter_map(row).collect())
     }
@@ -58,7 +58,7 @@ impl SessionFiles {
         session: &SessionId,
         opened_at: Option<Now>,
         with_imported: bool,
-    ) -> Result<Vec<PiFileRow>, IndexError> {
+    ) -> Result<Vec<SessionFileRow>, IndexError> {
         let mut rows = self.files_of(session, opened_at)?;
         let others: Vec<_> = self.index.all()?;
         let is_shared =
@@ -75,7 +75,7 @@ impl SessionFiles {
             }
         }
         // Files that could not be removed stay in the index for a later attempt. Imported files belong to the user.
-        let stays = |row: &&PiFileRow| !row.removed && row.created && !is_shared(Path::new(&row.path));
+        let stays = |row: &&SessionFileRow| !row.removed && row.created && !is_shared(Path::new(&row.path));
         let stay: Vec<&Path> = rows.iter().filter(stays).map(|row| Path::new(&row.path)).collect();
         self.index.forget(session.as_str(), &stay)?;
         Ok(rows)
@@ -83,7 +83,7 @@ impl SessionFiles {
 }
 
 /// Lists the files of a session.
-pub(super) async fn list(services: &Arc<Services>, session: &SessionId, opened_at: Option<Now>) -> Vec<PiFileRow> {
+pub(super) async fn list(services: &Arc<Services>, session: &SessionId, opened_at: Option<Now>) -> Vec<SessionFileRow> {
     let (services, id) = (Arc::clone(services), session.clone());
     let (files, place) = (services.files.clone(), services.session_files.store.directory());
     rows_or_problem(session, files.run_in(&place, move || services.session_files.files_of(&id, opened_at)).await)
@@ -95,7 +95,7 @@ pub(super) async fn remove(
     session: &SessionId,
     opened_at: Option<Now>,
     with_imported: bool,
-) -> Vec<PiFileRow> {
+) -> Vec<SessionFileRow> {
     let (services, id) = (Arc::clone(services), session.clone());
     let (files, place) = (services.files.clone(), services.session_files.store.directory());
     let remove = move || services.session_files.remove(&id, opened_at, with_imported);
@@ -105,8 +105,8 @@ pub(super) async fn remove(
 /// Returns the rows; a failure becomes a row with a problem.
 fn rows_or_problem(
     session: &SessionId,
-    found: Result<Result<Vec<PiFileRow>, IndexError>, FileTaskError>,
-) -> Vec<PiFileRow> {
+    found: Result<Result<Vec<SessionFileRow>, IndexError>, FileTaskError>,
+) -> Vec<SessionFileRow> {
     let problem = match found {
         Ok(Ok(rows)) => return rows,
         Ok(Err(error)) => error.to_string(),
@@ -114,7 +114,7 @@ fn rows_or_problem(
     };
     warn!(%session, %problem, "cannot list the session files of a session");
     let path = crate::runtime::session_files::index::NAME.to_owned();
-    vec![PiFileRow { path, bytes: 0, created: true, removed: false, problem: Some(problem) }]
+    vec![SessionFileRow { path, bytes: 0, created: true, removed: false, problem: Some(problem) }]
 }
 
 /// Returns the home directory of the user.

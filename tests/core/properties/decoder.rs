@@ -2,11 +2,11 @@
 //!
 //! An input is a raw line.
 
+use pushd::kernel::environment::Environment;
 use pushd::kernel::event::{ApprovalScope, Decision, Image};
+use pushd::protocol::intent::{Attach, Intent, Prompt, SessionIntent, SnapshotMode, StartSession};
 use pushd::protocol::push::client::Request as Outgoing;
-use pushd::protocol::push::decode::{
-    self, Attach, DecodeLimits, MalformedRequest, Prompt, RequestBody, SessionRequestBody, SnapshotMode, StartSession,
-};
+use pushd::protocol::push::decode::{self, DecodeLimits, MalformedRequest};
 use pushd::protocol::push::encode;
 use pushd::transport::canonical_json::{Limits, canonicalize};
 use serde_json::{Value, json};
@@ -24,12 +24,12 @@ pub(crate) fn check(input: &[u8]) {
     let parsed = Json::parse(&line).expect("what passes the door is JSON");
     match decode::decode(&line, &limits) {
         Ok(request) => {
-            assert_eq!(request.request_id.as_deref(), echoed(&parsed, &limits), "the request id");
-            assert_eq!(Some(request.kind_name.as_str()), parsed.text("type"), "the type");
-            if let Some(again) = client_request(&request.body) {
+            assert_eq!(request.tag.request_id.as_deref(), echoed(&parsed, &limits), "the request id");
+            assert_eq!(Some(request.tag.kind_name.as_str()), parsed.text("type"), "the type");
+            if let Some(again) = client_request(&request.intent) {
                 let line = again.line("req_again");
                 let reread = decode::decode(line.as_bytes(), &limits);
-                assert_eq!(reread.map(|reread| reread.body), Ok(request.body), "asked again as {line}");
+                assert_eq!(reread.map(|reread| reread.intent), Ok(request.intent), "asked again as {line}");
             }
         }
         Err(malformed) => check_answer(&malformed, &parsed, &limits),
@@ -45,8 +45,10 @@ fn echoed<'a>(parsed: &'a Json, limits: &DecodeLimits) -> Option<&'a str> {
 fn check_answer(malformed: &MalformedRequest, parsed: &Json, limits: &DecodeLimits) {
     assert_eq!(malformed.request_id.as_deref(), echoed(parsed, limits), "the request id");
     let id = malformed.request_id.as_deref().unwrap_or("req_fresh");
-    let error = malformed.error();
-    let line = encode::response_error(id, malformed.reply_type(), malformed.session.as_deref(), &error);
+    let refusal = malformed.clone().into_refusal();
+    let (error, session) = (refusal.error, refusal.tag.session.as_ref().map(|id| id.as_str()));
+    let mut line = Vec::new();
+    encode::response_error(id, &refusal.tag.kind_name, session, &error, &mut line);
     assert_eq!(line.iter().position(|byte| *byte == b'\n'), Some(line.len() - 1), "one line");
     assert!(line.len() < 16 * 1024, "an answer of {} bytes", line.len());
     let read = Json::parse(&line).expect("an answer is JSON");
@@ -58,30 +60,30 @@ fn check_answer(malformed: &MalformedRequest, parsed: &Json, limits: &DecodeLimi
 }
 
 /// The request of our own client with the same meaning; `None` where it cannot express it.
-fn client_request(ask: &RequestBody) -> Option<Outgoing> {
+fn client_request(ask: &Intent) -> Option<Outgoing> {
     Some(match ask {
-        RequestBody::Hello { client_name, client_version, capabilities } => Outgoing::hello("")
+        Intent::Hello { client_name, client_version, capabilities } => Outgoing::hello("")
             .with("clientName", client_name.as_deref())
             .with("clientVersion", client_version.as_deref())
             .with("capabilities", capabilities.clone()),
-        RequestBody::StartSession(start) => start_session(start)?,
-        RequestBody::ListSessions(list) => Outgoing::list_sessions(list.limit.into())
+        Intent::StartSession(start) => start_session(start)?,
+        Intent::ListSessions(list) => Outgoing::list_sessions(list.limit.into())
             .with("cursor", list.cursor.as_deref())
             .with("prefix", list.prefix.as_deref())
             .with("includeEnded", list.include_ended),
-        RequestBody::ListApprovals { session } => Outgoing::list_approvals(session.as_ref().map(|id| id.as_str())),
-        RequestBody::ListGrants => Outgoing::list_grants(),
-        RequestBody::RevokeGrant { id } => Outgoing::revoke_grant(id),
-        RequestBody::Metrics { sandbox } => Outgoing::metrics().with("sandbox", *sandbox),
-        RequestBody::CheckJournal { full } => Outgoing::check_journal(*full),
-        RequestBody::SwitchProtocol(speak) => {
+        Intent::ListApprovals { session } => Outgoing::list_approvals(session.as_ref().map(|id| id.as_str())),
+        Intent::ListGrants => Outgoing::list_grants(),
+        Intent::RevokeGrant { id } => Outgoing::revoke_grant(id),
+        Intent::Metrics { sandbox } => Outgoing::metrics().with("sandbox", *sandbox),
+        Intent::CheckJournal { full } => Outgoing::check_journal(*full),
+        Intent::SwitchProtocol(speak) => {
             let request = Outgoing::switch_protocol("pi", speak.cwd.as_deref());
             with_environment(request, speak.environment.as_ref())
         }
-        RequestBody::Drain { grace_ms } => Outgoing::drain(*grace_ms),
-        RequestBody::Reload => Outgoing::reload(),
-        RequestBody::Session { id, body: ask } => session_request(id.as_str(), ask)?,
-        RequestBody::Ping | RequestBody::ListProviders => return None,
+        Intent::Drain { grace_ms } => Outgoing::drain(*grace_ms),
+        Intent::Reload => Outgoing::reload(),
+        Intent::Session { id, body: ask } => session_request(id.as_str(), ask)?,
+        Intent::Ping | Intent::ListProviders => return None,
     })
 }
 
@@ -109,23 +111,23 @@ fn start_session(start: &StartSession) -> Option<Outgoing> {
     Some(with_environment(request, start.environment.as_ref()))
 }
 
-fn session_request(id: &str, ask: &SessionRequestBody) -> Option<Outgoing> {
+fn session_request(id: &str, ask: &SessionIntent) -> Option<Outgoing> {
     Some(match ask {
         // Our client never requests a compaction.
-        SessionRequestBody::Attach(attach) if attach.snapshot == SnapshotMode::Always => return None,
-        SessionRequestBody::Attach(attach) => attach_session(id, attach),
-        SessionRequestBody::Prompt(prompt) => {
+        SessionIntent::Attach(attach) if attach.snapshot == SnapshotMode::Always => return None,
+        SessionIntent::Attach(attach) => attach_session(id, attach),
+        SessionIntent::Prompt(prompt) => {
             with_prompt(Outgoing::send_user_message(id, prompt.message.as_ref()?.as_str(), &prompt.text), prompt)
         }
-        SessionRequestBody::Queue(prompt) => {
+        SessionIntent::Queue(prompt) => {
             with_prompt(Outgoing::queue_message(id, prompt.message.as_ref()?.as_str(), &prompt.text), prompt)
         }
-        SessionRequestBody::Steer { message, text, images } => {
+        SessionIntent::Steer { message, text, images } => {
             Outgoing::steer(id, message.as_ref()?.as_str(), text).with("images", image_values(images))
         }
-        SessionRequestBody::ListQueue => Outgoing::list_queue(id),
-        SessionRequestBody::Unqueue { message } => Outgoing::remove_queued(id, message.as_str()),
-        SessionRequestBody::Decide(decide) => {
+        SessionIntent::ListQueue => Outgoing::list_queue(id),
+        SessionIntent::Unqueue { message } => Outgoing::remove_queued(id, message.as_str()),
+        SessionIntent::Decide(decide) => {
             let word = match decide.decision {
                 Decision::Approve => "approve",
                 Decision::Deny => "deny",
@@ -141,20 +143,20 @@ fn session_request(id: &str, ask: &SessionRequestBody) -> Option<Outgoing> {
                 .with("comment", decide.comment.as_deref());
             with_environment(request, decide.environment.as_ref())
         }
-        SessionRequestBody::Cancel { run, reason } => {
+        SessionIntent::Cancel { run, reason } => {
             Outgoing::cancel_run(id, run.as_ref().map(|run| run.as_str())).with("reason", reason.as_str())
         }
-        SessionRequestBody::Snapshot => Outgoing::session_snapshot(id),
-        SessionRequestBody::Rename { name } => Outgoing::rename_session(id, name),
-        SessionRequestBody::End => Outgoing::end_session(id),
-        SessionRequestBody::Compact { instructions, environment } => {
+        SessionIntent::Snapshot => Outgoing::session_snapshot(id),
+        SessionIntent::Rename { name } => Outgoing::rename_session(id, name),
+        SessionIntent::End => Outgoing::end_session(id),
+        SessionIntent::Compact { instructions, environment } => {
             let request = Outgoing::compact_session(id, instructions.as_deref());
             with_environment(request, environment.as_ref())
         }
-        SessionRequestBody::Delete { dry_run, with_pi_files } => {
+        SessionIntent::Delete { dry_run, with_pi_files } => {
             Outgoing::delete_session(id, *with_pi_files).with("dryRun", *dry_run)
         }
-        SessionRequestBody::Detach | SessionRequestBody::Messages { .. } => return None,
+        SessionIntent::Detach | SessionIntent::Messages { .. } => return None,
     })
 }
 
@@ -186,7 +188,7 @@ fn image_values(images: &[Image]) -> Vec<Value> {
     images.iter().map(|image| json!({"mimeType": image.mime, "data": image.data})).collect()
 }
 
-fn with_environment(request: Outgoing, environment: Option<&decode::Environment>) -> Outgoing {
+fn with_environment(request: Outgoing, environment: Option<&Environment>) -> Outgoing {
     match environment {
         Some(environment) => request.with_environment(environment.variables()),
         None => request,

@@ -3,7 +3,7 @@
 //! An input is a line of a block.
 
 use pushd::kernel::id::SessionId;
-use pushd::protocol::push::Transcript;
+use pushd::protocol::transcript::Transcript;
 use pushd::record::event_line;
 use pushd::record::{decode_event, seq_of};
 use pushd::transport::canonical_json::{Limits, canonicalize};

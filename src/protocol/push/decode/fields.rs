@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::DecodeLimits;
-use super::request::Environment;
 use super::request_error::{FieldError, LengthLimit, RequestError};
+use crate::kernel::environment::Environment;
 use crate::kernel::id::Json;
 
 /// The fields of one object.

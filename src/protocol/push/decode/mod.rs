@@ -4,15 +4,10 @@
 
 mod fields;
 mod payload;
-mod request;
 mod request_error;
 #[cfg(test)]
 mod tests;
 
-pub use request::{
-    ApprovalDecision, Attach, Environment, ListSessions, Prompt, Protocol, RequestBody, SessionRequestBody,
-    SnapshotMode, StartSession, SwitchProtocol, Token,
-};
 pub use request_error::{FieldError, LengthLimit, MalformedRequest, RequestError};
 
 use serde_json::value::RawValue;
@@ -21,20 +16,8 @@ use super::PROTOCOL;
 use super::client::MESSAGE_BYTES;
 use super::wire::request::{RequestEnvelope, RequestType};
 use crate::kernel::id::SessionId;
+use crate::protocol::intent::{Intent, Request, RequestTag};
 use fields::{Fields, field_error as error_at, read_text};
-
-/// A decoded request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
-    /// The id to answer under; the daemon generates one if it is missing.
-    pub request_id: Option<String>,
-    /// The type as sent.
-    pub kind_name: String,
-    /// The session named in the envelope or the payload.
-    pub session: Option<SessionId>,
-    /// The request's parameters.
-    pub body: RequestBody,
-}
 
 /// Size limits of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,8 +90,9 @@ pub fn decode(line: &[u8], limits: &DecodeLimits) -> Result<Request, MalformedRe
     };
     let head = RequestHead::read(&envelope, limits);
     match head.parse_request(&envelope, limits) {
-        Ok((kind_name, session, body)) => {
-            Ok(Request { request_id: head.request_id.ok().flatten(), kind_name, session, body })
+        Ok((kind_name, session, intent)) => {
+            let tag = RequestTag { request_id: head.request_id.ok().flatten(), kind_name, session };
+            Ok(Request { tag, intent })
         }
         Err(problem) => Err(head.malformed(&envelope, problem, limits)),
     }
@@ -142,7 +126,7 @@ impl RequestHead {
         &self,
         envelope: &RequestEnvelope<'_>,
         limits: &DecodeLimits,
-    ) -> Result<(String, Option<SessionId>, RequestBody), RequestError> {
+    ) -> Result<(String, Option<SessionId>, Intent), RequestError> {
         if !matches!(read_text(envelope.v, WORD_LIMIT), Ok(Some(version)) if version == PROTOCOL) {
             return Err(RequestError::UnsupportedVersion);
         }
@@ -156,8 +140,8 @@ impl RequestHead {
         };
         let session = self.session.clone()?;
         let fields = Fields::read("payload", envelope.payload)?;
-        let (session, body) = payload::read(request, session, &fields, limits)?;
-        Ok((type_name, session, body))
+        let (session, intent) = payload::read(request, session, &fields, limits)?;
+        Ok((type_name, session, intent))
     }
 
     fn malformed(

@@ -4,13 +4,14 @@ use std::path::Path;
 
 use super::DecodeLimits;
 use super::fields::Fields;
-use super::request::{
-    ApprovalDecision, Attach, ListSessions, Prompt, Protocol, RequestBody, SessionRequestBody, SnapshotMode,
-    StartSession, SwitchProtocol, Token,
-};
 use super::request_error::{FieldError, LengthLimit, RequestError};
 use crate::kernel::event::{ApprovalScope, Budget, Criterion, Decision, Image};
 use crate::kernel::id::{GateId, MessageId, RunId, Seq, SessionId};
+use crate::protocol::ProtocolName;
+use crate::protocol::intent::{
+    ApprovalDecision, Attach, Intent, ListSessions, Prompt, SessionIntent, SnapshotMode, StartSession, SwitchProtocol,
+    Token,
+};
 use crate::protocol::push::wire::request::{PlainRequest, RequestType, SessionRequest};
 
 /// Decodes the parameters of a request and the session it names.
@@ -19,7 +20,7 @@ pub(super) fn read(
     envelope_session: Option<String>,
     fields: &Fields<'_>,
     limits: &DecodeLimits,
-) -> Result<(Option<SessionId>, RequestBody), RequestError> {
+) -> Result<(Option<SessionId>, Intent), RequestError> {
     let reader = PayloadReader { fields, limits };
     let request = match request {
         RequestType::Plain(request) => request,
@@ -28,25 +29,25 @@ pub(super) fn read(
                 return Err(fields.error("sessionId", FieldError::Missing));
             };
             let body = reader.session_request(request)?;
-            return Ok((Some(id.clone()), RequestBody::Session { id, body }));
+            return Ok((Some(id.clone()), Intent::Session { id, body }));
         }
     };
     let body = match request {
         PlainRequest::Hello => reader.hello()?,
-        PlainRequest::Ping => RequestBody::Ping,
-        PlainRequest::Reload => RequestBody::Reload,
-        PlainRequest::StartSession => RequestBody::StartSession(Box::new(reader.start_session()?)),
+        PlainRequest::Ping => Intent::Ping,
+        PlainRequest::Reload => Intent::Reload,
+        PlainRequest::StartSession => Intent::StartSession(Box::new(reader.start_session()?)),
         PlainRequest::ListSessions => reader.list_sessions()?,
-        PlainRequest::ListGrants => RequestBody::ListGrants,
-        PlainRequest::RevokeGrant => RequestBody::RevokeGrant { id: fields.required_text("grantId", reader.id())? },
-        PlainRequest::ListProviders => RequestBody::ListProviders,
-        PlainRequest::GetMetrics => RequestBody::Metrics { sandbox: fields.flag("sandbox")?.unwrap_or(false) },
-        PlainRequest::CheckJournal => RequestBody::CheckJournal { full: fields.flag("full")?.unwrap_or(false) },
-        PlainRequest::Speak => RequestBody::SwitchProtocol(Box::new(reader.switch_protocol()?)),
-        PlainRequest::Drain => RequestBody::Drain { grace_ms: fields.number("graceMs")? },
+        PlainRequest::ListGrants => Intent::ListGrants,
+        PlainRequest::RevokeGrant => Intent::RevokeGrant { id: fields.required_text("grantId", reader.id())? },
+        PlainRequest::ListProviders => Intent::ListProviders,
+        PlainRequest::GetMetrics => Intent::Metrics { sandbox: fields.flag("sandbox")?.unwrap_or(false) },
+        PlainRequest::CheckJournal => Intent::CheckJournal { full: fields.flag("full")?.unwrap_or(false) },
+        PlainRequest::Speak => Intent::SwitchProtocol(Box::new(reader.switch_protocol()?)),
+        PlainRequest::Drain => Intent::Drain { grace_ms: fields.number("graceMs")? },
         PlainRequest::ListApprovals => {
             let session = reader.session(envelope_session)?;
-            return Ok((session.clone(), RequestBody::ListApprovals { session }));
+            return Ok((session.clone(), Intent::ListApprovals { session }));
         }
     };
     // These payloads have no session id; the response echoes that of the envelope.
@@ -66,8 +67,8 @@ impl PayloadReader<'_, '_> {
         }
     }
 
-    fn hello(&self) -> Result<RequestBody, RequestError> {
-        Ok(RequestBody::Hello {
+    fn hello(&self) -> Result<Intent, RequestError> {
+        Ok(Intent::Hello {
             client_name: self.fields.optional_text("clientName", self.name())?,
             client_version: self.fields.optional_text("clientVersion", self.name())?,
             capabilities: self.fields.texts("capabilities", self.limits.capabilities, self.name())?,
@@ -116,7 +117,7 @@ impl PayloadReader<'_, '_> {
     fn switch_protocol(&self) -> Result<SwitchProtocol, RequestError> {
         let fields = self.fields;
         let protocol = match fields.required_text("protocol", self.name())?.as_str() {
-            "pi" => Protocol::Pi,
+            "pi" => ProtocolName::Pi,
             _ => return Err(fields.error("protocol", FieldError::UnknownWord { allowed: "\"pi\"" })),
         };
         let cwd = fields.optional_text("cwd", LengthLimit::Bytes(self.limits.path))?;
@@ -124,8 +125,8 @@ impl PayloadReader<'_, '_> {
         Ok(SwitchProtocol { protocol, cwd, environment: fields.environment(self.limits)? })
     }
 
-    fn list_sessions(&self) -> Result<RequestBody, RequestError> {
-        Ok(RequestBody::ListSessions(ListSessions {
+    fn list_sessions(&self) -> Result<Intent, RequestError> {
+        Ok(Intent::ListSessions(ListSessions {
             limit: self.fields.page("limit", 20, self.limits.page)?,
             cursor: self.fields.optional_text("cursor", LengthLimit::Chars(4 * self.limits.id))?,
             prefix: self.fields.optional_text("prefix", self.id())?,
@@ -133,47 +134,47 @@ impl PayloadReader<'_, '_> {
         }))
     }
 
-    fn session_request(&self, request: SessionRequest) -> Result<SessionRequestBody, RequestError> {
+    fn session_request(&self, request: SessionRequest) -> Result<SessionIntent, RequestError> {
         Ok(match request {
-            SessionRequest::AttachSession => SessionRequestBody::Attach(Box::new(self.attach(SnapshotMode::AfterGap)?)),
-            SessionRequest::ResumeSession => SessionRequestBody::Attach(Box::new(self.attach(SnapshotMode::Always)?)),
-            SessionRequest::SendUserMessage => SessionRequestBody::Prompt(Box::new(self.prompt()?)),
-            SessionRequest::QueueMessage => SessionRequestBody::Queue(Box::new(self.prompt()?)),
-            SessionRequest::ListQueue => SessionRequestBody::ListQueue,
-            SessionRequest::RemoveQueued => SessionRequestBody::Unqueue {
-                message: MessageId::from(self.fields.required_text("messageId", self.id())?),
-            },
+            SessionRequest::AttachSession => SessionIntent::Attach(Box::new(self.attach(SnapshotMode::AfterGap)?)),
+            SessionRequest::ResumeSession => SessionIntent::Attach(Box::new(self.attach(SnapshotMode::Always)?)),
+            SessionRequest::SendUserMessage => SessionIntent::Prompt(Box::new(self.prompt()?)),
+            SessionRequest::QueueMessage => SessionIntent::Queue(Box::new(self.prompt()?)),
+            SessionRequest::ListQueue => SessionIntent::ListQueue,
+            SessionRequest::RemoveQueued => {
+                SessionIntent::Unqueue { message: MessageId::from(self.fields.required_text("messageId", self.id())?) }
+            }
             SessionRequest::Steer => {
                 let (message, text) = (self.message_id()?, self.message_text()?);
-                SessionRequestBody::Steer { message, text, images: self.images()? }
+                SessionIntent::Steer { message, text, images: self.images()? }
             }
-            SessionRequest::SubmitApproval => SessionRequestBody::Decide(Box::new(self.approval_decision()?)),
-            SessionRequest::CancelRun => SessionRequestBody::Cancel {
+            SessionRequest::SubmitApproval => SessionIntent::Decide(Box::new(self.approval_decision()?)),
+            SessionRequest::CancelRun => SessionIntent::Cancel {
                 run: self.run_id()?,
                 reason: self
                     .fields
                     .optional_text("reason", self.name())?
                     .unwrap_or_else(|| "user_cancelled".to_owned()),
             },
-            SessionRequest::GetSessionSnapshot => SessionRequestBody::Snapshot,
-            SessionRequest::GetSessionMessages => SessionRequestBody::Messages {
+            SessionRequest::GetSessionSnapshot => SessionIntent::Snapshot,
+            SessionRequest::GetSessionMessages => SessionIntent::Messages {
                 after: Seq::new(self.fields.number("afterSeq")?.unwrap_or(0)),
                 limit: self.fields.page("limit", 100, self.limits.page)?,
             },
             SessionRequest::RenameSession => {
-                SessionRequestBody::Rename { name: self.fields.required_text("name", self.name())? }
+                SessionIntent::Rename { name: self.fields.required_text("name", self.name())? }
             }
-            SessionRequest::EndSession => SessionRequestBody::End,
-            SessionRequest::CompactSession => SessionRequestBody::Compact {
+            SessionRequest::EndSession => SessionIntent::End,
+            SessionRequest::CompactSession => SessionIntent::Compact {
                 instructions: self.fields.optional_text("instructions", LengthLimit::Bytes(self.limits.comment))?,
                 environment: self.fields.environment(self.limits)?,
             },
             SessionRequest::DeleteSession => {
                 let dry_run = self.fields.flag("dryRun")?.unwrap_or(false);
                 let with_pi_files = self.fields.flag("withPiFiles")?.unwrap_or(false);
-                SessionRequestBody::Delete { dry_run, with_pi_files }
+                SessionIntent::Delete { dry_run, with_pi_files }
             }
-            SessionRequest::DetachSession => SessionRequestBody::Detach,
+            SessionRequest::DetachSession => SessionIntent::Detach,
         })
     }
 

@@ -1,6 +1,8 @@
 //! Errors of request decoding, and how they are answered.
 
-use crate::protocol::push::error::{Code, ErrorBody};
+use crate::kernel::id::SessionId;
+use crate::protocol::error::{Code, ErrorBody};
+use crate::protocol::intent::{Malformed, RequestTag};
 
 /// A line that is not a valid request, with the readable parts of its envelope.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,9 +23,12 @@ impl MalformedRequest {
         Self { request_id: None, type_name: None, session: None, problem: Box::new(problem) }
     }
 
-    /// Returns the request type of the response.
-    pub fn reply_type(&self) -> &str {
-        self.type_name.as_deref().unwrap_or("unknown")
+    /// Returns the refusal of the line.
+    pub fn into_refusal(self) -> Malformed {
+        let error = self.error();
+        let kind_name = self.type_name.unwrap_or_else(|| "unknown".to_owned());
+        let session = self.session.map(SessionId::from);
+        Malformed { tag: RequestTag { request_id: self.request_id, kind_name, session }, error }
     }
 
     /// Returns the error of the response.

@@ -3,41 +3,20 @@
 //! The output is valid under the schemas in `schemas/`, provided that the kernel's JSON texts are valid JSON.
 
 mod payload;
-mod row;
 #[cfg(test)]
 mod tests;
 
-pub use payload::{
-    Payload, accepted, approvals, attached, compacting, deleted, detached, draining, ended, grants, hello, is_ended,
-    journal_check, messages, metrics, pong, prompted, protocol_switched, providers, queue, queued, reloaded, renamed,
-    revoked, session_item, sessions, snapshot_payload, started, steered, unqueued,
-};
-pub use row::{
-    CircuitRow, GrantRow, IntegrityReport, JournalCheck, LossRow, MessagePage, MessageRow, Metrics, PendingApproval,
-    PiFileRow, ProblemRow, ProviderRow, Role, SessionRow,
-};
+pub use payload::{Payload, payload, snapshot_payload};
 
-use super::error::ErrorBody;
 use super::wire::response::ProtocolError;
-use crate::kernel::command::{Gap, Phase, PrivateEvent, Snapshot};
+use crate::kernel::command::{Gap, PrivateEvent, Snapshot};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::time::Now;
+use crate::protocol::error::ErrorBody;
 use crate::record::encode::EventHead;
 use crate::record::json;
 use crate::record::wire::event::{SessionEnded, Warning};
 use crate::record::wire::text;
-
-/// Returns the protocol's name of a session phase.
-pub fn phase_name(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Idle => "idle",
-        Phase::Running => "running",
-        Phase::Waiting => "awaiting_approval",
-        Phase::Completed => "completed",
-        Phase::Failed => "failed",
-        Phase::Cancelled => "cancelled",
-    }
-}
 
 /// Appends the line of an event for one client only.
 pub fn private_line(session: &SessionId, private: &PrivateEvent, out: &mut Vec<u8>) {
@@ -76,21 +55,20 @@ fn snapshot_line(session: &SessionId, seq: Seq, at: Now, snapshot: &Snapshot, ou
     head.line("session_snapshot", out, |out| out.extend_from_slice(payload.as_str().as_bytes()));
 }
 
-/// Returns the line of a successful response.
-pub fn response_ok(request_id: &str, type_name: &str, session: Option<&str>, payload: &Payload) -> Vec<u8> {
+/// Appends the line of a successful response.
+pub fn response_ok(request_id: &str, type_name: &str, session: Option<&str>, payload: &Payload, out: &mut Vec<u8>) {
     let payload = payload.as_str().as_bytes();
-    let mut out = Vec::with_capacity(160 + request_id.len() + payload.len());
-    response_head(&mut out, request_id, type_name, session);
+    out.reserve(160 + request_id.len() + payload.len());
+    response_head(out, request_id, type_name, session);
     out.extend_from_slice(b",\"ok\":true,\"payload\":");
     out.extend_from_slice(payload);
     out.extend_from_slice(b",\"error\":null}\n");
-    out
 }
 
-/// Returns the line of an error response.
-pub fn response_error(request_id: &str, type_name: &str, session: Option<&str>, error: &ErrorBody) -> Vec<u8> {
-    let mut out = Vec::with_capacity(256);
-    response_head(&mut out, request_id, type_name, session);
+/// Appends the line of an error response.
+pub fn response_error(request_id: &str, type_name: &str, session: Option<&str>, error: &ErrorBody, out: &mut Vec<u8>) {
+    out.reserve(256);
+    response_head(out, request_id, type_name, session);
     out.extend_from_slice(b",\"ok\":false,\"payload\":{},\"error\":");
     let error = ProtocolError {
         code: error.code.as_str(),
@@ -98,9 +76,8 @@ pub fn response_error(request_id: &str, type_name: &str, session: Option<&str>, 
         retryable: error.retryable,
         detail: error.detail.as_deref(),
     };
-    json::value(&mut out, &error);
+    json::value(out, &error);
     out.extend_from_slice(b"}\n");
-    out
 }
 
 fn response_head(out: &mut Vec<u8>, request_id: &str, type_name: &str, session: Option<&str>) {

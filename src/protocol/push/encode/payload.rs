@@ -1,18 +1,17 @@
 //! Encodes the payload of each response, from kernel answers and daemon state.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Serialize;
 
-use super::row::{
-    CircuitRow, GrantRow, JournalCheck, LossRow, MessagePage, Metrics, PendingApproval, PiFileRow, ProblemRow,
-    ProviderRow, Role, SessionRow,
-};
 use crate::kernel::command::{Gap, Openness, Phase, QueueEntry, Repetition, Replay, Snapshot};
 use crate::kernel::event::DenialEffect;
-use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq, SessionId};
+use crate::kernel::id::{Json, MessageId, RunId, Seq, SessionId};
 use crate::kernel::time::Now;
 use crate::protocol::push::wire::response as wire;
 use crate::protocol::push::{CAPABILITIES, PROTOCOL};
+use crate::protocol::reply::{
+    CircuitRow, Completion, GrantRow, JournalCheck, LossRow, MessagePage, Metrics, PendingApproval, ProblemRow,
+    ProviderRow, Reply, Role, SessionFileRow,
+};
 use crate::record::encode::{OPTIONS, approval_required, gate_details, mode};
 use crate::record::json;
 use crate::record::wire::{raw, some_text, text};
@@ -39,8 +38,43 @@ impl Payload {
     }
 }
 
+/// Encodes the payload of a reply.
+pub fn payload(reply: &Reply) -> Payload {
+    match reply {
+        Reply::Hello { version } => hello(version),
+        Reply::Pong(now) => pong(*now),
+        Reply::Started { session, phase, token, repetition } => started(session, *phase, token, *repetition),
+        Reply::Attached { session, phase, replay } => attached(session, *phase, *replay),
+        Reply::Prompted { run, repetition } => prompted(run, *repetition),
+        Reply::Steered(run) => prompted(run, Repetition::First),
+        Reply::Queued { message, run, position } => queued(message, run, *position),
+        Reply::Queue(waiting) => queue(waiting),
+        Reply::Snapshot(snapshot) => snapshot_payload(snapshot),
+        Reply::Compacting(began) => compacting(*began),
+        Reply::Done(completion) => Payload::flag(match completion {
+            Completion::Detached => "detached",
+            Completion::Unqueued => "removed",
+            Completion::Accepted => "accepted",
+            Completion::Renamed => "renamed",
+            Completion::Ended => "ended",
+            Completion::Revoked => "revoked",
+            Completion::Draining => "draining",
+            Completion::ProtocolSwitched => "speaking",
+        }),
+        Reply::Deleted { deleted: done, bytes, files } => deleted(*done, *bytes, files),
+        Reply::Reloaded { variables, warning } => reloaded(*variables, warning.as_deref()),
+        Reply::Messages(page) => messages(page),
+        Reply::Sessions { items, next_cursor } => sessions(items, next_cursor.as_deref()),
+        Reply::Approvals(pending) => approvals(pending),
+        Reply::Grants(rows) => grants(rows),
+        Reply::Providers(rows) => providers(rows),
+        Reply::Metrics(row) => metrics(row),
+        Reply::JournalCheck(check) => journal_check(check),
+    }
+}
+
 /// Answers `hello`.
-pub fn hello(runtime_version: &str) -> Payload {
+fn hello(runtime_version: &str) -> Payload {
     Payload::of(&wire::Hello {
         runtime_name: "pushd",
         runtime_version,
@@ -50,12 +84,12 @@ pub fn hello(runtime_version: &str) -> Payload {
 }
 
 /// Answers `ping`.
-pub fn pong(now: Now) -> Payload {
+fn pong(now: Now) -> Payload {
     Payload::of(&wire::Pong { pong: true, ts: now.0 })
 }
 
 /// Answers `start_session`.
-pub fn started(session: &SessionId, phase: Phase, attach_token: &str, repetition: Repetition) -> Payload {
+fn started(session: &SessionId, phase: Phase, attach_token: &str, repetition: Repetition) -> Payload {
     Payload::of(&wire::Started {
         session_id: session.as_str(),
         state: phase.into(),
@@ -65,7 +99,7 @@ pub fn started(session: &SessionId, phase: Phase, attach_token: &str, repetition
 }
 
 /// Answers `attach_session` and `resume_session`.
-pub fn attached(session: &SessionId, phase: Phase, replay: Replay) -> Payload {
+fn attached(session: &SessionId, phase: Phase, replay: Replay) -> Payload {
     let gap = match replay.gap {
         Gap::None => false,
         Gap::Lost { .. } | Gap::Foreign => true,
@@ -77,28 +111,18 @@ pub fn attached(session: &SessionId, phase: Phase, replay: Replay) -> Payload {
     })
 }
 
-/// Answers `detach_session`.
-pub fn detached() -> Payload {
-    Payload::flag("detached")
-}
-
 /// Answers `send_user_message`.
-pub fn prompted(run: &RunId, repetition: Repetition) -> Payload {
+fn prompted(run: &RunId, repetition: Repetition) -> Payload {
     Payload::of(&wire::Prompted { run_id: run.as_str(), accepted: true, repeated: repeated(repetition) })
 }
 
-/// Answers `steer`.
-pub fn steered(run: &RunId) -> Payload {
-    prompted(run, Repetition::First)
-}
-
 /// Answers `queue_message`.
-pub fn queued(message: &MessageId, run: &RunId, position: usize) -> Payload {
+fn queued(message: &MessageId, run: &RunId, position: usize) -> Payload {
     Payload::of(&wire::Queued { message_id: message.as_str(), run_id: run.as_str(), position })
 }
 
 /// Answers `list_queue`.
-pub fn queue(waiting: &[QueueEntry]) -> Payload {
+fn queue(waiting: &[QueueEntry]) -> Payload {
     let messages = waiting.iter().map(|one| wire::QueueItem {
         message_id: one.message.as_str(),
         run_id: one.run.as_str(),
@@ -107,54 +131,24 @@ pub fn queue(waiting: &[QueueEntry]) -> Payload {
     Payload::of(&wire::Queue { messages: messages.collect() })
 }
 
-/// Answers `remove_queued`.
-pub fn unqueued() -> Payload {
-    Payload::flag("removed")
-}
-
-/// Answers `submit_approval` and `cancel_run`.
-pub fn accepted() -> Payload {
-    Payload::flag("accepted")
-}
-
-/// Answers `rename_session`.
-pub fn renamed() -> Payload {
-    Payload::flag("renamed")
-}
-
-/// Answers `end_session`.
-pub fn ended() -> Payload {
-    Payload::flag("ended")
-}
-
 /// Answers `compact_session` with the position of the start event.
-pub fn compacting(began: Seq) -> Payload {
+fn compacting(began: Seq) -> Payload {
     Payload::of(&wire::Compacting { compacting: true, seq: began.number() })
 }
 
 /// Answers `delete_session`; for a dry run, with what would be deleted.
-pub fn deleted(deleted: bool, bytes: u64, pi_files: &[PiFileRow]) -> Payload {
+fn deleted(deleted: bool, bytes: u64, pi_files: &[SessionFileRow]) -> Payload {
     Payload::of(&wire::Deleted { deleted, bytes, pi_files: pi_files.iter().map(pi_file).collect() })
 }
 
-fn pi_file(row: &PiFileRow) -> wire::PiFileItem<'_> {
-    let PiFileRow { path, bytes, created, removed, problem } = row;
+fn pi_file(row: &SessionFileRow) -> wire::PiFileItem<'_> {
+    let SessionFileRow { path, bytes, created, removed, problem } = row;
     let (bytes, created, removed) = (*bytes, *created, *removed);
     wire::PiFileItem { path, bytes, created, removed, problem: problem.as_deref() }
 }
 
-/// Answers `speak`; afterwards the connection uses the other protocol.
-pub fn protocol_switched() -> Payload {
-    Payload::flag("speaking")
-}
-
-/// Answers `drain`.
-pub fn draining() -> Payload {
-    Payload::flag("draining")
-}
-
 /// Answers `reload` with the number of variables of the login shell, or a warning why the daemon's environment is used.
-pub fn reloaded(variables: usize, warning: Option<&str>) -> Payload {
+fn reloaded(variables: usize, warning: Option<&str>) -> Payload {
     Payload::of(&wire::Reloaded { reloaded: true, variables, warning })
 }
 
@@ -194,7 +188,7 @@ pub fn snapshot_payload(snapshot: &Snapshot) -> Payload {
 }
 
 /// Answers `get_session_messages`.
-pub fn messages(page: &MessagePage) -> Payload {
+fn messages(page: &MessagePage) -> Payload {
     let messages = page.messages.iter().map(|row| wire::MessageItem {
         seq: row.seq.number(),
         ts: row.at.0,
@@ -213,57 +207,13 @@ pub fn messages(page: &MessagePage) -> Payload {
     })
 }
 
-/// Encodes the listing item of a session.
-pub fn session_item(row: &SessionRow) -> Json {
-    let repo = repo_at(row.repo.as_ref(), &row.cwd);
-    let item = Payload::of(&wire::SessionItem {
-        session_id: row.session.as_str(),
-        state: row.phase.into(),
-        updated_at: row.updated_at.0,
-        repo: raw(&repo),
-        cwd: &row.cwd,
-        provider: &row.provider,
-        model: row.model.as_deref(),
-        name: row.name.as_deref(),
-        last_user_message: row.last_message.as_deref(),
-        active_run_id: row.run.as_ref().map(RunId::as_str),
-        pending_approval_id: row.gate.as_ref().map(GateId::as_str),
-        protocol: row.protocol.as_deref(),
-        thinking: row.thinking.as_deref(),
-        opened_at: row.opened_at.0,
-        ended: (row.open == Openness::Ended).then_some(true),
-        unloaded: row.unloaded.then_some(true),
-    });
-    Json::new(item.0)
-}
-
-/// Returns whether an item written by [`session_item`] is of an ended session.
-pub fn is_ended(item: &str) -> bool {
-    #[derive(Deserialize)]
-    struct Item {
-        #[serde(default)]
-        ended: bool,
-    }
-    serde_json::from_str(item).is_ok_and(|item: Item| item.ended)
-}
-
-/// Returns the client's description of the repository, with the session's directory as its root.
-fn repo_at(repo: Option<&Json>, cwd: &str) -> Json {
-    let mut fields: serde_json::Map<String, Value> =
-        repo.and_then(|repo| serde_json::from_str(repo.as_str()).ok()).unwrap_or_default();
-    if !cwd.is_empty() {
-        fields.insert("rootPath".to_owned(), Value::from(cwd));
-    }
-    Json::new(Value::from(fields).to_string())
-}
-
 /// Answers `list_sessions` with items written by [`session_item`].
-pub fn sessions(items: &[Json], next_cursor: Option<&str>) -> Payload {
+fn sessions(items: &[Json], next_cursor: Option<&str>) -> Payload {
     Payload::of(&wire::Sessions { sessions: items.iter().map(raw).collect(), next_cursor })
 }
 
 /// Answers `list_approvals`.
-pub fn approvals(pending: &[PendingApproval]) -> Payload {
+fn approvals(pending: &[PendingApproval]) -> Payload {
     let approvals = pending.iter().map(|one| wire::ApprovalItem {
         session_id: one.session.as_str(),
         run_id: one.run.as_str(),
@@ -285,7 +235,7 @@ pub fn approvals(pending: &[PendingApproval]) -> Payload {
 }
 
 /// Answers `list_grants`.
-pub fn grants(rows: &[GrantRow]) -> Payload {
+fn grants(rows: &[GrantRow]) -> Payload {
     let grants = rows.iter().map(|row| wire::GrantItem {
         grant_id: &row.id,
         repository: &row.repository,
@@ -296,13 +246,8 @@ pub fn grants(rows: &[GrantRow]) -> Payload {
     Payload::of(&wire::Grants { grants: grants.collect() })
 }
 
-/// Answers `revoke_grant`.
-pub fn revoked() -> Payload {
-    Payload::of(&wire::Revoked { revoked: true })
-}
-
 /// Answers `list_providers`.
-pub fn providers(rows: &[ProviderRow]) -> Payload {
+fn providers(rows: &[ProviderRow]) -> Payload {
     let providers = rows.iter().map(|row| wire::ProviderItem {
         name: &row.name,
         models: &row.models,
@@ -313,7 +258,7 @@ pub fn providers(rows: &[ProviderRow]) -> Payload {
 }
 
 /// Answers `get_metrics`.
-pub fn metrics(metrics: &Metrics) -> Payload {
+fn metrics(metrics: &Metrics) -> Payload {
     Payload::of(&wire::MetricsItem {
         pid: metrics.pid,
         version: &metrics.version,
@@ -348,7 +293,7 @@ fn circuit(row: &CircuitRow) -> wire::CircuitItem<'_> {
 }
 
 /// Answers `check_journal`.
-pub fn journal_check(check: &JournalCheck) -> Payload {
+fn journal_check(check: &JournalCheck) -> Payload {
     Payload::of(&wire::JournalCheckItem {
         schema: check.schema,
         sessions: check.sessions,

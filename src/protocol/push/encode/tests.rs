@@ -5,7 +5,8 @@ use crate::kernel::command::{Openness, Phase, Repetition, Replay};
 use crate::kernel::event::{Adjustment, DenialEffect, Event, EventKind, GateQuestion, Opening, RunOutcome};
 use crate::kernel::id::Json;
 use crate::kernel::refusal::Refusal;
-use crate::protocol::push::error::{Code, ErrorBody, from_refusal};
+use crate::protocol::error::{Code, from_refusal};
+use crate::protocol::reply::{PendingApproval, Reply};
 use crate::record::event_line;
 
 #[test]
@@ -58,13 +59,15 @@ fn a_snapshot_holds_the_session_state() {
 
 #[test]
 fn responses_name_a_session_only_where_there_is_one() {
-    let ok = response_ok("q\"", "ping", None, &pong(Now(7)));
+    let (mut ok, mut error) = (Vec::new(), Vec::new());
+    response_ok("q\"", "ping", None, &payload(&Reply::Pong(Now(7))), &mut ok);
     assert_eq!(
         String::from_utf8(ok).unwrap(),
         "{\"v\":\"push.runtime.v1\",\"kind\":\"response\",\"requestId\":\"q\\\"\",\"type\":\"ping\",\"ok\":true,\
          \"payload\":{\"pong\":true,\"ts\":7},\"error\":null}\n"
     );
-    let error = response_error("q", "cancel_run", Some("s"), &from_refusal(Refusal::NoActiveRun).with_detail("d"));
+    let refusal = from_refusal(Refusal::NoActiveRun).with_detail("d");
+    response_error("q", "cancel_run", Some("s"), &refusal, &mut error);
     assert_eq!(
         String::from_utf8(error).unwrap(),
         "{\"v\":\"push.runtime.v1\",\"kind\":\"response\",\"requestId\":\"q\",\"type\":\"cancel_run\",\
@@ -76,18 +79,19 @@ fn responses_name_a_session_only_where_there_is_one() {
 
 #[test]
 fn repetitions_and_replays_are_marked() {
-    assert_eq!(prompted(&"r".into(), Repetition::First).as_str(), r#"{"runId":"r","accepted":true}"#);
+    let prompted = |repetition| payload(&Reply::Prompted { run: "r".into(), repetition });
+    assert_eq!(prompted(Repetition::First).as_str(), r#"{"runId":"r","accepted":true}"#);
+    assert_eq!(prompted(Repetition::Repeated).as_str(), r#"{"runId":"r","accepted":true,"repeated":true}"#);
+    let attached = |phase, gap| {
+        let replay = Replay { from: Seq::new(136), to: Seq::new(149), gap };
+        payload(&Reply::Attached { session: "s".into(), phase, replay })
+    };
     assert_eq!(
-        prompted(&"r".into(), Repetition::Repeated).as_str(),
-        r#"{"runId":"r","accepted":true,"repeated":true}"#
-    );
-    let replay = |gap| Replay { from: Seq::new(136), to: Seq::new(149), gap };
-    assert_eq!(
-        attached(&"s".into(), Phase::Running, replay(Gap::None)).as_str(),
+        attached(Phase::Running, Gap::None).as_str(),
         r#"{"sessionId":"s","state":"running","replay":{"fromSeq":136,"toSeq":149,"completed":true,"gap":false}}"#
     );
     assert_eq!(
-        attached(&"s".into(), Phase::Idle, replay(Gap::Foreign)).as_str(),
+        attached(Phase::Idle, Gap::Foreign).as_str(),
         r#"{"sessionId":"s","state":"idle","replay":{"fromSeq":136,"toSeq":149,"completed":false,"gap":true}}"#
     );
 }
@@ -96,8 +100,9 @@ fn repetitions_and_replays_are_marked() {
 fn a_pending_approval_is_its_event_with_session_and_run() {
     let mut question = question();
     question.quorum = 2;
-    let event = payload(&question);
-    let listed = approvals(&[PendingApproval { session: "s".into(), run: "r".into(), question }]);
+    let event = event_payload(&question);
+    let pending = PendingApproval { session: "s".into(), run: "r".into(), question };
+    let listed = payload(&Reply::Approvals(vec![pending]));
     let place = r#"{"sessionId":"s","runId":"r","#;
     assert_eq!(listed.as_str(), format!("{{\"approvals\":[{place}{}]}}", &event[1..]));
     assert!(event.ends_with(r#""needed":2}"#), "{event}");
@@ -122,7 +127,7 @@ fn question() -> GateQuestion {
 }
 
 /// The payload of the event that opened the gate.
-fn payload(question: &GateQuestion) -> String {
+fn event_payload(question: &GateQuestion) -> String {
     let kind = EventKind::GateOpened(Box::new(question.clone()));
     let event = Event { seq: Seq::new(42), at: Now(1), run: Some("r".into()), version: None, origin: None, kind };
     let mut out = Vec::new();

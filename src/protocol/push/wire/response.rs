@@ -119,35 +119,6 @@ payloads! {
         next_cursor: Option<&'a str>,
     }
 
-    /// A session in a listing.
-    struct SessionItem<'a> {
-        session_id: &'a str,
-        state: StateWord,
-        updated_at: u64,
-        repo: Raw<'a>,
-        cwd: &'a str,
-        provider: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        model: Option<&'a str>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        name: Option<&'a str>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        last_user_message: Option<&'a str>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        active_run_id: Option<&'a str>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pending_approval_id: Option<&'a str>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        protocol: Option<&'a str>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        thinking: Option<&'a str>,
-        opened_at: u64,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        ended: Option<bool>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        unloaded: Option<bool>,
-    }
-
     /// `list_approvals`
     struct Approvals<'a> {
         approvals: Vec<ApprovalItem<'a>>,
@@ -189,11 +160,6 @@ payloads! {
         rule: &'a str,
         by: &'a str,
         granted_at: u64,
-    }
-
-    /// `revoke_grant`
-    struct Revoked {
-        revoked: bool,
     }
 
     /// `list_providers`

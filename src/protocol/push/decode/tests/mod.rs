@@ -4,20 +4,21 @@ mod read;
 mod refuse;
 
 use super::*;
+use crate::protocol::intent::*;
 
 fn read(line: &str) -> Result<Request, MalformedRequest> {
     decode(line.as_bytes(), &DecodeLimits::default())
 }
 
-fn decode_body(kind: &str, payload: &str) -> RequestBody {
-    read(&request("", kind, payload)).unwrap().body
+fn decode_body(kind: &str, payload: &str) -> Intent {
+    read(&request("", kind, payload)).unwrap().intent
 }
 
-fn decode_session_body(kind: &str, fields: &str) -> SessionRequestBody {
-    let ask = decode_body(kind, &format!(r#"{{"sessionId":"s"{fields}}}"#));
-    let RequestBody::Session { id, body: ask } = ask else { panic!("asks the daemon: {ask:?}") };
+fn decode_session_body(kind: &str, fields: &str) -> SessionIntent {
+    let intent = decode_body(kind, &format!(r#"{{"sessionId":"s"{fields}}}"#));
+    let Intent::Session { id, body } = intent else { panic!("a request to the daemon: {intent:?}") };
     assert_eq!(id.as_str(), "s");
-    ask
+    body
 }
 
 fn request(envelope: &str, kind: &str, payload: &str) -> String {

@@ -1,36 +1,38 @@
 //! Requests that are decoded.
 
 use super::*;
+use crate::kernel::environment::Environment;
 use crate::kernel::event::{ApprovalScope, Budget, Criterion, Decision};
 use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq};
+use crate::protocol::ProtocolName;
 
 #[test]
 fn hello_needs_no_fields() {
     assert_eq!(
         decode_body("hello", r#"{"clientName":"push","clientVersion":"0.1.0","capabilities":["approvals"]}"#),
-        RequestBody::Hello {
+        Intent::Hello {
             client_name: Some("push".into()),
             client_version: Some("0.1.0".into()),
             capabilities: vec!["approvals".into()],
         }
     );
-    let bare = RequestBody::Hello { client_name: None, client_version: None, capabilities: vec![] };
+    let bare = Intent::Hello { client_name: None, client_version: None, capabilities: vec![] };
     assert_eq!(decode_body("hello", "{}"), bare);
 }
 
 #[test]
 fn an_empty_payload_may_be_omitted() {
     let request = read(r#"{"v":"push.runtime.v1","kind":"request","requestId":"r","type":"ping"}"#).unwrap();
-    assert_eq!(request.body, RequestBody::Ping);
+    assert_eq!(request.intent, Intent::Ping);
     let null = r#"{"v":"push.runtime.v1","kind":"request","requestId":"r","type":"ping","payload":null}"#;
-    assert_eq!(read(null).unwrap().body, RequestBody::Ping);
+    assert_eq!(read(null).unwrap().intent, Intent::Ping);
 }
 
 #[test]
 fn a_request_without_an_id_is_decoded() {
     for id in ["", r#""requestId":null,"#, r#""requestId":"","#] {
         let line = format!(r#"{{"v":"push.runtime.v1","kind":"request",{id}"type":"ping","payload":{{}}}}"#);
-        assert_eq!(read(&line).unwrap().request_id, None, "{line}");
+        assert_eq!(read(&line).unwrap().tag.request_id, None, "{line}");
     }
 }
 
@@ -43,7 +45,7 @@ fn start_session_is_read_in_full() {
 "idempotencyKey":"k"}}"#
     )
     .replace('\n', "");
-    let RequestBody::StartSession(start) = decode_body("start_session", &payload) else { panic!("another ask") };
+    let Intent::StartSession(start) = decode_body("start_session", &payload) else { panic!("another ask") };
     assert_eq!((start.mode.as_str(), start.provider.as_deref()), ("headless", Some("ollama")));
     assert_eq!((start.sandbox_provider.as_deref(), start.cwd.as_str()), (Some("modal"), cwd));
     assert_eq!((start.model.as_deref(), start.name.as_deref()), (Some("m"), Some("n")));
@@ -56,7 +58,7 @@ fn start_session_is_read_in_full() {
 #[test]
 fn a_session_takes_its_directory_from_the_repository_by_default() {
     let payload = format!(r#"{{"repo":{{"rootPath":{:?}}}}}"#, working_dir());
-    let RequestBody::StartSession(start) = decode_body("start_session", &payload) else { panic!("another ask") };
+    let Intent::StartSession(start) = decode_body("start_session", &payload) else { panic!("another ask") };
     assert_eq!(start.cwd, working_dir());
     assert_eq!((start.mode.as_str(), start.provider.as_deref()), ("interactive", None));
     assert_eq!(start.sandbox_provider, None);
@@ -72,23 +74,21 @@ fn a_session_is_named_in_the_envelope_in_the_payload_or_in_both() {
         (r#""sessionId":"s","#, r#"{"sessionId":null}"#),
     ] {
         let request = read(&request(envelope, "end_session", payload)).unwrap();
-        assert_eq!(request.session, Some("s".into()));
-        assert_eq!(request.body, RequestBody::Session { id: "s".into(), body: SessionRequestBody::End });
+        assert_eq!(request.tag.session, Some("s".into()));
+        assert_eq!(request.intent, Intent::Session { id: "s".into(), body: SessionIntent::End });
     }
 }
 
 #[test]
 fn resume_asks_for_an_attach_with_a_summary() {
     for (kind, summary) in [("attach_session", SnapshotMode::AfterGap), ("resume_session", SnapshotMode::Always)] {
-        let SessionRequestBody::Attach(attach) =
-            decode_session_body(kind, r#","lastSeenSeq":135,"attachToken":"att_x""#)
+        let SessionIntent::Attach(attach) = decode_session_body(kind, r#","lastSeenSeq":135,"attachToken":"att_x""#)
         else {
             panic!("another ask")
         };
         assert_eq!((attach.seen, attach.read_only, attach.snapshot), (Seq::new(135), false, summary));
         assert_eq!(attach.token.map(|token| token.reveal().to_owned()).as_deref(), Some("att_x"));
-        let SessionRequestBody::Attach(attach) = decode_session_body(kind, r#","lastSeenSeq":null,"readOnly":true"#)
-        else {
+        let SessionIntent::Attach(attach) = decode_session_body(kind, r#","lastSeenSeq":null,"readOnly":true"#) else {
             panic!("another ask")
         };
         assert_eq!((attach.seen, attach.read_only, attach.token), (Seq::ZERO, true, None));
@@ -113,46 +113,39 @@ fn messages_carry_their_criteria() {
         rules: vec!["deny: network".into()],
         environment: None,
     };
-    assert_eq!(
-        decode_session_body("send_user_message", &fields),
-        SessionRequestBody::Prompt(Box::new(expected.clone()))
-    );
-    assert_eq!(decode_session_body("queue_message", &fields), SessionRequestBody::Queue(Box::new(expected)));
+    assert_eq!(decode_session_body("send_user_message", &fields), SessionIntent::Prompt(Box::new(expected.clone())));
+    assert_eq!(decode_session_body("queue_message", &fields), SessionIntent::Queue(Box::new(expected)));
 }
 
 #[test]
 fn the_other_requests_of_a_session_are_read() {
     let message = Some(MessageId::from("m"));
     for (kind, fields, expected) in [
-        ("detach_session", "", SessionRequestBody::Detach),
-        (
-            "steer",
-            r#","text":"left""#,
-            SessionRequestBody::Steer { message: None, text: "left".into(), images: Vec::new() },
-        ),
+        ("detach_session", "", SessionIntent::Detach),
+        ("steer", r#","text":"left""#, SessionIntent::Steer { message: None, text: "left".into(), images: Vec::new() }),
         (
             "steer",
             r#","text":"l","clientMessageId":"m""#,
-            SessionRequestBody::Steer { message, text: "l".into(), images: Vec::new() },
+            SessionIntent::Steer { message, text: "l".into(), images: Vec::new() },
         ),
-        ("list_queue", "", SessionRequestBody::ListQueue),
-        ("remove_queued", r#","messageId":"m""#, SessionRequestBody::Unqueue { message: "m".into() }),
-        ("cancel_run", "", SessionRequestBody::Cancel { run: None, reason: "user_cancelled".into() }),
+        ("list_queue", "", SessionIntent::ListQueue),
+        ("remove_queued", r#","messageId":"m""#, SessionIntent::Unqueue { message: "m".into() }),
+        ("cancel_run", "", SessionIntent::Cancel { run: None, reason: "user_cancelled".into() }),
         (
             "cancel_run",
             r#","runId":"r","reason":"bored""#,
-            SessionRequestBody::Cancel { run: Some("r".into()), reason: "bored".into() },
+            SessionIntent::Cancel { run: Some("r".into()), reason: "bored".into() },
         ),
-        ("get_session_snapshot", "", SessionRequestBody::Snapshot),
-        ("get_session_messages", "", SessionRequestBody::Messages { after: Seq::ZERO, limit: 100 }),
+        ("get_session_snapshot", "", SessionIntent::Snapshot),
+        ("get_session_messages", "", SessionIntent::Messages { after: Seq::ZERO, limit: 100 }),
         (
             "get_session_messages",
             r#","afterSeq":7,"limit":1000000"#,
-            SessionRequestBody::Messages { after: Seq::new(7), limit: 1000 },
+            SessionIntent::Messages { after: Seq::new(7), limit: 1000 },
         ),
-        ("rename_session", r#","name":"n""#, SessionRequestBody::Rename { name: "n".into() }),
-        ("compact_session", "", SessionRequestBody::Compact { instructions: None, environment: None }),
-        ("end_session", r#","unknown":[1]"#, SessionRequestBody::End),
+        ("rename_session", r#","name":"n""#, SessionIntent::Rename { name: "n".into() }),
+        ("compact_session", "", SessionIntent::Compact { instructions: None, environment: None }),
+        ("end_session", r#","unknown":[1]"#, SessionIntent::End),
     ] {
         assert_eq!(decode_session_body(kind, fields), expected, "{kind}");
     }
@@ -167,7 +160,7 @@ fn the_other_requests_of_a_session_are_read() {
         answer: None,
         environment: None,
     };
-    assert_eq!(decode_session_body("submit_approval", fields), SessionRequestBody::Decide(Box::new(expected)));
+    assert_eq!(decode_session_body("submit_approval", fields), SessionIntent::Decide(Box::new(expected)));
 }
 
 #[test]
@@ -176,29 +169,29 @@ fn requests_of_the_daemon_are_read() {
         (
             "list_sessions",
             "{}",
-            RequestBody::ListSessions(ListSessions { limit: 20, cursor: None, prefix: None, include_ended: false }),
+            Intent::ListSessions(ListSessions { limit: 20, cursor: None, prefix: None, include_ended: false }),
         ),
         (
             "list_sessions",
             r#"{"limit":5,"cursor":"c","prefix":"sess_0","includeEnded":true}"#,
-            RequestBody::ListSessions(ListSessions {
+            Intent::ListSessions(ListSessions {
                 limit: 5,
                 cursor: Some("c".into()),
                 prefix: Some("sess_0".into()),
                 include_ended: true,
             }),
         ),
-        ("list_approvals", "{}", RequestBody::ListApprovals { session: None }),
-        ("list_approvals", r#"{"sessionId":"s"}"#, RequestBody::ListApprovals { session: Some("s".into()) }),
-        ("list_providers", "{}", RequestBody::ListProviders),
-        ("list_grants", "{}", RequestBody::ListGrants),
-        ("revoke_grant", r#"{"grantId":"g"}"#, RequestBody::RevokeGrant { id: "g".into() }),
-        ("get_metrics", "{}", RequestBody::Metrics { sandbox: false }),
+        ("list_approvals", "{}", Intent::ListApprovals { session: None }),
+        ("list_approvals", r#"{"sessionId":"s"}"#, Intent::ListApprovals { session: Some("s".into()) }),
+        ("list_providers", "{}", Intent::ListProviders),
+        ("list_grants", "{}", Intent::ListGrants),
+        ("revoke_grant", r#"{"grantId":"g"}"#, Intent::RevokeGrant { id: "g".into() }),
+        ("get_metrics", "{}", Intent::Metrics { sandbox: false }),
         (
             "speak",
             r#"{"protocol":"pi"}"#,
-            RequestBody::SwitchProtocol(Box::new(SwitchProtocol {
-                protocol: Protocol::Pi,
+            Intent::SwitchProtocol(Box::new(SwitchProtocol {
+                protocol: ProtocolName::Pi,
                 cwd: None,
                 environment: None,
             })),
@@ -206,15 +199,15 @@ fn requests_of_the_daemon_are_read() {
         (
             "speak",
             r#"{"protocol":"pi","cwd":"/w","environment":{"A":"1"}}"#,
-            RequestBody::SwitchProtocol(Box::new(SwitchProtocol {
-                protocol: Protocol::Pi,
+            Intent::SwitchProtocol(Box::new(SwitchProtocol {
+                protocol: ProtocolName::Pi,
                 cwd: Some("/w".into()),
                 environment: Some(Environment::new([("A".to_owned(), "1".to_owned())].into())),
             })),
         ),
-        ("reload", "{}", RequestBody::Reload),
-        ("drain", "{}", RequestBody::Drain { grace_ms: None }),
-        ("drain", r#"{"graceMs":0}"#, RequestBody::Drain { grace_ms: Some(0) }),
+        ("reload", "{}", Intent::Reload),
+        ("drain", "{}", Intent::Drain { grace_ms: None }),
+        ("drain", r#"{"graceMs":0}"#, Intent::Drain { grace_ms: Some(0) }),
     ] {
         assert_eq!(decode_body(kind, payload), expected, "{kind}");
     }

@@ -1,10 +1,10 @@
-//! The error codes of the protocol, and the mapping of kernel refusals to them.
+//! The errors that requests are refused with, and the mapping of kernel refusals to them.
 
 use std::fmt;
 
 use crate::kernel::refusal::Refusal;
 
-/// A code of the protocol layer.
+/// The code of an error, for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Code {
     /// The message has an unsupported protocol version.

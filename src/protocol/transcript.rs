@@ -1,7 +1,7 @@
 //! The messages of a session, assembled from its events.
 
+use super::reply::{MessageRow, Role};
 use crate::kernel::event::{Event, EventKind, is_turn_interrupted};
-use crate::protocol::push::encode::{MessageRow, Role};
 
 /// Assembles messages from the events of a session, applied in order.
 ///

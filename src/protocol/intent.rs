@@ -1,14 +1,47 @@
-//! The parameters of requests as plain data. The daemon mints ids, sanitizes texts and builds the kernel command.
+//! The requests of clients as plain data, in the words of no protocol.
+//!
+//! A protocol decodes a frame into a [`Request`]. The daemon mints ids, sanitizes texts and builds the kernel command.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
+use super::ProtocolName;
+use super::error::ErrorBody;
+use crate::kernel::environment::Environment;
 use crate::kernel::event::{ApprovalScope, Budget, Criterion, Decision, Image};
 use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq, SessionId};
 
-/// The parameters of a request.
+/// A decoded request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RequestBody {
+pub struct Request {
+    /// What the reply repeats of the request.
+    pub tag: RequestTag,
+    /// What the client wants.
+    pub intent: Intent,
+}
+
+/// The parts of a request that its reply repeats.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestTag {
+    /// The id to answer under; the daemon generates one if it is missing.
+    pub request_id: Option<String>,
+    /// The type as sent.
+    pub kind_name: String,
+    /// The session that the request names.
+    pub session: Option<SessionId>,
+}
+
+/// A frame that is not a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Malformed {
+    /// The readable parts that the reply repeats.
+    pub tag: RequestTag,
+    /// Why it is refused.
+    pub error: ErrorBody,
+}
+
+/// What a client wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Intent {
     /// Introduce the client.
     Hello {
         /// The client's name.
@@ -62,7 +95,7 @@ pub enum RequestBody {
         /// The session.
         id: SessionId,
         /// The session request.
-        body: SessionRequestBody,
+        body: SessionIntent,
     },
 }
 
@@ -70,23 +103,16 @@ pub enum RequestBody {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SwitchProtocol {
     /// The new protocol.
-    pub protocol: Protocol,
+    pub protocol: ProtocolName,
     /// The user's working directory.
     pub cwd: Option<String>,
     /// The user's environment.
     pub environment: Option<Environment>,
 }
 
-/// A protocol that the daemon supports besides this one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
-    /// Pi.
-    Pi,
-}
-
 /// The parameters of a session request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SessionRequestBody {
+pub enum SessionIntent {
     /// Subscribe from a position on.
     Attach(Box<Attach>),
     /// Unsubscribe.
@@ -254,71 +280,6 @@ pub struct ApprovalDecision {
     pub answer: Option<Json>,
     /// The user's environment.
     pub environment: Option<Environment>,
-}
-
-/// A user's environment variables. Their names and values never appear in a log.
-#[derive(Clone, PartialEq, Eq, Default)]
-pub struct Environment {
-    variables: BTreeMap<String, String>,
-    source: EnvironmentSource,
-}
-
-/// The source of an environment.
-#[derive(Clone, PartialEq, Eq, Default)]
-enum EnvironmentSource {
-    /// A client sent it.
-    #[default]
-    Client,
-    /// The login shell of the daemon's user.
-    Login,
-    /// The daemon's own environment, with the reason why the login shell could not be captured.
-    Daemon(String),
-}
-
-impl Environment {
-    /// Wraps the variables that a client sent.
-    pub const fn new(variables: BTreeMap<String, String>) -> Self {
-        Self { variables, source: EnvironmentSource::Client }
-    }
-
-    /// Wraps the variables of the user's login shell.
-    pub const fn from_login_shell(variables: BTreeMap<String, String>) -> Self {
-        Self { variables, source: EnvironmentSource::Login }
-    }
-
-    /// Wraps the daemon's own variables, with the reason for the fallback.
-    pub const fn from_daemon(variables: BTreeMap<String, String>, why: String) -> Self {
-        Self { variables, source: EnvironmentSource::Daemon(why) }
-    }
-
-    /// Returns the variables.
-    pub const fn variables(&self) -> &BTreeMap<String, String> {
-        &self.variables
-    }
-
-    /// Returns the variables by value.
-    pub fn into_variables(self) -> BTreeMap<String, String> {
-        self.variables
-    }
-
-    /// Returns whether a client sent it; otherwise it is a fallback.
-    pub const fn is_from_client(&self) -> bool {
-        matches!(self.source, EnvironmentSource::Client)
-    }
-
-    /// Returns the reason for a fallback to the daemon's environment.
-    pub fn warning(&self) -> Option<&str> {
-        match &self.source {
-            EnvironmentSource::Client | EnvironmentSource::Login => None,
-            EnvironmentSource::Daemon(why) => Some(why),
-        }
-    }
-}
-
-impl fmt::Debug for Environment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Environment({} variables)", self.variables.len())
-    }
 }
 
 /// A token that permits attaching; it never appears in a log.

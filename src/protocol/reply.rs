@@ -1,10 +1,123 @@
-//! The rows of lists and pages: plain data that the daemon fills in.
+//! The replies to requests as plain data, in the words of no protocol.
 
-use crate::kernel::command::{Openness, Phase, Snapshot};
+use crate::kernel::command::{Phase, QueueEntry, Repetition, Replay, Snapshot};
 use crate::kernel::event::GateQuestion;
-use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq, SessionId};
+use crate::kernel::id::{Json, MessageId, RunId, Seq, SessionId};
 use crate::kernel::time::Now;
-use crate::record::encode::mode;
+
+/// The successful reply to a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// The daemon introduces itself.
+    Hello {
+        /// The version of the daemon.
+        version: &'static str,
+    },
+    /// The connection works; the daemon's time.
+    Pong(Now),
+    /// A session was started, or found under its idempotency key.
+    Started {
+        /// The session.
+        session: SessionId,
+        /// Its phase.
+        phase: Phase,
+        /// The token that attaches to it.
+        token: String,
+        /// Whether it was started before.
+        repetition: Repetition,
+    },
+    /// The connection is subscribed.
+    Attached {
+        /// The session.
+        session: SessionId,
+        /// Its phase.
+        phase: Phase,
+        /// The events that are replayed.
+        replay: Replay,
+    },
+    /// A run was started.
+    Prompted {
+        /// The run.
+        run: RunId,
+        /// Whether it was started before.
+        repetition: Repetition,
+    },
+    /// A message was added to a run.
+    Steered(RunId),
+    /// A message waits behind the active run.
+    Queued {
+        /// The message.
+        message: MessageId,
+        /// Its run.
+        run: RunId,
+        /// Its position in the queue.
+        position: usize,
+    },
+    /// The queued messages.
+    Queue(Vec<QueueEntry>),
+    /// The state of a session.
+    Snapshot(Box<Snapshot>),
+    /// A compaction has started with this event.
+    Compacting(Seq),
+    /// The request was carried out or accepted, and there is nothing to return.
+    Done(Completion),
+    /// A session was deleted, or would be.
+    Deleted {
+        /// Whether it was deleted; `false` for a dry run.
+        deleted: bool,
+        /// The size of its data.
+        bytes: u64,
+        /// Its session files.
+        files: Vec<SessionFileRow>,
+    },
+    /// The environment of the login shell was captured again.
+    Reloaded {
+        /// The number of its variables.
+        variables: usize,
+        /// Why the daemon's environment is used instead.
+        warning: Option<String>,
+    },
+    /// Some messages of a session.
+    Messages(MessagePage),
+    /// Some sessions.
+    Sessions {
+        /// The listing items, as stored.
+        items: Vec<Json>,
+        /// Where the next page starts.
+        next_cursor: Option<String>,
+    },
+    /// The pending approvals.
+    Approvals(Vec<PendingApproval>),
+    /// The granted rules.
+    Grants(Vec<GrantRow>),
+    /// The model providers.
+    Providers(Vec<ProviderRow>),
+    /// The metrics of the daemon.
+    Metrics(Box<Metrics>),
+    /// The state of the journal.
+    JournalCheck(Box<JournalCheck>),
+}
+
+/// What was done, for a request that returns nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Completion {
+    /// The connection is unsubscribed.
+    Detached,
+    /// A queued message was removed.
+    Unqueued,
+    /// A decision, a cancel or another change of a session was accepted.
+    Accepted,
+    /// The session was renamed.
+    Renamed,
+    /// The session has ended.
+    Ended,
+    /// A grant was revoked.
+    Revoked,
+    /// The daemon stops when its runs have ended.
+    Draining,
+    /// The connection continues in another protocol.
+    ProtocolSwitched,
+}
 
 /// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,68 +154,6 @@ pub struct MessagePage {
     pub next_after: Seq,
     /// Whether there is no next page.
     pub done: bool,
-}
-
-/// A session in a listing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionRow {
-    /// Its id.
-    pub session: SessionId,
-    /// Its phase.
-    pub phase: Phase,
-    /// When its last event occurred.
-    pub updated_at: Now,
-    /// The client's description of the repository.
-    pub repo: Option<Json>,
-    /// The working directory of its tools.
-    pub cwd: String,
-    /// The provider.
-    pub provider: String,
-    /// The model of the provider.
-    pub model: Option<String>,
-    /// Its display name.
-    pub name: Option<String>,
-    /// The end of the last user message.
-    pub last_message: Option<String>,
-    /// The active run.
-    pub run: Option<RunId>,
-    /// The oldest open gate.
-    pub gate: Option<GateId>,
-    /// The other protocol that opened it, if any.
-    pub protocol: Option<String>,
-    /// The thinking level, if the session sets one.
-    pub thinking: Option<String>,
-    /// When it was opened.
-    pub opened_at: Now,
-    /// Whether it accepts more messages.
-    pub open: Openness,
-    /// Whether a client of another protocol has unloaded it.
-    pub unloaded: bool,
-}
-
-impl SessionRow {
-    /// Builds the row from a snapshot.
-    pub fn of(session: &SessionId, snapshot: &Snapshot) -> Self {
-        let opening = &snapshot.opening;
-        Self {
-            session: session.clone(),
-            phase: snapshot.phase,
-            updated_at: snapshot.updated_at,
-            repo: opening.repo.clone(),
-            cwd: opening.cwd.clone(),
-            provider: snapshot.provider().to_owned(),
-            model: snapshot.model().cloned(),
-            name: snapshot.name.clone(),
-            last_message: Some(snapshot.last_message.clone()).filter(|text| !text.is_empty()),
-            run: snapshot.run.clone(),
-            gate: snapshot.question.as_ref().map(|question| question.gate.clone()),
-            protocol: (mode(opening) != opening.mode).then(|| opening.mode.clone()),
-            thinking: snapshot.adjusted.thinking.clone(),
-            opened_at: snapshot.opened_at,
-            open: snapshot.open,
-            unloaded: snapshot.adjusted.unloaded.unwrap_or(false),
-        }
-    }
 }
 
 /// A pending approval.
@@ -222,9 +273,9 @@ pub struct ProblemRow {
     pub what: String,
 }
 
-/// A Pi session file of a session that is deleted.
+/// A session file of a session that is deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PiFileRow {
+pub struct SessionFileRow {
     /// Its path.
     pub path: String,
     /// Its size before deletion.

@@ -1,0 +1,66 @@
+//! The protocol as a connection speaks it. It has no state: every line stands for itself.
+
+use super::decode::{self, DecodeLimits, MalformedRequest, RequestError};
+use super::encode;
+use crate::kernel::command::PrivateEvent;
+use crate::kernel::event::Event;
+use crate::kernel::id::SessionId;
+use crate::protocol::error::ErrorBody;
+use crate::protocol::intent::{Malformed, Request, RequestTag};
+use crate::protocol::reply::Reply;
+use crate::protocol::{EventEncoding, Protocol};
+use crate::record;
+use crate::transport::canonical_json::{self, canonicalize};
+
+/// The Push protocol.
+#[derive(Debug, Clone, Copy)]
+pub struct PushProtocol {
+    limits: DecodeLimits,
+    /// How deeply the JSON of a line may be nested.
+    depth: usize,
+}
+
+impl PushProtocol {
+    /// Creates the protocol with the limits of its requests.
+    pub const fn new(limits: DecodeLimits, depth: usize) -> Self {
+        Self { limits, depth }
+    }
+}
+
+impl Protocol for PushProtocol {
+    /// A client speaks first.
+    fn open(&self, _out: &mut Vec<u8>) {}
+
+    fn decode(&self, frame: &[u8]) -> Result<Request, Malformed> {
+        let unreadable = |why: canonical_json::JsonError| {
+            MalformedRequest::unreadable(RequestError::Unreadable { why: why.to_string() }).into_refusal()
+        };
+        let line = canonicalize(frame, canonical_json::Limits { depth: self.depth }).map_err(unreadable)?;
+        decode::decode(&line, &self.limits).map_err(MalformedRequest::into_refusal)
+    }
+
+    fn too_long(&self, bytes: u64, limit: usize) -> Malformed {
+        MalformedRequest::unreadable(RequestError::TooLong { bytes, limit }).into_refusal()
+    }
+
+    fn reply(&self, tag: &RequestTag, reply: Result<&Reply, &ErrorBody>, out: &mut Vec<u8>) {
+        let (id, session) =
+            (tag.request_id.as_deref().unwrap_or_default(), tag.session.as_ref().map(SessionId::as_str));
+        match reply {
+            Ok(reply) => encode::response_ok(id, &tag.kind_name, session, &encode::payload(reply), out),
+            Err(error) => encode::response_error(id, &tag.kind_name, session, error, out),
+        }
+    }
+
+    fn private_event(&self, session: &SessionId, event: &PrivateEvent, out: &mut Vec<u8>) {
+        encode::private_line(session, event, out);
+    }
+
+    fn event_encoding(&self) -> EventEncoding {
+        EventEncoding::Record
+    }
+
+    fn event(&self, session: &SessionId, event: &Event, out: &mut Vec<u8>) {
+        record::event_line(session, event, out);
+    }
+}
