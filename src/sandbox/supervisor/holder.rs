@@ -165,7 +165,7 @@ impl Holder<'_> {
                     drop((socket, stdout, stderr));
                     supervise()
                 });
-                // A step may have kept stopping the holder, and the daemon that would continue it may have ended.
+                // A step may have descriptors stopping the holder, and the daemon that would continue it may have ended.
                 if nix::unistd::getppid() == holder {
                     let _continued = kill(holder, Signal::SIGCONT);
                 }
@@ -231,8 +231,9 @@ impl Holder<'_> {
 
     /// Returns whether the limit of descriptors leaves room for those of another request.
     fn capacity(&self) -> Capacity {
-        let kept = self.running.values().chain(self.ended.values().map(|ended| &ended.daemon_ends)).map(Vec::len);
-        let needed = kept.sum::<usize>() + REQUEST_FDS_MAX + OWN_FDS;
+        let descriptors =
+            self.running.values().chain(self.ended.values().map(|ended| &ended.daemon_ends)).map(Vec::len);
+        let needed = descriptors.sum::<usize>() + REQUEST_FDS_MAX + OWN_FDS;
         match getrlimit(Resource::RLIMIT_NOFILE) {
             Ok((limit, _)) if (needed as u64) > limit => Capacity::Exhausted,
             Ok(_) | Err(_) => Capacity::Sufficient,
@@ -278,7 +279,7 @@ const REQUEST_FDS_MIN: usize = SUPERVISOR_FDS + 2;
 /// The maximum number of descriptors that the holder itself has open, with those of `/proc` that it reads.
 const OWN_FDS: usize = 16;
 
-/// Whether the descriptors of another step can be kept.
+/// Whether the descriptors of another step can be descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Capacity {
     Sufficient,
