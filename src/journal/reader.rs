@@ -17,7 +17,7 @@ use super::apply;
 use super::checksum::{self, BlockHeader};
 use super::error::ReadError;
 use super::files;
-use super::marks::Marks;
+use super::high_water_marks::HighWaterMarks;
 use super::record::{Block, Checkpoint, LinePage, ListQuery, LossRecord, Meta, Options, Page, StoredSession};
 use super::repair::SessionExtent;
 use super::row;
@@ -145,7 +145,7 @@ impl Readers {
 pub(super) fn load(
     connection: &Connection,
     session: &SessionId,
-    marks: &Marks,
+    marks: &HighWaterMarks,
 ) -> Result<Option<StoredSession>, ReadError> {
     let moment = connection.unchecked_transaction()?;
     let Some(extent) = SessionExtent::load(&moment, session, marks)? else { return Ok(None) };

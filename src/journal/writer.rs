@@ -18,9 +18,9 @@ use super::commands::CommandBatch;
 use super::deferred::{DeferredWrites, PendingWrites};
 use super::error::{CommitError, Conflict};
 use super::files::StorageEnv;
+use super::high_water_marks::ShutdownState;
 use super::jobs::JobQueue;
 use super::mark_writer::MarkWriter;
-use super::marks::ShutdownState;
 use super::record::{Batch, Durability, Loss, Options};
 use super::repair::RepairPlan;
 use super::reserve::DiskReserve;
@@ -335,7 +335,7 @@ impl Writer {
             self.note_sync_failure(&error);
             return Err(error);
         }
-        self.mark_writer.advance();
+        self.mark_writer.write_pending();
         Ok(())
     }
 
