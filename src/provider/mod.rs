@@ -40,9 +40,11 @@ use crate::kernel::effect::{FinishReport, TurnRequest};
 
 pub use circuit::{RunAdmission, Starter};
 pub use ollama::RunningOllama;
+/// The name that the Pi server uses.
+pub use reports::StepDecision as ScreenDecision;
 pub use reports::{
-    APPROVE_REMEDY, IdSource, Question, ReportEnvelope, ReportOwner, ReportSender, Screen, ScreenDecision,
-    SessionClosed,
+    APPROVE_REMEDY, IdSource, Question, ReportEnvelope, ReportOwner, ReportSender, SessionClosed, StepDecision,
+    StepPolicy,
 };
 pub use turn_stream::{PendingRetry, StreamItem, TurnStream};
 

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::mint;
+use super::generate;
 use crate::kernel::time::Now;
 use crate::private_file::{self, Links, PrivateFileError};
 
@@ -98,7 +98,7 @@ impl GrantStore {
             return Err(GrantsError::TooMany);
         }
         let repository = repository.to_owned();
-        grants.push(Grant { grant_id: mint::grant(), repository, rule, by, granted_at: at.0 });
+        grants.push(Grant { grant_id: generate::grant(), repository, rule, by, granted_at: at.0 });
         self.write(grants)
     }
 
@@ -124,7 +124,7 @@ impl GrantStore {
 /// Returns the repository of a workspace: the nearest enclosing git directory, else the workspace itself.
 pub fn find_repository(workspace: &Path) -> PathBuf {
     let workspace = fs::canonicalize(workspace).unwrap_or_else(|_| workspace.to_owned());
-    let root = workspace.ancestors().find(|place| is_repository(&place.join(".git")));
+    let root = workspace.ancestors().find(|directory| is_repository(&directory.join(".git")));
     root.map_or_else(|| workspace.clone(), Path::to_path_buf)
 }
 

@@ -17,13 +17,13 @@ mod connection_writer;
 mod environments;
 mod feed;
 mod fingerprints;
+pub mod generate;
 pub mod grants;
 pub mod hub;
 pub mod lane;
 pub mod lifecycle;
 pub mod login;
 mod maintenance;
-pub mod mint;
 pub mod model_config;
 pub mod outbox;
 #[cfg(test)]
@@ -59,6 +59,9 @@ mod os;
 #[cfg(windows)]
 #[path = "windows.rs"]
 mod os;
+
+/// The former name of [`generate`], for the modules that still use it.
+use generate as mint;
 
 pub use lifecycle::{Config, RunError, run};
 pub use process::Signal;

@@ -121,8 +121,8 @@ impl FilePatch {
 impl Hunk {
     /// Finds the position of the hunk, at or after the line `from`.
     fn locate(&self, lines: &[&str], from: usize) -> Result<usize, ToolError> {
-        let stands =
-            |at: usize| lines.get(at..at + self.old.len()).is_some_and(|there| there.iter().eq(self.old.iter()));
+        let matches =
+            |at: usize| lines.get(at..at + self.old.len()).is_some_and(|found| found.iter().eq(self.old.iter()));
         if self.old.is_empty() {
             // Without old lines only the line number gives the position.
             return match self.at {
@@ -130,10 +130,10 @@ impl Hunk {
                 _ => Err(ToolError::new(ToolErrorKind::NoMatch, "has no context, and its line number does not exist")),
             };
         }
-        if self.at >= from && stands(self.at) {
+        if self.at >= from && matches(self.at) {
             return Ok(self.at);
         }
-        let mut places = (from..lines.len()).filter(|at| stands(*at));
+        let mut places = (from..lines.len()).filter(|at| matches(*at));
         match (places.next(), places.count()) {
             (Some(at), 0) => Ok(at),
             (Some(_), more) => {

@@ -98,6 +98,7 @@ const RUNTIME_LAYERS: &[(&str, &[&str])] = &[
             "confinement",
             "environments",
             "fingerprints",
+            "generate",
             "grants",
             "login",
             "mint",

@@ -196,19 +196,19 @@ impl PendingBatch {
         }
         let lines = Bytes::from(lines);
         let (first, last, count) = (self.first, self.last, self.count);
-        let kept = (count > 0).then(|| journal::Block { first, last, count, bytes: lines.clone() });
-        let shown = (count > 0).then_some(Block { first, last, lines });
+        let stored = (count > 0).then(|| journal::Block { first, last, count, bytes: lines.clone() });
+        let published = (count > 0).then_some(Block { first, last, lines });
         let mut batch = Batch::new(session.clone());
         batch.create = create;
         batch.reserve = self.reserve;
-        batch.block = kept;
+        batch.block = stored;
         batch.meta = meta;
         batch.checkpoint = self.checkpoint;
         batch.urgent = self.urgent;
         if self.synced {
             batch.durability = Durability::Synced;
         }
-        (batch, shown, self.after)
+        (batch, published, self.after)
     }
 
     fn push_event(&mut self, session: &SessionId, event: &Event) {
@@ -362,7 +362,7 @@ fn commit_class(kind: &EventKind) -> CommitClass {
     match kind {
         EventKind::CallStarted { .. } => CommitClass::Synced,
         EventKind::SessionOpened(_) => CommitClass::SyncedMeta,
-        EventKind::GateSettled(verdict) if verdict.decision == Decision::Approve => CommitClass::SyncedMeta,
+        EventKind::GateSettled(gate) if gate.decision == Decision::Approve => CommitClass::SyncedMeta,
         EventKind::GateSettled(_) | EventKind::RunEnded(_) => CommitClass::SyncedUrgentMeta,
         EventKind::CallSettled(settlement) if settlement.outcome == ToolOutcome::Aborted => CommitClass::UrgentMeta,
         EventKind::RunStopping { .. } => CommitClass::UrgentMeta,
@@ -404,27 +404,27 @@ mod tests {
 
     #[test]
     fn small_blocks_are_merged_in_bounded_steps_and_never_from_the_start_again() {
-        let mut drops = MergePolicy::default();
-        let mut fall = |seq, size, run_ended| {
+        let mut policy = MergePolicy::default();
+        let mut add_block = |seq, size, run_ended| {
             let (seq, lines) = (Seq::new(seq), vec![b'x'; size].into());
-            drops.add_block(&Block { first: seq, last: seq, lines }, run_ended)
+            policy.add_block(&Block { first: seq, last: seq, lines }, run_ended)
         };
         let many = u64::try_from(MERGE_BLOCKS).unwrap();
         for seq in 1..many {
-            assert_eq!(fall(seq, 100, false), None);
+            assert_eq!(add_block(seq, 100, false), None);
         }
-        assert_eq!(fall(many, 100, false), Some((Seq::ZERO, Seq::new(many))));
-        assert_eq!(fall(many + 1, 100, true), None, "a single small block");
-        assert_eq!(fall(many + 2, 100, true), Some((Seq::new(many), Seq::new(many + 2))));
-        assert_eq!(fall(many + 3, 100, true), Some((Seq::new(many), Seq::new(many + 3))));
+        assert_eq!(add_block(many, 100, false), Some((Seq::ZERO, Seq::new(many))));
+        assert_eq!(add_block(many + 1, 100, true), None, "a single small block");
+        assert_eq!(add_block(many + 2, 100, true), Some((Seq::new(many), Seq::new(many + 2))));
+        assert_eq!(add_block(many + 3, 100, true), Some((Seq::new(many), Seq::new(many + 3))));
         for seq in many + 4..2 * many {
-            assert_eq!(fall(seq, SMALL_BLOCK, false), None);
+            assert_eq!(add_block(seq, SMALL_BLOCK, false), None);
         }
-        assert_eq!(fall(2 * many, SMALL_BLOCK, false), Some((Seq::new(many), Seq::new(2 * many))));
+        assert_eq!(add_block(2 * many, SMALL_BLOCK, false), Some((Seq::new(many), Seq::new(2 * many))));
         for seq in 2 * many + 1..=3 * many {
-            assert_eq!(fall(seq, SMALL_BLOCK, true), None, "nothing to merge");
+            assert_eq!(add_block(seq, SMALL_BLOCK, true), None, "nothing to merge");
         }
-        assert_eq!(fall(3 * many + 1, 100, true), None);
-        assert_eq!(fall(3 * many + 2, 100, true), Some((Seq::new(3 * many), Seq::new(3 * many + 2))));
+        assert_eq!(add_block(3 * many + 1, 100, true), None);
+        assert_eq!(add_block(3 * many + 2, 100, true), Some((Seq::new(3 * many), Seq::new(3 * many + 2))));
     }
 }

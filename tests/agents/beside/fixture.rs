@@ -21,11 +21,11 @@ use pushd::provider::{Provider, Starter};
 use pushd::record;
 use pushd::runtime::clock::Clock;
 use pushd::runtime::confinement::Sandboxes;
+use pushd::runtime::generate;
 use pushd::runtime::grants::GrantStore;
 use pushd::runtime::hub::Hub;
 use pushd::runtime::lane::{LaneError, LaneHandle, LaneReply, LaneRequest, ReplyGuard};
 use pushd::runtime::login::LoginEnvironment;
-use pushd::runtime::mint;
 use pushd::runtime::model_config::ModelConfig as Models;
 use pushd::runtime::outbox::{Outbox, OutboxItem};
 use pushd::runtime::services::{BROADCAST_CAPACITY, Latch, RunEndChannel, Services};
@@ -105,7 +105,7 @@ impl Fixture {
     }
 
     pub(crate) async fn session_of(&self, provider: &str) -> TestClient {
-        let id = mint::session();
+        let id = generate::session();
         let opened_at = self.hub.services().clock.now();
         let lane = self.hub.create(&id, Create { token_hash: [0; 32], start_key: None, opened_at });
         let mut client = TestClient::new(lane, 1, self);
@@ -401,8 +401,8 @@ async fn wait_for_reply(answering: PendingReply) -> (Reply, u64) {
 /// A message.
 pub(crate) fn prompt(text: &str, images: Vec<Image>) -> Prompt {
     Prompt {
-        run: mint::run(),
-        message: mint::message(),
+        run: generate::run(),
+        message: generate::message(),
         text: text.into(),
         images,
         criteria: Vec::new(),
