@@ -169,11 +169,11 @@ impl HighWaterMarks {
         let mut slot = [0; SLOT_BYTES];
         slot[4] = LIVE;
         let name = session.as_str().as_bytes();
-        let kept = session.as_str().floor_char_boundary(NAME_BYTES);
-        slot[5] = u8::try_from(kept).unwrap_or(0);
+        let length = session.as_str().floor_char_boundary(NAME_BYTES);
+        slot[5] = u8::try_from(length).unwrap_or(0);
         slot[8..16].copy_from_slice(&seq.number().to_le_bytes());
         slot[16..24].copy_from_slice(&reserved.number().to_le_bytes());
-        slot[24..24 + kept].copy_from_slice(&name[..kept]);
+        slot[24..24 + length].copy_from_slice(&name[..length]);
         self.write(key, slot)?;
         // The header follows the slot, so that a kill between the two writes does not claim too much.
         if self.marked.fetch_max(key, Ordering::Relaxed) < key { self.write_header() } else { Ok(()) }

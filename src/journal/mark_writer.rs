@@ -31,7 +31,7 @@ impl MarkWriter {
     /// Collects what a committed batch says about its session.
     pub(super) fn record(&mut self, key: i64, batch: &Batch) {
         let seq = batch.block.as_ref().map(|block| block.last);
-        if seq.is_none() && batch.reserve.is_none() && batch.create.is_none() {
+        if seq.is_none() && batch.reserved_seq.is_none() && batch.create.is_none() {
             return;
         }
         let pending = self.pending.entry(key).or_insert_with(|| PendingMark {
@@ -40,7 +40,7 @@ impl MarkWriter {
             reserved: None,
         });
         pending.seq = seq.or(pending.seq);
-        pending.reserved = batch.reserve.or(pending.reserved);
+        pending.reserved = batch.reserved_seq.or(pending.reserved);
     }
 
     /// Writes the marks of everything that is synced.

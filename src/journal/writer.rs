@@ -123,8 +123,9 @@ impl Writer {
             };
         }
         let log = self.dirty.map(|since| self.options.sync_within.saturating_sub(since.elapsed()));
-        let room = self.is_full().then_some(SPACE_PROBE_INTERVAL);
-        let Some(pause) = [log, self.mark_writer.sync_due(), self.deferred_due(), room].into_iter().flatten().min()
+        let space_probe = self.is_full().then_some(SPACE_PROBE_INTERVAL);
+        let Some(pause) =
+            [log, self.mark_writer.sync_due(), self.deferred_due(), space_probe].into_iter().flatten().min()
         else {
             return inbox.recv().map_or(Wake::Disconnected, Wake::Task);
         };

@@ -61,7 +61,7 @@ pub(super) struct PendingBatch {
     first: Seq,
     last: Seq,
     count: u32,
-    reserve: Option<Seq>,
+    reserved_seq: Option<Seq>,
     checkpoint: Option<Checkpoint>,
     /// Whether it must be on disk before its effects follow.
     synced: bool,
@@ -137,7 +137,10 @@ impl PendingBatch {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.count == 0 && self.reserve.is_none() && self.after.deliveries.is_empty() && self.after.effects.is_empty()
+        self.count == 0
+            && self.reserved_seq.is_none()
+            && self.after.deliveries.is_empty()
+            && self.after.effects.is_empty()
     }
 
     pub(super) const fn bytes(&self) -> usize {
@@ -154,7 +157,7 @@ impl PendingBatch {
 
     /// Returns whether the batch needs no commit.
     pub(super) fn persists_nothing(&self) -> bool {
-        self.count == 0 && self.reserve.is_none() && self.after.effects.is_empty()
+        self.count == 0 && self.reserved_seq.is_none() && self.after.effects.is_empty()
     }
 
     /// Appends a batch that was collected separately.
@@ -167,7 +170,7 @@ impl PendingBatch {
         }
         self.count += other.count;
         self.lines.extend_from_slice(&other.lines);
-        self.reserve = other.reserve.or(self.reserve);
+        self.reserved_seq = other.reserved_seq.or(self.reserved_seq);
         self.checkpoint = other.checkpoint.or(self.checkpoint.take());
         self.synced |= other.synced;
         self.updates_meta |= other.updates_meta;
@@ -200,7 +203,7 @@ impl PendingBatch {
         let published = (count > 0).then_some(Block { first, last, lines });
         let mut batch = Batch::new(session.clone());
         batch.create = create;
-        batch.reserve = self.reserve;
+        batch.reserved_seq = self.reserved_seq;
         batch.block = stored;
         batch.meta = meta;
         batch.checkpoint = self.checkpoint;
@@ -243,7 +246,7 @@ impl Lane {
                 Effect::StopCompaction(run) => self.run_tasks.stop_compaction(run.as_ref()),
                 Effect::StopRetry(run) => self.run_tasks.stop_retry(&run),
                 Effect::Reserve(end) => {
-                    pending.reserve = Some(end);
+                    pending.reserved_seq = Some(end);
                     pending.synced = true;
                 }
                 Effect::Persist(event) => {

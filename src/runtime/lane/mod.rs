@@ -414,7 +414,7 @@ impl Lane {
             if let Some(meta) = &batch.meta {
                 self.run_persisted = meta.active_run.is_some();
             }
-            self.reserved_on_disk = batch.reserve.unwrap_or(self.reserved_on_disk);
+            self.reserved_on_disk = batch.reserved_seq.unwrap_or(self.reserved_on_disk);
             if let Some(early) = early {
                 early.release();
             }
