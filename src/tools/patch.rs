@@ -133,8 +133,8 @@ impl Hunk {
         if self.at >= from && matches(self.at) {
             return Ok(self.at);
         }
-        let mut places = (from..lines.len()).filter(|at| matches(*at));
-        match (places.next(), places.count()) {
+        let mut positions = (from..lines.len()).filter(|at| matches(*at));
+        match (positions.next(), positions.count()) {
             (Some(at), 0) => Ok(at),
             (Some(_), more) => {
                 let message = format!("matches at {} places, but not at its line number", more + 1);
@@ -170,8 +170,8 @@ fn parse_hunk<'a>(
         match (old.checked_sub(olds), new.checked_sub(news)) {
             (Some(less_old), Some(less_new)) if last != Side::Neither => (old, new) = (less_old, less_new),
             _ => {
-                let said = format!("line {}: the hunk does not have the lines that its header declares", number + 1);
-                return Err(bad_arguments(format!("{said}: {}", line.trim_end())));
+                let message = format!("line {}: the hunk does not have the lines that its header declares", number + 1);
+                return Err(bad_arguments(format!("{message}: {}", line.trim_end())));
             }
         }
         if lines.peek().is_some_and(|(_, line)| line.starts_with("\\ ")) {
