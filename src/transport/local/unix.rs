@@ -202,18 +202,18 @@ fn listen(socket: &Path) -> io::Result<UnixListener> {
 /// moved.
 fn listen_in_private_directory(socket: &Path) -> io::Result<BlockingListener> {
     // A short name, because the path of the socket may already be at the length limit.
-    let aside = socket.with_file_name(format!(".{}", std::process::id()));
-    let hidden = aside.join("s");
+    let temporary_dir = socket.with_file_name(format!(".{}", std::process::id()));
+    let temporary_socket = temporary_dir.join("s");
     let clear_away = || {
-        let _ = fs::remove_file(&hidden);
-        let _ = fs::remove_dir(&aside);
+        let _ = fs::remove_file(&temporary_socket);
+        let _ = fs::remove_dir(&temporary_dir);
     };
     clear_away();
-    fs::DirBuilder::new().mode(0o700).create(&aside)?;
-    let listener = options(&hidden).and_then(|options| {
+    fs::DirBuilder::new().mode(0o700).create(&temporary_dir)?;
+    let listener = options(&temporary_socket).and_then(|options| {
         let listener = options.create_sync_as::<uds_local_socket::Listener>()?;
-        fs::set_permissions(&hidden, fs::Permissions::from_mode(0o600))?;
-        fs::rename(&hidden, socket)?;
+        fs::set_permissions(&temporary_socket, fs::Permissions::from_mode(0o600))?;
+        fs::rename(&temporary_socket, socket)?;
         Ok(listener.into())
     });
     clear_away();

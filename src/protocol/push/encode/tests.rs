@@ -98,8 +98,8 @@ fn a_pending_approval_is_its_event_with_session_and_run() {
     question.quorum = 2;
     let event = payload(&question);
     let listed = approvals(&[PendingApproval { session: "s".into(), run: "r".into(), question }]);
-    let place = r#"{"sessionId":"s","runId":"r","#;
-    assert_eq!(listed.as_str(), format!("{{\"approvals\":[{place}{}]}}", &event[1..]));
+    let ids = r#"{"sessionId":"s","runId":"r","#;
+    assert_eq!(listed.as_str(), format!("{{\"approvals\":[{ids}{}]}}", &event[1..]));
     assert!(event.ends_with(r#""needed":2}"#), "{event}");
 }
 
