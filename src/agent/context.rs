@@ -251,8 +251,8 @@ impl Context {
         // An earlier text of this kind says nothing of the conversation; the last summary that a model wrote does.
         let written = self.summaries.iter().rev().find(|summary| !summary.text.starts_with(OMITTED_NOTICE));
         let earlier = written.map(|summary| excerpt(&summary.text));
-        let earlier = earlier.map_or_else(String::new, |text| format!("\nThe summary before began: {text}"));
-        let began = if user_messages.is_empty() { "" } else { "\nThe user's messages in it began:" };
+        let earlier = earlier.map_or_else(String::new, |text| format!("\nThe previous summary begins: {text}"));
+        let began = if user_messages.is_empty() { "" } else { "\nThe user's messages in it begin:" };
         format!("{OMITTED_NOTICE}{earlier}{began}{user_messages}")
     }
 
@@ -397,7 +397,7 @@ fn run_end_note(report: &RunReport) -> Option<String> {
         RunOutcome::Cancelled => "was cancelled",
         RunOutcome::Denied => "was ended because a step was denied",
     };
-    let mut note = format!("The run before {how}: {}", report.summary);
+    let mut note = format!("The previous run {how}: {}", report.summary);
     for check in checks {
         note.push('\n');
         note.push_str(&check);

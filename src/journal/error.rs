@@ -56,7 +56,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The file is empty, but marks say that it held sessions.
-    #[error("{} is empty, but its marks list sessions", .path.display())]
+    #[error("{} is empty, but its high-water marks list sessions", .path.display())]
     Emptied {
         /// The database.
         path: PathBuf,

@@ -198,7 +198,7 @@ pub fn resolve_choice(word: Option<&str>, rules: &RunConfig) -> Result<SandboxKi
         Some(choice) => Ok(choice),
         None => {
             let known: Vec<_> = SandboxKind::ALL.iter().map(|(word, _)| *word).collect();
-            unavailable(format!("there is no sandbox {word:?}"), format!("available: {}", known.join(", ")))
+            unavailable(format!("unknown sandbox {word:?}"), format!("available: {}", known.join(", ")))
         }
     }
 }

@@ -52,7 +52,7 @@ pub enum GrantsError {
         problem: String,
     },
     /// The maximum number of rules is reached.
-    #[error("{MAX_GRANTS} remembered approvals are the maximum; revoke some with `push approvals --revoke ID`")]
+    #[error("the limit of {MAX_GRANTS} remembered approvals is reached; revoke some with `push approvals --revoke ID`")]
     TooMany,
 }
 
@@ -76,7 +76,7 @@ impl GrantStore {
         let malformed = |problem| GrantsError::Malformed { path: self.path.clone(), problem };
         let written: GrantsFile = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
         if written.version != VERSION {
-            return Err(malformed(format!("it has version {}, supported is {VERSION}", written.version)));
+            return Err(malformed(format!("it has version {}; the supported version is {VERSION}", written.version)));
         }
         Ok(written.grants)
     }

@@ -36,17 +36,17 @@ use crate::transport::web::{
 pub enum WebError {
     /// Clients on the network could connect without a token.
     #[error(
-        "{0} can be reached from other machines, and there is no token: `push token new` makes one, or listen at 127.0.0.1"
+        "{0} can be reached from other machines, and there is no token; create one with `push token new`, or listen at 127.0.0.1"
     )]
     Unprotected(SocketAddr),
     /// No client could connect.
-    #[error("every client at {0} needs a token, and there is none: `push token new` makes one")]
+    #[error("every client at {0} needs a token, and there is none; create one with `push token new`")]
     NoToken(SocketAddr),
     /// The tokens cannot be read.
     #[error(transparent)]
     Tokens(#[from] TokenStoreError),
     /// The port is in use, or the address is not one of this machine.
-    #[error("cannot listen at {at} for Pi (`[pi] listen`, PI_SERVER_PORT or --pi sets another place)")]
+    #[error("cannot listen at {at} for Pi (`[pi] listen`, PI_SERVER_PORT or --pi sets another address)")]
     Bind {
         /// The address.
         at: SocketAddr,

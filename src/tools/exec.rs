@@ -265,9 +265,11 @@ pub(super) fn result_of(end: Result<StepEnd, StepError>, time_limit: Duration) -
             failed(None, ToolErrorKind::TimeLimit, format!("ended after {} seconds", time_limit.as_secs()))
         }
         Ok(StepEnd::OutOfMemory) => failed(None, ToolErrorKind::MemoryLimit, OUT_OF_MEMORY.to_owned()),
-        Ok(StepEnd::Stopped) => {
-            silent(ToolOutcome::Aborted, None, Some(ToolError::new(ToolErrorKind::Aborted, "ended with its run")))
-        }
+        Ok(StepEnd::Stopped) => silent(
+            ToolOutcome::Aborted,
+            None,
+            Some(ToolError::new(ToolErrorKind::Aborted, "the call was aborted because its run ended")),
+        ),
         Err(error @ (StepError::Directory { .. } | StepError::Confinement { .. })) => {
             failed(None, ToolErrorKind::SandboxUnavailable, error.to_string())
         }

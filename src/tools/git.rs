@@ -261,7 +261,9 @@ fn git_error(code: i32, stderr: &str) -> ToolError {
         _ if says("nothing to commit") || says("nothing added to commit") || says("no changes added") => {
             (ToolErrorKind::NothingToCommit, "there is nothing to commit".to_owned())
         }
-        _ if says("did not match any file") => (ToolErrorKind::NotFound, "git knows no file with this name".to_owned()),
+        _ if says("did not match any file") => {
+            (ToolErrorKind::NotFound, "no file known to git matches the path".to_owned())
+        }
         _ => (ToolErrorKind::GitFailed, format!("git failed with exit code {code}")),
     };
     let stderr = stderr.trim();
@@ -328,7 +330,7 @@ pub(super) async fn check_pathspecs(paths: &[String], context: &ToolContext) -> 
         let relative = Path::new(path).strip_prefix(context.workspace.path()).unwrap_or(Path::new(path));
         match context.workspace.reach() {
             Reach::Workspace if !stays_beneath(relative) => {
-                let message = format!("{path} leads outside of the workspace");
+                let message = format!("{path} is outside the workspace");
                 Err(ToolError::new(ToolErrorKind::OutsideWorkspace, message))
             }
             Reach::Workspace | Reach::Anywhere => {

@@ -96,7 +96,7 @@ fn read(args: &Args, fs_context: &FsContext) -> Result<String, ToolError> {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         if fs_context.is_stopped() {
-            return Err(ToolError::new(ToolErrorKind::Aborted, "ended with its run"));
+            return Err(ToolError::new(ToolErrorKind::Aborted, "the call was aborted because its run ended"));
         }
         let length = file
             .read(&mut buffer)

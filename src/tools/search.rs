@@ -170,7 +170,7 @@ fn search(args: &Args, site: &FsContext) -> Result<String, ToolError> {
         },
     }
     if site.is_stopped() {
-        return Err(ToolError::new(ToolErrorKind::Aborted, "ended with its run"));
+        return Err(ToolError::new(ToolErrorKind::Aborted, "the call was aborted because its run ended"));
     }
     let timed_out = run.timed_out;
     let notes = run.ignores.into_notes();

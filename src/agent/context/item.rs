@@ -110,7 +110,7 @@ impl ItemContent {
             if let Entry::User { text, images } = entry
                 && !images.is_empty()
             {
-                text.push_str(&format!("\n[pictures that came with it: {}]", images.len()));
+                text.push_str(&format!("\n[attached images: {}]", images.len()));
                 images.clear();
             }
         }
@@ -156,7 +156,7 @@ impl Call {
         if bytes <= extent.args.max(MIN_OMITTED_ARGS) {
             return self.args.clone();
         }
-        serde_json::json!({ "omitted": format!("{bytes} bytes, which do not fit") }).to_string()
+        serde_json::json!({ "omitted": format!("{bytes} bytes omitted because they do not fit") }).to_string()
     }
 
     fn entry(&self, extent: Extent) -> Entry {
@@ -178,7 +178,7 @@ pub(super) fn user_command_text(intention: &Intention, settlement: &CallResult) 
         Some(command) => format!("`{command}`"),
         None => format!("{} {}", intention.tool, intention.args.as_str()),
     };
-    let mut text = format!("[The user ran {what} beside the conversation");
+    let mut text = format!("[The user ran {what} outside the conversation");
     match (settlement.exit_code, settlement.outcome) {
         (Some(code), _) => text.push_str(&format!("; it exited with {code}]")),
         (None, ToolOutcome::Succeeded) => text.push(']'),
@@ -205,8 +205,8 @@ pub(super) fn result_text(settlement: &CallResult) -> (String, CallOutcome) {
             Some(detail) => format!("{}: {}\n{detail}\n", error.kind, error.message),
             None => format!("{}: {}\n", error.kind, error.message),
         },
-        (None, ToolOutcome::Skipped) => "the user chose to go on without it\n".to_owned(),
-        (None, ToolOutcome::Aborted) => "it was cut short\n".to_owned(),
+        (None, ToolOutcome::Skipped) => "the user skipped the call\n".to_owned(),
+        (None, ToolOutcome::Aborted) => "it was interrupted\n".to_owned(),
         (None, ToolOutcome::Failed) => "it failed\n".to_owned(),
         (None, ToolOutcome::Succeeded) => String::new(),
     };

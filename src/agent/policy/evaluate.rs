@@ -137,7 +137,7 @@ impl Policy {
         match subject.category() {
             Some(category) => self.decide_by_preset(category, risk, context, &what),
             None if risk == Risk::Critical => self.decide_by_preset(Category::Exec, risk, context, &what),
-            None => PartialDecision::new(DecisionBasis::Allowed, format!("nothing is known about {what}")),
+            None => PartialDecision::new(DecisionBasis::Allowed, format!("no rule applies to {what}")),
         }
     }
 
@@ -153,7 +153,7 @@ impl Policy {
     ) -> PartialDecision {
         let Uncertainty { reason, coverage } = doubt;
         if context.sandbox != Sandbox::Full || call.escalation.unconfined || call.escalation.network {
-            let reason = format!("it cannot be told what the command does: {}", shorten(reason));
+            let reason = format!("the command cannot be analysed: {}", shorten(reason));
             return PartialDecision::new(DecisionBasis::AlwaysAsk, reason);
         }
         let hidden = CommandWords { words: vec![UNKNOWN.to_string()], wrapped_forms: Vec::new() };
@@ -192,7 +192,7 @@ impl Policy {
                     ));
                 }
                 (Effect::Deny, RuleMatch::Possible) => {
-                    let reason = format!("{} may be about {what}", cite(rule, *source));
+                    let reason = format!("{} may apply to {what}", cite(rule, *source));
                     ask_decision = ask_decision.or(Some(PartialDecision::new(DecisionBasis::AlwaysAsk, reason)));
                 }
                 (Effect::Ask, RuleMatch::Yes | RuleMatch::Possible) => {
@@ -223,9 +223,9 @@ impl Policy {
         }
         let held = match (context.sandbox, category) {
             (Sandbox::Unavailable | Sandbox::Disabled, Category::Exec | Category::Write) if risk < Risk::High => {
-                ", as there is no sandbox"
+                " because there is no sandbox"
             }
-            (Sandbox::Partial, Category::Exec) if risk < Risk::High => ", as the sandbox is incomplete",
+            (Sandbox::Partial, Category::Exec) if risk < Risk::High => " because the sandbox is incomplete",
             (Sandbox::Full | Sandbox::Partial | Sandbox::Unavailable | Sandbox::Disabled, _) => "",
         };
         let reason = match risk {

@@ -214,7 +214,7 @@ impl Session {
                 ..skipped_result(intention)
             },
             None if by == TIMEOUT => {
-                let message = "nobody answered in time".to_owned();
+                let message = "the question timed out without an answer".to_owned();
                 let kind = TIMED_OUT.to_owned();
                 unexecuted_result(
                     &intention,

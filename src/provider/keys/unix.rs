@@ -35,7 +35,7 @@ pub(super) async fn store(program: Option<&Path>, provider: &str, key: &str) -> 
         return Ok(());
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{} says: {}", program_path(program).display(), stderr.trim()))
+    Err(format!("{} failed: {}", program_path(program).display(), stderr.trim()))
 }
 
 async fn run(program: Option<&Path>, arguments: &[String], input: &str) -> io::Result<Output> {

@@ -160,7 +160,7 @@ fn failed_step(plan: &[Item], last: usize, settlement: Option<&CallResult>) -> O
             error: None,
         });
     }
-    let why = settlement.error.as_ref().map_or("it was cut short", |error| error.message.as_str());
+    let why = settlement.error.as_ref().map_or("it was interrupted", |error| error.message.as_str());
     Some(FinishReport {
         outcome: RunOutcome::Failed,
         reason: Some("step_failed".to_owned()),
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn a_failing_step_ends_the_run_unless_it_may_fail() {
         let failed = outcome(&turn("$ one\n$ two", 1, Some(ToolOutcome::Failed)));
-        assert_eq!(failed, Some((RunOutcome::Failed, "step 1 of 2 failed (it was cut short): one".into())));
+        assert_eq!(failed, Some((RunOutcome::Failed, "step 1 of 2 failed (it was interrupted): one".into())));
         let text = "```sh continue\none\n```\n$ two";
         assert!(matches!(next_action(&turn(text, 1, Some(ToolOutcome::Failed))), NextAction::Call { .. }));
         assert!(matches!(next_action(&turn("$ one\n$ two", 1, Some(ToolOutcome::Skipped))), NextAction::Call { .. }));

@@ -72,7 +72,7 @@ impl fmt::Debug for WorkspaceDir {
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
     /// The path leads outside the workspace, or through links that cannot be followed.
-    #[error("{} leads outside of the workspace", .path.display())]
+    #[error("{} is outside the workspace or resolves to a path outside it", .path.display())]
     Outside {
         /// The requested path.
         path: PathBuf,

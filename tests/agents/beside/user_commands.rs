@@ -34,7 +34,7 @@ async fn a_user_command_streams_and_enters_the_context_unless_excluded() {
     client.run("what did I do?").await;
     let told = texts(&fixture.request_body(0)).join("\n");
     assert!(
-        told.contains("[The user ran `echo out; echo err >&2; exit 3` beside the conversation; it exited with 3]"),
+        told.contains("[The user ran `echo out; echo err >&2; exit 3` outside the conversation; it exited with 3]"),
         "{told}"
     );
     assert!(!told.contains("not for the model"), "{told}");
@@ -149,7 +149,7 @@ async fn a_user_command_interrupted_by_a_restart_is_settled_and_never_restarted(
     let mut client = fixture.attach(&id).await;
     let settled = wait_for_result(&mut client, &call).await;
     assert_eq!(settled.outcome, ToolOutcome::Aborted);
-    assert_eq!(settled.error.unwrap().message, "stopped: the daemon was told to stop, and ended it");
+    assert_eq!(settled.error.unwrap().message, "stopped: the daemon was shutting down and ended the call");
     let (call, _) = start_command(&mut client, "cat ran", true).await;
     assert_eq!(wait_for_result(&mut client, &call).await.text, "once\n");
     fixture.close().await;

@@ -191,8 +191,8 @@ fn result_text(settlement: &CallResult) -> String {
         // The output describes the failure.
         (None, ToolOutcome::Failed) if !settlement.text.is_empty() => return settlement.text.clone(),
         (None, ToolOutcome::Failed) => "it failed".to_owned(),
-        (None, ToolOutcome::Skipped) => "the user chose to go on without it".to_owned(),
-        (None, ToolOutcome::Aborted) => "it was cut short".to_owned(),
+        (None, ToolOutcome::Skipped) => "the user skipped the call".to_owned(),
+        (None, ToolOutcome::Aborted) => "it was interrupted".to_owned(),
         (None, ToolOutcome::Succeeded) => return settlement.text.clone(),
     };
     if settlement.text.is_empty() { wrong } else { format!("{wrong}\n{}", settlement.text) }

@@ -192,7 +192,7 @@ impl ImportBuilder<'_> {
         let pictures = result.content.iter().filter(|part| matches!(part, Content::Image { .. })).count();
         if pictures > 0 {
             self.omitted += pictures as u64;
-            append_line(&mut text, &format!("({pictures} pictures are left out)"));
+            append_line(&mut text, &format!("({pictures} images are omitted)"));
         }
         let text = self.truncate(text);
         let outcome = if result.is_error { ToolOutcome::Failed } else { ToolOutcome::Succeeded };
@@ -260,7 +260,7 @@ impl ImportBuilder<'_> {
         let all = text.len();
         let end = text[..text.floor_char_boundary(TEXT_MAX)].rfind(char::is_whitespace).unwrap_or(0);
         text.truncate(end);
-        text.push_str(&format!("\n({} bytes are left out)", all - end));
+        text.push_str(&format!("\n({} bytes are omitted)", all - end));
         text
     }
 

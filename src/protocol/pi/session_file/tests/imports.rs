@@ -266,7 +266,7 @@ fn images_of_a_tool_result_are_counted_and_omitted() {
     shown.content.push(Content::Image { mime: "image/png".into(), data: "AAAA".into() });
     let imported = import_messages(vec![user("x"), assistant(vec![call("1")]), Message::ToolResult(shown)]);
     assert_eq!(imported.omitted, 1);
-    assert_eq!(run(&imported.import.parts[0]).turns[0].calls[0].text, "text\n(1 pictures are left out)");
+    assert_eq!(run(&imported.import.parts[0]).turns[0].calls[0].text, "text\n(1 images are omitted)");
 }
 
 #[test]
@@ -282,8 +282,8 @@ fn long_texts_are_truncated_at_a_word_boundary() {
     assert_eq!(imported.omitted, 2);
     let run = run(&imported.import.parts[0]);
     let kept = begins.trim_end();
-    assert_eq!(run.text, format!("{kept}\n({} bytes are left out)", long.len() - kept.len()));
-    assert_eq!(run.turns[0].text, format!("\n({} bytes are left out)", limit + 1), "one long word is left out");
+    assert_eq!(run.text, format!("{kept}\n({} bytes are omitted)", long.len() - kept.len()));
+    assert_eq!(run.turns[0].text, format!("\n({} bytes are omitted)", limit + 1), "one long word is left out");
     assert_eq!(run.turns[0].calls[0].text.len(), limit, "what fits is kept");
     let args = crate::kernel::id::Json::new(format!("{{\"a\":\"{}\"}}", "x".repeat(limit)));
     let block = Block::ToolCall { id: "1".into(), name: "x".into(), args };
