@@ -194,7 +194,7 @@ impl Context {
         let mut first = items.len();
         while first > 1 {
             tokens += items[first - 1].content.tokens(Extent::FULL);
-            // The newest item is always tokens.
+            // The newest item is always kept.
             if tokens > keep && first < items.len() {
                 break;
             }

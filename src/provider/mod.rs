@@ -40,7 +40,7 @@ use crate::kernel::effect::{FinishReport, TurnRequest};
 
 pub use circuit::{RunAdmission, Starter};
 pub use ollama::RunningOllama;
-/// The name that the Pi server uses.
+/// The name by which `runtime::pi` imports it.
 pub use reports::StepDecision as ScreenDecision;
 pub use reports::{
     APPROVE_REMEDY, IdSource, Question, ReportEnvelope, ReportOwner, ReportSender, SessionClosed, StepDecision,

@@ -101,7 +101,6 @@ const RUNTIME_LAYERS: &[(&str, &[&str])] = &[
             "generate",
             "grants",
             "login",
-            "mint",
             "model_config",
             "os",
             "process",

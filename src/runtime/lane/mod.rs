@@ -47,7 +47,7 @@ use run_tasks::RunTasks;
 use storage::{CommitState, StorageState};
 use unredacted::Unredacted;
 
-/// The name that the Pi server uses.
+/// The name by which `runtime::pi` imports it.
 pub(in crate::runtime) use call_policy::step_policy as screen;
 pub use input::{LaneClosed, LaneError, LaneHandle, LaneInput, LaneReply, LaneRequest, ReplyGuard};
 pub use storage::Integrity;

@@ -40,8 +40,7 @@ use crate::sandbox::workspace::{Reach, WorkspaceDir};
 use crate::sandbox::{ExecutionPolicy, RunSandbox, SandboxProvider};
 use crate::tools::{self, Network, PinnedAddresses};
 
-const ID_SOURCE: IdSource =
-    IdSource { call: generate::call, gate: generate::gate, message: generate::assistant_message };
+const IDS: IdSource = IdSource { call: generate::call, gate: generate::gate, message: generate::assistant_message };
 
 /// The tasks of a lane.
 pub(super) struct RunTasks {
@@ -123,14 +122,13 @@ impl RunTasks {
         let name = provider_name(state);
         match (turn, self.services.providers.get(name.as_str())) {
             (Original::Known(turn), Some(provider)) => {
-                let step_policy =
-                    match self.playbook_policy(&run, &turn, workspace_context.run_config, unredacted, state) {
-                        Ok(step_policy) => step_policy,
-                        Err(finish) => {
-                            return self.spawn(run, turn_panicked(), async move { reports.finish(*finish).await });
-                        }
-                    };
-                let turning = provider.turn(turn, reports.with_step_policy(step_policy));
+                let policy = match self.playbook_policy(&run, &turn, workspace_context.run_config, unredacted, state) {
+                    Ok(policy) => policy,
+                    Err(finish) => {
+                        return self.spawn(run, turn_panicked(), async move { reports.finish(*finish).await });
+                    }
+                };
+                let turning = provider.turn(turn, reports.with_step_policy(policy));
                 self.spawn(run, turn_panicked(), turning);
             }
             (Original::Known(turn), None) => {
@@ -172,7 +170,7 @@ impl RunTasks {
     /// Requests the tool call of an acceptance check.
     pub(super) fn request_check(&mut self, run: RunId, index: u32, check: Original<String>, unredacted: &Unredacted) {
         let reports = self.run_reports(run.clone(), unredacted);
-        // A check owner original command is lost is requested as well: its execution reports the loss.
+        // A check whose original command is lost is requested as well: its execution reports the loss.
         let command = match check {
             Original::Known(command) => command,
             Original::Lost => crate::redact::MARKER.to_owned(),
@@ -286,14 +284,13 @@ impl RunTasks {
         unredacted: &Unredacted,
         state: &State,
     ) -> ModelTurnInput {
-        let opening = state.opening.as_ref();
         ModelTurnInput {
             services: Arc::clone(&self.services),
             session: self.session.clone(),
             model_choice: model_choice.clone(),
             branch: branch_of(state),
             tool_context,
-            sandbox: confinement::session_choice(opening),
+            sandbox: confinement::session_choice(state.opening.as_ref()),
             run_config,
             interrupts,
             admission: Arc::new(RunAdmission::new(Starter::Person)),
@@ -341,14 +338,9 @@ impl RunTasks {
         let network = run_config.as_ref().map_or(Network::Off, RunConfig::network);
         let settings = run_config.map(|run_config| run_config.settings).unwrap_or_default();
         let writable = self.services.sandboxes.writable_directories(&settings, home_directory(environment.as_deref()));
+        let reach = path_reach(is_playbook);
         let sandbox = sandbox.unwrap_or_else(|| {
-            self.open_sandbox(
-                path_reach(is_playbook),
-                workspace.as_ref().ok(),
-                &settings,
-                state,
-                environment.as_deref(),
-            )
+            self.open_sandbox(reach, workspace.as_ref().ok(), &settings, state, environment.as_deref())
         });
         ToolContextBuilder {
             writable,
@@ -401,7 +393,7 @@ impl RunTasks {
     }
 
     pub(super) fn reports_for(&mut self, owner: ReportOwner, unredacted: &Unredacted) -> ReportSender {
-        ReportSender::new(owner, self.sender(), unredacted.secrets().redactor(), ID_SOURCE)
+        ReportSender::new(owner, self.sender(), unredacted.secrets().redactor(), IDS)
     }
 
     /// Returns whether no new task may start.

@@ -165,7 +165,7 @@ impl Holder<'_> {
                     drop((socket, stdout, stderr));
                     supervise()
                 });
-                // A step may have descriptors stopping the holder, and the daemon that would continue it may have ended.
+                // A step may have kept stopping the holder, and the daemon that would continue it may have ended.
                 if nix::unistd::getppid() == holder {
                     let _continued = kill(holder, Signal::SIGCONT);
                 }
@@ -279,7 +279,7 @@ const REQUEST_FDS_MIN: usize = SUPERVISOR_FDS + 2;
 /// The maximum number of descriptors that the holder itself has open, with those of `/proc` that it reads.
 const OWN_FDS: usize = 16;
 
-/// Whether the descriptors of another step can be descriptors.
+/// Whether the descriptors of another step can be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Capacity {
     Sufficient,

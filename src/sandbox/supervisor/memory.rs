@@ -6,7 +6,7 @@
 //! memory from it, in a detached mapping or in a socket. As a last resort, a step is killed when the machine is almost
 //! out of memory and the available memory has dropped by more than the step's limit since it started.
 //!
-//! The step decides how much metadata is to measure, so that a measurement has limits itself. A step with more open
+//! The step decides how much there is to measure, so that a measurement has limits itself. A step with more open
 //! descriptors than one measurement examines counts as exceeding its limit. Where a measurement runs out of time or is
 //! denied access, the drop of the machine's available memory since the step started is used as an estimate.
 
@@ -93,7 +93,7 @@ impl Budget {
         if all > u64::from(self.descriptors) { Err(MeasurementError::TooManyDescriptors) } else { Ok(()) }
     }
 
-    /// Sums up a read_bytes of all processes.
+    /// Sums up `value_of` all processes.
     fn total(&self, processes: &[i32], value_of: impl Fn(i32) -> u64) -> Result<u64, MeasurementError> {
         let mut total = 0_u64;
         for pid in processes {
@@ -443,8 +443,8 @@ mod tests {
         const GIB: u64 = 1 << 30;
         let machine = |available: u64| SystemMemory { total: 32 * GIB, available, free_swap: 0 };
         assert!(machine(GIB).is_almost_out_of_memory(machine(20 * GIB), 8 * GIB));
-        assert!(!machine(2 * GIB).is_almost_out_of_memory(machine(20 * GIB), 8 * GIB), "metadata is some left");
-        assert!(!machine(GIB).is_almost_out_of_memory(machine(2 * GIB), 8 * GIB), "metadata was none before");
+        assert!(!machine(2 * GIB).is_almost_out_of_memory(machine(20 * GIB), 8 * GIB), "there is some left");
+        assert!(!machine(GIB).is_almost_out_of_memory(machine(2 * GIB), 8 * GIB), "there was none before");
         let now = SystemMemory::now();
         assert!(now.total > now.available && now.available > 0, "{now:?}");
     }
