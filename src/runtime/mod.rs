@@ -24,6 +24,7 @@ pub mod lane;
 pub mod lifecycle;
 pub mod login;
 mod maintenance;
+mod mint;
 pub mod model_config;
 pub mod outbox;
 #[cfg(test)]
@@ -59,9 +60,6 @@ mod os;
 #[cfg(windows)]
 #[path = "windows.rs"]
 mod os;
-
-/// The former name of [`generate`], for the modules that still use it.
-use generate as mint;
 
 pub use lifecycle::{Config, RunError, run};
 pub use process::Signal;

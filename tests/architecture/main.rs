@@ -101,6 +101,7 @@ const RUNTIME_LAYERS: &[(&str, &[&str])] = &[
             "generate",
             "grants",
             "login",
+            "mint",
             "model_config",
             "os",
             "process",
