@@ -24,7 +24,7 @@ pub(crate) fn one_event_per_block(from: &Home, session: &str) -> Home {
         drop(journal.commit(batch));
     }
     let mut batch = Batch::new(id);
-    batch.reserve = Some(stored.reserved);
+    batch.reserved_seq = Some(stored.reserved);
     batch.meta = Some(stored.meta);
     batch.checkpoint = stored.checkpoint;
     journal.commit(batch).blocking_recv().expect("an answer").expect("a session that is kept");
@@ -52,7 +52,7 @@ pub(crate) fn multiply(home: &Home, session: &str, times: u32) {
         let renamed = |text: &str| text.replace(session, &name);
         let mut batch = Batch::new(SessionId::from(name.as_str()));
         batch.create = Some(create(&stored));
-        batch.reserve = Some(stored.reserved);
+        batch.reserved_seq = Some(stored.reserved);
         batch.block = blocks.first().map(|block| {
             let lines = renamed(std::str::from_utf8(&block.bytes).expect("UTF-8"));
             Block { bytes: lines.into_bytes().into(), ..block.clone() }

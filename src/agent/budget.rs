@@ -42,16 +42,16 @@ impl Breach {
         let Self { kind: of, limit, spent, step } = *self;
         match of {
             BudgetResource::Cost => format!(
-                "the run has cost {} of {}; going on allows {} more",
+                "the run has cost {} of {}; approving allows {} more",
                 format_dollars(spent),
                 format_dollars(limit),
                 format_dollars(step)
             ),
             BudgetResource::Turns => {
-                format!("the run has taken {spent} of {limit} turns; going on allows {step} more")
+                format!("the run has taken {spent} of {limit} turns; approving allows {step} more")
             }
             BudgetResource::Tokens => {
-                format!("the run has used {spent} of {limit} tokens; going on allows {step} more")
+                format!("the run has used {spent} of {limit} tokens; approving allows {step} more")
             }
         }
     }
@@ -94,7 +94,7 @@ mod tests {
         let spent = |cost, tokens| RunUsage { cost, tokens, baseline: raised, ..RunUsage::default() };
         assert_eq!(Breach::find(&budget, &spent(4, 44)), None, "ten more than had been used by then");
         let breach = Breach::find(&budget, &spent(4, 45)).unwrap();
-        assert_eq!(breach.summary(), "the run has used 45 of 45 tokens; going on allows 10 more");
+        assert_eq!(breach.summary(), "the run has used 45 of 45 tokens; approving allows 10 more");
         assert_eq!(Breach::find(&budget, &spent(5, 44)).unwrap().kind, BudgetResource::Cost, "nobody raised that");
         let nothing = Budget { turns: Some(0), ..Budget::default() };
         let once = RunUsage { baseline: Budget { turns: Some(0), ..Budget::default() }, ..RunUsage::default() };

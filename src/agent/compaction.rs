@@ -70,7 +70,7 @@ impl Window {
     }
 
     /// Returns how many tokens of the older part the request for its summary may contain, besides `fixed`.
-    pub fn room_for_summary(&self, fixed: u64) -> u64 {
+    pub fn summary_budget(&self, fixed: u64) -> u64 {
         let instruction = price::estimate_tokens(INSTRUCTION.len());
         let answer = u64::from(self.summary_tokens());
         self.tokens.saturating_sub(fixed).saturating_sub(instruction).saturating_sub(answer)
@@ -85,8 +85,8 @@ impl Window {
     fn result_byte_limit(&self, context: &Context, fixed: u64, results: ResultDetail) -> Option<usize> {
         let (count, longest) = (context.result_sizes().count(), context.result_sizes().max()?);
         let rest = context.tokens(fixed, ResultDetail::Limited(0));
-        let room = self.share(FILLED_SHARE).checked_sub(rest)?.saturating_mul(price::BYTES_PER_TOKEN);
-        let each = usize::try_from(room / count as u64).unwrap_or(usize::MAX);
+        let bytes_left = self.share(FILLED_SHARE).checked_sub(rest)?.saturating_mul(price::BYTES_PER_TOKEN);
+        let each = usize::try_from(bytes_left / count as u64).unwrap_or(usize::MAX);
         let before = match results {
             ResultDetail::Full | ResultDetail::Trimmed => longest,
             ResultDetail::Limited(bytes) => bytes.min(longest),
@@ -127,17 +127,17 @@ impl Window {
     }
 }
 
-/// Returns the request for the summary of what precedes `kept_from`, as far as it fits into `room` tokens.
+/// Returns the request for the summary of what precedes `kept_from`, as far as it fits into `max_tokens` tokens.
 ///
 /// `instructions` are the user's own for this summary. The result is `None` if not even the newest item fits.
 pub fn request(
     context: &Context,
     kept_from: Seq,
-    room: u64,
+    max_tokens: u64,
     model: &str,
     instructions: Option<&str>,
 ) -> Option<Request> {
-    let mut entries = context.entries_before(kept_from, room);
+    let mut entries = context.entries_before(kept_from, max_tokens);
     if entries.is_empty() {
         return None;
     }
@@ -250,25 +250,25 @@ mod tests {
             model_turn(&mut context, 10 + turn * 100, &format!("answer {turn}"), None);
         }
         let kept_from = Seq::new(401);
-        let told = |room| {
-            let request = request(&context, kept_from, room, "m", None)?;
+        let summarised = |max_tokens| {
+            let request = request(&context, kept_from, max_tokens, "m", None)?;
             Some(format!("{:?}", request.entries))
         };
-        let whole = told(u64::MAX).unwrap();
+        let whole = summarised(u64::MAX).unwrap();
         assert!(whole.contains("question 0") && whole.contains("answer 3") && !whole.contains("question 4"));
         assert!(!whole.contains("left out"));
-        let part = told(700).unwrap();
+        let part = summarised(700).unwrap();
         assert!(part.contains("question 2") && part.contains("answer 3") && part.contains("left out"), "{part}");
         assert!(!part.contains("question 1"), "{part}");
-        assert_eq!(told(5), None, "not even the newest item fits");
+        assert_eq!(summarised(5), None, "not even the newest item fits");
     }
 
     #[test]
     fn a_summary_is_no_longer_than_a_small_window_allows() {
         let window = |tokens| Window { tokens, compact_at: 0.8 };
         assert_eq!((window(200_000).summary_tokens(), window(4_096).summary_tokens()), (4_000, 1_024));
-        assert_eq!(window(4_096).room_for_summary(9_000), 0);
-        assert!(window(4_096).room_for_summary(1_000) < 4_096 - 1_000 - 1_024);
+        assert_eq!(window(4_096).summary_budget(9_000), 0);
+        assert!(window(4_096).summary_budget(1_000) < 4_096 - 1_000 - 1_024);
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl Context {
                 self.partial_since.get_or_insert(event.seq);
                 self.partial_text.push_str(text);
             }
-            EventKind::TurnUsage(taken) => self.end_turn(event.seq, taken),
+            EventKind::TurnUsage(usage) => self.end_turn(event.seq, usage),
             EventKind::CallIntended(intention) => self.add_call(event.seq, intention),
             EventKind::CallSettled(settlement) => self.set_result(settlement),
             EventKind::Branched { branch, by: _ } => self.rewind_to(branch.until),
@@ -160,9 +160,9 @@ impl Context {
     /// Returns the conversation for a request; `whole` holds unredacted texts of messages, which replace the stored
     /// ones.
     pub fn entries(&self, whole: &BTreeMap<MessageId, String>, results: ResultDetail) -> Vec<Entry> {
-        let told = self.visible_items();
-        let newest = told.len().saturating_sub(UNTRIMMED_ITEMS);
-        let items = told.iter().enumerate();
+        let items = self.visible_items();
+        let newest = items.len().saturating_sub(UNTRIMMED_ITEMS);
+        let items = items.iter().enumerate();
         let items = items.flat_map(|(at, item)| item.content.entries(whole, results.extent(at, newest)));
         let mut entries: Vec<_> = self.summary_entry().into_iter().chain(items).collect();
         // Servers treat a final assistant text as the prefix of the next one.
@@ -174,10 +174,10 @@ impl Context {
 
     /// Estimates the number of tokens of the conversation, including the `fixed` ones of every request.
     pub fn tokens(&self, fixed: u64, results: ResultDetail) -> u64 {
-        let told = self.visible_items();
-        let newest = told.len().saturating_sub(UNTRIMMED_ITEMS);
+        let items = self.visible_items();
+        let newest = items.len().saturating_sub(UNTRIMMED_ITEMS);
         let size = |(at, item): (usize, &Item)| item.content.tokens(results.extent(at, newest));
-        let sum = |from: usize| told.iter().enumerate().skip(from).map(size).fold(0, u64::saturating_add);
+        let sum = |from: usize| items.iter().enumerate().skip(from).map(size).fold(0, u64::saturating_add);
         let summary = self.summaries.last().map_or(0, |summary| estimate_item_tokens(summary.text.len()));
         let estimated = fixed.saturating_add(summary).saturating_add(sum(0));
         match (self.counted_tokens, results) {
@@ -189,18 +189,18 @@ impl Context {
 
     /// Finds the cut that keeps about `keep` tokens of the newest part; both sides must be non-empty.
     pub fn find_cut(&self, keep: u64) -> Option<Seq> {
-        let told = self.visible_items();
-        let mut kept = 0;
-        let mut first = told.len();
+        let items = self.visible_items();
+        let mut tokens = 0;
+        let mut first = items.len();
         while first > 1 {
-            kept += told[first - 1].content.tokens(Extent::FULL);
+            tokens += items[first - 1].content.tokens(Extent::FULL);
             // The newest item is always kept.
-            if kept > keep && first < told.len() {
+            if tokens > keep && first < items.len() {
                 break;
             }
             first -= 1;
         }
-        (first > 0).then(|| told.get(first).map(|item| item.first_seq)).flatten()
+        (first > 0).then(|| items.get(first).map(|item| item.first_seq)).flatten()
     }
 
     /// Returns the sizes of the calls in the conversation: of the result or of the arguments, whichever is larger.
@@ -215,15 +215,15 @@ impl Context {
         older.map(|item| item.content.tokens(Extent::TRIMMED)).fold(summary, u64::saturating_add)
     }
 
-    /// Returns the part before `kept_from` for its summary, as far as it fits into `room` tokens.
+    /// Returns the part before `kept_from` for its summary, as far as it fits into `max_tokens` tokens.
     ///
     /// The oldest items are omitted first, and the earlier summary last.
-    pub fn entries_before(&self, kept_from: Seq, room: u64) -> Vec<Entry> {
+    pub fn entries_before(&self, kept_from: Seq, max_tokens: u64) -> Vec<Entry> {
         let older: Vec<_> = self.visible_items().iter().take_while(|item| item.first_seq < kept_from).collect();
         let earlier = self.summary_entry();
         let summary = self.summaries.last().map_or(0, |summary| estimate_item_tokens(summary.text.len()));
-        let earlier = earlier.filter(|_| summary <= room);
-        let mut left = room.saturating_sub(if earlier.is_some() { summary } else { 0 });
+        let earlier = earlier.filter(|_| summary <= max_tokens);
+        let mut left = max_tokens.saturating_sub(if earlier.is_some() { summary } else { 0 });
         let fitting = older.iter().rev().take_while(|item| {
             let tokens = item.content.tokens(Extent::TRIMMED);
             let fits = tokens <= left;
@@ -231,29 +231,29 @@ impl Context {
             fits
         });
         let fitting = fitting.count();
-        let kept = older.iter().skip(older.len() - fitting).flat_map(|item| item.content.entries_for_summary());
+        let retained = older.iter().skip(older.len() - fitting).flat_map(|item| item.content.entries_for_summary());
         let left_out = (fitting < older.len()).then(|| Entry::user(OMITTED_NOTICE.to_owned()));
-        let entries: Vec<_> = earlier.into_iter().chain(kept).collect();
+        let entries: Vec<_> = earlier.into_iter().chain(retained).collect();
         if entries.is_empty() { entries } else { left_out.into_iter().chain(entries).collect() }
     }
 
     /// Returns the text that replaces the part before `kept_from` if no summary of it can be made.
     pub fn omission_notice(&self, kept_from: Seq) -> String {
         let older = self.visible_items().iter().filter(|item| item.first_seq < kept_from);
-        let asked: Vec<_> = older
+        let user_messages: Vec<_> = older
             .filter_map(|item| match &item.content {
                 ItemContent::User { text, .. } => Some(excerpt(text)),
                 ItemContent::Assistant { .. } | ItemContent::UserCommand { .. } => None,
             })
             .collect();
-        let newest = asked.len().saturating_sub(MAX_EXCERPTS);
-        let asked: String = asked.iter().skip(newest).map(|text| format!("\n- {text}")).collect();
+        let newest = user_messages.len().saturating_sub(MAX_EXCERPTS);
+        let user_messages: String = user_messages.iter().skip(newest).map(|text| format!("\n- {text}")).collect();
         // An earlier text of this kind says nothing of the conversation; the last summary that a model wrote does.
         let written = self.summaries.iter().rev().find(|summary| !summary.text.starts_with(OMITTED_NOTICE));
         let earlier = written.map(|summary| excerpt(&summary.text));
-        let earlier = earlier.map_or_else(String::new, |text| format!("\nThe summary before began: {text}"));
-        let began = if asked.is_empty() { "" } else { "\nThe user's messages in it began:" };
-        format!("{OMITTED_NOTICE}{earlier}{began}{asked}")
+        let earlier = earlier.map_or_else(String::new, |text| format!("\nThe previous summary begins: {text}"));
+        let began = if user_messages.is_empty() { "" } else { "\nThe user's messages in it begin:" };
+        format!("{OMITTED_NOTICE}{earlier}{began}{user_messages}")
     }
 
     /// Returns the items that no summary replaces.
@@ -268,8 +268,8 @@ impl Context {
         Some(Entry::user(format!("{SUMMARY_HEADING}\n\n{}", summary.text)))
     }
 
-    fn add(&mut self, since: Seq, said: ItemContent) {
-        self.items.push(Item { first_seq: since, last_seq: self.last_seq, content: said });
+    fn add(&mut self, since: Seq, content: ItemContent) {
+        self.items.push(Item { first_seq: since, last_seq: self.last_seq, content });
     }
 
     fn add_user_message(&mut self, message: &MessageId, text: &str, images: &[Image]) {
@@ -298,15 +298,15 @@ impl Context {
         self.counted_tokens = None;
     }
 
-    fn end_turn(&mut self, seq: Seq, taken: &TurnUsage) {
+    fn end_turn(&mut self, seq: Seq, usage: &TurnUsage) {
         let since = self.partial_since.take().unwrap_or(seq);
         let text = std::mem::take(&mut self.partial_text);
-        let said = ItemContent::Assistant { provider_state: taken.provider_state.clone(), text, calls: Vec::new() };
+        let content = ItemContent::Assistant { provider_state: usage.provider_state.clone(), text, calls: Vec::new() };
         // A steering message that arrived during the text follows the text.
         let at = self.items.partition_point(|item| item.first_seq < since);
-        self.items.insert(at, Item { first_seq: since, last_seq: self.last_seq, content: said });
-        self.pending = taken.pending.iter().cloned().collect();
-        let TokenUsage { input, output, estimated, .. } = taken.usage;
+        self.items.insert(at, Item { first_seq: since, last_seq: self.last_seq, content });
+        self.pending = usage.pending.iter().cloned().collect();
+        let TokenUsage { input, output, estimated, .. } = usage.usage;
         // A server that does not count tokens reports zero.
         let left_out = self.items.len() - self.visible_items().len();
         let counted = (at + 1).saturating_sub(left_out);
@@ -353,8 +353,8 @@ impl Context {
         let call = calls.flatten().find(|call| call.id == settlement.call);
         if let Some(call) = call {
             let (text, outcome) = result_text(settlement);
-            let fault = settlement.error.as_ref();
-            let denied_by_policy = fault.is_some_and(|fault| fault.kind == DENIED_BY_POLICY);
+            let error = settlement.error.as_ref();
+            let denied_by_policy = error.is_some_and(|error| error.kind == DENIED_BY_POLICY);
             call.result = Some(RecordedResult { completed_at: self.last_seq, text, outcome, denied_by_policy });
         }
     }
@@ -397,7 +397,7 @@ fn run_end_note(report: &RunReport) -> Option<String> {
         RunOutcome::Cancelled => "was cancelled",
         RunOutcome::Denied => "was ended because a step was denied",
     };
-    let mut note = format!("The run before {how}: {}", report.summary);
+    let mut note = format!("The previous run {how}: {}", report.summary);
     for check in checks {
         note.push('\n');
         note.push_str(&check);

@@ -65,7 +65,7 @@ fn unfinished_output_of_a_run_is_marked_as_interrupted() {
     context.fold(&user(4, "again"));
     let entries = context.entries(&BTreeMap::new(), ResultDetail::Full);
     let expected =
-        ["user: go", "assistant: half a [interrupted] +0", "user: [The run before was cancelled: over]\n\nagain"];
+        ["user: go", "assistant: half a [interrupted] +0", "user: [The previous run was cancelled: over]\n\nagain"];
     assert_eq!(describe(&entries), expected);
 }
 
@@ -205,7 +205,7 @@ fn images_go_with_their_message_and_are_mentioned_in_a_summary() {
     let entries = context.entries(&BTreeMap::new(), ResultDetail::Full);
     assert_eq!(describe(&entries)[0], "user: what is it? with 1");
     let older = context.entries_before(Seq::new(9), u64::MAX);
-    assert_eq!(describe(&older)[0], "user: what is it?\n[pictures that came with it: 1]");
+    assert_eq!(describe(&older)[0], "user: what is it?\n[attached images: 1]");
     assert!(context.tokens(0, ResultDetail::Full) > 1_600, "an image has a cost");
 }
 
@@ -221,7 +221,7 @@ fn user_commands_are_included_unless_hidden_from_the_model() {
     context.fold(&user_command_settled(7, "a2", false, Some(0), "secret\n"));
     context.fold(&settled(8, "c1", ToolOutcome::Succeeded, "one"));
     let entries = context.entries(&BTreeMap::new(), ResultDetail::Full);
-    let told = "user: [The user ran `make` beside the conversation; it exited with 1]\nno rule";
+    let told = "user: [The user ran `make` outside the conversation; it exited with 1]\nno rule";
     assert_eq!(describe(&entries), ["user: go", "assistant:  +1", "fine: one", told]);
 }
 
@@ -234,7 +234,7 @@ fn a_placeholder_for_what_does_not_fit_quotes_no_other_placeholder() {
         context.fold(&user(seq, "more"));
         let placeholder = context.omission_notice(Seq::new(seq + 1));
         assert_eq!(placeholder.matches("[The older part").count(), 1, "{placeholder}");
-        assert!(placeholder.contains("The summary before began: A model wrote this."), "{placeholder}");
+        assert!(placeholder.contains("The previous summary begins: A model wrote this."), "{placeholder}");
         context.fold(&compacted(seq + 5, &placeholder, seq + 1));
     }
 }

@@ -187,9 +187,9 @@ mod tests {
             (json!({"method": "guess", "title": "?"}), "unknown variant"),
             (json!({"method": "input", "title": "?", "surprise": 1}), "surprise"),
         ] {
-            let fault = parse_question(&args.to_string()).unwrap_err();
-            assert_eq!(fault.kind, "BAD_ARGUMENTS");
-            assert!(fault.message.contains(problem), "{}", fault.message);
+            let error = parse_question(&args.to_string()).unwrap_err();
+            assert_eq!(error.kind, "BAD_ARGUMENTS");
+            assert!(error.message.contains(problem), "{}", error.message);
         }
     }
 

@@ -21,13 +21,14 @@ pub fn cost(usage: &Usage, price: Option<&Price>) -> Option<u64> {
     usage.cost_microusd.or_else(|| price.map(|price| price.cost_of(usage)))
 }
 
-/// Returns the usage of a turn, estimated from `told` input tokens and `written` output bytes if the server counts
+/// Returns the usage of a turn, estimated from `prompt_tokens` input tokens and `written` output bytes if the server counts
 /// nothing.
 ///
 /// Without the estimate no limit on tokens or cost would apply to such a server.
-pub fn usage_or_estimate(usage: &Usage, price: Option<&Price>, told: u64, written: usize) -> TokenUsage {
+pub fn usage_or_estimate(usage: &Usage, price: Option<&Price>, prompt_tokens: u64, written: usize) -> TokenUsage {
     let estimated = usage.input == 0 && usage.output == 0;
-    let counted = if estimated { Usage { input: told, output: estimate_tokens(written), ..*usage } } else { *usage };
+    let counted =
+        if estimated { Usage { input: prompt_tokens, output: estimate_tokens(written), ..*usage } } else { *usage };
     TokenUsage {
         input: counted.input,
         output: counted.output,
@@ -86,8 +87,8 @@ mod tests {
         assert_eq!(silent.cost, Some(2_000 + 1_000));
         let counted = usage_or_estimate(&Usage { input: 7, ..Usage::default() }, Some(&PRICE), 1_000, 400);
         assert_eq!((counted.input, counted.output, counted.estimated), (7, 0, false));
-        let told = Usage { cost_microusd: Some(9), ..Usage::default() };
-        assert_eq!(usage_or_estimate(&told, None, 1_000, 400).cost, Some(9), "the server's cost takes precedence");
+        let usage = Usage { cost_microusd: Some(9), ..Usage::default() };
+        assert_eq!(usage_or_estimate(&usage, None, 1_000, 400).cost, Some(9), "the server's cost takes precedence");
     }
 
     #[test]

@@ -54,10 +54,10 @@ impl TurnMachine {
     }
 
     /// Handles a delta.
-    pub fn on_delta(&mut self, piece: Delta) -> Option<Action> {
+    pub fn on_delta(&mut self, delta: Delta) -> Option<Action> {
         self.received_any = true;
-        self.output_bytes = self.output_bytes.saturating_add(delta_bytes(&piece));
-        match piece {
+        self.output_bytes = self.output_bytes.saturating_add(delta_bytes(&delta));
+        match delta {
             Delta::Text(text) if text.is_empty() => None,
             Delta::Text(text) => {
                 if !self.in_text {
@@ -65,13 +65,13 @@ impl TurnMachine {
                 }
                 self.in_text = true;
                 self.has_text |= !text.trim().is_empty();
-                let room = SUMMARY_BYTES.saturating_sub(self.last_text.len());
-                self.last_text.extend(text.chars().take(room));
+                let chars_left = SUMMARY_BYTES.saturating_sub(self.last_text.len());
+                self.last_text.extend(text.chars().take(chars_left));
                 Some(Action::Text(text))
             }
             Delta::Thinking(text) => (!text.is_empty()).then_some(Action::Thinking(text)),
-            Delta::ToolCall(wanted) => {
-                self.calls.push(wanted);
+            Delta::ToolCall(call) => {
+                self.calls.push(call);
                 None
             }
         }
@@ -94,7 +94,7 @@ impl TurnMachine {
 
     /// Handles the end of the turn.
     pub fn on_end(&mut self, end: TurnEnd) -> Vec<Action> {
-        let (spoke, said) = (std::mem::take(&mut self.in_text), std::mem::take(&mut self.has_text));
+        let (text_open, had_text) = (std::mem::take(&mut self.in_text), std::mem::take(&mut self.has_text));
         let calls = std::mem::take(&mut self.calls);
         let act = match (&end.stop, calls.is_empty()) {
             // The calls of a refused turn may be incomplete, and must not run.
@@ -102,7 +102,7 @@ impl TurnMachine {
                 Action::Finish(Some(end), FinishReport::permanent_failure("MODEL_REFUSED", REFUSED_MESSAGE))
             }
             (_, false) => Action::RunTools(end, calls),
-            (StopReason::Done | StopReason::ToolCalls, true) if said => {
+            (StopReason::Done | StopReason::ToolCalls, true) if had_text => {
                 Action::Finish(Some(end), success(&self.last_text))
             }
             (StopReason::Done | StopReason::ToolCalls, true) => self.retry(empty_response(), end),
@@ -115,7 +115,7 @@ impl TurnMachine {
             }
         };
         // A text that will be repeated is not ended.
-        let ends = spoke && !matches!(act, Action::Retry(..));
+        let ends = text_open && !matches!(act, Action::Retry(..));
         ends.then_some(Action::EndText).into_iter().chain([act]).collect()
     }
 
@@ -150,10 +150,10 @@ fn usage_only(end: TurnEnd) -> Option<TurnEnd> {
     (end.usage != Usage::default()).then_some(TurnEnd { provider_state: None, ..end })
 }
 
-fn delta_bytes(piece: &Delta) -> usize {
-    match piece {
+fn delta_bytes(delta: &Delta) -> usize {
+    match delta {
         Delta::Text(text) | Delta::Thinking(text) => text.len(),
-        Delta::ToolCall(wanted) => wanted.tool.len() + wanted.args.len(),
+        Delta::ToolCall(call) => call.tool.len() + call.args.len(),
     }
 }
 
@@ -236,7 +236,7 @@ mod tests {
             panic!("it gives up")
         };
         assert_eq!(finish.reason.as_deref(), Some("provider_interrupted"));
-        assert_eq!(finish.error.map(|fault| fault.retryable), Some(true));
+        assert_eq!(finish.error.map(|error| error.retryable), Some(true));
         let mut taking = TurnMachine::default();
         taking.on_delta(Delta::ToolCall(tool_call()));
         taking.on_error(error(ModelErrorKind::Interrupted), end(StopReason::Done));

@@ -204,7 +204,7 @@ fn config_path(home: &Path, variable: &dyn Fn(&str) -> Option<OsString>) -> Resu
         Some(path) => return Ok(path),
         None => {}
     }
-    let place = if cfg!(windows) {
+    let directory = if cfg!(windows) {
         directories::BaseDirs::new().map(|dirs| dirs.config_dir().to_owned())
     } else if cfg!(target_os = "macos") {
         user_home(variable).ok().map(|home| home.join("Library/Application Support"))
@@ -213,7 +213,7 @@ fn config_path(home: &Path, variable: &dyn Fn(&str) -> Option<OsString>) -> Resu
             non_empty_variable("XDG_CONFIG_HOME", variable).map(PathBuf::from).filter(|path| path.is_absolute());
         from_variable.or_else(|| user_home(variable).ok().map(|home| home.join(".config")))
     };
-    Ok(place.map_or_else(|| home.join("config.toml"), |place| place.join("push").join("config.toml")))
+    Ok(directory.map_or_else(|| home.join("config.toml"), |directory| directory.join("push").join("config.toml")))
 }
 
 fn chosen_socket(

@@ -130,17 +130,17 @@ fn config_directories<'a>(directory: &'a Path, home: &Path, is_repository: &dyn 
     }
 }
 
-fn stricter<T: Ord>(own: T, wanted: Option<T>) -> T {
-    match wanted {
-        Some(wanted) => own.min(wanted),
+fn stricter<T: Ord>(own: T, project: Option<T>) -> T {
+    match project {
+        Some(project) => own.min(project),
         None => own,
     }
 }
 
-fn lower<T: Ord>(own: Option<T>, wanted: Option<T>) -> Option<T> {
-    match (own, wanted) {
-        (Some(own), Some(wanted)) => Some(own.min(wanted)),
-        (own, wanted) => own.or(wanted),
+fn lower<T: Ord>(own: Option<T>, project: Option<T>) -> Option<T> {
+    match (own, project) {
+        (Some(own), Some(project)) => Some(own.min(project)),
+        (own, project) => own.or(project),
     }
 }
 
@@ -179,34 +179,34 @@ mod tests {
     fn no_combination_loosens_anything() {
         let presets = [Preset::Strict, Preset::Standard, Preset::Trusted];
         for own in presets {
-            for wanted in presets.map(Some).into_iter().chain([None]) {
+            for project in presets.map(Some).into_iter().chain([None]) {
                 let settings = Settings { approvals: own, ..Settings::default() };
-                let tight = tighten(settings, Tightening { preset: wanted, ..Tightening::default() });
-                assert!(tight.approvals <= own, "{own:?} {wanted:?}");
-                assert!(wanted.is_none_or(|wanted| tight.approvals <= wanted), "{own:?} {wanted:?}");
+                let tight = tighten(settings, Tightening { preset: project, ..Tightening::default() });
+                assert!(tight.approvals <= own, "{own:?} {project:?}");
+                assert!(project.is_none_or(|project| tight.approvals <= project), "{own:?} {project:?}");
             }
         }
         for own in [None, Some(1), Some(5), Some(9)] {
-            for wanted in [None, Some(1), Some(5), Some(9)] {
+            for project in [None, Some(1), Some(5), Some(9)] {
                 let limits = RunLimits { max_turns: own, ..RunLimits::default() };
                 let settings = Settings { limits, ..Settings::default() };
-                let by = Tightening { max_turns: wanted, ..Tightening::default() };
+                let by = Tightening { max_turns: project, ..Tightening::default() };
                 let turns = tighten(settings, by).limits.max_turns.unwrap_or(u32::MAX);
-                let bound = own.unwrap_or(u32::MAX).min(wanted.unwrap_or(u32::MAX));
-                assert_eq!(turns, bound, "{own:?} {wanted:?}");
+                let bound = own.unwrap_or(u32::MAX).min(project.unwrap_or(u32::MAX));
+                assert_eq!(turns, bound, "{own:?} {project:?}");
             }
         }
     }
 
     #[test]
     fn a_project_can_disable_the_network_and_never_enable_it() {
-        for (own, wanted, left) in [
+        for (own, project, left) in [
             (Switch::On, Some(Switch::Off), Switch::Off),
             (Switch::Off, Some(Switch::On), Switch::Off),
             (Switch::On, None, Switch::On),
         ] {
             let settings = Settings { tools: OptionalTools { fetch: own }, ..Settings::default() };
-            let tight = tighten(settings, Tightening { fetch: wanted, ..Tightening::default() });
+            let tight = tighten(settings, Tightening { fetch: project, ..Tightening::default() });
             assert_eq!(tight.tools.fetch, left);
         }
     }

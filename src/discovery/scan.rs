@@ -83,14 +83,14 @@ impl DirectoryScan {
     }
 
     /// Scans for commands: every Markdown file is one.
-    pub(super) fn commands(mut self, places: &[SearchDir]) -> Self {
-        self.scan_all(places, Self::scan_commands);
+    pub(super) fn commands(mut self, directories: &[SearchDir]) -> Self {
+        self.scan_all(directories, Self::scan_commands);
         self
     }
 
     /// Scans for skills: every directory with a `SKILL.md` is one.
-    pub(super) fn skills(mut self, places: &[SearchDir]) -> Self {
-        self.scan_all(places, Self::scan_skills);
+    pub(super) fn skills(mut self, directories: &[SearchDir]) -> Self {
+        self.scan_all(directories, Self::scan_skills);
         self
     }
 
@@ -98,14 +98,14 @@ impl DirectoryScan {
         Discovered { items: self.entries.into_values().map(make).collect(), skipped: self.skipped }
     }
 
-    fn scan_all(&mut self, places: &[SearchDir], look: fn(&mut Self, &ScannedDir<'_>)) {
-        for (source, path) in places {
+    fn scan_all(&mut self, directories: &[SearchDir], scan: fn(&mut Self, &ScannedDir<'_>)) {
+        for (source, path) in directories {
             let root = match source {
                 DiscoverySource::Project => self.project.clone(),
                 DiscoverySource::User => self.user.clone(),
             };
             let Some(root) = root else { continue };
-            look(self, &ScannedDir { root: &root, source: *source, path: path.into(), parents: Vec::new() });
+            scan(self, &ScannedDir { root: &root, source: *source, path: path.into(), parents: Vec::new() });
         }
     }
 

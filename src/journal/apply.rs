@@ -37,8 +37,8 @@ pub(super) fn apply(connection: &Connection, batch: &Batch, epoch: &Epoch) -> Re
     if let Some(meta) = &batch.meta {
         update_meta(connection, &batch.session, key, meta)?;
     }
-    if let Some(reserve) = batch.reserve {
-        let reserved = to_sql_integer(reserve.number())?;
+    if let Some(seq) = batch.reserved_seq {
+        let reserved = to_sql_integer(seq.number())?;
         connection.prepare_cached("UPDATE session SET reserved = ?2, life = ?3 WHERE key = ?1")?.execute(params![
             key,
             reserved,
@@ -133,11 +133,11 @@ fn insert_session(
 
 fn append_block(connection: &Connection, session: &SessionId, key: i64, block: &Block) -> Result<(), CommitError> {
     let (first, last) = (block.first.number(), block.last.number());
-    let room = last.checked_sub(first).map(|distance| distance.saturating_add(1));
+    let capacity = last.checked_sub(first).map(|distance| distance.saturating_add(1));
     let fits = first > 0
         && block.count > 0
         && !block.bytes.is_empty()
-        && room.is_some_and(|room| u64::from(block.count) <= room);
+        && capacity.is_some_and(|capacity| u64::from(block.count) <= capacity);
     if !fits {
         return Err(Conflict::Malformed { first: block.first }.into());
     }

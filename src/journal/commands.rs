@@ -163,12 +163,12 @@ impl Writer {
     }
 
     fn transact_commands(&mut self, group: &[CommandBatch]) -> Result<(), CommitError> {
-        let most = self.options.answer_bytes;
+        let max_answer = self.options.answer_bytes;
         self.in_transaction(|connection, _| {
             for write in group.iter().flat_map(|batch| &batch.writes) {
                 match write {
                     CommandWrite::Admitted(record) => admit(connection, record)?,
-                    CommandWrite::Settled(settlement) => settle(connection, settlement, most)?,
+                    CommandWrite::Settled(settlement) => settle(connection, settlement, max_answer)?,
                 }
             }
             Ok(())
@@ -216,10 +216,10 @@ fn admit(connection: &Connection, record: &CommandRecord) -> Result<(), CommitEr
 }
 
 /// Writes the outcome of a command, whether its admission was written or not.
-pub(super) fn settle(connection: &Connection, it: &OutcomeRecord, most: usize) -> Result<(), CommitError> {
+pub(super) fn settle(connection: &Connection, it: &OutcomeRecord, max_answer: usize) -> Result<(), CommitError> {
     let (record, outcome) = (&*it.record, &it.outcome);
     let (body, too_large) = match &outcome.body {
-        ReplyBody::Text(text) if text.len() <= most => (Some(&**text), None),
+        ReplyBody::Text(text) if text.len() <= max_answer => (Some(&**text), None),
         ReplyBody::Text(text) => (None, Some(text.len() as u64)),
         ReplyBody::TooLarge(bytes) => (None, Some(*bytes)),
         ReplyBody::Removed => (None, None),

@@ -50,20 +50,19 @@ impl DeferredWrites {
     pub(super) fn add(
         &self,
         settled: impl IntoIterator<Item = OutcomeRecord>,
-        forgotten: impl IntoIterator<Item = RowId>,
+        removed: impl IntoIterator<Item = RowId>,
     ) -> bool {
-        let mut gathered = self.lock();
+        let mut batch = self.lock();
         for settlement in settled {
-            gathered.settled.insert(settlement.record.row, settlement);
+            batch.settled.insert(settlement.record.row, settlement);
         }
-        for row in forgotten {
+        for row in removed {
             let is_new = row.0 > self.last_previous_row.load(Ordering::Relaxed);
-            if gathered.settled.remove(&row).is_none() || !is_new {
-                gathered.removed.push(row);
+            if batch.settled.remove(&row).is_none() || !is_new {
+                batch.removed.push(row);
             }
         }
-        let told = std::mem::replace(&mut gathered.writer_notified, true);
-        !told
+        !std::mem::replace(&mut batch.writer_notified, true)
     }
 
     /// Sets the highest row of the previous epoch. Rows up to it may be on disk without having been written in
@@ -102,21 +101,21 @@ impl PendingWrites {
         }
     }
 
-    /// Takes over collected writes. Of the large answers only the newest fit in `most` bytes; a command whose
+    /// Takes over collected writes. Of the large answers only the newest fit in `max_bytes` bytes; a command whose
     /// answer was dropped runs again if it is repeated after a restart.
-    fn take_over(&mut self, gathered: DeferredBatch, most: usize) {
-        let mut room = most;
-        let mut newest: Vec<OutcomeRecord> = Vec::with_capacity(gathered.settled.len());
-        for settlement in gathered.settled.into_values().rev() {
+    fn take_over(&mut self, batch: DeferredBatch, max_bytes: usize) {
+        let mut bytes_left = max_bytes;
+        let mut newest: Vec<OutcomeRecord> = Vec::with_capacity(batch.settled.len());
+        for settlement in batch.settled.into_values().rev() {
             let bytes = settlement.outcome.body.len();
-            if bytes <= SMALL_ANSWER || bytes <= room {
-                room = room.saturating_sub(bytes);
+            if bytes <= SMALL_ANSWER || bytes <= bytes_left {
+                bytes_left = bytes_left.saturating_sub(bytes);
                 newest.push(settlement);
             }
         }
         // The next slice is taken off the end, so the oldest outcomes are written first.
         self.settled.splice(0..0, newest);
-        self.removed.extend(gathered.removed);
+        self.removed.extend(batch.removed);
     }
 }
 
@@ -163,9 +162,9 @@ impl Writer {
     pub(super) fn drop_deferred(&mut self, session: &SessionId) {
         self.take_deferred();
         self.pending.settled.retain(|settlement| settlement.record.session.as_ref() != Some(session));
-        let words = quoted_id(session);
+        let quoted = quoted_id(session);
         for settlement in &mut self.pending.settled {
-            if settlement.outcome.body.text().is_some_and(|text| text.contains(&words)) {
+            if settlement.outcome.body.text().is_some_and(|text| text.contains(&quoted)) {
                 settlement.outcome.body = ReplyBody::Removed;
             }
         }
@@ -173,16 +172,18 @@ impl Writer {
 
     fn take_deferred(&mut self) {
         self.pending.since = None;
-        let gathered = self.deferred.take();
-        self.pending.take_over(gathered, self.options.deferred_bytes);
+        let batch = self.deferred.take();
+        self.pending.take_over(batch, self.options.deferred_bytes);
     }
 
     /// Writes outcomes, or removes rows when no outcome is left: no row is removed before it is written.
     fn write_deferred_slice(&mut self) {
         let slice = self.pending.next();
-        let most = self.options.answer_bytes;
+        let max_answer = self.options.answer_bytes;
         let outcome: Result<(), CommitError> = self.in_transaction(|connection, _| match &slice {
-            Slice::Outcomes(settled) => settled.iter().rev().try_for_each(|it| commands::settle(connection, it, most)),
+            Slice::Outcomes(settled) => {
+                settled.iter().rev().try_for_each(|it| commands::settle(connection, it, max_answer))
+            }
             Slice::Removals(rows) => rows.iter().try_for_each(|row| commands::remove(connection, *row)),
         });
         match outcome {

@@ -56,7 +56,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The file is empty, but marks say that it held sessions.
-    #[error("{} is empty, but its marks list sessions", .path.display())]
+    #[error("{} is empty, but its high-water marks list sessions", .path.display())]
     Emptied {
         /// The database.
         path: PathBuf,
@@ -242,11 +242,12 @@ impl CommitError {
 )]
 pub(super) fn is_corrupt(error: &rusqlite::Error) -> bool {
     match error {
-        rusqlite::Error::SqliteFailure(error, said) => {
+        rusqlite::Error::SqliteFailure(error, message) => {
             // Our statements are correct, so a missing table or column means that the schema is damaged.
-            let nameless = |said: &str| said.starts_with("no such ") || said.contains("has no column");
+            let names_missing_object =
+                |message: &str| message.starts_with("no such ") || message.contains("has no column");
             matches!(error.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
-                || (error.code == ErrorCode::Unknown && said.as_deref().is_some_and(nameless))
+                || (error.code == ErrorCode::Unknown && message.as_deref().is_some_and(names_missing_object))
         }
         rusqlite::Error::SqlInputError { .. } => true,
         // A value of another type, or no row where there always is one: a B-tree points to the wrong page.

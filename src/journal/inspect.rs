@@ -8,7 +8,7 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::error::ReadError;
-use super::marks::Marks;
+use super::high_water_marks::HighWaterMarks;
 use super::record::LossRecord;
 use super::repair::SessionExtent;
 use super::{DATABASE, Journal, MARKS, checksum, reader, row};
@@ -234,7 +234,7 @@ fn scan_sessions(
     Ok((sessions, (scanned == limit).then_some(SessionCursor(last))))
 }
 
-fn is_truncated(connection: &Connection, scanned: &ScannedSession, marks: &Marks) -> Result<bool, ReadError> {
+fn is_truncated(connection: &Connection, scanned: &ScannedSession, marks: &HighWaterMarks) -> Result<bool, ReadError> {
     let ScannedSession { session, key, reserved, epoch, reached } = scanned;
     if row::unsigned(*epoch) == marks.epoch() {
         return Ok(false);

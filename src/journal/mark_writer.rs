@@ -1,17 +1,17 @@
-//! Updates of the marks: changes are collected with each commit and written after that commit is synced.
+//! Updates of the high-water marks: changes are collected with each commit and written after that commit is synced.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::marks::{Mark, Marks};
+use super::high_water_marks::{HighWaterMark, HighWaterMarks};
 use super::record::Batch;
 use crate::kernel::id::{Seq, SessionId};
 
-/// The pending updates of the marks.
+/// The pending updates of the high-water marks.
 pub(super) struct MarkWriter {
-    marks: Arc<Marks>,
+    marks: Arc<HighWaterMarks>,
     pending: BTreeMap<i64, PendingMark>,
     /// When the oldest unsynced mark was written.
     dirty: Option<Instant>,
@@ -24,14 +24,14 @@ struct PendingMark {
 }
 
 impl MarkWriter {
-    pub(super) const fn new(marks: Arc<Marks>) -> Self {
+    pub(super) const fn new(marks: Arc<HighWaterMarks>) -> Self {
         Self { marks, pending: BTreeMap::new(), dirty: None }
     }
 
     /// Collects what a committed batch says about its session.
     pub(super) fn record(&mut self, key: i64, batch: &Batch) {
         let seq = batch.block.as_ref().map(|block| block.last);
-        if seq.is_none() && batch.reserve.is_none() && batch.create.is_none() {
+        if seq.is_none() && batch.reserved_seq.is_none() && batch.create.is_none() {
             return;
         }
         let pending = self.pending.entry(key).or_insert_with(|| PendingMark {
@@ -40,16 +40,16 @@ impl MarkWriter {
             reserved: None,
         });
         pending.seq = seq.or(pending.seq);
-        pending.reserved = batch.reserve.or(pending.reserved);
+        pending.reserved = batch.reserved_seq.or(pending.reserved);
     }
 
     /// Writes the marks of everything that is synced.
-    pub(super) fn advance(&mut self) {
+    pub(super) fn write_pending(&mut self) {
         if !self.marks.are_enabled() {
             return self.pending.clear();
         }
         for (key, pending) in std::mem::take(&mut self.pending) {
-            if let Err(error) = advance(&self.marks, key, &pending) {
+            if let Err(error) = write_pending_mark(&self.marks, key, &pending) {
                 return self.disable(&error);
             }
             self.dirty.get_or_insert_with(Instant::now);
@@ -66,7 +66,7 @@ impl MarkWriter {
 
     /// Returns how long the marks may stay unsynced.
     pub(super) fn sync_due(&self) -> Option<Duration> {
-        self.dirty.map(|since| SYNC_WITHIN.saturating_sub(since.elapsed()))
+        self.dirty.map(|since| MAX_SYNC_DELAY.saturating_sub(since.elapsed()))
     }
 
     pub(super) fn sync_when_due(&mut self) {
@@ -83,7 +83,7 @@ impl MarkWriter {
         }
     }
 
-    pub(super) const fn marks(&self) -> &Arc<Marks> {
+    pub(super) const fn marks(&self) -> &Arc<HighWaterMarks> {
         &self.marks
     }
 
@@ -92,24 +92,25 @@ impl MarkWriter {
     fn disable(&mut self, error: &io::Error) {
         self.dirty = None;
         if self.marks.disable() {
-            tracing::warn!(%error, "cannot write the marks; lost events may go undetected until the daemon is restarted");
+            tracing::warn!(%error, "cannot write the high-water marks; lost events may go undetected until the daemon is restarted");
         }
     }
 }
 
-fn advance(marks: &Marks, key: i64, pending: &PendingMark) -> io::Result<()> {
+/// Writes one mark; a value that did not change is read from the stored mark.
+fn write_pending_mark(marks: &HighWaterMarks, key: i64, pending: &PendingMark) -> io::Result<()> {
     let (seq, reserved) = match (pending.seq, pending.reserved) {
         (Some(seq), Some(reserved)) => (seq, reserved),
         (seq, reserved) => {
             let known = match marks.read(key)? {
-                Some(Mark::Synced { seq, reserved, .. }) => (seq, reserved),
-                Some(Mark::Retired) | None => (Seq::ZERO, Seq::ZERO),
+                Some(HighWaterMark::Synced { seq, reserved, .. }) => (seq, reserved),
+                Some(HighWaterMark::Retired) | None => (Seq::ZERO, Seq::ZERO),
             };
             (seq.unwrap_or(known.0), reserved.unwrap_or(known.1))
         }
     };
-    marks.advance(key, &pending.session, seq, reserved)
+    marks.write_mark(key, &pending.session, seq, reserved)
 }
 
 /// How long a mark may stay unsynced. After a power loss it lags at most that much.
-const SYNC_WITHIN: Duration = Duration::from_secs(1);
+const MAX_SYNC_DELAY: Duration = Duration::from_secs(1);

@@ -38,11 +38,11 @@ mod deferred;
 mod early_write;
 mod error;
 mod files;
+mod high_water_marks;
 mod inspect;
 mod jobs;
 mod maintenance;
 mod mark_writer;
-mod marks;
 mod merge;
 mod open;
 #[cfg(unix)]
@@ -92,8 +92,8 @@ pub use record::{
 use deferred::{DeferredWrites, PendingWrites};
 use early_write::EarlyWrites;
 use files::StorageEnv;
+use high_water_marks::{HighWaterMarks, PreviousShutdown};
 use mark_writer::MarkWriter;
-use marks::{Marks, PreviousShutdown};
 use merge::MergeJob;
 use open::OpenState;
 use reader::Readers;
@@ -120,7 +120,7 @@ struct Shared {
     readers: Arc<Readers>,
     counters: Arc<Counters>,
     options: Options,
-    marks: Arc<Marks>,
+    marks: Arc<HighWaterMarks>,
     previous_shutdown: PreviousShutdown,
     deferred: Arc<DeferredWrites>,
     opened_empty: bool,

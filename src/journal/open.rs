@@ -8,8 +8,8 @@ use rusqlite::{Connection, params};
 use super::apply::{self, Epoch};
 use super::error::{CommitError, OpenError};
 use super::files::{self, StorageEnv};
+use super::high_water_marks::{HighWaterMark, HighWaterMarks, PreviousShutdown, ShutdownState};
 use super::jobs::JobQueue;
-use super::marks::{Mark, Marks, PreviousShutdown, ShutdownState};
 use super::record::{LossRecord, Options};
 use super::repair;
 use super::secure_delete::{self, DeleteJob};
@@ -19,7 +19,7 @@ use crate::kernel::id::{Seq, SessionId};
 /// The state of a journal that has just been opened.
 pub(super) struct OpenState {
     pub(super) sessions: u64,
-    pub(super) marks: Marks,
+    pub(super) marks: HighWaterMarks,
     pub(super) previous_shutdown: PreviousShutdown,
     pub(super) epoch: Epoch,
     pub(super) jobs: JobQueue,
@@ -32,7 +32,7 @@ impl OpenState {
         let failed = OpenError::sqlite(&database);
         let file = (env.open_file)(&path).map_err(OpenError::io("open", &path))?;
         let (marks, previous_shutdown) =
-            Marks::open(file, options.boot, now().0 / 1000).map_err(OpenError::io("read", &path))?;
+            HighWaterMarks::open(file, options.boot, now().0 / 1000).map_err(OpenError::io("read", &path))?;
         let highest = marks.highest_key().map_err(OpenError::io("read", &path))?;
         let newest = newest_key(connection).map_err(&failed)?;
         let lost = lost_sessions(&marks, newest, highest).map_err(OpenError::io("read", &path))?;
@@ -66,7 +66,7 @@ impl OpenState {
 /// Writes the first mark of sessions whose process was killed before their first reply.
 ///
 /// No client has seen anything of them that is missing, and without a mark they would count as truncated.
-fn mark_unacknowledged(connection: &Connection, marks: &Marks) -> io::Result<()> {
+fn mark_unacknowledged(connection: &Connection, marks: &HighWaterMarks) -> io::Result<()> {
     let Some(marked) = marks.marked_before() else { return Ok(()) };
     let found: rusqlite::Result<Vec<(i64, String, i64, i64)>> = connection
         .prepare(
@@ -79,7 +79,7 @@ fn mark_unacknowledged(connection: &Connection, marks: &Marks) -> io::Result<()>
     for (key, session, reserved, reached) in found.map_err(io::Error::other)? {
         if marks.read(key)?.is_none() {
             let (seq, reserved) = (Seq::new(row::unsigned(reached)), Seq::new(row::unsigned(reserved)));
-            marks.advance(key, &SessionId::from(session), seq, reserved)?;
+            marks.write_mark(key, &SessionId::from(session), seq, reserved)?;
         }
     }
     Ok(())
@@ -96,10 +96,10 @@ fn newest_key(connection: &Connection) -> rusqlite::Result<i64> {
 }
 
 /// Finds sessions that were on disk and whose keys are higher than any in the database.
-fn lost_sessions(marks: &Marks, newest: i64, highest: i64) -> io::Result<Vec<(i64, LossRecord)>> {
+fn lost_sessions(marks: &HighWaterMarks, newest: i64, highest: i64) -> io::Result<Vec<(i64, LossRecord)>> {
     let mut lost = Vec::new();
     for key in newest.saturating_add(1)..=highest {
-        if let Some(Mark::Synced { session, seq, reserved: _ }) = marks.read(key)? {
+        if let Some(HighWaterMark::Synced { session, seq, reserved: _ }) = marks.read(key)? {
             let detail = "the whole session is missing, although its events were synced".to_owned();
             let cause = "session".to_owned();
             lost.push((key, LossRecord { at: now(), session, after: Seq::ZERO, until: seq, cause, detail }));

@@ -17,7 +17,7 @@ use super::apply;
 use super::checksum::{self, BlockHeader};
 use super::error::ReadError;
 use super::files;
-use super::marks::Marks;
+use super::high_water_marks::HighWaterMarks;
 use super::record::{Block, Checkpoint, LinePage, ListQuery, LossRecord, Meta, Options, Page, StoredSession};
 use super::repair::SessionExtent;
 use super::row;
@@ -64,9 +64,9 @@ impl Readers {
 
     /// Returns a page to read into: the spent one, or a new one that is large if a permit is free.
     pub(super) fn page_buffer(&self, spent: Option<LinePage>, small: usize) -> LinePage {
-        let LinePage { mut bytes, permit: room, .. } = spent.unwrap_or_default();
-        let room = room.or_else(|| Arc::clone(&self.large_pages).try_acquire_owned().ok());
-        if room.is_none() {
+        let LinePage { mut bytes, permit, .. } = spent.unwrap_or_default();
+        let permit = permit.or_else(|| Arc::clone(&self.large_pages).try_acquire_owned().ok());
+        if permit.is_none() {
             // The memory of a small page is not reused: there may be many small pages.
             return LinePage { limit: small, ..LinePage::default() };
         }
@@ -75,7 +75,7 @@ impl Readers {
         // Allocate here and not on the reading thread: an allocator arena of a blocking thread is not reused by
         // others.
         bytes.reserve_exact(limit);
-        LinePage { bytes, permit: room, limit, ..LinePage::default() }
+        LinePage { bytes, permit, limit, ..LinePage::default() }
     }
 
     /// Runs `job` on a connection, off the runtime's async threads.
@@ -145,7 +145,7 @@ impl Readers {
 pub(super) fn load(
     connection: &Connection,
     session: &SessionId,
-    marks: &Marks,
+    marks: &HighWaterMarks,
 ) -> Result<Option<StoredSession>, ReadError> {
     let moment = connection.unchecked_transaction()?;
     let Some(extent) = SessionExtent::load(&moment, session, marks)? else { return Ok(None) };
@@ -424,8 +424,8 @@ fn visit_blocks(
 
 /// Returns the error for an index of the blocks that contradicts itself: only a salvage finds all its blocks.
 fn corrupt_index() -> ReadError {
-    let said = "the index of the blocks contradicts itself".to_owned();
-    ReadError::Sqlite(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT_INDEX), Some(said)))
+    let message = "the index of the blocks contradicts itself".to_owned();
+    ReadError::Sqlite(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT_INDEX), Some(message)))
 }
 
 /// Finds where to start reading events after `after`, and the checksum chain up to there.

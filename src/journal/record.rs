@@ -154,7 +154,7 @@ pub struct Batch {
     /// The digest of a new attach token, which replaces the old one.
     pub token_hash: Option<[u8; 32]>,
     /// The highest sequence number that may be issued; stored as given, even if it is lower than before.
-    pub reserve: Option<Seq>,
+    pub reserved_seq: Option<Seq>,
     /// The events, which begin after the last stored one.
     pub block: Option<Block>,
     /// The new list entry of the session.
@@ -174,7 +174,7 @@ impl Batch {
             session,
             create: None,
             token_hash: None,
-            reserve: None,
+            reserved_seq: None,
             block: None,
             meta: None,
             checkpoint: None,
@@ -191,7 +191,7 @@ impl Batch {
     const fn has_no_other_changes(&self) -> bool {
         self.create.is_none()
             && self.token_hash.is_none()
-            && self.reserve.is_none()
+            && self.reserved_seq.is_none()
             && self.meta.is_none()
             && self.checkpoint.is_none()
     }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::apply;
 use super::checksum::{self, BlockHeader};
 use super::error::{CommitError, Conflict, ReadError};
-use super::marks::{Mark, Marks};
+use super::high_water_marks::{HighWaterMark, HighWaterMarks};
 use super::record::{Loss, LossReason, LossRecord, LostLine};
 use super::row;
 use crate::kernel::id::{Seq, SessionId};
@@ -55,7 +55,11 @@ pub(super) struct SessionExtent {
 
 impl SessionExtent {
     /// Loads it from the session's row and its mark.
-    pub(super) fn load(connection: &Connection, session: &SessionId, marks: &Marks) -> Result<Option<Self>, ReadError> {
+    pub(super) fn load(
+        connection: &Connection,
+        session: &SessionId,
+        marks: &HighWaterMarks,
+    ) -> Result<Option<Self>, ReadError> {
         let found: Option<(i64, i64, i64)> = connection
             .prepare_cached("SELECT key, reserved, life FROM session WHERE id = ?1")?
             .query_row([session.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
@@ -68,11 +72,11 @@ impl SessionExtent {
         connection: &Connection,
         session: &SessionId,
         (key, reserved, epoch): (i64, i64, i64),
-        marks: &Marks,
+        marks: &HighWaterMarks,
     ) -> Result<Self, ReadError> {
         let mut unmarked = false;
         let (marked, mark_reserved) = match marks.read(key) {
-            Ok(Some(Mark::Synced { session: name, seq, reserved })) if session.as_str().starts_with(&name) => {
+            Ok(Some(HighWaterMark::Synced { session: name, seq, reserved })) if session.as_str().starts_with(&name) => {
                 (seq.number(), reserved.number())
             }
             Ok(_) => {
@@ -122,7 +126,7 @@ const fn plausible_reservation(stored: u64, marked: u64) -> u64 {
 pub(super) fn plan(
     connection: &Connection,
     session: &SessionId,
-    marks: &Marks,
+    marks: &HighWaterMarks,
     evidence: EndEvidence,
 ) -> Result<Option<RepairPlan>, ReadError> {
     let moment = connection.unchecked_transaction()?;

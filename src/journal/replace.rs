@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::error::{CommitError, OpenError, ReadError};
 use super::files::StorageEnv;
-use super::marks::{self, Mark, Marks};
+use super::high_water_marks::{self, HighWaterMark, HighWaterMarks};
 use super::open::OpenState;
 use super::record::{LossRecord, Options};
 use super::repair::{self, EndEvidence};
@@ -49,7 +49,7 @@ pub(super) fn open_or_salvage(env: &StorageEnv, options: &Options) -> Result<(Co
 /// Records for every session what a salvage did not recover.
 fn record_unrecovered(
     connection: &Connection,
-    marks: &Marks,
+    marks: &HighWaterMarks,
     options: &Options,
     report: &SalvageReport,
 ) -> Result<(), CommitError> {
@@ -70,7 +70,7 @@ fn record_unrecovered(
     };
     repair::record_loss(connection, &found(String::new(), Seq::ZERO, "database", detail))?;
     for key in 1..=marks.highest_key().unwrap_or(0) {
-        let Ok(Some(Mark::Synced { session, seq, .. })) = marks.read(key) else { continue };
+        let Ok(Some(HighWaterMark::Synced { session, seq, .. })) = marks.read(key) else { continue };
         let id = SessionId::from(session.as_str());
         match repair::plan(connection, &id, marks, EndEvidence::Mark) {
             Ok(Some(plan)) => drop(plan.execute(connection, &id, options.lost_line, at)?),
@@ -94,13 +94,13 @@ fn record_unrecovered(
     Ok(())
 }
 
-fn sessions_without_mark(connection: &Connection, marks: &Marks) -> rusqlite::Result<Vec<SessionId>> {
+fn sessions_without_mark(connection: &Connection, marks: &HighWaterMarks) -> rusqlite::Result<Vec<SessionId>> {
     let mut statement = connection.prepare("SELECT key, id FROM session")?;
     let rows = statement.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?;
     let mut found = Vec::new();
     for row in rows {
         let (key, id) = row?;
-        if !matches!(marks.read(key), Ok(Some(Mark::Synced { .. }))) {
+        if !matches!(marks.read(key), Ok(Some(HighWaterMark::Synced { .. }))) {
             found.push(SessionId::from(id));
         }
     }
@@ -180,13 +180,13 @@ impl Writer {
 }
 
 /// Reads the marks without beginning an epoch.
-fn read_marks(env: &StorageEnv) -> Result<Marks, OpenError> {
+fn read_marks(env: &StorageEnv) -> Result<HighWaterMarks, OpenError> {
     let path = env.path(MARKS);
     let file = (env.open_file)(&path).map_err(OpenError::io("open", &path))?;
-    Marks::open(file, 0, 0).map(|(marks, _)| marks).map_err(OpenError::io("read", &path))
+    HighWaterMarks::open(file, 0, 0).map(|(marks, _)| marks).map_err(OpenError::io("read", &path))
 }
 
-fn open_checked(env: &StorageEnv, options: &Options, marks: &Marks) -> Result<Connection, OpenError> {
+fn open_checked(env: &StorageEnv, options: &Options, marks: &HighWaterMarks) -> Result<Connection, OpenError> {
     let path = env.path(DATABASE);
     let empty = std::fs::metadata(&path).is_ok_and(|found| found.len() == 0);
     if empty && marks.highest_key().map_err(OpenError::io("read", &env.path(MARKS)))? > 0 {
@@ -207,7 +207,7 @@ fn open_checked(env: &StorageEnv, options: &Options, marks: &Marks) -> Result<Co
 }
 
 /// Distinguishes damage from a database of another program and from a temporary failure.
-fn is_damage(error: &OpenError, marks: &Marks) -> bool {
+fn is_damage(error: &OpenError, marks: &HighWaterMarks) -> bool {
     let ours = marks.schema_before();
     match error {
         OpenError::Unreadable { .. } | OpenError::Emptied { .. } => true,
@@ -230,16 +230,18 @@ const fn differs_in_one_bit(one: i64, other: i64) -> bool {
 }
 
 fn with_salvage_context<T>(
-    marks: &Marks,
+    marks: &HighWaterMarks,
     options: &Options,
     work: &dyn Fn(&SalvageContext<'_>) -> Result<T, OpenError>,
 ) -> Result<T, OpenError> {
     let names = |key| match marks.read(key) {
         // A name that fills its slot may have been truncated.
-        Ok(Some(Mark::Synced { session, .. })) if !marks::may_be_truncated(&session) => Some(SessionId::from(session)),
+        Ok(Some(HighWaterMark::Synced { session, .. })) if !high_water_marks::may_be_truncated(&session) => {
+            Some(SessionId::from(session))
+        }
         Ok(_) | Err(_) => None,
     };
-    let deleted = |key| matches!(marks.read(key), Ok(Some(Mark::Retired)));
+    let deleted = |key| matches!(marks.read(key), Ok(Some(HighWaterMark::Retired)));
     let last = |connection: &Connection, report: &SalvageReport| record_unrecovered(connection, marks, options, report);
     work(&SalvageContext {
         name_of: &names,

@@ -26,11 +26,11 @@ impl DiskReserve {
     /// Refills the reserve; fails if there is not enough space.
     pub(super) fn refill(&self) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
-        let had = file.len()?;
-        if had == self.size {
+        let length = file.len()?;
+        if length == self.size {
             return Ok(());
         }
-        self.extend(file.as_ref(), had.min(self.size), self.size)
+        self.extend(file.as_ref(), length.min(self.size), self.size)
     }
 
     /// Checks whether there is free space besides the full reserve.

@@ -94,11 +94,11 @@ impl Job for RetainJob {
             return Err(MergeError::Commit(Conflict::NoSuchSession.into()));
         };
         // Events that no checkpoint contains are needed to restore the session.
-        let kept: Option<i64> = connection
+        let checkpoint: Option<i64> = connection
             .prepare_cached("SELECT seq FROM checkpoint WHERE session = ?1")?
             .query_row([key], |row| row.get(0))
             .optional()?;
-        let end = row::signed(self.up_to.number()).min(kept.unwrap_or(0));
+        let end = row::signed(self.up_to.number()).min(checkpoint.unwrap_or(0));
         let oldest = self.oldest(connection, key, end)?;
         let Some(last) =
             oldest.last().copied().filter(|_| oldest.len() > usize::from(self.starts_with_splice(&oldest)))

@@ -18,9 +18,9 @@ use super::commands::CommandBatch;
 use super::deferred::{DeferredWrites, PendingWrites};
 use super::error::{CommitError, Conflict};
 use super::files::StorageEnv;
+use super::high_water_marks::ShutdownState;
 use super::jobs::JobQueue;
 use super::mark_writer::MarkWriter;
-use super::marks::ShutdownState;
 use super::record::{Batch, Durability, Loss, Options};
 use super::repair::RepairPlan;
 use super::reserve::DiskReserve;
@@ -123,8 +123,9 @@ impl Writer {
             };
         }
         let log = self.dirty.map(|since| self.options.sync_within.saturating_sub(since.elapsed()));
-        let room = self.is_full().then_some(SPACE_PROBE_INTERVAL);
-        let Some(pause) = [log, self.mark_writer.sync_due(), self.deferred_due(), room].into_iter().flatten().min()
+        let space_probe = self.is_full().then_some(SPACE_PROBE_INTERVAL);
+        let Some(pause) =
+            [log, self.mark_writer.sync_due(), self.deferred_due(), space_probe].into_iter().flatten().min()
         else {
             return inbox.recv().map_or(Wake::Disconnected, Wake::Task);
         };
@@ -335,7 +336,7 @@ impl Writer {
             self.note_sync_failure(&error);
             return Err(error);
         }
-        self.mark_writer.advance();
+        self.mark_writer.write_pending();
         Ok(())
     }
 

@@ -215,19 +215,19 @@ impl State {
     /// Folds an event of a user command; returns whether the event belongs to one.
     fn fold_user_command(&mut self, kind: &EventKind) -> bool {
         if let EventKind::CallIntended(intention) = kind {
-            let aside = matches!(intention.purpose, Purpose::UserCommand { .. });
-            if aside {
+            let is_user_command = matches!(intention.purpose, Purpose::UserCommand { .. });
+            if is_user_command {
                 self.user_commands.insert(intention.call.clone(), ActiveCall::intended(intention));
             }
-            return aside;
+            return is_user_command;
         }
         if let EventKind::CallSettled(result) = kind {
             self.user_commands.remove(&result.call);
             return matches!(result.purpose, Purpose::UserCommand { .. });
         }
         let EventKind::CallStarted { call, tool: _ } = kind else { return false };
-        let aside = self.user_commands.get_mut(call);
-        aside.map(|call| call.stage = CallStage::Started).is_some()
+        let user_command = self.user_commands.get_mut(call);
+        user_command.map(|call| call.stage = CallStage::Started).is_some()
     }
 
     fn fold_opening(&mut self, opening: &Opening, at: Now) {

@@ -137,11 +137,11 @@ mod tests {
     #[test]
     fn a_failed_write_keeps_the_old_content_and_leaves_no_draft() {
         let dir = tempfile::tempdir().unwrap();
-        let taken = dir.path().join("taken");
-        fs::create_dir(&taken).unwrap();
-        fs::write(taken.join("content"), "x").unwrap();
-        assert!(matches!(replace(&taken, b"y"), Err(PrivateFileError::Io { action: "write", .. })));
-        assert_eq!(fs::read_to_string(taken.join("content")).unwrap(), "x");
+        let directory = dir.path().join("taken");
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("content"), "x").unwrap();
+        assert!(matches!(replace(&directory, b"y"), Err(PrivateFileError::Io { action: "write", .. })));
+        assert_eq!(fs::read_to_string(directory.join("content")).unwrap(), "x");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 

@@ -26,29 +26,29 @@ impl ApiError {
 
     /// Parses an error object, or the string that some servers send in its place.
     pub(super) fn from_json(error: &Value) -> Self {
-        let mut complaint = Self::default();
+        let mut api_error = Self::default();
         if let Some(text) = error.as_str() {
-            text.clone_into(&mut complaint.message);
+            text.clone_into(&mut api_error.message);
         }
         for field in ["type", "code", "status"] {
             match error.get(field) {
-                Some(Value::String(word)) => complaint.codes.push(word.to_ascii_lowercase()),
+                Some(Value::String(word)) => api_error.codes.push(word.to_ascii_lowercase()),
                 Some(Value::Number(number)) => {
                     // Vendors also use numeric codes of their own, which are not HTTP statuses.
                     let number = number.as_u64().and_then(|number| u16::try_from(number).ok());
-                    complaint.status = number.filter(|number| (400..=599).contains(number));
+                    api_error.status = number.filter(|number| (400..=599).contains(number));
                 }
                 Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => {}
             }
         }
         for field in ["message", "detail"] {
             if let Some(text) = error.get(field).and_then(Value::as_str)
-                && complaint.message.is_empty()
+                && api_error.message.is_empty()
             {
-                text.clone_into(&mut complaint.message);
+                text.clone_into(&mut api_error.message);
             }
         }
-        complaint
+        api_error
     }
 
     /// Returns the kind of the failure.
@@ -67,8 +67,8 @@ impl ApiError {
 
     /// Converts it to the error of a stream that reported it after a successful status.
     pub(super) fn to_stream_error(&self) -> ModelError {
-        let said = if self.message.is_empty() { self.codes.join(", ") } else { self.message.clone() };
-        let message = format!("the server reported an error in its answer: {}", excerpt(&said, MESSAGE_BYTES));
+        let text = if self.message.is_empty() { self.codes.join(", ") } else { self.message.clone() };
+        let message = format!("the server reported an error in its answer: {}", excerpt(&text, MESSAGE_BYTES));
         ModelError::new(self.kind(), message)
     }
 

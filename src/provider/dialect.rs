@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn an_invented_tool_name_is_sanitized_for_every_dialect() {
-        for (name, told) in [
+        for (name, expected) in [
             ("sandbox_exec", "sandbox_exec"),
             ("", "unnamed"),
             ("read file", "read_file"),
@@ -247,7 +247,7 @@ mod tests {
                     &messages[2]["tool_name"],
                 ];
                 let named: Vec<&Value> = named.into_iter().filter(|name| !name.is_null()).collect();
-                assert!(!named.is_empty() && named.iter().all(|name| *name == told), "{dialect:?}: {named:?}");
+                assert!(!named.is_empty() && named.iter().all(|name| *name == expected), "{dialect:?}: {named:?}");
             }
         }
     }

@@ -139,13 +139,13 @@ mod tests {
 
     #[test]
     fn vendor_and_loopback_servers_are_recognized() {
-        let place = |written| Endpoint::parse(named("openai"), written).unwrap();
-        assert!(place("https://API.openai.com/v1").requires_key());
-        assert!(!place("http://localhost:1").requires_key());
+        let parse = |written| Endpoint::parse(named("openai"), written).unwrap();
+        assert!(parse("https://API.openai.com/v1").requires_key());
+        assert!(!parse("http://localhost:1").requires_key());
         for here in ["http://localhost:1", "http://127.0.0.2:1", "http://[::1]:1"] {
-            assert!(place(here).is_loopback(), "{here}");
+            assert!(parse(here).is_loopback(), "{here}");
         }
-        assert!(!place("http://10.0.0.1").is_loopback());
+        assert!(!parse("http://10.0.0.1").is_loopback());
     }
 
     fn named(name: &str) -> &'static dyn Dialect {

@@ -155,15 +155,15 @@ impl ModelError {
 
     /// Adds the beginning of the server's response.
     #[must_use]
-    pub fn with_detail(mut self, said: &str) -> Self {
-        let said = said.trim();
-        self.detail = (!said.is_empty()).then(|| excerpt(said, DETAIL_BYTES));
+    pub fn with_detail(mut self, text: &str) -> Self {
+        let text = text.trim();
+        self.detail = (!text.is_empty()).then(|| excerpt(text, DETAIL_BYTES));
         self
     }
 
     /// Creates the error of a response that cannot be decoded.
-    pub(super) fn invalid_response(message: impl Into<String>, said: &[u8]) -> Self {
-        let head = said.get(..said.len().min(2 * DETAIL_BYTES)).unwrap_or_default();
+    pub(super) fn invalid_response(message: impl Into<String>, body: &[u8]) -> Self {
+        let head = body.get(..body.len().min(2 * DETAIL_BYTES)).unwrap_or_default();
         Self::new(ModelErrorKind::InvalidResponse, message).with_detail(&String::from_utf8_lossy(head))
     }
 

@@ -94,15 +94,15 @@ impl SseDecoder {
         bytes: &[u8],
         mut each: impl FnMut(&[u8]) -> Result<(), ModelError>,
     ) -> Result<(), ModelError> {
-        let Self { lines, buffer: gathered } = self;
-        lines.feed(bytes, |line| gathered.accept_line(line, &mut each))
+        let Self { lines, buffer } = self;
+        lines.feed(bytes, |line| buffer.accept_line(line, &mut each))
     }
 
     /// Passes the rest to `each`: some servers omit the empty line after their last event.
     pub(super) fn finish(&mut self, mut each: impl FnMut(&[u8]) -> Result<(), ModelError>) -> Result<(), ModelError> {
-        let Self { lines, buffer: gathered } = self;
-        lines.finish(|line| gathered.accept_line(line, &mut each))?;
-        gathered.accept_line(b"", &mut each)
+        let Self { lines, buffer } = self;
+        lines.finish(|line| buffer.accept_line(line, &mut each))?;
+        buffer.accept_line(b"", &mut each)
     }
 }
 

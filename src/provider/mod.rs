@@ -41,8 +41,8 @@ use crate::kernel::effect::{FinishReport, TurnRequest};
 pub use circuit::{RunAdmission, Starter};
 pub use ollama::RunningOllama;
 pub use reports::{
-    APPROVE_REMEDY, IdSource, Question, ReportEnvelope, ReportOwner, ReportSender, Screen, ScreenDecision,
-    SessionClosed,
+    APPROVE_REMEDY, IdSource, Question, ReportEnvelope, ReportOwner, ReportSender, SessionClosed, StepDecision,
+    StepPolicy,
 };
 pub use turn_stream::{PendingRetry, StreamItem, TurnStream};
 

@@ -174,16 +174,16 @@ impl ModelRegistry {
     ) -> Result<Vec<String>, ModelError> {
         let mut environment = environment.clone();
         // Variables take precedence over every other source.
-        let said = [(self.base_url_variable(provider), base_url), (key_variable(provider), key.map(Key::expose))];
-        environment.extend(said.into_iter().filter_map(|(name, value)| Some((name, value?.to_owned()))));
+        let overrides = [(self.base_url_variable(provider), base_url), (key_variable(provider), key.map(Key::expose))];
+        environment.extend(overrides.into_iter().filter_map(|(name, value)| Some((name, value?.to_owned()))));
         let target = self.target(provider, self.settings(provider)?, &environment).await?;
         fetch_models(&target).await
     }
 
     /// Returns the source of a provider's key with this environment; `None` if there is no key.
     pub async fn key_source(&self, provider: &str, environment: &Environment) -> Result<Option<KeySource>, ModelError> {
-        let place = self.endpoint(provider, self.settings(provider)?, environment)?;
-        Ok(self.key(provider, &place, environment).await?.map(|found| found.source))
+        let endpoint = self.endpoint(provider, self.settings(provider)?, environment)?;
+        Ok(self.key(provider, &endpoint, environment).await?.map(|found| found.source))
     }
 
     /// Returns whether a provider has a valid endpoint and, if its server requires one, a key, without any client's
@@ -193,9 +193,9 @@ impl ModelRegistry {
     pub async fn is_configured(&self, provider: &str) -> bool {
         let nothing = Environment::new();
         let Ok(settings) = self.settings(provider) else { return false };
-        let Ok(place) = self.endpoint(provider, settings, &nothing) else { return false };
+        let Ok(endpoint) = self.endpoint(provider, settings, &nothing) else { return false };
         let found = self.keys.find(provider, &key_variable(provider), &nothing, AskKeyring::No).await;
-        found.is_ok_and(|found| found.is_some() || !place.requires_key())
+        found.is_ok_and(|found| found.is_some() || !endpoint.requires_key())
     }
 
     /// Returns the names of all providers.
@@ -216,9 +216,9 @@ impl ModelRegistry {
     /// Returns the breaker state of the server that a provider uses with this environment; `None` before its first
     /// request.
     pub fn circuit_state(&self, provider: &str, environment: &Environment) -> Option<breaker::State> {
-        let place = self.endpoint(provider, self.settings(provider).ok()?, environment).ok()?;
+        let endpoint = self.endpoint(provider, self.settings(provider).ok()?, environment).ok()?;
         let circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(circuits.get(&place.origin())?.circuit.snapshot().0)
+        Some(circuits.get(&endpoint.origin())?.circuit.snapshot().0)
     }
 
     /// Returns the status of every circuit breaker.
@@ -250,11 +250,11 @@ impl ModelRegistry {
         settings: &Settings,
         environment: &Environment,
     ) -> Result<Target, ModelError> {
-        let place = self.endpoint(provider, settings, environment)?;
-        let advice = key_help(provider);
-        let key = self.key(provider, &place, environment).await?;
-        if key.is_none() && place.requires_key() {
-            let message = format!("{provider} has no key: {advice}");
+        let endpoint = self.endpoint(provider, settings, environment)?;
+        let help = key_help(provider);
+        let key = self.key(provider, &endpoint, environment).await?;
+        if key.is_none() && endpoint.requires_key() {
+            let message = format!("{provider} has no key: {help}");
             return Err(ModelError::new(ModelErrorKind::NotConfigured, message));
         }
         Ok(Target {
@@ -262,25 +262,25 @@ impl ModelRegistry {
             dialect: settings.dialect,
             headers: parse_headers(provider, &settings.headers)?,
             key,
-            key_help: advice,
+            key_help: help,
             context_tokens: settings.context_tokens.unwrap_or(settings.dialect.kind().default_context_window),
             context_tokens_set: settings.context_tokens.is_some(),
             window_cache: Arc::clone(&self.window_cache),
             limits: self.limits,
             client: Arc::clone(&self.client),
-            circuit: self.circuit(provider, &place),
-            endpoint: place,
+            circuit: self.circuit(provider, &endpoint),
+            endpoint,
         })
     }
 
     async fn key(
         &self,
         provider: &str,
-        place: &Endpoint,
+        endpoint: &Endpoint,
         environment: &Environment,
     ) -> Result<Option<ResolvedKey>, ModelError> {
         // A loopback server rarely requires a key, and a keyring is slow to answer.
-        let keyring = if place.is_loopback() { AskKeyring::No } else { AskKeyring::Yes };
+        let keyring = if endpoint.is_loopback() { AskKeyring::No } else { AskKeyring::Yes };
         let found = self.keys.find(provider, &key_variable(provider), environment, keyring).await;
         found.map_err(|error| {
             let message = format!("cannot look up the key for {provider}: {error}");
@@ -304,7 +304,7 @@ impl ModelRegistry {
         })
     }
 
-    fn circuit(&self, provider: &str, place: &Endpoint) -> Arc<Circuit> {
+    fn circuit(&self, provider: &str, endpoint: &Endpoint) -> Arc<Circuit> {
         let mut circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
         if circuits.values().map(|server| server.providers.len()).sum::<usize>() >= MAX_CIRCUITS {
             // Endpoints come from clients, so their number is unbounded: evict closed breakers that are not in use.
@@ -312,11 +312,11 @@ impl ModelRegistry {
                 Arc::strong_count(&server.circuit) > 1 || server.circuit.snapshot().0 != breaker::State::Closed
             });
         }
-        let server = circuits.entry(place.origin()).or_insert_with(|| Server {
+        let server = circuits.entry(endpoint.origin()).or_insert_with(|| Server {
             circuit: Arc::new(Circuit::new(self.limits.breaker)),
             providers: BTreeSet::new(),
         });
-        server.providers.insert((provider.to_owned(), place.base_url.clone()));
+        server.providers.insert((provider.to_owned(), endpoint.base_url.clone()));
         Arc::clone(&server.circuit)
     }
 }
@@ -434,8 +434,8 @@ fn parse_headers(provider: &str, written: &[(String, String)]) -> Result<Vec<(He
 pub(super) async fn fetch_models(target: &Target) -> Result<Vec<String>, ModelError> {
     let body = fetch(target, target.dialect.models_path()).await?;
     target.dialect.parse_models(&body).ok_or_else(|| {
-        let place = &target.endpoint.base_url;
-        let message = format!("{} lists no models; check that {place} is its base URL", target.name);
+        let base_url = &target.endpoint.base_url;
+        let message = format!("{} lists no models; check that {base_url} is its base URL", target.name);
         target.redact(ModelError::invalid_response(message, &body))
     })
 }

@@ -112,7 +112,7 @@ impl Question {
 
 /// The decision of the rules about a step that the user wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ScreenDecision {
+pub enum StepDecision {
     /// The step is allowed.
     Allow,
     /// The step needs an approval first.
@@ -122,25 +122,25 @@ pub enum ScreenDecision {
 }
 
 /// Checks steps, each a tool with its arguments, against the rules.
-pub struct Screen(Box<ScreenFn>);
+pub struct StepPolicy(Box<StepPolicyFn>);
 
-type ScreenFn = dyn Fn(&str, &str) -> ScreenDecision + Send + Sync;
+type StepPolicyFn = dyn Fn(&str, &str) -> StepDecision + Send + Sync;
 
-impl Screen {
-    /// Creates a screen from a function of a tool and its arguments.
-    pub fn new(look: impl Fn(&str, &str) -> ScreenDecision + Send + Sync + 'static) -> Self {
-        Self(Box::new(look))
+impl StepPolicy {
+    /// Creates a policy from a function of a tool and its arguments.
+    pub fn new(check: impl Fn(&str, &str) -> StepDecision + Send + Sync + 'static) -> Self {
+        Self(Box::new(check))
     }
 
     /// Checks a step.
-    pub fn check(&self, tool: &str, args: &str) -> ScreenDecision {
+    pub fn check(&self, tool: &str, args: &str) -> StepDecision {
         (self.0)(tool, args)
     }
 }
 
-impl fmt::Debug for Screen {
+impl fmt::Debug for StepPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Screen").finish_non_exhaustive()
+        f.debug_tuple("StepPolicy").finish_non_exhaustive()
     }
 }
 
@@ -152,11 +152,11 @@ pub struct ReportSender {
     redactor: Redactor,
     text_stream: Option<RedactionStream>,
     thinking_stream: Option<RedactionStream>,
-    mint: IdSource,
+    ids: IdSource,
     /// The channel bounds the number of reports; this bounds the bytes of large ones, such as tool output.
     byte_budget: Arc<Semaphore>,
     /// The rules that every call is checked against.
-    screen: Option<Screen>,
+    step_policy: Option<StepPolicy>,
 }
 
 /// The maximum number of bytes of large texts in flight.
@@ -170,7 +170,7 @@ impl ReportSender {
         owner: ReportOwner,
         sender: mpsc::Sender<Box<ReportEnvelope>>,
         redactor: Redactor,
-        mint: IdSource,
+        ids: IdSource,
     ) -> Self {
         Self {
             owner,
@@ -178,41 +178,41 @@ impl ReportSender {
             redactor,
             text_stream: None,
             thinking_stream: None,
-            mint,
+            ids,
             byte_budget: Arc::new(Semaphore::new(MAX_BYTES_IN_FLIGHT)),
-            screen: None,
+            step_policy: None,
         }
     }
 
-    /// Checks every call against the rules of `screen`, if there are any.
+    /// Checks every call against the rules of `step_policy`, if there are any.
     #[must_use]
-    pub fn with_screen(mut self, screen: Option<Screen>) -> Self {
-        self.screen = screen;
+    pub fn with_step_policy(mut self, step_policy: Option<StepPolicy>) -> Self {
+        self.step_policy = step_policy;
         self
     }
 
     /// Sends a delta of thinking; a possible beginning of a secret is held back until the next delta.
-    pub async fn send_thinking(&mut self, piece: &str) -> Result<(), SessionClosed> {
+    pub async fn send_thinking(&mut self, delta: &str) -> Result<(), SessionClosed> {
         let thinking = self.thinking_stream.get_or_insert_with(|| self.redactor.stream());
-        let safe = thinking.push(piece);
+        let safe = thinking.push(delta);
         self.emit_thinking(safe).await
     }
 
     /// Sends a delta of text; a possible beginning of a secret is held back until the next delta.
-    pub async fn send_text(&mut self, piece: &str) -> Result<(), SessionClosed> {
+    pub async fn send_text(&mut self, delta: &str) -> Result<(), SessionClosed> {
         self.end_thinking().await?;
-        let saying = self.text_stream.get_or_insert_with(|| self.redactor.stream());
-        let safe = saying.push(piece);
+        let stream = self.text_stream.get_or_insert_with(|| self.redactor.stream());
+        let safe = stream.push(delta);
         self.emit_text(safe).await
     }
 
     /// Ends the text.
     pub async fn end_text(&mut self) -> Result<(), SessionClosed> {
-        if let Some(mut saying) = self.text_stream.take() {
-            let rest = saying.finish();
+        if let Some(mut stream) = self.text_stream.take() {
+            let rest = stream.finish();
             self.emit_text(rest).await?;
         }
-        self.send(Report::TextDone((self.mint.message)())).await
+        self.send(Report::TextDone((self.ids.message)())).await
     }
 
     /// Ends the thinking, and the text if one has started.
@@ -235,11 +235,11 @@ impl ReportSender {
         purpose: Purpose,
         question: Option<Question>,
     ) -> Result<(), SessionClosed> {
-        let screened = self.screen.as_ref().map_or(ScreenDecision::Allow, |screen| screen.check(tool, &args));
-        let question = match screened {
-            ScreenDecision::Allow => question,
-            ScreenDecision::Ask(asked) => question.or(Some(*asked)),
-            ScreenDecision::Deny(fault) => return self.refuse_call_for(tool, args, purpose, fault).await,
+        let decision = self.step_policy.as_ref().map_or(StepDecision::Allow, |policy| policy.check(tool, &args));
+        let question = match decision {
+            StepDecision::Allow => question,
+            StepDecision::Ask(asked) => question.or(Some(*asked)),
+            StepDecision::Deny(error) => return self.refuse_call_for(tool, args, purpose, error).await,
         };
         let Some(question) = question else {
             let args = self.redact_args(args);
@@ -256,8 +256,8 @@ impl ReportSender {
     }
 
     /// Reports a call that is refused, with the reason.
-    pub async fn refuse_call(&self, tool: &str, args: String, fault: ToolError) -> Result<(), SessionClosed> {
-        self.refuse_call_for(tool, args, Purpose::Work, fault).await
+    pub async fn refuse_call(&self, tool: &str, args: String, error: ToolError) -> Result<(), SessionClosed> {
+        self.refuse_call_for(tool, args, Purpose::Work, error).await
     }
 
     async fn refuse_call_for(
@@ -265,11 +265,11 @@ impl ReportSender {
         tool: &str,
         args: String,
         purpose: Purpose,
-        fault: ToolError,
+        error: ToolError,
     ) -> Result<(), SessionClosed> {
-        let fault = Box::new(self.redact_error(fault));
+        let error = Box::new(self.redact_error(error));
         let args = self.redact_args(args);
-        self.send_call(tool, args, purpose, Precondition::Refuse(fault)).await
+        self.send_call(tool, args, purpose, Precondition::Refuse(error)).await
     }
 
     /// Sends a call with its redacted arguments, and with the raw ones if they differ.
@@ -280,22 +280,22 @@ impl ReportSender {
         purpose: Purpose,
         before: Precondition,
     ) -> Result<(), SessionClosed> {
-        let intention = Intention { call: (self.mint.call)(), tool: tool.to_owned(), args, purpose };
+        let intention = Intention { call: (self.ids.call)(), tool: tool.to_owned(), args, purpose };
         let report = Report::CallRequested(Box::new(CallRequest { intention, precondition: before }));
         self.deliver(ReportEnvelope { raw_args: vec![raw], ..ReportEnvelope::new(self.owner.clone(), report) }).await
     }
 
     /// Reports the usage of a turn and its pending calls.
-    pub async fn report_turn(&self, mut taken: TurnUsage) -> Result<(), SessionClosed> {
+    pub async fn report_turn(&self, mut usage: TurnUsage) -> Result<(), SessionClosed> {
         // Provider state that the redactor changes is useless to the server, so it is dropped.
-        taken.provider_state = taken.provider_state.filter(|carry| self.redactor.redact(carry) == *carry);
+        usage.provider_state = usage.provider_state.filter(|state| self.redactor.redact(state) == *state);
         let mut raw_args = Vec::new();
-        for wanted in &mut taken.pending {
-            let (args, raw) = self.redact_args(wanted.args.as_str().to_owned());
-            wanted.args = args;
+        for call in &mut usage.pending {
+            let (args, raw) = self.redact_args(call.args.as_str().to_owned());
+            call.args = args;
             raw_args.push(raw);
         }
-        let report = Report::TurnUsage(Box::new(taken));
+        let report = Report::TurnUsage(Box::new(usage));
         self.deliver(ReportEnvelope { raw_args, ..ReportEnvelope::new(self.owner.clone(), report) }).await
     }
 
@@ -335,16 +335,16 @@ impl ReportSender {
     /// Ends the provider's part of the run.
     pub async fn finish(&self, finish: FinishReport) -> Result<(), SessionClosed> {
         let summary = self.redactor.redact(&finish.summary).into_owned();
-        let fault = finish.error.map(|fault| self.redact_error(fault));
-        self.send(Report::Finished(Box::new(FinishReport { summary, error: fault, ..finish }))).await
+        let error = finish.error.map(|error| self.redact_error(error));
+        self.send(Report::Finished(Box::new(FinishReport { summary, error, ..finish }))).await
     }
 
     /// Redacts an error, which may quote paths and commands.
-    pub fn redact_error(&self, fault: ToolError) -> ToolError {
+    pub fn redact_error(&self, error: ToolError) -> ToolError {
         ToolError {
-            message: self.redactor.redact(&fault.message).into_owned(),
-            detail: fault.detail.map(|detail| self.redactor.redact(&detail).into_owned()),
-            ..fault
+            message: self.redactor.redact(&error.message).into_owned(),
+            detail: error.detail.map(|detail| self.redactor.redact(&detail).into_owned()),
+            ..error
         }
     }
 
@@ -386,8 +386,8 @@ impl ReportSender {
         };
         if text.len() >= LARGE_TEXT_BYTES {
             let bytes = u32::try_from(text.len().min(MAX_BYTES_IN_FLIGHT)).unwrap_or(u32::MAX);
-            let room = Arc::clone(&self.byte_budget).acquire_many_owned(bytes).await;
-            reported.byte_permit = Some(room.map_err(|_| SessionClosed)?);
+            let permit = Arc::clone(&self.byte_budget).acquire_many_owned(bytes).await;
+            reported.byte_permit = Some(permit.map_err(|_| SessionClosed)?);
         }
         self.enqueue(reported).await
     }
@@ -418,7 +418,7 @@ impl ReportSender {
             masked => (format!("{title} ({masked} secret values masked)"), with_masked_count(&details, masked)?),
         };
         let ask = GateRequest {
-            gate: (self.mint.gate)(),
+            gate: (self.ids.gate)(),
             kind: question.kind.to_owned(),
             title,
             summary,

@@ -23,14 +23,14 @@ pub(super) fn text_request(text: &str) -> Request {
 
 /// Returns a conversation with every kind of entry.
 pub(super) fn conversation(provider_state: Option<String>) -> Request {
-    let wanted = |id: &str, args: &str| ToolCall { id: id.into(), tool: "look".into(), args: args.into() };
+    let call = |id: &str, args: &str| ToolCall { id: id.into(), tool: "look".into(), args: args.into() };
     let result = |id: &str, text: &str, outcome| Entry::Result {
         id: id.into(),
         tool: "look".into(),
         text: text.into(),
         outcome,
     };
-    let calls = vec![wanted("c1", r#"{"at":1}"#), wanted("c2", "{oops")];
+    let calls = vec![call("c1", r#"{"at":1}"#), call("c2", "{oops")];
     Request {
         system: "Be brief.".to_owned(),
         entries: vec![
@@ -103,18 +103,18 @@ fn decode_chunks(dialect: &'static dyn Dialect, chunks: &[&[u8]]) -> Result<(Vec
     let mut out = Vec::new();
     for chunk in chunks {
         reader.feed(chunk, &mut out)?;
-        out.drain(..).for_each(|piece| merge(&mut merged, piece));
+        out.drain(..).for_each(|delta| merge(&mut merged, delta));
     }
     reader.finish(&mut out)?;
-    out.drain(..).for_each(|piece| merge(&mut merged, piece));
+    out.drain(..).for_each(|delta| merge(&mut merged, delta));
     Ok((merged, reader.end()))
 }
 
-fn merge(merged: &mut Vec<Delta>, piece: Delta) {
-    match (merged.last_mut(), piece) {
+fn merge(merged: &mut Vec<Delta>, delta: Delta) {
+    match (merged.last_mut(), delta) {
         (Some(Delta::Text(last)), Delta::Text(text)) | (Some(Delta::Thinking(last)), Delta::Thinking(text)) => {
             last.push_str(&text);
         }
-        (_, piece) => merged.push(piece),
+        (_, delta) => merged.push(delta),
     }
 }

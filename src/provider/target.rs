@@ -124,11 +124,11 @@ impl Target {
         body: &[u8],
         model: &str,
     ) -> ModelError {
-        let complaint = ApiError::from_body(status.as_u16(), body);
+        let api_error = ApiError::from_body(status.as_u16(), body);
         let text = String::from_utf8_lossy(body);
-        let (said, detail) = quote(&complaint.message, &text);
-        let kind = complaint.kind();
-        let message = self.describe_error(kind, status, headers, &said, model);
+        let (server_message, detail) = quote(&api_error.message, &text);
+        let kind = api_error.kind();
+        let message = self.describe_error(kind, status, headers, &server_message, model);
         let mut error = ModelError::new(kind, message).with_detail(detail);
         error.window = window::from_text(&text);
         error.retry_after = retry_after(headers);
@@ -158,32 +158,32 @@ impl Target {
         kind: ModelErrorKind,
         status: StatusCode,
         headers: &HeaderMap,
-        said: &str,
+        server_message: &str,
         model: &str,
     ) -> String {
-        let Self { name, key_help: key_advice, .. } = self;
+        let Self { name, key_help, .. } = self;
         let code = status.as_u16();
-        let told = if said.is_empty() { String::new() } else { format!(": {said}") };
+        let suffix = if server_message.is_empty() { String::new() } else { format!(": {server_message}") };
         if kind == ModelErrorKind::Unauthorized {
             return match &self.key {
                 Some(found) => {
-                    format!("{name} refuses the key from {} ({code}){told}; {key_advice}", found.source)
+                    format!("{name} refuses the key from {} ({code}){suffix}; {key_help}", found.source)
                 }
-                None => format!("{name} requires a key ({code}){told}; {key_advice}"),
+                None => format!("{name} requires a key ({code}){suffix}; {key_help}"),
             };
         }
         if kind == ModelErrorKind::ModelNotFound {
             let remedy = self.dialect.missing_model_remedy(model).map(|remedy| format!("; {remedy}"));
-            return format!("{name} has no model {model}{told}{}", remedy.unwrap_or_default());
+            return format!("{name} has no model {model}{suffix}{}", remedy.unwrap_or_default());
         }
         if status.is_redirection() {
             let to = headers.get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("another URL");
             return format!("{name} redirects to {}; set its base URL to that location", excerpt(to, QUOTE_BYTES));
         }
         if status == StatusCode::NOT_FOUND {
-            return format!("{name} answered {code}{told}; check that {} is its base URL", self.endpoint.base_url);
+            return format!("{name} answered {code}{suffix}; check that {} is its base URL", self.endpoint.base_url);
         }
-        format!("{name} answered {code}{told}")
+        format!("{name} answered {code}{suffix}")
     }
 }
 

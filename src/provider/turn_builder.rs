@@ -67,10 +67,10 @@ impl TurnBuilder {
     /// Appends text.
     pub(super) fn push_text(&mut self, text: &str) -> Result<(), ModelError> {
         self.count_text(text)?;
-        let room = self.limits.delta_bytes;
+        let limit = self.limits.delta_bytes;
         match self.deltas.last_mut() {
             _ if text.is_empty() => {}
-            Some(Delta::Text(last)) if last.len() + text.len() <= room => last.push_str(text),
+            Some(Delta::Text(last)) if last.len() + text.len() <= limit => last.push_str(text),
             Some(Delta::Text(_) | Delta::Thinking(_) | Delta::ToolCall(_)) | None => {
                 self.deltas.push(Delta::Text(text.to_owned()));
             }
@@ -81,10 +81,10 @@ impl TurnBuilder {
     /// Appends thinking.
     pub(super) fn push_thinking(&mut self, text: &str) -> Result<(), ModelError> {
         self.count_text(text)?;
-        let room = self.limits.delta_bytes;
+        let limit = self.limits.delta_bytes;
         match self.deltas.last_mut() {
             _ if text.is_empty() => {}
-            Some(Delta::Thinking(last)) if last.len() + text.len() <= room => last.push_str(text),
+            Some(Delta::Thinking(last)) if last.len() + text.len() <= limit => last.push_str(text),
             Some(Delta::Text(_) | Delta::Thinking(_) | Delta::ToolCall(_)) | None => {
                 self.deltas.push(Delta::Thinking(text.to_owned()));
             }
@@ -348,7 +348,7 @@ mod tests {
         let mut out = Vec::new();
         turn.swap_deltas(&mut out);
         out.into_iter()
-            .map(|piece| match piece {
+            .map(|delta| match delta {
                 Delta::Text(text) => format!("said {text}"),
                 Delta::Thinking(text) => format!("thought {text}"),
                 Delta::ToolCall(call) => format!("call {} {} {}", call.id, call.tool, call.args),

@@ -389,15 +389,15 @@ async fn send(asked: &PreparedRequest) -> Result<Response<ResponseBody>, ModelEr
     let (status, headers) = (response.status(), response.headers().clone());
     if !status.is_success() {
         // A body that cannot be read must not hide the failure itself.
-        let said = read_body(response, ERROR_BODY_BYTES, target.limits.lookup_timeout).await.unwrap_or_default();
-        return Err(target.error_from_response(status, &headers, &said, model));
+        let body = read_body(response, ERROR_BODY_BYTES, target.limits.lookup_timeout).await.unwrap_or_default();
+        return Err(target.error_from_response(status, &headers, &body, model));
     }
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if kind.starts_with("text/html") {
-        let said = read_body(response, ERROR_BODY_BYTES, target.limits.lookup_timeout).await.unwrap_or_default();
-        let place = &target.endpoint.base_url;
-        let message = format!("{} answered with a web page; check that {place} is its base URL", target.name);
-        return Err(ModelError::invalid_response(message, &said));
+        let body = read_body(response, ERROR_BODY_BYTES, target.limits.lookup_timeout).await.unwrap_or_default();
+        let base_url = &target.endpoint.base_url;
+        let message = format!("{} answered with a web page; check that {base_url} is its base URL", target.name);
+        return Err(ModelError::invalid_response(message, &body));
     }
     Ok(response)
 }

@@ -85,8 +85,10 @@ pub(super) fn from_model_list(body: &[u8], model: &str) -> Option<u32> {
     let names = |entry: &&Value| ["id", "name", "model"].iter().any(|field| entry[*field] == model);
     // A server with a single model accepts any model name.
     let entry = models.iter().find(names).or_else(|| models.first().filter(|_| models.len() == 1))?;
-    let places = [entry, entry.get("meta").unwrap_or(&Value::Null)];
-    places.into_iter().find_map(|place| FIELDS.iter().find_map(|field| plausible_window(place.get(*field)?.as_u64()?)))
+    let objects = [entry, entry.get("meta").unwrap_or(&Value::Null)];
+    objects
+        .into_iter()
+        .find_map(|object| FIELDS.iter().find_map(|field| plausible_window(object.get(*field)?.as_u64()?)))
 }
 
 /// Parses the window from the properties of a llama.cpp server.

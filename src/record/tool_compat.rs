@@ -73,7 +73,7 @@ pub(super) fn failure_text(settlement: &CallResult) -> Option<&str> {
     if !settlement.text.is_empty() {
         return None;
     }
-    let message = settlement.error.as_ref().map(|fault| fault.message.as_str()).filter(|message| !message.is_empty());
+    let message = settlement.error.as_ref().map(|error| error.message.as_str()).filter(|message| !message.is_empty());
     match settlement.outcome {
         ToolOutcome::Succeeded | ToolOutcome::Skipped => None,
         ToolOutcome::Failed => Some(message.unwrap_or("the tool failed")),

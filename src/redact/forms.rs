@@ -9,7 +9,7 @@ use super::MARKER;
 /// Shorter values and forms are not matched.
 const FORM_MIN: usize = 6;
 /// Longer values are matched in pieces of this many bytes, so that the buffer of a stream stays small.
-const PIECE_BYTES: usize = 1024;
+const PART_BYTES: usize = 1024;
 /// Lines of a multi-line value that are at least this long are matched separately.
 const LONG_LINE: usize = 24;
 
@@ -25,12 +25,12 @@ pub(super) fn encoded_forms<'a>(values: impl IntoIterator<Item = &'a str>) -> BT
             continue;
         }
         for part in value.split(MARKER) {
-            split_long(part).into_iter().for_each(|piece| add_forms(piece, &mut forms));
+            split_long(part).into_iter().for_each(|part| add_forms(part, &mut forms));
         }
         for line in value.lines().map(str::trim).filter(|line| *line != value) {
             // A key is often printed with its lines indented or quoted one by one.
             if line.len() >= LONG_LINE && !line.contains(char::is_whitespace) {
-                split_long(line).into_iter().for_each(|piece| add_forms(piece, &mut forms));
+                split_long(line).into_iter().for_each(|part| add_forms(part, &mut forms));
             }
         }
     }
@@ -51,17 +51,17 @@ fn add_forms(value: &str, forms: &mut BTreeSet<String>) {
     }
 }
 
-/// Splits a long value into pieces of at most [`PIECE_BYTES`] bytes; no piece is too short to be matched.
+/// Splits a long value into parts of at most [`PART_BYTES`] bytes; no part is too short to be matched.
 fn split_long(value: &str) -> Vec<&str> {
-    let mut pieces = Vec::new();
+    let mut parts = Vec::new();
     let mut rest = value;
-    while rest.len() > PIECE_BYTES + 4 * FORM_MIN {
-        let (piece, after) = rest.split_at(rest.floor_char_boundary(PIECE_BYTES));
-        pieces.push(piece);
+    while rest.len() > PART_BYTES + 4 * FORM_MIN {
+        let (part, after) = rest.split_at(rest.floor_char_boundary(PART_BYTES));
+        parts.push(part);
         rest = after;
     }
-    pieces.push(rest);
-    pieces
+    parts.push(rest);
+    parts
 }
 
 /// Trims from a form whatever is a prefix or suffix of the marker.

@@ -182,16 +182,16 @@ impl Scanner {
         regions.sort_unstable_by_key(|region| (region.start, Reverse(region.end)));
         regions.dedup_by_key(|region| region.start);
         let mut frontier = self.settled_offset(patterns);
-        let mut taken = 0;
+        let mut finished = 0;
         for region in &regions {
             // A match inside a region can only extend it, so the text it covers is final too.
             if region.start > frontier {
                 break;
             }
             frontier = frontier.max(region.end);
-            taken += 1;
+            finished += 1;
         }
-        self.regions = regions.split_off(taken);
+        self.regions = regions.split_off(finished);
         (frontier, regions)
     }
 

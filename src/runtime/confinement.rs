@@ -17,7 +17,7 @@ use crate::sandbox::confinement::toolchain::{self, EnvironmentLookup};
 use crate::sandbox::confinement::{Confinement, Mechanism, ResourceLimits, credential_stores, system_credentials};
 use crate::sandbox::workspace::DeniedPaths;
 use crate::sandbox::{
-    ConfinementStrength, HomeAccess, Layers, Lineage, LocalSandbox, SandboxProvider, UnconfinedSandbox,
+    ConfinementStrength, HomeAccess, Layers, LocalSandbox, SandboxProvider, SupervisorRegistry, UnconfinedSandbox,
 };
 
 /// The sandboxes of a daemon.
@@ -88,8 +88,8 @@ impl Sandboxes {
     }
 
     /// Returns the registry of processes that descend from commands of models.
-    pub const fn lineage(&self) -> &Lineage {
-        self.local.lineage()
+    pub const fn supervisors(&self) -> &SupervisorRegistry {
+        self.local.supervisors()
     }
 
     /// Returns the directories outside the workspace that commands of a model may write.
@@ -198,7 +198,7 @@ pub fn resolve_choice(word: Option<&str>, rules: &RunConfig) -> Result<SandboxKi
         Some(choice) => Ok(choice),
         None => {
             let known: Vec<_> = SandboxKind::ALL.iter().map(|(word, _)| *word).collect();
-            unavailable(format!("there is no sandbox {word:?}"), format!("available: {}", known.join(", ")))
+            unavailable(format!("unknown sandbox {word:?}"), format!("available: {}", known.join(", ")))
         }
     }
 }

@@ -4,7 +4,7 @@
 //! that fingerprints of different versions never collide. Fingerprints of the first version are stored in existing
 //! databases and are still recognised.
 
-use super::mint;
+use super::generate;
 use crate::config::sandbox::SandboxKind;
 use crate::kernel::command::{Command, Prompt};
 use crate::kernel::event::{Budget, Criterion, Image};
@@ -32,7 +32,7 @@ pub(super) fn message(
     let number = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
     parts.extend([time_limit, cost, turns, tokens].map(number));
     parts.extend(rules.iter().cloned());
-    mint::fingerprint(parts.iter().map(String::as_str))
+    generate::fingerprint(parts.iter().map(String::as_str))
 }
 
 /// Returns the fingerprint of a session start. It covers the request alone and not the configuration, which may change
@@ -40,13 +40,13 @@ pub(super) fn message(
 pub(super) fn start(start: &StartSession) -> Fingerprint {
     let provider = start.provider.as_deref().unwrap_or_default();
     let model = start.model.as_deref().unwrap_or_default();
-    mint::fingerprint(["start.2", &start.cwd, provider, model, sandbox(start), &start.mode])
+    generate::fingerprint(["start.2", &start.cwd, provider, model, sandbox(start), &start.mode])
 }
 
 /// Returns whether a stored fingerprint, of any version, belongs to this start.
-pub(super) fn matches_start(kept: Fingerprint, asked: &StartSession) -> bool {
-    let provider = asked.provider.as_deref().unwrap_or_default();
-    kept == start(asked) || kept == mint::fingerprint([&*asked.cwd, provider, sandbox(asked)])
+pub(super) fn matches_start(stored: Fingerprint, request: &StartSession) -> bool {
+    let provider = request.provider.as_deref().unwrap_or_default();
+    stored == start(request) || stored == generate::fingerprint([&*request.cwd, provider, sandbox(request)])
 }
 
 /// Replaces the fingerprint of a message by its first-version one if an earlier version stored that, so that
@@ -64,7 +64,7 @@ fn legacy_message(prompt: &Prompt) -> Fingerprint {
     let codes: Vec<_> = prompt.criteria.iter().map(|criterion| criterion.exit_code.to_string()).collect();
     let criteria = prompt.criteria.iter().zip(&codes);
     let checks = criteria.flat_map(|(criterion, code)| [criterion.check.as_str(), code.as_str()]);
-    mint::fingerprint(["message", &prompt.text].into_iter().chain(checks).chain(image_parts(&prompt.images)))
+    generate::fingerprint(["message", &prompt.text].into_iter().chain(checks).chain(image_parts(&prompt.images)))
 }
 
 /// Returns the parts that images add to a first-version fingerprint.
@@ -112,29 +112,29 @@ mod tests {
 
     #[test]
     fn a_start_stored_by_an_earlier_version_is_recognised() {
-        let kept = mint::fingerprint(["/work", "", SandboxKind::Local.as_str()]);
+        let stored = generate::fingerprint(["/work", "", SandboxKind::Local.as_str()]);
         let with_model = StartSession { model: Some("large".into()), ..start_request() };
-        assert!(matches_start(kept, &start_request()));
-        assert!(matches_start(kept, &with_model), "the earlier version ignored the model");
+        assert!(matches_start(stored, &start_request()));
+        assert!(matches_start(stored, &with_model), "the earlier version ignored the model");
     }
 
     #[test]
     fn a_message_stored_by_an_earlier_version_is_recognised() {
         // The fingerprint that the first version computed for this text and criterion, with any budget.
-        let kept = Fingerprint(0x5be0_2973_97ba_afd0_9740_54b0_0987_110e);
+        let stored = Fingerprint(0x5be0_2973_97ba_afd0_9740_54b0_0987_110e);
         let key = (KeySpace::Prompt, MessageId::from("m1"));
-        let entry = KeyEntry { fingerprint: kept, run: RunId::from("r1") };
+        let entry = KeyEntry { fingerprint: stored, run: RunId::from("r1") };
         let ledger = IdempotencyCache::from_entries([(key, entry)]);
         for turns in [None, Some(5)] {
             let mut command = Command::Prompt(Box::new(prompt("make", turns)));
             apply_legacy_fingerprint(&mut command, &ledger);
             let Command::Prompt(prompt) = command else { unreachable!() };
-            assert_eq!(prompt.fingerprint, kept);
+            assert_eq!(prompt.fingerprint, stored);
         }
         let mut other = Command::Queue(Box::new(prompt("test", None)));
         apply_legacy_fingerprint(&mut other, &ledger);
         let Command::Queue(other) = other else { unreachable!() };
-        assert_ne!(other.fingerprint, kept);
+        assert_ne!(other.fingerprint, stored);
     }
 
     fn prompt(check: &str, turns: Option<u64>) -> Prompt {

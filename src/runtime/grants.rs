@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::mint;
+use super::generate;
 use crate::kernel::time::Now;
 use crate::private_file::{self, Links, PrivateFileError};
 
@@ -52,7 +52,7 @@ pub enum GrantsError {
         problem: String,
     },
     /// The maximum number of rules is reached.
-    #[error("{MAX_GRANTS} remembered approvals are the maximum; revoke some with `push approvals --revoke ID`")]
+    #[error("the limit of {MAX_GRANTS} remembered approvals is reached; revoke some with `push approvals --revoke ID`")]
     TooMany,
 }
 
@@ -76,7 +76,7 @@ impl GrantStore {
         let malformed = |problem| GrantsError::Malformed { path: self.path.clone(), problem };
         let written: GrantsFile = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
         if written.version != VERSION {
-            return Err(malformed(format!("it has version {}, supported is {VERSION}", written.version)));
+            return Err(malformed(format!("it has version {}; the supported version is {VERSION}", written.version)));
         }
         Ok(written.grants)
     }
@@ -98,7 +98,7 @@ impl GrantStore {
             return Err(GrantsError::TooMany);
         }
         let repository = repository.to_owned();
-        grants.push(Grant { grant_id: mint::grant(), repository, rule, by, granted_at: at.0 });
+        grants.push(Grant { grant_id: generate::grant(), repository, rule, by, granted_at: at.0 });
         self.write(grants)
     }
 
@@ -124,7 +124,7 @@ impl GrantStore {
 /// Returns the repository of a workspace: the nearest enclosing git directory, else the workspace itself.
 pub fn find_repository(workspace: &Path) -> PathBuf {
     let workspace = fs::canonicalize(workspace).unwrap_or_else(|_| workspace.to_owned());
-    let root = workspace.ancestors().find(|place| is_repository(&place.join(".git")));
+    let root = workspace.ancestors().find(|directory| is_repository(&directory.join(".git")));
     root.map_or_else(|| workspace.clone(), Path::to_path_buf)
 }
 

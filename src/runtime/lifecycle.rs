@@ -43,7 +43,7 @@ use crate::provider::dialect::Dialects;
 use crate::provider::limits::Limits as ModelLimits;
 use crate::provider::playbook::Playbook;
 use crate::record::{self, summary};
-use crate::sandbox::{LocalSandbox, Origin};
+use crate::sandbox::{LocalSandbox, ProcessOrigin};
 use crate::tools::ToolSet;
 use crate::transport::local::{AcceptError, BindError, Listener, Peer, Stream};
 
@@ -265,11 +265,11 @@ async fn serve(pi: &Arc<PiEndpoint>, listener: &Listener, mut signals: mpsc::Rec
 
 /// Returns why a connection is refused: a model's command opened it, or the process that opened it is unknown.
 fn refusal(server: &Server, stream: &Stream, peer: Peer) -> Option<&'static str> {
-    match server.hub().services().sandboxes.lineage().origin(peer.pid) {
-        Origin::Tool => Some("connection of a model's command refused"),
+    match server.hub().services().sandboxes.supervisors().origin(peer.pid) {
+        ProcessOrigin::ModelCommand => Some("connection of a model's command refused"),
         // The process that connected may have exited, and another may have its id.
-        Origin::Elsewhere if !stream.peer_has_exited() => None,
-        Origin::Elsewhere | Origin::Unknown => {
+        ProcessOrigin::NotModelCommand if !stream.peer_has_exited() => None,
+        ProcessOrigin::NotModelCommand | ProcessOrigin::Unknown => {
             Some("connection refused: the process that opened it has exited or is in another PID namespace")
         }
     }

@@ -36,58 +36,58 @@ impl LoginEnvironment {
         Self { home: own.parent().unwrap_or(own).to_owned(), captured: Mutex::new(None) }
     }
 
-    /// Returns the environment, captured on first use; `kept` are the names of secret variables that are retained.
-    pub async fn current(&self, kept: &[String]) -> Arc<Environment> {
+    /// Returns the environment, captured on first use; `secret_names` are the secret variables that are retained.
+    pub async fn current(&self, secret_names: &[String]) -> Arc<Environment> {
         let mut captured = self.captured.lock().await;
         match &*captured {
             Some(environment) => Arc::clone(environment),
-            None => Arc::clone(captured.insert(self.capture(kept).await)),
+            None => Arc::clone(captured.insert(self.capture(secret_names).await)),
         }
     }
 
     /// Captures the environment again.
-    pub async fn reload(&self, kept: &[String]) -> Arc<Environment> {
-        let environment = self.capture(kept).await;
+    pub async fn reload(&self, secret_names: &[String]) -> Arc<Environment> {
+        let environment = self.capture(secret_names).await;
         *self.captured.lock().await = Some(Arc::clone(&environment));
         environment
     }
 
     /// Queries the shell in a task of its own: if the caller is cancelled, the shell still ends.
-    async fn capture(&self, kept: &[String]) -> Arc<Environment> {
+    async fn capture(&self, secret_names: &[String]) -> Arc<Environment> {
         let home = self.home.clone();
-        let asked = tokio::spawn(async move { os::query_shell(&home).await }).await;
-        let asked = asked.unwrap_or_else(|_| Err("the daemon panicked while it queried the login shell".to_owned()));
-        Arc::new(match asked {
+        let output = tokio::spawn(async move { os::query_shell(&home).await }).await;
+        let output = output.unwrap_or_else(|_| Err("the daemon panicked while it queried the login shell".to_owned()));
+        Arc::new(match output {
             Ok(variables) => {
-                let variables = select_variables(variables, kept);
+                let variables = select_variables(variables, secret_names);
                 info!(variables = variables.len(), "captured the environment of the login shell");
                 Environment::from_login_shell(variables)
             }
             Err(why) => {
                 warn!(why, "cannot query the environment of the login shell");
-                let own = select_variables(std::env::vars_os(), kept);
+                let own = select_variables(std::env::vars_os(), secret_names);
                 Environment::from_daemon(own, format!("{why}; the environment of the daemon is used instead"))
             }
         })
     }
 }
 
-/// Returns the variables for sessions: without secrets other than those in `kept`, and without the shell's own state.
+/// Returns the variables for sessions: without secrets other than those in `secret_names`, and without the shell's own state.
 fn select_variables(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
-    kept: &[String],
+    secret_names: &[String],
 ) -> BTreeMap<String, String> {
-    let mut room = MAX_TOTAL_BYTES;
+    let mut bytes_left = MAX_TOTAL_BYTES;
     let texts =
         variables.into_iter().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let selected = texts.filter(|(name, value)| {
-        let secret = redact::is_secret_variable(name, value) && !kept.contains(name);
+        let secret = redact::is_secret_variable(name, value) && !secret_names.contains(name);
         let of_shell = ["PWD", "OLDPWD", "SHLVL", "_"].contains(&name.as_str());
         let own = name.starts_with("PUSH_") || name.starts_with("PUSHD_");
         let size = name.len() + value.len();
-        let wanted = !secret && !of_shell && !own && !name.is_empty() && size <= room;
-        room -= if wanted { size } else { 0 };
-        wanted
+        let included = !secret && !of_shell && !own && !name.is_empty() && size <= bytes_left;
+        bytes_left -= if included { size } else { 0 };
+        included
     });
     selected.take(MAX_VARIABLES).collect()
 }
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn secrets_and_shell_state_are_left_out() {
-        let given = [
+        let variables = [
             ("HOME", "/home/ann"),
             ("GIT_AUTHOR_NAME", "Ann"),
             ("GITHUB_TOKEN", "ghp_0123456789"),
@@ -114,7 +114,7 @@ mod tests {
             ("_", "/usr/bin/env"),
             ("PUSH_HOME", "/elsewhere"),
         ];
-        let variables = given.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let variables = variables.map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let selected = select_variables(variables, &["NPM_TOKEN".to_owned()]);
         let names: Vec<_> = selected.keys().map(String::as_str).collect();
         assert_eq!(names, ["GIT_AUTHOR_NAME", "HOME", "NPM_TOKEN", "SSH_AUTH_SOCK"]);

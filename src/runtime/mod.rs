@@ -17,13 +17,13 @@ mod connection_writer;
 mod environments;
 mod feed;
 mod fingerprints;
+pub mod generate;
 pub mod grants;
 pub mod hub;
 pub mod lane;
 pub mod lifecycle;
 pub mod login;
 mod maintenance;
-pub mod mint;
 pub mod model_config;
 #[cfg(test)]
 mod other_protocol_tests;

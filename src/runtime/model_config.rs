@@ -49,14 +49,14 @@ pub struct RunConfig {
 
 impl RunConfig {
     /// Returns the budget of a run: the requested values, else the configured ones, within the project's limits.
-    pub fn budget(&self, said: &Budget) -> Budget {
+    pub fn budget(&self, requested: &Budget) -> Budget {
         let (set, bounds) = (&self.settings.limits, &self.project_limits);
-        let least = |said: Option<u64>, bound: Option<u64>| said.into_iter().chain(bound).min();
-        let turns = said.turns.or(set.max_turns.map(u64::from));
+        let least = |requested: Option<u64>, bound: Option<u64>| requested.into_iter().chain(bound).min();
+        let turns = requested.turns.or(set.max_turns.map(u64::from));
         Budget {
-            cost: least(said.cost.or(set.max_cost_micro_usd), bounds.max_cost_micro_usd),
+            cost: least(requested.cost.or(set.max_cost_micro_usd), bounds.max_cost_micro_usd),
             turns: least(turns, bounds.max_turns.map(u64::from)),
-            tokens: least(said.tokens.or(set.max_tokens), bounds.max_tokens),
+            tokens: least(requested.tokens.or(set.max_tokens), bounds.max_tokens),
         }
     }
 
@@ -141,12 +141,12 @@ mod tests {
             project_limits: bounds,
             requires_sandbox: false,
         };
-        let said = Budget { turns: Some(9), tokens: Some(900), cost: None };
+        let requested = Budget { turns: Some(9), tokens: Some(900), cost: None };
         let free = rules(limits(Some(5), None), limits(None, None));
-        assert_eq!(free.budget(&said), said);
+        assert_eq!(free.budget(&requested), requested);
         assert_eq!(free.budget(&Budget::default()), Budget { turns: Some(5), ..Budget::default() });
         let bound = rules(limits(Some(3), Some(500)), limits(Some(3), Some(500)));
-        assert_eq!(bound.budget(&said), Budget { turns: Some(3), tokens: Some(500), cost: None });
+        assert_eq!(bound.budget(&requested), Budget { turns: Some(3), tokens: Some(500), cost: None });
         let less = Budget { turns: Some(1), tokens: Some(100), cost: Some(1) };
         assert_eq!(bound.budget(&less), less);
     }

@@ -39,9 +39,9 @@ pub(super) async fn sessions(
     // Omitted rows are replaced from further pages.
     while found.len() <= limit {
         let query = ListQuery { limit: rows_per_query(limit, include_ended), after, prefix: prefix.clone() };
-        let wanted = query.limit;
+        let requested = query.limit;
         let page = server.hub().services().journal.list(query).await.map_err(read_error)?;
-        let is_last = page.len() < wanted;
+        let is_last = page.len() < requested;
         after = page.last().map(|last| (last.updated_at, last.session.clone()));
         found.extend(page.into_iter().filter(|meta| include_ended || !record::summary::is_ended(&meta.summary)));
         if is_last {
@@ -58,8 +58,8 @@ pub(super) async fn sessions(
 /// Returns how many rows one query reads: one more than wanted. If ended sessions are omitted it reads a minimum, so
 /// that a journal of mostly ended sessions is not read a few rows at a time.
 fn rows_per_query(limit: usize, include_ended: bool) -> usize {
-    let wanted = limit.saturating_add(1);
-    if include_ended { wanted } else { wanted.max(MIN_FILTERED_ROWS) }
+    let rows = limit.saturating_add(1);
+    if include_ended { rows } else { rows.max(MIN_FILTERED_ROWS) }
 }
 
 /// The minimum number of rows per query if ended sessions are omitted.

@@ -73,7 +73,7 @@ pub(super) struct RequestOrder {
     /// Notified when a command is answered.
     answered: Notify,
     /// Bounds the responses to queries that are not written yet.
-    answers: Arc<Semaphore>,
+    unwritten_answers: Arc<Semaphore>,
 }
 
 /// An unanswered command; the guard is dropped when the command is answered.
@@ -90,10 +90,10 @@ impl Drop for CommandGuard {
 }
 
 impl RequestOrder {
-    /// Creates empty queues; `answers` is the number of responses to queries that may be unwritten.
-    pub(super) fn new(answers: usize) -> Self {
-        let answers = Arc::new(Semaphore::new(answers));
-        Self { queues: Mutex::default(), answered: Notify::new(), answers }
+    /// Creates empty queues; at most `max_unwritten` responses to queries may be unwritten.
+    pub(super) fn new(max_unwritten: usize) -> Self {
+        let unwritten_answers = Arc::new(Semaphore::new(max_unwritten));
+        Self { queues: Mutex::default(), answered: Notify::new(), unwritten_answers }
     }
 
     /// Registers a command, so that later queries wait for its answer.
@@ -140,8 +140,8 @@ impl RequestQueues {
                 queue.into_mut().push_back(pending);
                 false
             }
-            Entry::Vacant(place) => {
-                place.insert(VecDeque::from([pending]));
+            Entry::Vacant(entry) => {
+                entry.insert(VecDeque::from([pending]));
                 true
             }
         }
@@ -204,7 +204,7 @@ const fn session_of(intent: &Intent) -> Option<&SessionId> {
 }
 
 /// Returns the refusal of a request beyond the bounds of a connection, of which `limit` is that of commands.
-pub(super) fn excess(limit: usize) -> ErrorBody {
+pub(super) fn too_many_requests(limit: usize) -> ErrorBody {
     let message = format!(
         "too many requests of this connection are unanswered (limit: {limit} commands and {} queries); wait for \
          responses before sending more",
@@ -219,12 +219,12 @@ impl RequestHandler {
         let class = RequestClass::of(&request.intent);
         let command = (class == RequestClass::Command).then(|| self.request_order().track_command());
         let pending = PendingRequest { request, permit, command };
-        let at_once = match class {
+        let inline = match class {
             RequestClass::Immediate => Some(pending),
             RequestClass::Control | RequestClass::Command => self.dispatch_command(pending),
             RequestClass::Query => self.dispatch_query(pending),
         };
-        if let Some(pending) = at_once {
+        if let Some(pending) = inline {
             // Boxed, so that an idle connection does not hold its memory.
             Box::pin(self.handle(pending)).await;
         }
@@ -248,7 +248,7 @@ impl RequestHandler {
         let mut queues = self.request_order().lock();
         if queues.is_free_for_query()
             && self.can_run_inline(&pending.request.intent)
-            && let Ok(answer) = Arc::clone(&self.request_order().answers).try_acquire_owned()
+            && let Ok(answer) = Arc::clone(&self.request_order().unwritten_answers).try_acquire_owned()
         {
             return Some(PendingRequest { permit: pending.permit.with_answer(answer), ..pending });
         }
@@ -328,7 +328,7 @@ impl QueryTask {
             match next {
                 NextQuery::Handle(pending) => {
                     // While the peer reads no responses, no more queries are handled.
-                    let Ok(answer) = Arc::clone(&order.answers).acquire_owned().await else { return };
+                    let Ok(answer) = Arc::clone(&order.unwritten_answers).acquire_owned().await else { return };
                     let permit = pending.permit.with_answer(answer);
                     self.handler.handle(PendingRequest { permit, ..pending }).await;
                 }

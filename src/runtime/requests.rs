@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OwnedMutexGuard;
 
 use super::fingerprints;
+use super::generate;
 use super::lane::{LaneClosed, LaneError, LaneHandle, LaneReply, LaneRequest, ReplyGuard};
 use super::maintenance::{self, DeleteOptions};
-use super::mint;
 use super::outbox::{Outbox, OutboxItem, RequestPermit};
 use super::queries;
-use super::request_order::{CommandGuard, PendingRequest, RequestOrder, excess};
+use super::request_order::{CommandGuard, PendingRequest, RequestOrder, too_many_requests};
 use super::server::{Server, lane_error, stopping_error};
 use super::subscriptions::Subscriptions;
 use crate::config::settings::rule::{Rule, RuleError};
@@ -105,7 +105,7 @@ impl RequestHandler {
     /// Refuses a request because too many of the connection are unanswered.
     pub(super) fn refuse_excess(&self, tag: RequestTag, permit: RequestPermit) {
         let limit = self.server.hub().services().limits.pending_requests;
-        self.respond(tag, permit, None).send_error(&excess(limit));
+        self.respond(tag, permit, None).send_error(&too_many_requests(limit));
     }
 
     /// Refuses a frame that is not a request.
@@ -371,7 +371,7 @@ fn to_reply(session: SessionId, answer: Answer, context: ReplyContext) -> Reply 
 
 /// Gives a request that was sent without an id one to answer under.
 fn with_id(tag: RequestTag) -> RequestTag {
-    RequestTag { request_id: Some(tag.request_id.unwrap_or_else(mint::request)), ..tag }
+    RequestTag { request_id: Some(tag.request_id.unwrap_or_else(generate::request)), ..tag }
 }
 
 fn to_command(intent: SessionIntent) -> (Command, Option<Environment>, ReplyContext) {
@@ -395,8 +395,9 @@ fn to_command(intent: SessionIntent) -> (Command, Option<Environment>, ReplyCont
             (Command::Queue(Box::new(prompt)), environment, context)
         }
         SessionIntent::Steer { message, text, images } => {
-            let fingerprint = mint::fingerprint(["steer", &text].into_iter().chain(fingerprints::image_parts(&images)));
-            let message = message.unwrap_or_else(mint::message);
+            let fingerprint =
+                generate::fingerprint(["steer", &text].into_iter().chain(fingerprints::image_parts(&images)));
+            let message = message.unwrap_or_else(generate::message);
             let steer = Steer { message, text, images, fingerprint };
             (Command::Steer(Box::new(steer)), None, ReplyContext::Plain)
         }
@@ -430,9 +431,9 @@ fn to_command(intent: SessionIntent) -> (Command, Option<Environment>, ReplyCont
 fn to_prompt(request: intent::Prompt) -> (Prompt, Option<Environment>) {
     let limits = (request.time_limit, request.budget);
     let fingerprint = fingerprints::message(&request.text, &request.criteria, &request.images, limits, &request.rules);
-    let message = request.message.unwrap_or_else(mint::message);
+    let message = request.message.unwrap_or_else(generate::message);
     let prompt = Prompt {
-        run: mint::run(),
+        run: generate::run(),
         message,
         text: request.text,
         images: request.images,

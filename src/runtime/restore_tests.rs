@@ -93,7 +93,7 @@ async fn an_event_that_cannot_be_decoded_never_empties_its_session() {
             let checkpoint = stored_checkpoint(journal, &session).await;
             let next = checkpoint.seq.next();
             let mut batch = Batch::new(SessionId::from(session.clone()));
-            batch.reserve = Some(next);
+            batch.reserved_seq = Some(next);
             let line = format!("{{\"seq\":{next},\"type\":\"nonsense\"}}\n");
             batch.block = Some(Block { first: next, last: next, count: 1, bytes: line.into() });
             journal.commit(batch).await.unwrap().unwrap();

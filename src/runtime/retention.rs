@@ -24,7 +24,7 @@ use crate::record::checkpoint;
 
 /// Keeps the journal within its limits until the daemon shuts down.
 pub(super) async fn run(hub: Arc<Hub>) {
-    let Some(mut runs_over) = hub.services().run_ends.take_receiver() else { return };
+    let Some(mut run_ends) = hub.services().run_ends.take_receiver() else { return };
     let limits = hub.services().limits.retention;
     let mut task = RetentionTask { hub: Arc::clone(&hub), limits, sizes: BTreeMap::new(), last_pass: None };
     let first = tokio::time::sleep(limits.min_interval.min(FIRST_PASS_DELAY));
@@ -34,10 +34,10 @@ pub(super) async fn run(hub: Arc<Hub>) {
             biased;
             () = hub.services().closing.wait() => return,
             () = &mut first, if task.last_pass.is_none() => task.run_pass().await,
-            over = runs_over.recv() => {
-                let Some(over) = over else { return };
-                task.limit_session_size(over).await;
-                if task.last_pass.is_some_and(|looked| looked.elapsed() >= limits.min_interval) {
+            run_end = run_ends.recv() => {
+                let Some(run_end) = run_end else { return };
+                task.limit_session_size(run_end).await;
+                if task.last_pass.is_some_and(|last_pass| last_pass.elapsed() >= limits.min_interval) {
                     task.run_pass().await;
                 }
             }
@@ -61,8 +61,8 @@ impl RetentionTask {
         {
             warn!(%error, "cannot remove old sessions");
         }
-        if let Some(most) = self.limits.keep_bytes
-            && let Err(error) = self.shrink_to(most).await
+        if let Some(limit) = self.limits.keep_bytes
+            && let Err(error) = self.shrink_to(limit).await
         {
             warn!(%error, "cannot shrink the journal");
         }
@@ -87,14 +87,14 @@ impl RetentionTask {
         }
     }
 
-    async fn shrink_to(&self, most: u64) -> Result<(), ReadError> {
+    async fn shrink_to(&self, limit: u64) -> Result<(), ReadError> {
         let journal = &self.hub.services().journal;
         let mut used = journal.used_bytes().await?;
         let mut after = None;
-        while used > most {
+        while used > limit {
             let oldest = journal.idle_sessions(after, SESSIONS_PER_PAGE).await?;
             let Some(last) = oldest.last().cloned() else {
-                warn!(used, most, "the journal exceeds its limit, and no session in it can be removed");
+                warn!(used, limit, "the journal exceeds its limit, and no session in it can be removed");
                 return Ok(());
             };
             for (_, session) in &oldest {
@@ -102,7 +102,7 @@ impl RetentionTask {
                     return Ok(());
                 }
                 used = journal.used_bytes().await?;
-                if used <= most {
+                if used <= limit {
                     return Ok(());
                 }
             }
@@ -127,25 +127,25 @@ impl RetentionTask {
     }
 
     /// Removes the oldest events of a session whose run has ended, if the session exceeds its limit.
-    async fn limit_session_size(&mut self, over: RunEnd) {
-        let Some(most) = self.limits.session_bytes else { return };
-        let RunEnd { session, new_bytes: grown } = over;
-        if let Some(weight) = self.sizes.get_mut(&session) {
-            *weight = weight.saturating_add(grown);
-            if *weight <= most {
+    async fn limit_session_size(&mut self, run_end: RunEnd) {
+        let Some(limit) = self.limits.session_bytes else { return };
+        let RunEnd { session, new_bytes } = run_end;
+        if let Some(bytes) = self.sizes.get_mut(&session) {
+            *bytes = bytes.saturating_add(new_bytes);
+            if *bytes <= limit {
                 return;
             }
         }
         let journal = &self.hub.services().journal;
         self.sizes.remove(&session);
-        match journal.measure(session.clone(), most / 2).await {
-            Ok(Some(weight)) if weight.bytes <= most => {
+        match journal.measure(session.clone(), limit / 2).await {
+            Ok(Some(size)) if size.bytes <= limit => {
                 if self.sizes.len() >= MAX_CACHED_SIZES {
                     self.sizes.clear();
                 }
-                self.sizes.insert(session, weight.bytes);
+                self.sizes.insert(session, size.bytes);
             }
-            Ok(Some(weight)) => self.remove_oldest_events(session, weight.removable_up_to, weight.bytes).await,
+            Ok(Some(size)) => self.remove_oldest_events(session, size.removable_up_to, size.bytes).await,
             Ok(None) => {}
             Err(error) => warn!(%session, %error, "cannot measure session"),
         }
@@ -159,10 +159,10 @@ impl RetentionTask {
             Ok(false) => return warn!(%session, "oldest events retained: the checkpoint cannot be read"),
             Err(error) => return warn!(%session, %error, "cannot remove oldest events"),
         }
-        let Ok(cut) = services.journal.retain_after(session.clone(), up_to, services.clock.now()).await else {
+        let Ok(result) = services.journal.retain_after(session.clone(), up_to, services.clock.now()).await else {
             return;
         };
-        match cut {
+        match result {
             Ok(Seq::ZERO) => debug!(%session, bytes, "no event can be removed before the next checkpoint"),
             Ok(floor) => {
                 info!(%session, bytes, %floor, reason = "the session exceeded its size limit", "oldest events removed");

@@ -11,9 +11,9 @@ use tokio::time::timeout;
 
 use super::confinement;
 use super::fingerprints;
+use super::generate;
 use super::hub::Hub;
 use super::lane::{LaneError, LaneHandle};
-use super::mint;
 use super::os;
 use super::token_throttle::TokenThrottle;
 use super::workspace;
@@ -188,7 +188,7 @@ impl Server {
     /// Starts a session, or returns the one that was started under the same key.
     pub(super) async fn start_session(&self, start: &StartSession) -> Result<StartedSession, ErrorBody> {
         let choice = self.resolve_start(start).await?;
-        let token = mint::token()
+        let token = generate::token()
             .map_err(|error| ErrorBody::transient(Code::InternalError, format!("no random bytes: {error}")))?;
         let Some(key) = &start.idempotency_key else { return Ok(self.create(token, None, choice)) };
         let start_guard = Arc::clone(&self.start_lock).lock_owned().await;
@@ -216,7 +216,7 @@ impl Server {
     /// The caller has checked that the session does not exist, and opens it with the result.
     pub(super) async fn create_named(&self, id: &SessionId, start: StartSession) -> Result<Opening, ErrorBody> {
         let opening = self.prepare_opening(start).await?;
-        let token = mint::token()
+        let token = generate::token()
             .map_err(|error| ErrorBody::transient(Code::InternalError, format!("no random bytes: {error}")))?;
         let opened_at = self.hub.services().clock.now();
         self.hub.create(id, Create { token_hash: token::hash(&token), start_key: None, opened_at });
@@ -306,7 +306,7 @@ impl Server {
 
     /// Revokes the attach token of a session.
     pub(super) async fn revoke_token(&self, id: &SessionId) -> Result<(), ErrorBody> {
-        let token = mint::token()
+        let token = generate::token()
             .map_err(|error| ErrorBody::transient(Code::InternalError, format!("no random bytes: {error}")))?;
         let lane = self.lane(id).await?;
         self.replace_token(&lane, &token).await
@@ -329,7 +329,7 @@ impl Server {
     }
 
     fn create(&self, token: String, start_key: Option<(String, Fingerprint)>, choice: SessionChoice) -> StartedSession {
-        let id = mint::session();
+        let id = generate::session();
         let opened_at = self.hub.services().clock.now();
         let create = Create { token_hash: token::hash(&token), start_key, opened_at };
         let lane = self.hub.create(&id, create);

@@ -111,13 +111,13 @@ pub struct RunEndChannel {
 impl RunEndChannel {
     /// Creates the channel.
     pub fn new() -> Self {
-        let (sender, told) = mpsc::channel(RUN_END_CAPACITY);
-        Self { sender, receiver: Mutex::new(Some(told)) }
+        let (sender, receiver) = mpsc::channel(RUN_END_CAPACITY);
+        Self { sender, receiver: Mutex::new(Some(receiver)) }
     }
 
     /// Reports that a run has ended. It never blocks; if the channel is full the report is dropped.
-    pub fn notify(&self, session: &SessionId, grown: u64) {
-        let _ = self.sender.try_send(RunEnd { session: session.clone(), new_bytes: grown });
+    pub fn notify(&self, session: &SessionId, new_bytes: u64) {
+        let _ = self.sender.try_send(RunEnd { session: session.clone(), new_bytes });
     }
 
     /// Takes the receiving end; `None` if it was taken before.
@@ -162,9 +162,9 @@ impl Latch {
     /// Waits until the latch is set.
     pub async fn wait(&self) {
         // Created before the check, so that a concurrent `set` is not missed.
-        let told = self.waiters.notified();
+        let notified = self.waiters.notified();
         if !self.is_set() {
-            told.await;
+            notified.await;
         }
     }
 }

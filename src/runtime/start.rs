@@ -82,8 +82,8 @@ pub fn start(pi: ListenRequest, ready: impl FnOnce() + Send) -> Result<(), Start
 ///
 /// An invalid configuration does not prevent the start: clients get the error. But a requested port is not opened with
 /// settings that are only partly valid.
-fn read_pi_settings(config: &Path, asked: ListenRequest) -> Result<PiSettings, StartError> {
-    match (file::read(config, &kinds(BUILT_IN)), asked) {
+fn read_pi_settings(config: &Path, request: ListenRequest) -> Result<PiSettings, StartError> {
+    match (file::read(config, &kinds(BUILT_IN)), request) {
         (Ok(file), _) => Ok(file.settings.pi),
         (Err(error), ListenRequest::FromConfig) => {
             tracing::warn!(error = %error, "the configuration is invalid; the Pi endpoint stays closed");

@@ -180,8 +180,8 @@ impl TestDaemon {
         let address = Address { socket, lock, pid, directory: DirectoryKind::Default };
         let provider = Arc::new(ScriptedProvider::default());
         let named: Arc<dyn Provider> = Arc::<ScriptedProvider>::clone(&provider);
-        let place = root.path().as_os_str().to_owned();
-        let paths = Paths::from_environment(&|name| (name == "PUSH_HOME").then(|| place.clone())).unwrap();
+        let home = root.path().as_os_str().to_owned();
+        let paths = Paths::from_environment(&|name| (name == "PUSH_HOME").then(|| home.clone())).unwrap();
         let files = FileTasks::new(FILE_SLOTS, Duration::from_secs(60));
         let services = Arc::new(Services {
             limits,

@@ -60,13 +60,13 @@ pub(super) const fn limit_malloc_arenas() {}
 /// Creates a directory for its owner alone, or restricts the mode of an existing one. Refuses one of another user.
 pub(super) fn create_private_dir_all(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    let there = fs::metadata(path)?;
+    let metadata = fs::metadata(path)?;
     // Its owner could replace it at any time, even if we can write to it.
-    if there.uid() != geteuid().as_raw() {
-        let text = format!("{} belongs to another user (uid {})", path.display(), there.uid());
+    if metadata.uid() != geteuid().as_raw() {
+        let text = format!("{} belongs to another user (uid {})", path.display(), metadata.uid());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
-    if there.mode() & 0o077 != 0 {
+    if metadata.mode() & 0o077 != 0 {
         fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
     }
     Ok(())

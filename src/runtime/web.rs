@@ -24,7 +24,7 @@ use crate::config::limits::Limits;
 use crate::config::pi::PiSettings;
 use crate::config::settings::Switch;
 use crate::protocol::pi::decode;
-use crate::sandbox::{Lineage, Origin};
+use crate::sandbox::{ProcessOrigin, SupervisorRegistry};
 use crate::token::{TokenStore, TokenStoreError};
 use crate::transport::web::{
     AccessPolicy, AccessRefusal, Authorizer, HandshakeError, HandshakeLimits, PeerIdentity, PeerOwner, SocketLimits,
@@ -36,17 +36,17 @@ use crate::transport::web::{
 pub enum WebError {
     /// Clients on the network could connect without a token.
     #[error(
-        "{0} can be reached from other machines, and there is no token: `push token new` makes one, or listen at 127.0.0.1"
+        "{0} can be reached from other machines, and there is no token; create one with `push token new`, or listen at 127.0.0.1"
     )]
     Unprotected(SocketAddr),
     /// No client could connect.
-    #[error("every client at {0} needs a token, and there is none: `push token new` makes one")]
+    #[error("every client at {0} needs a token, and there is none; create one with `push token new`")]
     NoToken(SocketAddr),
     /// The tokens cannot be read.
     #[error(transparent)]
     Tokens(#[from] TokenStoreError),
     /// The port is in use, or the address is not one of this machine.
-    #[error("cannot listen at {at} for Pi (`[pi] listen`, PI_SERVER_PORT or --pi sets another place)")]
+    #[error("cannot listen at {at} for Pi (`[pi] listen`, PI_SERVER_PORT or --pi sets another address)")]
     Bind {
         /// The address.
         at: SocketAddr,
@@ -96,9 +96,8 @@ impl WebServer {
     pub(super) async fn open(settings: &PiSettings, state: &Path, limits: &Limits) -> Result<Self, WebError> {
         let tokens = TokenStore::new(state);
         let (at, is_local) = (settings.listen, settings.listen.ip().to_canonical().is_loopback());
-        let everybody_needs_a_token =
-            settings.require_token == Switch::On || !is_local || !PeerIdentity::is_supported();
-        if everybody_needs_a_token && tokens.list()?.is_empty() {
+        let token_required = settings.require_token == Switch::On || !is_local || !PeerIdentity::is_supported();
+        if token_required && tokens.list()?.is_empty() {
             return Err(if is_local { WebError::NoToken(at) } else { WebError::Unprotected(at) });
         }
         let listener = TcpListener::bind(at).await.map_err(|source| WebError::Bind { at, source })?;
@@ -107,14 +106,18 @@ impl WebServer {
         if !address.ip().is_unspecified() {
             hosts.push(host_header(address.ip()));
         }
-        let door = AccessPolicy { hosts, origins: settings.origins.clone(), paths: &["/", "/pi"], protocol: "pi" };
-        let (message, stalled, is_named) = (limits.pi_message_bytes, limits.stall_timeout, decode::has_request_id);
-        let socket = SocketLimits { message, stall_timeout: stalled, has_request_id: is_named };
+        let access_policy =
+            AccessPolicy { hosts, origins: settings.origins.clone(), paths: &["/", "/pi"], protocol: "pi" };
+        let socket = SocketLimits {
+            message: limits.pi_message_bytes,
+            stall_timeout: limits.stall_timeout,
+            has_request_id: decode::has_request_id,
+        };
         Ok(Self {
             listener,
             address,
-            access_policy: door,
-            token_required: everybody_needs_a_token,
+            access_policy,
+            token_required,
             tokens,
             token_throttle: TokenThrottle::new(limits.wrong_tokens, limits.wrong_token_interval),
             limits: HandshakeLimits { handshake: limits.handshake_timeout, socket },
@@ -231,10 +234,10 @@ impl Authorizer for HandshakeAuthorizer<'_> {
 
     async fn authorize(&self, token: Option<String>) -> Result<OwnedSemaphorePermit, AccessRefusal> {
         let (from, here, services) = (self.from, self.here, self.server.hub().services());
-        let lineage = services.sandboxes.lineage().clone();
+        let supervisors = services.sandboxes.supervisors().clone();
         let looked_up = tokio::task::spawn_blocking(move || {
             let identity = PeerIdentity::lookup(from, here);
-            check_holders(&lineage, identity).map(|holder| (identity, holder))
+            check_holders(&supervisors, identity).map(|holder| (identity, holder))
         });
         // A client that cannot be distinguished from a command of a model counts as one.
         let (identity, holder) = looked_up.await.unwrap_or(Err(AccessRefusal::ToolProcess))?;
@@ -262,19 +265,19 @@ enum HolderVisibility {
 ///
 /// A holder may be invisible: on another machine, of another user, or not inspectable. It could then be any process
 /// of the same user, so none of these may be a model's.
-fn check_holders(lineage: &Lineage, identity: PeerIdentity) -> Result<HolderVisibility, AccessRefusal> {
+fn check_holders(supervisors: &SupervisorRegistry, identity: PeerIdentity) -> Result<HolderVisibility, AccessRefusal> {
     match identity.owner {
         PeerOwner::Orphaned => return Err(AccessRefusal::NoOwningProcess),
         PeerOwner::Unknown => return Ok(HolderVisibility::Hidden),
         PeerOwner::Own | PeerOwner::OtherUser { .. } => {}
     }
-    let origin = |pid: &u32| lineage.origin(Some(*pid));
+    let origin = |pid: &u32| supervisors.origin(Some(*pid));
     let holders = identity.holders();
     if holders.is_empty() {
-        let origin = |pid| lineage.origin(Some(pid));
+        let origin = |pid| supervisors.origin(Some(pid));
         return check_possible_holders(|| identity.possible_holders(), origin, |pid| identity.may_be_held_by(pid));
     }
-    if !holders.iter().all(|pid| origin(pid) == Origin::Elsewhere) {
+    if !holders.iter().all(|pid| origin(pid) == ProcessOrigin::NotModelCommand) {
         return Err(AccessRefusal::ToolProcess);
     }
     // A process that holds the connection before and after the check kept its id throughout.
@@ -287,16 +290,16 @@ fn check_holders(lineage: &Lineage, identity: PeerIdentity) -> Result<HolderVisi
 /// A process that exited before it was inspected may have passed the connection on, so all are inspected again.
 fn check_possible_holders<P: IntoIterator<Item = u32>>(
     possible: impl Fn() -> P,
-    origin: impl Fn(u32) -> Origin,
+    origin: impl Fn(u32) -> ProcessOrigin,
     is_there: impl Fn(u32) -> bool,
 ) -> Result<HolderVisibility, AccessRefusal> {
     for _ in 0..MAX_SCANS {
         let mut ended = false;
         for pid in possible() {
             match origin(pid) {
-                Origin::Elsewhere => {}
-                Origin::Unknown if !is_there(pid) => ended = true,
-                Origin::Tool | Origin::Unknown => return Err(AccessRefusal::ToolProcess),
+                ProcessOrigin::NotModelCommand => {}
+                ProcessOrigin::Unknown if !is_there(pid) => ended = true,
+                ProcessOrigin::ModelCommand | ProcessOrigin::Unknown => return Err(AccessRefusal::ToolProcess),
             }
         }
         if !ended {
@@ -334,15 +337,21 @@ mod tests {
 
     #[test]
     fn a_hidden_holder_is_admitted_only_if_no_possible_holder_is_a_tool_process() {
-        let check = |origins: &'static [Origin]| {
-            let origin = |pid: u32| usize::try_from(pid).map_or(Origin::Unknown, |at| origins[at]);
+        let check = |origins: &'static [ProcessOrigin]| {
+            let origin = |pid: u32| usize::try_from(pid).map_or(ProcessOrigin::Unknown, |at| origins[at]);
             check_possible_holders(|| 0..u32::try_from(origins.len()).unwrap_or_default(), origin, |_| true)
         };
         assert_eq!(check(&[]), Ok(HolderVisibility::Hidden));
-        assert_eq!(check(&[Origin::Elsewhere, Origin::Elsewhere]), Ok(HolderVisibility::Hidden));
-        assert_eq!(check(&[Origin::Elsewhere, Origin::Tool]), Err(AccessRefusal::ToolProcess));
+        assert_eq!(
+            check(&[ProcessOrigin::NotModelCommand, ProcessOrigin::NotModelCommand]),
+            Ok(HolderVisibility::Hidden)
+        );
+        assert_eq!(
+            check(&[ProcessOrigin::NotModelCommand, ProcessOrigin::ModelCommand]),
+            Err(AccessRefusal::ToolProcess)
+        );
         // The process runs, and its origin is unknown.
-        assert_eq!(check(&[Origin::Elsewhere, Origin::Unknown]), Err(AccessRefusal::ToolProcess));
+        assert_eq!(check(&[ProcessOrigin::NotModelCommand, ProcessOrigin::Unknown]), Err(AccessRefusal::ToolProcess));
     }
 
     #[test]
@@ -353,13 +362,16 @@ mod tests {
             [listings.get()]
         };
         // The first process has exited, and its child is a model's.
-        let origin = |pid| if pid == 1 { Origin::Unknown } else { Origin::Tool };
+        let origin = |pid| if pid == 1 { ProcessOrigin::Unknown } else { ProcessOrigin::ModelCommand };
         assert_eq!(check_possible_holders(listed, origin, |_| false), Err(AccessRefusal::ToolProcess));
         assert_eq!(listings.get(), 2);
         listings.set(0);
-        let origin = |pid| if pid == 1 { Origin::Unknown } else { Origin::Elsewhere };
+        let origin = |pid| if pid == 1 { ProcessOrigin::Unknown } else { ProcessOrigin::NotModelCommand };
         assert_eq!(check_possible_holders(listed, origin, |_| false), Ok(HolderVisibility::Hidden));
         // A process that keeps forking and exiting is never inspected.
-        assert_eq!(check_possible_holders(listed, |_| Origin::Unknown, |_| false), Err(AccessRefusal::ToolProcess));
+        assert_eq!(
+            check_possible_holders(listed, |_| ProcessOrigin::Unknown, |_| false),
+            Err(AccessRefusal::ToolProcess)
+        );
     }
 }

@@ -42,7 +42,7 @@ pub(super) enum SessionWorkspaceError {
 pub(super) fn identify(cwd: &Path) -> Result<WorkspaceIdentity, SessionWorkspaceError> {
     let not_there = |_| SessionWorkspaceError::NotADirectory(cwd.to_owned());
     let real = cwd.canonicalize().map_err(not_there)?;
-    let ground = match WorkspaceDir::open_without_links(&real, Reach::Workspace) {
+    let workspace = match WorkspaceDir::open_without_links(&real, Reach::Workspace) {
         Err(WorkspaceError::NotADirectory { .. } | WorkspaceError::NotFound { .. }) => {
             return Err(SessionWorkspaceError::NotADirectory(cwd.to_owned()));
         }
@@ -51,7 +51,7 @@ pub(super) fn identify(cwd: &Path) -> Result<WorkspaceIdentity, SessionWorkspace
     let Some(path) = real.to_str().map(str::to_owned) else {
         return Err(SessionWorkspaceError::NotUtf8(cwd.to_owned()));
     };
-    Ok(WorkspaceIdentity { path, file_id: ground.file_id()?.to_string(), boot: boot_id().to_owned() })
+    Ok(WorkspaceIdentity { path, file_id: workspace.file_id()?.to_string(), boot: boot_id().to_owned() })
 }
 
 /// Opens the workspace of a session in `cwd`; the second value is a new identity that the caller stores.
@@ -64,16 +64,16 @@ pub(super) fn open(
 ) -> Result<(WorkspaceDir, Option<WorkspaceIdentity>), SessionWorkspaceError> {
     let Some(known) = known else {
         let found = identify(cwd)?;
-        let ground = WorkspaceDir::open_without_links(Path::new(&found.path), Reach::Workspace)?;
-        return Ok((verify_identity(ground, &found)?.with_alias(cwd), Some(found)));
+        let workspace = WorkspaceDir::open_without_links(Path::new(&found.path), Reach::Workspace)?;
+        return Ok((verify_identity(workspace, &found)?.with_alias(cwd), Some(found)));
     };
     let replaced = |is: &str| SessionWorkspaceError::Replaced {
         path: known.path.clone(),
         was: known.file_id.clone(),
         is: is.to_owned(),
     };
-    let ground = match WorkspaceDir::open_without_links(Path::new(&known.path), Reach::Workspace) {
-        Ok(ground) => ground,
+    let workspace = match WorkspaceDir::open_without_links(Path::new(&known.path), Reach::Workspace) {
+        Ok(workspace) => workspace,
         Err(WorkspaceError::Outside { .. }) => return Err(replaced("reached through a symbolic link")),
         Err(WorkspaceError::NotADirectory { .. }) => return Err(replaced("no directory")),
         Err(WorkspaceError::NotFound { .. }) => return Err(replaced("gone")),
@@ -81,20 +81,20 @@ pub(super) fn open(
     };
     if known.boot != boot_id() {
         let found = WorkspaceIdentity {
-            file_id: ground.file_id()?.to_string(),
+            file_id: workspace.file_id()?.to_string(),
             boot: boot_id().to_owned(),
             path: known.path.clone(),
         };
-        return Ok((ground.with_alias(cwd), Some(found)));
+        return Ok((workspace.with_alias(cwd), Some(found)));
     }
-    Ok((verify_identity(ground, known)?.with_alias(cwd), None))
+    Ok((verify_identity(workspace, known)?.with_alias(cwd), None))
 }
 
 /// Returns the directory if its identity is the stored one.
-fn verify_identity(ground: WorkspaceDir, known: &WorkspaceIdentity) -> Result<WorkspaceDir, SessionWorkspaceError> {
-    let is = ground.file_id()?;
+fn verify_identity(workspace: WorkspaceDir, known: &WorkspaceIdentity) -> Result<WorkspaceDir, SessionWorkspaceError> {
+    let is = workspace.file_id()?;
     match known.file_id.parse::<FileId>() {
-        Ok(was) if is_same_directory(was, is) => Ok(ground),
+        Ok(was) if is_same_directory(was, is) => Ok(workspace),
         Ok(_) | Err(_) => Err(SessionWorkspaceError::Replaced {
             path: known.path.clone(),
             was: known.file_id.clone(),
@@ -130,14 +130,14 @@ mod tests {
         let work = dir.path().join("work");
         fs::create_dir(&work).unwrap();
         let known = identify(&work).unwrap();
-        let (ground, noted) = open(&work, Some(&known)).unwrap();
-        assert_eq!((ground.path().to_str(), noted), (Some(known.path.as_str()), None));
+        let (workspace, noted) = open(&work, Some(&known)).unwrap();
+        assert_eq!((workspace.path().to_str(), noted), (Some(known.path.as_str()), None));
         fs::rename(&work, dir.path().join("old")).unwrap();
-        let said = open(&work, Some(&known)).unwrap_err().to_string();
-        assert!(said.contains("was replaced") && said.contains("and is gone"), "{said}");
+        let message = open(&work, Some(&known)).unwrap_err().to_string();
+        assert!(message.contains("was replaced") && message.contains("and is gone"), "{message}");
         fs::create_dir(&work).unwrap();
-        let said = open(&work, Some(&known)).unwrap_err().to_string();
-        assert!(said.contains(&format!("it was {} and is ", known.file_id)), "{said}");
+        let message = open(&work, Some(&known)).unwrap_err().to_string();
+        assert!(message.contains(&format!("it was {} and is ", known.file_id)), "{message}");
     }
 
     #[cfg(unix)]
@@ -150,8 +150,8 @@ mod tests {
         fs::rename(at("a/work"), at("a/old")).unwrap();
         // A link to the very same directory is refused, too.
         std::os::unix::fs::symlink("old", at("a/work")).unwrap();
-        let said = open(&at("a/work"), Some(&known)).unwrap_err().to_string();
-        assert!(said.contains("reached through a symbolic link"), "{said}");
+        let message = open(&at("a/work"), Some(&known)).unwrap_err().to_string();
+        assert!(message.contains("reached through a symbolic link"), "{message}");
         fs::remove_file(at("a/work")).unwrap();
         fs::rename(at("a/old"), at("a/work")).unwrap();
         fs::rename(at("a"), at("b")).unwrap();
@@ -168,9 +168,9 @@ mod tests {
         fs::write(at("real/f"), "text").unwrap();
         std::os::unix::fs::symlink("real", at("named")).unwrap();
         let known = identify(&at("named")).unwrap();
-        let (ground, _) = open(&at("named"), Some(&known)).unwrap();
-        assert_eq!(ground.read(&at("named/f"), 10).unwrap(), b"text");
-        assert_eq!(ground.read(&at("real").canonicalize().unwrap().join("f"), 10).unwrap(), b"text");
+        let (workspace, _) = open(&at("named"), Some(&known)).unwrap();
+        assert_eq!(workspace.read(&at("named/f"), 10).unwrap(), b"text");
+        assert_eq!(workspace.read(&at("real").canonicalize().unwrap().join("f"), 10).unwrap(), b"text");
     }
 
     #[test]

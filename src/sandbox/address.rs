@@ -76,8 +76,8 @@ fn parse_v4(host: &str) -> Option<Ipv4Addr> {
         address |= u32::from(byte) << (24 - 8 * index);
     }
     let last = parse_number(last)?;
-    let room = 32 - 8 * before.len();
-    (u64::from(last) < 1_u64 << room).then(|| Ipv4Addr::from(address | last))
+    let bits = 32 - 8 * before.len();
+    (u64::from(last) < 1_u64 << bits).then(|| Ipv4Addr::from(address | last))
 }
 
 fn parse_number(part: &str) -> Option<u32> {

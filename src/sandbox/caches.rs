@@ -122,7 +122,7 @@ pub(super) fn sweep_caches(root: &Path, limits: CacheLimits, now: SystemTime, re
         }
         let marker = path.join(WORKSPACE_MARKER);
         // A store that is being created has no marker yet.
-        let Ok(used) = fs::metadata(&marker).and_then(|there| there.modified()) else { continue };
+        let Ok(used) = fs::metadata(&marker).and_then(|metadata| metadata.modified()) else { continue };
         let workspace = fs::read(&marker).map(|bytes| os::path(&bytes)).unwrap_or_default();
         let unused = now.duration_since(used).unwrap_or_default();
         if unused > limits.unused || was_removed(&workspace) {
@@ -299,7 +299,7 @@ mod tests {
             assert_eq!(
                 variables,
                 [("CARGO_HOME", "cargo"), ("npm_config_cache", "npm")]
-                    .map(|(name, place)| (name.into(), private.join(place).into_os_string()))
+                    .map(|(name, subdirectory)| (name.into(), private.join(subdirectory).into_os_string()))
             );
         }
         assert_eq!(fs::read_to_string(private.join("cargo/config.toml")).unwrap(), "settings");

@@ -38,8 +38,8 @@ pub(super) struct HostFileSystem;
 impl FileSystem for HostFileSystem {
     fn kind(&self, path: &Path) -> PathKind {
         match fs::symlink_metadata(path) {
-            Ok(there) if there.is_dir() => PathKind::Directory,
-            Ok(there) if there.is_symlink() => PathKind::Link,
+            Ok(metadata) if metadata.is_dir() => PathKind::Directory,
+            Ok(metadata) if metadata.is_symlink() => PathKind::Link,
             Ok(_) => PathKind::File,
             Err(_) => PathKind::Missing,
         }
@@ -53,9 +53,9 @@ impl FileSystem for HostFileSystem {
         fs::read_link(path).ok()
     }
 
-    fn entry_names(&self, path: &Path, most: usize) -> Option<Vec<OsString>> {
-        let entries = fs::read_dir(path).ok()?.take(most + 1);
+    fn entry_names(&self, path: &Path, limit: usize) -> Option<Vec<OsString>> {
+        let entries = fs::read_dir(path).ok()?.take(limit + 1);
         let names: Vec<OsString> = entries.map(|entry| Some(entry.ok()?.file_name())).collect::<Option<_>>()?;
-        (names.len() <= most).then_some(names)
+        (names.len() <= limit).then_some(names)
     }
 }

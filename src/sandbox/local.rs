@@ -11,9 +11,9 @@ use super::caches::{CacheLimits, sweep_caches};
 use super::confinement::bubblewrap::BWRAP_PATHS;
 use super::confinement::toolchain::{Cache, CacheKind};
 use super::confinement::{Confinement, Mechanism, StepPermissions};
-use super::lineage::Lineage;
 use super::os;
 use super::pending_checks::PendingChecks;
+use super::process_origin::SupervisorRegistry;
 use super::provider::{BoxFuture, ConfinementStrength, ExecutionPolicy, Layers, RunSandbox, SandboxProvider};
 use super::removal::Remover;
 use super::scratch::{self, ScratchDir};
@@ -36,7 +36,7 @@ pub struct LocalSandbox {
     cgroup_parent: Option<&'static Path>,
     descriptor_limit: Option<u64>,
     scratch_root: Arc<Path>,
-    lineage: Lineage,
+    supervisors: SupervisorRegistry,
     choice: MechanismChoice,
     probe_result: Arc<OnceCell<ProbeResult>>,
     /// When unused private caches were last removed.
@@ -71,7 +71,7 @@ impl LocalSandbox {
             cgroup_parent: supervisor::cgroup_parent(),
             descriptor_limit: None,
             scratch_root: std::env::temp_dir().into(),
-            lineage: Lineage::default(),
+            supervisors: SupervisorRegistry::default(),
             choice: MechanismChoice::Best,
             probe_result: Arc::default(),
             last_cache_sweep: Arc::default(),
@@ -124,8 +124,8 @@ impl LocalSandbox {
     }
 
     /// Returns the registry that identifies descendants of a model's commands.
-    pub const fn lineage(&self) -> &Lineage {
-        &self.lineage
+    pub const fn supervisors(&self) -> &SupervisorRegistry {
+        &self.supervisors
     }
 
     /// Returns the checks that the daemon finishes before it exits.

@@ -22,10 +22,10 @@ pub mod confinement;
 mod holder_protocol;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux confines commands"))]
 mod host_fs;
-mod lineage;
 mod local;
 pub mod output;
 mod pending_checks;
+mod process_origin;
 pub(crate) mod program;
 mod provider;
 mod pump;
@@ -52,9 +52,9 @@ mod os;
 mod os;
 
 pub use host_fs::HomeAccess;
-pub use lineage::{Lineage, Origin};
 pub use local::{LocalSandbox, UnconfinedSandbox};
 pub use pending_checks::{PendingCheck, PendingChecks};
+pub use process_origin::{ProcessOrigin, SupervisorRegistry};
 pub use provider::{BoxFuture, ConfinementStrength, ExecutionPolicy, Layers, RunSandbox, SandboxProvider};
 pub use step::{Chunk, OutputMode, Step, StepEnd, StepError, StopTimeoutError, Stream};
 pub use supervisor::process_layers;

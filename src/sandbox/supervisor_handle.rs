@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
-use super::lineage::LineageGuard;
 use super::os::{self, ControlSocket, Process, SpawnedSupervisor};
+use super::process_origin::RegistrationGuard;
 use super::pump;
 use super::scratch::ScratchDir;
 use super::step::{Chunk, StepEnd, StepError, Stream};
@@ -24,7 +24,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Resources that are held while a supervisor lives.
 pub(super) struct SupervisorResources {
-    pub(super) _registration: LineageGuard,
+    pub(super) _registration: RegistrationGuard,
     pub(super) _scratch: Option<Arc<ScratchDir>>,
 }
 
@@ -110,8 +110,8 @@ impl SupervisorHandle {
     ) -> Result<StepEnd, StepFailure> {
         let over = watch::Sender::new(false);
         let (stdout_over, stderr_over) = (over.subscribe(), over.subscribe());
-        let verdict = async {
-            let verdict = tokio::select! {
+        let outcome = async {
+            let outcome = tokio::select! {
                 ended = self.send_and_wait(request) => ended,
                 () = sleep(limit) => {
                     self.request_stop();
@@ -120,10 +120,10 @@ impl SupervisorHandle {
                 }
             };
             over.send_replace(true);
-            verdict
+            outcome
         };
-        let (verdict, stdout, stderr) =
-            tokio::join!(verdict, pump::forward(outputs.stdout, Stream::Stdout, out, stdout_over), async {
+        let (outcome, stdout, stderr) =
+            tokio::join!(outcome, pump::forward(outputs.stdout, Stream::Stdout, out, stdout_over), async {
                 match outputs.stderr {
                     Some(stderr) => pump::forward(stderr, Stream::Stderr, out, stderr_over).await,
                     None => None,
@@ -138,7 +138,7 @@ impl SupervisorHandle {
                 }
             });
         }
-        verdict
+        outcome
     }
 
     /// Sends the request and waits for the end of the shell.

@@ -16,10 +16,10 @@ use tokio::time::timeout;
 use super::caches::CacheStore;
 use super::confinement::toolchain::Cache;
 use super::confinement::{Confinement, ConfinementSpec, Mechanism, TEMP_DIR, hint, system_credentials};
-use super::lineage::CommandAuthor;
 use super::local::LocalSandbox;
 use super::os::{self, SpawnedSupervisor};
 use super::pending_checks::PendingCheck;
+use super::process_origin::CommandAuthor;
 use super::provider::{BoxFuture, ExecutionPolicy, RunSandbox};
 use super::pump;
 use super::repository;
@@ -254,7 +254,7 @@ impl RunTreeState {
             }
         };
         spec.cache_store = store.path().to_owned();
-        let is_written = |cache: &Cache| terms.writable.iter().any(|place| cache.path.starts_with(place));
+        let is_written = |cache: &Cache| terms.writable.iter().any(|root| cache.path.starts_with(root));
         spec.caches = terms.caches.iter().filter(|cache| !is_written(cache)).cloned().collect();
         match spec.mechanism {
             Mechanism::Bubblewrap | Mechanism::Namespaces => Ok(Vec::new()),
@@ -279,9 +279,9 @@ impl RunTreeState {
             ExecutionPolicy::User => CommandAuthor::User,
             ExecutionPolicy::Model(_) => CommandAuthor::Model,
         };
-        let entered = self.local.lineage().register(spawned.pid, spawned.start_time, author);
+        let registration = self.local.supervisors().register(spawned.pid, spawned.start_time, author);
         let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        SupervisorResources { _registration: entered, _scratch: scratch }
+        SupervisorResources { _registration: registration, _scratch: scratch }
     }
 
     /// Tracks a supervisor, and drops those that have ended.

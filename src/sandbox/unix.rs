@@ -134,9 +134,9 @@ pub(super) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
 
 /// Returns whether an open file is still the one at `path`.
 pub(super) fn is_same_file(path: &Path, opened: &std::fs::File) -> bool {
-    let there = std::fs::symlink_metadata(path).map(|there| (there.dev(), there.ino()));
+    let at_path = std::fs::symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino()));
     let opened = opened.metadata().map(|opened| (opened.dev(), opened.ino()));
-    there.is_ok_and(|there| opened.is_ok_and(|opened| opened == there))
+    at_path.is_ok_and(|at_path| opened.is_ok_and(|opened| opened == at_path))
 }
 
 /// The daemon's end of the control socket of a supervisor.

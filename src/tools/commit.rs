@@ -178,9 +178,9 @@ async fn commit(args: &Args, context: &ToolContext) -> Result<String, ToolError>
         words.extend(&named);
         staging_script(args, &named).if_changed(&difference).then(&words)
     };
-    let shown = [&["show", "--format=%H", "--no-show-signature"][..], &NUMSTAT, &["HEAD"]].concat();
+    let show = [&["show", "--format=%H", "--no-show-signature"][..], &NUMSTAT, &["HEAD"]].concat();
     let branch = ["rev-parse", "--abbrev-ref", "HEAD"];
-    let printed = match script.output_to_stderr().then(&branch).then(&shown).run_writable(context).await {
+    let printed = match script.output_to_stderr().then(&branch).then(&show).run_writable(context).await {
         Err(error) if error.kind == ToolErrorKind::NothingToCommit => {
             return Err(nothing_to_commit(args, context).await);
         }
@@ -252,11 +252,11 @@ async fn preview(args: &Args, context: &ToolContext) -> Result<CommitPreview, To
         .take(LISTED_FILES_MAX)
         .map(|file| json!({ "path": file.path, "insertions": file.insertions, "deletions": file.deletions }))
         .collect();
-    let shown = json!({
+    let summary = json!({
         "filesChanged": files.len(), "insertions": insertions, "deletions": deletions,
         "message": args.message, "branch": branch, "files": listed,
     });
-    Ok(CommitPreview { summary: shown, content_digest: content_digest.finalize().into() })
+    Ok(CommitPreview { summary, content_digest: content_digest.finalize().into() })
 }
 
 /// Returns the error for an empty commit, with the files that could be committed.
@@ -285,10 +285,10 @@ async fn nothing_to_commit(args: &Args, context: &ToolContext) -> ToolError {
 
 /// The first names, and the number of further ones.
 fn abbreviate(names: &[String]) -> String {
-    let shown = names.iter().take(NAMED_FILES_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let named = names.iter().take(NAMED_FILES_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(NAMED_FILES_MAX) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
+        0 => named,
+        more => format!("{named} and {more} more"),
     }
 }
 
@@ -333,13 +333,13 @@ fn count_new_files(names: Vec<String>, fs_context: &FsContext) -> (Vec<FileStat>
         Some(if is_binary { 0 } else { ends + u64::from(unended) })
     };
     let mut all = Sha256::new();
-    let counted = |(index, path): (usize, String)| {
+    let stat = |(index, path): (usize, String)| {
         all.update(Sha256::digest(&path));
-        let look = index < COUNTED_FILES_MAX && !fs_context.is_stopped();
-        let insertions = if look { lines(&path).unwrap_or(0) } else { 0 };
+        let within_limit = index < COUNTED_FILES_MAX && !fs_context.is_stopped();
+        let insertions = if within_limit { lines(&path).unwrap_or(0) } else { 0 };
         FileStat { path, insertions, deletions: 0 }
     };
-    let files = names.into_iter().enumerate().map(counted).collect();
+    let files = names.into_iter().enumerate().map(stat).collect();
     all.update(content_digest.finalize());
     (files, all.finalize().into())
 }

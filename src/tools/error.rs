@@ -184,8 +184,8 @@ impl ToolError {
 }
 
 impl From<ToolError> for event::ToolError {
-    fn from(fault: ToolError) -> Self {
-        let ToolError { kind, message, detail } = fault;
+    fn from(error: ToolError) -> Self {
+        let ToolError { kind, message, detail } = error;
         Self { kind: kind.code().to_owned(), retryable: kind.is_retryable(), message, detail }
     }
 }

@@ -131,8 +131,8 @@ impl Tool for Exec {
         let escalation = self.escalation(args);
         let git = git_access::needs_git_write(args, context).await?;
         let network = escalation.network || needs_network(args, context, Approval::Given);
-        for (name, wanted) in [("network", network), ("outside", escalation.unconfined), ("gitDirectory", git)] {
-            if wanted {
+        for (name, requested) in [("network", network), ("outside", escalation.unconfined), ("gitDirectory", git)] {
+            if requested {
                 details[name] = json!(true);
             }
         }
@@ -222,7 +222,7 @@ fn needs_network(args: &Args, context: &ToolContext, approval: Approval) -> bool
     let (cwd, path_context) = (args.cwd.as_deref(), context.path_context());
     let assessment = risk::assess_command(&args.command, cwd, Escalation::default(), &path_context, Limits::default());
     let uses_network =
-        |part: &Operation| part.accesses.iter().any(|touch| matches!(touch.access, ResourceAccess::Network(_)));
+        |part: &Operation| part.accesses.iter().any(|assessed| matches!(assessed.access, ResourceAccess::Network(_)));
     let runs_alone = || assessment.operations.iter().all(|part| uses_network(part) || part.total_risk() == Risk::Low);
     let may = match approval {
         Approval::Given => true,
@@ -265,9 +265,11 @@ pub(super) fn result_of(end: Result<StepEnd, StepError>, time_limit: Duration) -
             failed(None, ToolErrorKind::TimeLimit, format!("ended after {} seconds", time_limit.as_secs()))
         }
         Ok(StepEnd::OutOfMemory) => failed(None, ToolErrorKind::MemoryLimit, OUT_OF_MEMORY.to_owned()),
-        Ok(StepEnd::Stopped) => {
-            silent(ToolOutcome::Aborted, None, Some(ToolError::new(ToolErrorKind::Aborted, "ended with its run")))
-        }
+        Ok(StepEnd::Stopped) => silent(
+            ToolOutcome::Aborted,
+            None,
+            Some(ToolError::new(ToolErrorKind::Aborted, "the call was aborted because its run ended")),
+        ),
         Err(error @ (StepError::Directory { .. } | StepError::Confinement { .. })) => {
             failed(None, ToolErrorKind::SandboxUnavailable, error.to_string())
         }

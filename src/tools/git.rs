@@ -172,16 +172,16 @@ impl GitScript {
         };
         let time_limit = step.time_limit;
         let (chunks, mut output) = mpsc::channel::<Chunk>(CHUNK_BUFFER);
-        let most = context.limits.git_bytes;
+        let limit = context.limits.git_bytes;
         let gather = async {
             let (mut printed, mut stderr) = (GitOutput { bytes: Vec::new(), truncated: false }, Vec::new());
             while let Some(chunk) = output.recv().await {
-                let (kept, most) = match chunk.stream {
-                    Stream::Stdout => (&mut printed.bytes, most),
+                let (buffer, limit) = match chunk.stream {
+                    Stream::Stdout => (&mut printed.bytes, limit),
                     Stream::Stderr => (&mut stderr, STDERR_MAX),
                 };
-                let fitting = chunk.bytes.len().min(most.saturating_sub(kept.len()));
-                kept.extend_from_slice(&chunk.bytes[..fitting]);
+                let fitting = chunk.bytes.len().min(limit.saturating_sub(buffer.len()));
+                buffer.extend_from_slice(&chunk.bytes[..fitting]);
                 printed.truncated |= fitting < chunk.bytes.len() && chunk.stream == Stream::Stdout;
             }
             (printed, stderr)
@@ -261,7 +261,9 @@ fn git_error(code: i32, stderr: &str) -> ToolError {
         _ if says("nothing to commit") || says("nothing added to commit") || says("no changes added") => {
             (ToolErrorKind::NothingToCommit, "there is nothing to commit".to_owned())
         }
-        _ if says("did not match any file") => (ToolErrorKind::NotFound, "git knows no file with this name".to_owned()),
+        _ if says("did not match any file") => {
+            (ToolErrorKind::NotFound, "no file known to git matches the path".to_owned())
+        }
         _ => (ToolErrorKind::GitFailed, format!("git failed with exit code {code}")),
     };
     let stderr = stderr.trim();
@@ -298,9 +300,9 @@ fn git_environment(env: &[(OsString, OsString)], path: &OsString) -> Vec<(OsStri
         ("GIT_NO_LAZY_FETCH", "1"),
         ("GIT_ALLOW_PROTOCOL", "none"),
     ];
-    let kept = env.iter().filter(|(name, _)| !steers(name)).cloned();
+    let inherited = env.iter().filter(|(name, _)| !steers(name)).cloned();
     let ours = ours.map(|(name, value)| (name.into(), value.into()));
-    kept.chain(ours).chain([("PATH".into(), path.clone())]).collect()
+    inherited.chain(ours).chain([("PATH".into(), path.clone())]).collect()
 }
 
 /// The identity and the date of a commit.
@@ -328,7 +330,7 @@ pub(super) async fn check_pathspecs(paths: &[String], context: &ToolContext) -> 
         let relative = Path::new(path).strip_prefix(context.workspace.path()).unwrap_or(Path::new(path));
         match context.workspace.reach() {
             Reach::Workspace if !stays_beneath(relative) => {
-                let message = format!("{path} leads outside of the workspace");
+                let message = format!("{path} is outside the workspace");
                 Err(ToolError::new(ToolErrorKind::OutsideWorkspace, message))
             }
             Reach::Workspace | Reach::Anywhere => {

@@ -162,9 +162,9 @@ pub(super) async fn needs_git_write(args: &exec::Args, context: &ToolContext) ->
                 .to_owned()
         }
         Some(words) => {
-            let verb = words.split(' ').next().unwrap_or_default();
+            let subcommand = words.split(' ').next().unwrap_or_default();
             format!(
-                "`git {verb}` changes what git executes or trusts (its configuration, other working trees, the steps \
+                "`git {subcommand}` changes what git executes or trusts (its configuration, other working trees, the steps \
                  of a rebase), or takes a program to run or an object to store, which is protected in the sandbox; run \
                  it with `outside`, which needs an approval"
             )

@@ -30,7 +30,7 @@ impl GitUse {
         let runs_only_git =
             assessment.uncertainty.is_none() && assessment.operations.iter().all(starts_no_other_program);
         let accesses = assessment.operations.into_iter().flat_map(|part| part.accesses);
-        let changes = accesses.filter_map(|touch| match touch.access {
+        let changes = accesses.filter_map(|assessed| match assessed.access {
             ResourceAccess::Git(words) => Some(words),
             ResourceAccess::Read(_)
             | ResourceAccess::Write(_)
@@ -51,7 +51,7 @@ fn starts_no_other_program(part: &Operation) -> bool {
     let Some(command) = &part.command else { return part.total_risk() <= Risk::Medium };
     match command.words.first().map(String::as_str) {
         Some("git") => {
-            let changes = part.accesses.iter().any(|touch| matches!(touch.access, ResourceAccess::Git(_)));
+            let changes = part.accesses.iter().any(|assessed| matches!(assessed.access, ResourceAccess::Git(_)));
             changes || part.risk == Risk::Low
         }
         // They write in the workspace, and not in its git directory.
@@ -65,11 +65,11 @@ fn starts_no_other_program(part: &Operation) -> bool {
 /// checking their content.
 pub(super) fn needs_outside(words: &str) -> bool {
     let mut words = words.split_whitespace();
-    let verb = words.next().unwrap_or_default();
+    let subcommand = words.next().unwrap_or_default();
     let rest: Vec<&str> = words.collect();
     let has = |known: &[&str]| rest.iter().any(|word| known.contains(word));
     let begins = |known: &[&str]| rest.iter().any(|word| known.iter().any(|known| word.starts_with(known)));
-    match verb {
+    match subcommand {
         "am" | "config" | "rebase" | "replace" | "sparse-checkout" | "submodule" | "worktree" => true,
         "bisect" | "credential" | "daemon" | "difftool" | "filter-branch" | "filter-repo" | "for-each-repo"
         | "hook" | "instaweb" | "maintenance" | "mergetool" | "p4" | "send-email" | "svn" => true,
@@ -77,7 +77,7 @@ pub(super) fn needs_outside(words: &str) -> bool {
         | "update-ref" => true,
         // The remote program may run on this machine; long options may be abbreviated.
         "archive" | "clone" | "fetch" | "ls-remote" | "pull" | "push"
-            if begins(&["--upl", "--rece", "--exe"]) || (verb == "clone" && begins(&["-u"])) =>
+            if begins(&["--upl", "--rece", "--exe"]) || (subcommand == "clone" && begins(&["-u"])) =>
         {
             true
         }

@@ -109,7 +109,7 @@ fn add_entries(
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     for entry in &entries {
         if fs_context.is_stopped() {
-            return Err(ToolError::new(ToolErrorKind::Aborted, "ended with its run"));
+            return Err(ToolError::new(ToolErrorKind::Aborted, "the call was aborted because its run ended"));
         }
         let path = format!("{prefix}{}", entry.name.to_string_lossy());
         if !items.push(describe_entry(directory, entry, &path)) {

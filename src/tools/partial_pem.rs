@@ -22,8 +22,8 @@ pub(super) fn redact_after(before: &[u8], part: &str, redact: &RedactFn) -> Stri
 fn starts_inside_key(before: &[u8], redact: &RedactFn) -> bool {
     let Some(from) = memmem::rfind(before, b"-----BEGIN ") else { return false };
     let begun = String::from_utf8_lossy(before.get(from..).unwrap_or_default());
-    let shown = redact(&begun);
-    shown != begun && redact(&format!("{begun}A")) == shown
+    let redacted = redact(&begun);
+    redacted != begun && redact(&format!("{begun}A")) == redacted
 }
 
 const KEY_HEADER: &str = "-----BEGIN PRIVATE KEY-----";

@@ -121,8 +121,8 @@ impl FilePatch {
 impl Hunk {
     /// Finds the position of the hunk, at or after the line `from`.
     fn locate(&self, lines: &[&str], from: usize) -> Result<usize, ToolError> {
-        let stands =
-            |at: usize| lines.get(at..at + self.old.len()).is_some_and(|there| there.iter().eq(self.old.iter()));
+        let matches =
+            |at: usize| lines.get(at..at + self.old.len()).is_some_and(|found| found.iter().eq(self.old.iter()));
         if self.old.is_empty() {
             // Without old lines only the line number gives the position.
             return match self.at {
@@ -130,11 +130,11 @@ impl Hunk {
                 _ => Err(ToolError::new(ToolErrorKind::NoMatch, "has no context, and its line number does not exist")),
             };
         }
-        if self.at >= from && stands(self.at) {
+        if self.at >= from && matches(self.at) {
             return Ok(self.at);
         }
-        let mut places = (from..lines.len()).filter(|at| stands(*at));
-        match (places.next(), places.count()) {
+        let mut positions = (from..lines.len()).filter(|at| matches(*at));
+        match (positions.next(), positions.count()) {
             (Some(at), 0) => Ok(at),
             (Some(_), more) => {
                 let message = format!("matches at {} places, but not at its line number", more + 1);
@@ -170,8 +170,8 @@ fn parse_hunk<'a>(
         match (old.checked_sub(olds), new.checked_sub(news)) {
             (Some(less_old), Some(less_new)) if last != Side::Neither => (old, new) = (less_old, less_new),
             _ => {
-                let said = format!("line {}: the hunk does not have the lines that its header declares", number + 1);
-                return Err(bad_arguments(format!("{said}: {}", line.trim_end())));
+                let message = format!("line {}: the hunk does not have the lines that its header declares", number + 1);
+                return Err(bad_arguments(format!("{message}: {}", line.trim_end())));
             }
         }
         if lines.peek().is_some_and(|(_, line)| line.starts_with("\\ ")) {

@@ -96,7 +96,7 @@ fn read(args: &Args, fs_context: &FsContext) -> Result<String, ToolError> {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         if fs_context.is_stopped() {
-            return Err(ToolError::new(ToolErrorKind::Aborted, "ended with its run"));
+            return Err(ToolError::new(ToolErrorKind::Aborted, "the call was aborted because its run ended"));
         }
         let length = file
             .read(&mut buffer)
@@ -122,7 +122,7 @@ struct LineWindow {
     inside_line: bool,
     /// The end of the text before the first line.
     text_before: Vec<u8>,
-    kept: Vec<u8>,
+    page: Vec<u8>,
     /// Whether all requested lines were kept.
     complete: bool,
 }
@@ -136,28 +136,28 @@ impl LineWindow {
             line: 1,
             inside_line: false,
             text_before: Vec::new(),
-            kept: Vec::new(),
+            page: Vec::new(),
             complete: true,
         }
     }
 
     fn push(&mut self, bytes: &[u8]) {
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             if self.line < self.first {
-                self.skip(piece);
+                self.skip(line);
             } else if self.line <= self.last {
-                let fitting = piece.len().min((self.byte_limit + LOOK_AHEAD).saturating_sub(self.kept.len()));
-                self.kept.extend_from_slice(&piece[..fitting]);
-                self.complete &= fitting == piece.len();
+                let fitting = line.len().min((self.byte_limit + LOOK_AHEAD).saturating_sub(self.page.len()));
+                self.page.extend_from_slice(&line[..fitting]);
+                self.complete &= fitting == line.len();
             }
-            self.inside_line = !piece.ends_with(b"\n");
+            self.inside_line = !line.ends_with(b"\n");
             self.line += u64::from(!self.inside_line);
         }
     }
 
     /// Records text before the requested lines.
-    fn skip(&mut self, piece: &[u8]) {
-        self.text_before.extend_from_slice(piece);
+    fn skip(&mut self, line: &[u8]) {
+        self.text_before.extend_from_slice(line);
         if self.text_before.len() > 2 * KEY_BYTES_MAX {
             self.text_before.drain(..self.text_before.len() - KEY_BYTES_MAX);
         }
@@ -170,16 +170,16 @@ impl LineWindow {
             return Err(ToolError::new(ToolErrorKind::OutOfRange, message));
         }
         let mut cut_line = false;
-        if self.kept.len() > self.byte_limit {
+        if self.page.len() > self.byte_limit {
             self.complete = false;
-            match memchr::memrchr(b'\n', &self.kept[..self.byte_limit]) {
-                Some(end) => self.kept.truncate(end + 1),
+            match memchr::memrchr(b'\n', &self.page[..self.byte_limit]) {
+                Some(end) => self.page.truncate(end + 1),
                 None => cut_line = true,
             }
         }
-        let lines = memchr::memchr_iter(b'\n', &self.kept).count() as u64;
-        let begun = u64::from(!self.kept.is_empty() && !self.kept.ends_with(b"\n"));
-        let mut text = redact_after(&self.text_before, &String::from_utf8_lossy(&self.kept), &fs_context.redact);
+        let lines = memchr::memchr_iter(b'\n', &self.page).count() as u64;
+        let begun = u64::from(!self.page.is_empty() && !self.page.ends_with(b"\n"));
+        let mut text = redact_after(&self.text_before, &String::from_utf8_lossy(&self.page), &fs_context.redact);
         if cut_line {
             text.truncate(floor_char_boundary(&text, self.byte_limit));
             let head = format!("[line {} is long: its first {} bytes", self.first, text.len());
@@ -256,10 +256,10 @@ mod tests {
         assert_eq!(read("../x").unwrap_err().kind, ToolErrorKind::OutsideWorkspace);
     }
 
-    fn run_read(text: &str, offset: Option<u64>, limit: Option<u64>, room: usize) -> Result<String, ToolError> {
+    fn run_read(text: &str, offset: Option<u64>, limit: Option<u64>, result_bytes: usize) -> Result<String, ToolError> {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("f"), text).unwrap();
-        let limits = Limits { result_bytes: room, ..Limits::default() };
+        let limits = Limits { result_bytes, ..Limits::default() };
         read(&Args { path: "f".into(), offset, limit }, &FsContext::test(dir.path(), limits))
     }
 }

@@ -142,9 +142,9 @@ impl Tool for Search {
         digest: ApprovalDigest,
         _context: &ToolContext,
     ) -> Result<CallDescription, ToolError> {
-        let wanted = args.pattern.as_deref().or(args.glob.as_deref()).unwrap_or_default();
+        let pattern = args.pattern.as_deref().or(args.glob.as_deref()).unwrap_or_default();
         let details = json!({ "pattern": args.pattern, "glob": args.glob, "path": args.path });
-        Ok(CallDescription::new("Approve searching", wanted, details, digest))
+        Ok(CallDescription::new("Approve searching", pattern, details, digest))
     }
 
     async fn run(&self, args: Self::Args, context: &ToolContext, _out: mpsc::Sender<Chunk>) -> ExecutionResult {
@@ -170,7 +170,7 @@ fn search(args: &Args, site: &FsContext) -> Result<String, ToolError> {
         },
     }
     if site.is_stopped() {
-        return Err(ToolError::new(ToolErrorKind::Aborted, "ended with its run"));
+        return Err(ToolError::new(ToolErrorKind::Aborted, "the call was aborted because its run ended"));
     }
     let timed_out = run.timed_out;
     let notes = run.ignores.into_notes();

@@ -113,9 +113,15 @@ const UNTRACKED: usize = 2;
 const CONFLICTED: usize = 3;
 
 impl<'a> StatusParser<'a> {
-    fn new(prefix: &'a str, most: usize, room: usize) -> Self {
+    fn new(prefix: &'a str, max_items: usize, max_bytes: usize) -> Self {
         let lists = ["staged", "unstaged", "untracked", "conflicted"].map(|name| (name, Vec::new()));
-        Self { prefix, fields: Map::new(), lists, budget: BoundedItems::new(most, room), output_truncated: false }
+        Self {
+            prefix,
+            fields: Map::new(),
+            lists,
+            budget: BoundedItems::new(max_items, max_bytes),
+            output_truncated: false,
+        }
     }
 
     /// Parses records of porcelain format version 2, each ended by a NUL.

@@ -28,7 +28,7 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
     pub async fn write_all(&mut self, pieces: &[impl AsRef<[u8]>]) -> io::Result<()> {
         for pieces in pieces.chunks(PIECES) {
             // Not an array, which would be part of every connection's future.
-            let mut slices: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece.as_ref())).collect();
+            let mut slices: Vec<_> = pieces.iter().map(|buffer| IoSlice::new(buffer.as_ref())).collect();
             let mut rest = slices.as_mut_slice();
             // Skips empty pieces.
             IoSlice::advance_slices(&mut rest, 0);

@@ -3,14 +3,14 @@
 
 mod commands;
 mod cost;
+mod event_source;
 mod export;
 mod lines;
 mod listener;
 mod pages;
 mod refusals;
-mod scene;
 mod session;
-mod stories;
+mod transcripts;
 mod views;
 mod votes;
 mod walks;

@@ -81,7 +81,7 @@ fn a_reason_names_the_rule_or_the_preset_and_the_part() {
         (
             &["deny: exec(tool push*)"],
             "tool $X",
-            "the rule `deny: exec(tool push*)` of your configuration may be about tool …",
+            "the rule `deny: exec(tool push*)` of your configuration may apply to tool …",
         ),
         (&[], "rm -rf target", "the preset standard asks about high risk: rm -rf target; it removes whole directories"),
         (&[], "git commit -m x", "the preset standard asks about git: git commit -m x"),
@@ -94,7 +94,7 @@ fn a_reason_names_the_rule_or_the_preset_and_the_part() {
         (
             &["deny: exec(rm*)"],
             "cat <(ls)",
-            "the rule `deny: exec(rm*)` of your configuration may be about a command that cannot be analysed (a redirection",
+            "the rule `deny: exec(rm*)` of your configuration may apply to a command that cannot be analysed (a redirection",
         ),
         (
             &[],
@@ -107,11 +107,11 @@ fn a_reason_names_the_rule_or_the_preset_and_the_part() {
     }
     for sandbox in [Sandbox::Partial, Sandbox::Unavailable, Sandbox::Disabled] {
         let verdict = command(&policy(Preset::Trusted, &["allow: exec"]), "echo 'x", sandbox);
-        let reason = "it cannot be told what the command does: a quote is not terminated (at character 8)";
+        let reason = "the command cannot be analysed: a quote is not terminated (at character 8)";
         assert_eq!(verdict.reason, reason, "{sandbox:?}");
     }
     let verdict = command(&policy(Preset::Standard, &[]), "make", Sandbox::Unavailable);
-    assert_eq!(verdict.reason, "the preset standard asks about exec, as there is no sandbox: make");
+    assert_eq!(verdict.reason, "the preset standard asks about exec because there is no sandbox: make");
 }
 
 #[test]

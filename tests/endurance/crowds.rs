@@ -37,7 +37,7 @@ fn a_stuck_reader_among_fifty_changes_nothing_for_the_others() {
     send(&mut driver.stream, request("send_user_message", &prompt).as_bytes());
     let driven = driver.checked_event_summary();
     for listening in listening {
-        assert_eq!(listening.join().expect("a listener"), driven, "the same story for everybody");
+        assert_eq!(listening.join().expect("a listener"), driven, "the same events for every client");
     }
     assert!(driven.bytes > 48_000_000, "{driven:?}");
     // Memory grows no further for twice as much output; buffered for the stuck client, the output alone would be

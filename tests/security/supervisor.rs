@@ -251,9 +251,9 @@ async fn a_command_that_cannot_be_started_is_reported() {
     step.env.push(("BIG".into(), "x".repeat(4 * 1024 * 1024).into()));
     let error = run.tree.run(step, mpsc::channel(1).0).await.unwrap_err();
     assert_eq!(error.to_string(), "cannot start /bin/sh: Argument list too long (os error 7)");
-    let tree = RunTree::new(LocalSandbox::new("/no/such/keeper".into()));
+    let tree = RunTree::new(LocalSandbox::new("/no/such/program".into()));
     let error = tree.run(run.step("true"), mpsc::channel(1).0).await.unwrap_err();
-    assert!(error.to_string().starts_with("cannot start the supervisor /no/such/keeper: No such file"), "{error}");
+    assert!(error.to_string().starts_with("cannot start the supervisor /no/such/program: No such file"), "{error}");
     run.assert_nothing_left().await;
 }
 
@@ -364,10 +364,10 @@ async fn the_supervisor_exposes_nothing_of_its_step_in_proc() {
     let (out, mut chunks) = mpsc::channel(4);
     let handle = run.start("echo $PPID; : hidden-word; sleep 1000", out);
     let supervisor = String::from_utf8(chunks.recv().await.unwrap().bytes.to_vec()).unwrap();
-    let of_keeper = |name: &str| fs::read_to_string(format!("/proc/{}/{name}", supervisor.trim())).unwrap();
-    assert_eq!(of_keeper("cmdline"), "push\0__hold\0");
-    assert_eq!(of_keeper("environ"), "");
-    assert_eq!(of_keeper("comm"), "step-keeper\n");
+    let of_supervisor = |name: &str| fs::read_to_string(format!("/proc/{}/{name}", supervisor.trim())).unwrap();
+    assert_eq!(of_supervisor("cmdline"), "push\0__hold\0");
+    assert_eq!(of_supervisor("environ"), "");
+    assert_eq!(of_supervisor("comm"), "push-supervisor\n");
     run.assert_nothing_left().await;
     assert_eq!(handle.await.unwrap().unwrap(), StepEnd::Stopped);
 }

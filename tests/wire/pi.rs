@@ -5,14 +5,14 @@
 #![cfg(unix)]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod fixture;
 mod foreign;
-mod judge;
 mod line;
 mod pattern;
 mod play;
 mod rules;
+mod schema;
 mod script;
-mod world;
 
 /// Declares two tests for each transcript, one per transport.
 macro_rules! transcripts {
@@ -53,10 +53,10 @@ mod order;
 mod questions;
 mod replay;
 mod restarts;
+mod run_events;
 mod server;
 mod shared;
 mod shell;
-mod stories;
 mod summing;
 mod talking;
 mod timeouts;

@@ -90,14 +90,14 @@ impl ItemContent {
             Self::UserCommand { text } => vec![Entry::user(text.clone())],
             // An empty turn has no entry.
             Self::Assistant { text, calls, .. } if text.trim().is_empty() && calls.is_empty() => Vec::new(),
-            Self::Assistant { provider_state: carry, text, calls } => {
-                let wanted = calls.iter().map(|call| model::ToolCall {
+            Self::Assistant { provider_state, text, calls } => {
+                let tool_calls = calls.iter().map(|call| model::ToolCall {
                     id: call.id.as_str().to_owned(),
                     tool: call.tool.clone(),
                     args: call.args_within(extent),
                 });
-                let (carry, said) = (carry.clone(), text.clone());
-                let turn = Entry::Assistant { provider_state: carry, text: said, calls: wanted.collect() };
+                let (provider_state, text) = (provider_state.clone(), text.clone());
+                let turn = Entry::Assistant { provider_state, text, calls: tool_calls.collect() };
                 std::iter::once(turn).chain(calls.iter().map(|call| call.entry(extent))).collect()
             }
         }
@@ -110,7 +110,7 @@ impl ItemContent {
             if let Entry::User { text, images } = entry
                 && !images.is_empty()
             {
-                text.push_str(&format!("\n[pictures that came with it: {}]", images.len()));
+                text.push_str(&format!("\n[attached images: {}]", images.len()));
                 images.clear();
             }
         }
@@ -137,8 +137,8 @@ impl ItemContent {
                 estimate_item_tokens(text.len() + note.as_ref().map_or(0, String::len)) + pictures
             }
             Self::UserCommand { text } => estimate_item_tokens(text.len()),
-            Self::Assistant { provider_state: carry, text, calls } => {
-                let own = text.len() + carry.as_ref().map_or(0, String::len);
+            Self::Assistant { provider_state, text, calls } => {
+                let own = text.len() + provider_state.as_ref().map_or(0, String::len);
                 let calls = calls.iter().map(|call| {
                     let result = call.result.as_ref().map_or(0, |result| result.text.len());
                     call.args_within(extent).len() + call.tool.len() + result.min(extent.result)
@@ -156,7 +156,7 @@ impl Call {
         if bytes <= extent.args.max(MIN_OMITTED_ARGS) {
             return self.args.clone();
         }
-        serde_json::json!({ "omitted": format!("{bytes} bytes, which do not fit") }).to_string()
+        serde_json::json!({ "omitted": format!("{bytes} bytes omitted because they do not fit") }).to_string()
     }
 
     fn entry(&self, extent: Extent) -> Entry {
@@ -178,7 +178,7 @@ pub(super) fn user_command_text(intention: &Intention, settlement: &CallResult) 
         Some(command) => format!("`{command}`"),
         None => format!("{} {}", intention.tool, intention.args.as_str()),
     };
-    let mut text = format!("[The user ran {what} beside the conversation");
+    let mut text = format!("[The user ran {what} outside the conversation");
     match (settlement.exit_code, settlement.outcome) {
         (Some(code), _) => text.push_str(&format!("; it exited with {code}]")),
         (None, ToolOutcome::Succeeded) => text.push(']'),
@@ -201,12 +201,12 @@ pub(super) fn result_text(settlement: &CallResult) -> (String, CallOutcome) {
         ToolOutcome::Failed | ToolOutcome::Skipped | ToolOutcome::Aborted => CallOutcome::Failed,
     };
     let mut text = match (&settlement.error, settlement.outcome) {
-        (Some(fault), _) => match &fault.detail {
-            Some(detail) => format!("{}: {}\n{detail}\n", fault.kind, fault.message),
-            None => format!("{}: {}\n", fault.kind, fault.message),
+        (Some(error), _) => match &error.detail {
+            Some(detail) => format!("{}: {}\n{detail}\n", error.kind, error.message),
+            None => format!("{}: {}\n", error.kind, error.message),
         },
-        (None, ToolOutcome::Skipped) => "the user chose to go on without it\n".to_owned(),
-        (None, ToolOutcome::Aborted) => "it was cut short\n".to_owned(),
+        (None, ToolOutcome::Skipped) => "the user skipped the call\n".to_owned(),
+        (None, ToolOutcome::Aborted) => "it was interrupted\n".to_owned(),
         (None, ToolOutcome::Failed) => "it failed\n".to_owned(),
         (None, ToolOutcome::Succeeded) => String::new(),
     };

@@ -59,16 +59,19 @@ impl Policy {
         &self,
         part: &Operation,
         call: &Call<'_>,
-        standing: &CallContext,
+        context: &CallContext,
     ) -> Vec<PartialDecision> {
         let mut answers = Vec::new();
         let mut command = CommandRule::Undecided;
         if let Some(spelling) = &part.command {
-            let by_words =
-                part.accesses.iter().filter(|touch| touch.evidence == Evidence::CommandWords).map(|touch| touch.risk);
+            let by_words = part
+                .accesses
+                .iter()
+                .filter(|assessed| assessed.evidence == Evidence::CommandWords)
+                .map(|assessed| assessed.risk);
             let risk = by_words.max().unwrap_or(part.risk).max(part.risk);
             let subject = Subject::Command(spelling);
-            let mut answer = self.decide_subject(&subject, risk, call, standing);
+            let mut answer = self.decide_subject(&subject, risk, call, context);
             if answer.basis == DecisionBasis::Allowed && answer.rule.is_some() {
                 command = CommandRule::Allowed;
             }
@@ -78,33 +81,33 @@ impl Policy {
             }
             answers.push(answer);
         }
-        for touch in &part.accesses {
-            answers.extend(self.decide_access(touch, part, command, call, standing));
+        for assessed in &part.accesses {
+            answers.extend(self.decide_access(assessed, part, command, call, context));
         }
         answers
     }
 
     fn decide_access(
         &self,
-        touch: &AssessedAccess,
+        assessed: &AssessedAccess,
         part: &Operation,
         command: CommandRule,
         call: &Call<'_>,
-        standing: &CallContext,
+        context: &CallContext,
     ) -> Option<PartialDecision> {
-        let subject = Subject::Access(&touch.access);
-        let mut answer = self.decide_subject(&subject, touch.risk, call, standing);
-        match (touch.evidence, &part.command) {
+        let subject = Subject::Access(&assessed.access);
+        let mut answer = self.decide_subject(&subject, assessed.risk, call, context);
+        match (assessed.evidence, &part.command) {
             (Evidence::CommandWords, Some(spelling)) => {
                 answer.rule = grant::rule_for_words(&spelling.words, call);
                 // The preset has already assessed the reads and writes that the words of a command imply.
-                let own = matches!(touch.access, ResourceAccess::Git(_) | ResourceAccess::Network(_));
+                let own = matches!(assessed.access, ResourceAccess::Git(_) | ResourceAccess::Network(_));
                 if answer.basis == DecisionBasis::PresetAsks && (command == CommandRule::Allowed || !own) {
                     return None;
                 }
             }
             (Evidence::CommandWords, None) | (Evidence::Explicit, _) => {
-                answer.rule = grant::rule_for_access(&touch.access)
+                answer.rule = grant::rule_for_access(&assessed.access)
             }
         }
         Some(answer)
@@ -118,23 +121,23 @@ impl Policy {
         subject: &Subject<'_>,
         risk: Risk,
         call: &Call<'_>,
-        standing: &CallContext,
+        context: &CallContext,
     ) -> PartialDecision {
         let what = describe(subject);
         let tool = call.request.tool();
-        let met = |rule: &Rule| subject.match_rule(rule, tool, &standing.path_context);
+        let met = |rule: &Rule| subject.match_rule(rule, tool, &context.path_context);
         let allowed = |sourced: &SourcedRule| {
             is_sufficient(sourced, risk)
                 && !(sourced.source == RuleSource::Granted && gains_network(subject, call))
-                && subject.is_allowed_by(&sourced.rule, tool, &standing.path_context)
+                && subject.is_allowed_by(&sourced.rule, tool, &context.path_context)
         };
         if let Some(answer) = self.decide_by_rules(&what, met, allowed) {
             return answer;
         }
         match subject.category() {
-            Some(category) => self.decide_by_preset(category, risk, standing, &what),
-            None if risk == Risk::Critical => self.decide_by_preset(Category::Exec, risk, standing, &what),
-            None => PartialDecision::new(DecisionBasis::Allowed, format!("nothing is known about {what}")),
+            Some(category) => self.decide_by_preset(category, risk, context, &what),
+            None if risk == Risk::Critical => self.decide_by_preset(Category::Exec, risk, context, &what),
+            None => PartialDecision::new(DecisionBasis::Allowed, format!("no rule applies to {what}")),
         }
     }
 
@@ -146,11 +149,11 @@ impl Policy {
         &self,
         doubt: &Uncertainty,
         call: &Call<'_>,
-        standing: &CallContext,
+        context: &CallContext,
     ) -> PartialDecision {
         let Uncertainty { reason, coverage } = doubt;
-        if standing.sandbox != Sandbox::Full || call.escalation.unconfined || call.escalation.network {
-            let reason = format!("it cannot be told what the command does: {}", shorten(reason));
+        if context.sandbox != Sandbox::Full || call.escalation.unconfined || call.escalation.network {
+            let reason = format!("the command cannot be analysed: {}", shorten(reason));
             return PartialDecision::new(DecisionBasis::AlwaysAsk, reason);
         }
         let hidden = CommandWords { words: vec![UNKNOWN.to_string()], wrapped_forms: Vec::new() };
@@ -158,13 +161,13 @@ impl Policy {
         let tool = call.request.tool();
         let met = |rule: &Rule| match (coverage, &rule.target) {
             (Coverage::Complete, _) | (Coverage::Partial, Target::Tool(_)) => RuleMatch::No,
-            (Coverage::Partial, Target::Exec) => subject.match_rule(rule, tool, &standing.path_context),
+            (Coverage::Partial, Target::Exec) => subject.match_rule(rule, tool, &context.path_context),
             (Coverage::Partial, Target::Read | Target::Write | Target::Git | Target::Network) => RuleMatch::Possible,
         };
-        let allowed = |sourced: &SourcedRule| subject.is_allowed_by(&sourced.rule, tool, &standing.path_context);
+        let allowed = |sourced: &SourcedRule| subject.is_allowed_by(&sourced.rule, tool, &context.path_context);
         let what = shorten(&format!("a command that cannot be analysed ({reason})"));
         let by_rules = self.decide_by_rules(&what, met, allowed);
-        by_rules.unwrap_or_else(|| self.decide_by_preset(Category::Exec, Risk::Medium, standing, &what))
+        by_rules.unwrap_or_else(|| self.decide_by_preset(Category::Exec, Risk::Medium, context, &what))
     }
 
     /// Returns the decision of the rules: of the strictest one that matches, or of one that allows.
@@ -174,7 +177,7 @@ impl Policy {
         met: impl Fn(&Rule) -> RuleMatch,
         allowed: impl Fn(&SourcedRule) -> bool,
     ) -> Option<PartialDecision> {
-        let mut asked: Option<PartialDecision> = None;
+        let mut ask_decision: Option<PartialDecision> = None;
         for SourcedRule { rule, source } in &self.rules {
             let met = match rule.effect {
                 Effect::Allow => continue,
@@ -189,12 +192,12 @@ impl Policy {
                     ));
                 }
                 (Effect::Deny, RuleMatch::Possible) => {
-                    let reason = format!("{} may be about {what}", cite(rule, *source));
-                    asked = asked.or(Some(PartialDecision::new(DecisionBasis::AlwaysAsk, reason)));
+                    let reason = format!("{} may apply to {what}", cite(rule, *source));
+                    ask_decision = ask_decision.or(Some(PartialDecision::new(DecisionBasis::AlwaysAsk, reason)));
                 }
                 (Effect::Ask, RuleMatch::Yes | RuleMatch::Possible) => {
                     let reason = format!("{}: {what}", cite(rule, *source));
-                    asked = asked.or(Some(PartialDecision::new(DecisionBasis::AlwaysAsk, reason)));
+                    ask_decision = ask_decision.or(Some(PartialDecision::new(DecisionBasis::AlwaysAsk, reason)));
                 }
             }
         }
@@ -204,25 +207,25 @@ impl Policy {
             let reason = format!("{}: {what}", cite(rule, *source));
             Some(PartialDecision { basis: DecisionBasis::Allowed, reason, rule: Some(rule.clone()) })
         };
-        asked.or_else(allowance)
+        ask_decision.or_else(allowance)
     }
 
     pub(super) fn decide_by_preset(
         &self,
         category: Category,
         risk: Risk,
-        standing: &CallContext,
+        context: &CallContext,
         what: &str,
     ) -> PartialDecision {
         let preset = self.preset.word();
-        if !preset_asks(self.preset, standing.sandbox, category, risk) {
+        if !preset_asks(self.preset, context.sandbox, category, risk) {
             return PartialDecision::new(DecisionBasis::Allowed, format!("the preset {preset} allows it: {what}"));
         }
-        let held = match (standing.sandbox, category) {
+        let held = match (context.sandbox, category) {
             (Sandbox::Unavailable | Sandbox::Disabled, Category::Exec | Category::Write) if risk < Risk::High => {
-                ", as there is no sandbox"
+                " because there is no sandbox"
             }
-            (Sandbox::Partial, Category::Exec) if risk < Risk::High => ", as the sandbox is incomplete",
+            (Sandbox::Partial, Category::Exec) if risk < Risk::High => " because the sandbox is incomplete",
             (Sandbox::Full | Sandbox::Partial | Sandbox::Unavailable | Sandbox::Disabled, _) => "",
         };
         let reason = match risk {
@@ -291,9 +294,9 @@ fn describe(subject: &Subject<'_>) -> String {
     let text = match subject {
         Subject::Command(CommandWords { words, .. }) if words.is_empty() => "an assignment".to_owned(),
         Subject::Command(CommandWords { words, .. }) => words.join(" "),
-        Subject::Access(ResourceAccess::Read(spot)) => format!("reading {}", display_path(&spot.path)),
-        Subject::Access(ResourceAccess::Write(spot)) => format!("writing {}", display_path(&spot.path)),
-        Subject::Access(ResourceAccess::Mention(spot)) => display_path(&spot.path).to_owned(),
+        Subject::Access(ResourceAccess::Read(path_ref)) => format!("reading {}", display_path(&path_ref.path)),
+        Subject::Access(ResourceAccess::Write(path_ref)) => format!("writing {}", display_path(&path_ref.path)),
+        Subject::Access(ResourceAccess::Mention(path_ref)) => display_path(&path_ref.path).to_owned(),
         Subject::Access(ResourceAccess::Git(words)) => format!("git {words}"),
         Subject::Access(ResourceAccess::Network(Some(host))) => format!("connecting to {host}"),
         Subject::Access(ResourceAccess::Network(None)) => "connecting to other hosts".to_owned(),

@@ -95,7 +95,7 @@ impl Matcher<'_> {
             Some(PatternToken::AnyText) if self.scope == StarScope::Text || letter != '/' => self.reach(at),
             Some(PatternToken::AnyChar) if self.scope == StarScope::Text || letter != '/' => self.reach(at + 1),
             Some(PatternToken::EscapedSpace) if letter == INNER_SPACE => self.reach(at + 1),
-            Some(PatternToken::Literal(wanted)) if self.chars_equal(*wanted, letter) => self.reach(at + 1),
+            Some(PatternToken::Literal(expected)) if self.chars_equal(*expected, letter) => self.reach(at + 1),
             Some(
                 PatternToken::AnyText | PatternToken::AnyChar | PatternToken::EscapedSpace | PatternToken::Literal(_),
             )
@@ -103,12 +103,12 @@ impl Matcher<'_> {
         }
     }
 
-    fn chars_equal(&self, wanted: char, letter: char) -> bool {
+    fn chars_equal(&self, expected: char, letter: char) -> bool {
         match self.certainty {
-            Certainty::Exact => wanted == letter,
+            Certainty::Exact => expected == letter,
             Certainty::Certain | Certainty::Possible => {
                 let letter = if letter == INNER_SPACE { ' ' } else { letter };
-                wanted == letter || wanted.to_lowercase().eq(letter.to_lowercase())
+                expected == letter || expected.to_lowercase().eq(letter.to_lowercase())
             }
         }
     }

@@ -11,8 +11,8 @@ use crate::tools::{Category, Risk};
 ///
 /// The result is empty if the call is allowed anyway, or if no rule may allow it: critical risk, a command that
 /// cannot be analysed and needs an approval, a rule that asks or denies, or words that expand when they run.
-pub(super) fn rules(answers: &[PartialDecision], judgement: &RiskAssessment) -> Vec<Rule> {
-    if judgement.risk == Risk::Critical {
+pub(super) fn rules(answers: &[PartialDecision], assessment: &RiskAssessment) -> Vec<Rule> {
+    if assessment.risk == Risk::Critical {
         return Vec::new();
     }
     let mut rules = Vec::new();
@@ -47,24 +47,24 @@ pub(super) fn has_network(call: &Call<'_>) -> bool {
 /// Returns the rule for an access.
 pub(super) fn rule_for_access(what: &ResourceAccess) -> Option<Rule> {
     match what {
-        ResourceAccess::Read(spot) => allow_rule(Target::Read, path_pattern(spot)),
-        ResourceAccess::Write(spot) => allow_rule(Target::Write, path_pattern(spot)),
+        ResourceAccess::Read(path_ref) => allow_rule(Target::Read, path_pattern(path_ref)),
+        ResourceAccess::Write(path_ref) => allow_rule(Target::Write, path_pattern(path_ref)),
         ResourceAccess::Mention(_) => None,
         ResourceAccess::Git(words) => allow_rule(Target::Git, Pattern::exact(words)),
         ResourceAccess::Network(host) => allow_rule(Target::Network, Pattern::exact(host.as_ref()?)),
     }
 }
 
-fn path_pattern(spot: &PathRef) -> Option<Pattern> {
-    if spot.path.contains([UNKNOWN, GLOB]) {
+fn path_pattern(path_ref: &PathRef) -> Option<Pattern> {
+    if path_ref.path.contains([UNKNOWN, GLOB]) {
         return None;
     }
-    match spot.scope {
+    match path_ref.scope {
         // A rule for the workspace itself would cover everything in it.
-        PathScope::Inside if spot.path.is_empty() => None,
-        PathScope::Inside => Pattern::exact(&format!("/{}", spot.path)),
-        PathScope::Outside if spot.path.starts_with('/') => Pattern::exact(&format!("/{}", spot.path)),
-        PathScope::Outside if spot.path.starts_with("~/") => Pattern::exact(&spot.path),
+        PathScope::Inside if path_ref.path.is_empty() => None,
+        PathScope::Inside => Pattern::exact(&format!("/{}", path_ref.path)),
+        PathScope::Outside if path_ref.path.starts_with('/') => Pattern::exact(&format!("/{}", path_ref.path)),
+        PathScope::Outside if path_ref.path.starts_with("~/") => Pattern::exact(&path_ref.path),
         PathScope::Outside | PathScope::Unknown => None,
     }
 }

@@ -130,9 +130,9 @@ impl Policy {
     }
 
     /// Decides about a call.
-    pub fn decide(&self, call: &Call<'_>, standing: &CallContext) -> PolicyDecision {
-        let judgement = call.request.assess_risk(call.escalation, &standing.path_context);
-        self.combine(&judgement, call, standing)
+    pub fn decide(&self, call: &Call<'_>, context: &CallContext) -> PolicyDecision {
+        let assessment = call.request.assess_risk(call.escalation, &context.path_context);
+        self.combine(&assessment, call, context)
     }
 
     /// Returns whether any rule asks or denies.
@@ -141,16 +141,16 @@ impl Policy {
     }
 
     /// Decides about a call that the user wrote: it is allowed unless a rule asks or denies.
-    pub fn decide_user_command(&self, call: &Call<'_>, standing: &CallContext) -> (Decision, String) {
+    pub fn decide_user_command(&self, call: &Call<'_>, context: &CallContext) -> (Decision, String) {
         let nothing = (Decision::Allow, String::new());
         if !self.has_restrictive_rules() {
             return nothing;
         }
-        let judgement = call.request.assess_risk(call.escalation, &standing.path_context);
-        let parts = judgement.operations.iter().flat_map(|part| self.decide_operation(part, call, standing));
+        let assessment = call.request.assess_risk(call.escalation, &context.path_context);
+        let parts = assessment.operations.iter().flat_map(|part| self.decide_operation(part, call, context));
         let by_rule = parts.filter(|answer| matches!(answer.basis, DecisionBasis::Denied | DecisionBasis::AlwaysAsk));
         let strictest = by_rule.max_by_key(PartialDecision::decision);
-        match (strictest, judgement.uncertainty) {
+        match (strictest, assessment.uncertainty) {
             (Some(answer), _) if answer.decision() == Decision::Deny => (Decision::Deny, answer.reason),
             (_, Some(unclear)) => {
                 let reason = unclear.reason;
@@ -161,45 +161,45 @@ impl Policy {
         }
     }
 
-    fn combine(&self, judgement: &RiskAssessment, call: &Call<'_>, standing: &CallContext) -> PolicyDecision {
-        let mut answers = self.decide_whole(judgement, call, standing);
-        answers.extend(decide_hidden(judgement, call, standing));
-        answers.extend(judgement.operations.iter().flat_map(|part| self.decide_operation(part, call, standing)));
+    fn combine(&self, assessment: &RiskAssessment, call: &Call<'_>, context: &CallContext) -> PolicyDecision {
+        let mut answers = self.decide_whole(assessment, call, context);
+        answers.extend(decide_hidden(assessment, call, context));
+        answers.extend(assessment.operations.iter().flat_map(|part| self.decide_operation(part, call, context)));
         if answers.is_empty() {
             // A text without a command has no effect, but it is still an exec call.
             answers.push(self.decide_by_preset(
-                judgement.category,
-                judgement.risk,
-                standing,
+                assessment.category,
+                assessment.risk,
+                context,
                 "a text without a command",
             ));
         }
-        let remember = grant::rules(&answers, judgement);
+        let remember = grant::rules(&answers, assessment);
         let decision = answers.iter().map(PartialDecision::decision).max().unwrap_or(Decision::Ask);
         let strictest = answers.into_iter().find(|answer| answer.decision() == decision);
         let reason = strictest.map(|answer| answer.reason).unwrap_or_default();
-        let RiskAssessment { category, risk, operations: parts, .. } = judgement.clone();
+        let RiskAssessment { category, risk, operations: parts, .. } = assessment.clone();
         PolicyDecision { decision, risk, category, reason, operations: parts, grant_rules: remember }
     }
 
     /// Returns the decisions about the call as a whole.
     fn decide_whole(
         &self,
-        judgement: &RiskAssessment,
+        assessment: &RiskAssessment,
         call: &Call<'_>,
-        standing: &CallContext,
+        context: &CallContext,
     ) -> Vec<PartialDecision> {
-        let unclear = judgement.uncertainty.as_ref();
+        let unclear = assessment.uncertainty.as_ref();
         let mut answers: Vec<_> =
-            unclear.map(|doubt| self.decide_unanalysed(doubt, call, standing)).into_iter().collect();
+            unclear.map(|doubt| self.decide_unanalysed(doubt, call, context)).into_iter().collect();
         let mut ask =
             |reason: String| answers.push(PartialDecision { basis: DecisionBasis::AlwaysAsk, reason, rule: None });
         if self.rules.len() > self.max_rules {
             ask(format!("there are more than {} rules", self.max_rules));
         }
-        let worst = judgement.operations.iter().map(Operation::total_risk).max();
-        if judgement.risk == Risk::Critical && worst < Some(Risk::Critical) {
-            ask(format!("its parts together are of critical risk: {}", judgement.reason.unwrap_or_default()));
+        let worst = assessment.operations.iter().map(Operation::total_risk).max();
+        if assessment.risk == Risk::Critical && worst < Some(Risk::Critical) {
+            ask(format!("its parts together are of critical risk: {}", assessment.reason.unwrap_or_default()));
         }
         if call.escalation.unconfined && self.preset != Preset::Trusted {
             ask(format!("the preset {} asks before anything runs outside the sandbox", self.preset.word()));
@@ -210,21 +210,25 @@ impl Policy {
 
 /// Requires an approval for a file tool that accesses paths hidden from commands, whatever the rules and the
 /// preset.
-fn decide_hidden(judgement: &RiskAssessment, call: &Call<'_>, standing: &CallContext) -> Option<PartialDecision> {
-    match judgement.category {
+fn decide_hidden(assessment: &RiskAssessment, call: &Call<'_>, context: &CallContext) -> Option<PartialDecision> {
+    match assessment.category {
         Category::Read | Category::Write | Category::Git => {}
         Category::Exec | Category::Network => return None,
     }
-    let place = &standing.path_context;
+    let path_context = &context.path_context;
     // Git reads everything below a directory.
     let whole = call.request.covers_directories();
-    let is_hidden = |spot: &&PathRef| place.hides(spot) || (whole && place.contains_hidden(spot));
-    let spots = judgement.operations.iter().flat_map(|part| &part.accesses).filter_map(|touch| match &touch.access {
-        ResourceAccess::Read(spot) | ResourceAccess::Write(spot) | ResourceAccess::Mention(spot) => Some(spot),
-        ResourceAccess::Git(_) | ResourceAccess::Network(_) => None,
-    });
-    let spot = spots.into_iter().find(is_hidden)?;
-    let path = if spot.path.is_empty() { "the workspace, which is a home," } else { &spot.path };
+    let is_hidden =
+        |path_ref: &&PathRef| path_context.hides(path_ref) || (whole && path_context.contains_hidden(path_ref));
+    let path_refs =
+        assessment.operations.iter().flat_map(|part| &part.accesses).filter_map(|assessed| match &assessed.access {
+            ResourceAccess::Read(path_ref) | ResourceAccess::Write(path_ref) | ResourceAccess::Mention(path_ref) => {
+                Some(path_ref)
+            }
+            ResourceAccess::Git(_) | ResourceAccess::Network(_) => None,
+        });
+    let path_ref = path_refs.into_iter().find(is_hidden)?;
+    let path = if path_ref.path.is_empty() { "the workspace, which is a home," } else { &path_ref.path };
     let reason = format!(
         "{path} is or contains a path hidden from commands; `readable` under [sandbox] in the configuration exposes it"
     );

@@ -39,15 +39,17 @@ impl Subject<'_> {
     }
 
     /// Returns whether an `allow` rule matches it, whatever its unknown parts expand to.
-    pub(super) fn is_allowed_by(&self, rule: &Rule, tool: &str, place: &PathContext) -> bool {
+    pub(super) fn is_allowed_by(&self, rule: &Rule, tool: &str, path_context: &PathContext) -> bool {
         if !self.is_target(&rule.target, tool) || matches!(self, Self::Access(ResourceAccess::Mention(_))) {
             return false;
         }
         let Some(pattern) = &rule.pattern else { return true };
         match self {
             Self::Command(spelling) => words_match(pattern, &spelling.words, Certainty::Exact),
-            Self::Access(ResourceAccess::Read(spot) | ResourceAccess::Write(spot) | ResourceAccess::Mention(spot)) => {
-                spot.scope != PathScope::Unknown && path_matches(pattern, spot, place, Certainty::Exact)
+            Self::Access(
+                ResourceAccess::Read(path_ref) | ResourceAccess::Write(path_ref) | ResourceAccess::Mention(path_ref),
+            ) => {
+                path_ref.scope != PathScope::Unknown && path_matches(pattern, path_ref, path_context, Certainty::Exact)
             }
             Self::Access(ResourceAccess::Git(words)) => {
                 words.len() <= MAX_MATCH_BYTES
@@ -62,7 +64,7 @@ impl Subject<'_> {
     }
 
     /// Returns whether a rule that asks or denies matches it, or may match it.
-    pub(super) fn match_rule(&self, rule: &Rule, tool: &str, place: &PathContext) -> RuleMatch {
+    pub(super) fn match_rule(&self, rule: &Rule, tool: &str, path_context: &PathContext) -> RuleMatch {
         if !self.is_target(&rule.target, tool) {
             return RuleMatch::No;
         }
@@ -72,18 +74,20 @@ impl Subject<'_> {
         let Some(pattern) = &rule.pattern else {
             return if most == RuleMatch::Yes { RuleMatch::Yes } else { RuleMatch::No };
         };
-        let met = |sure: Certainty| match self {
+        let met = |certainty: Certainty| match self {
             Self::Command(spelling) => {
                 let spellings = std::iter::once(&spelling.words).chain(&spelling.wrapped_forms);
-                spellings.into_iter().any(|words| words_match(pattern, words, sure))
+                spellings.into_iter().any(|words| words_match(pattern, words, certainty))
             }
-            Self::Access(ResourceAccess::Read(spot) | ResourceAccess::Write(spot) | ResourceAccess::Mention(spot)) => {
-                path_matches(pattern, spot, place, sure)
+            Self::Access(
+                ResourceAccess::Read(path_ref) | ResourceAccess::Write(path_ref) | ResourceAccess::Mention(path_ref),
+            ) => path_matches(pattern, path_ref, path_context, certainty),
+            Self::Access(ResourceAccess::Git(words)) => {
+                glob_matches(&pattern.tokens(), words, StarScope::Text, certainty)
             }
-            Self::Access(ResourceAccess::Git(words)) => glob_matches(&pattern.tokens(), words, StarScope::Text, sure),
             Self::Access(ResourceAccess::Network(host)) => {
                 let unknown = UNKNOWN.to_string();
-                glob_matches(&pattern.tokens(), host.as_ref().unwrap_or(&unknown), StarScope::Text, sure)
+                glob_matches(&pattern.tokens(), host.as_ref().unwrap_or(&unknown), StarScope::Text, certainty)
             }
         };
         if self.exceeds_length_limit() {
@@ -102,9 +106,9 @@ impl Subject<'_> {
             Self::Command(spelling) => std::iter::once(&spelling.words)
                 .chain(&spelling.wrapped_forms)
                 .any(|words| words.iter().map(String::len).sum::<usize>() > MAX_MATCH_BYTES),
-            Self::Access(ResourceAccess::Read(spot) | ResourceAccess::Write(spot) | ResourceAccess::Mention(spot)) => {
-                spot.path.len() > MAX_MATCH_BYTES
-            }
+            Self::Access(
+                ResourceAccess::Read(path_ref) | ResourceAccess::Write(path_ref) | ResourceAccess::Mention(path_ref),
+            ) => path_ref.path.len() > MAX_MATCH_BYTES,
             Self::Access(ResourceAccess::Git(words)) => words.len() > MAX_MATCH_BYTES,
             Self::Access(ResourceAccess::Network(host)) => {
                 host.as_ref().is_some_and(|host| host.len() > MAX_MATCH_BYTES)
@@ -132,41 +136,43 @@ pub(super) fn join_words(words: &[String]) -> String {
     words.join(" ")
 }
 
-fn words_match(pattern: &Pattern, words: &[String], sure: Certainty) -> bool {
+fn words_match(pattern: &Pattern, words: &[String], certainty: Certainty) -> bool {
     let text = join_words(words);
-    text.len() <= MAX_MATCH_BYTES && glob_matches(&pattern.tokens(), &text, StarScope::Text, sure)
+    text.len() <= MAX_MATCH_BYTES && glob_matches(&pattern.tokens(), &text, StarScope::Text, certainty)
 }
 
 /// Matches a pattern against a path: `/x` is relative to the workspace, `//x` to the root, `~/x` to the home. A
 /// pattern with another slash is relative to the workspace; one without a slash matches in any directory. `/` alone
 /// is the workspace.
-fn path_matches(pattern: &Pattern, spot: &PathRef, place: &PathContext, sure: Certainty) -> bool {
+fn path_matches(pattern: &Pattern, path_ref: &PathRef, path_context: &PathContext, certainty: Certainty) -> bool {
     let text = pattern.as_str();
     let mut tokens = pattern.tokens();
     if tokens.last() == Some(&PatternToken::Literal('/')) {
         tokens.pop();
     }
-    let fit = |tokens: &[PatternToken], path: &str| glob_matches(tokens, path, StarScope::Path, sure);
+    let fit = |tokens: &[PatternToken], path: &str| glob_matches(tokens, path, StarScope::Path, certainty);
     // A path with an unknown beginning may begin anywhere.
-    let adrift = (spot.scope == PathScope::Unknown).then(|| format!("{UNKNOWN}/{}", spot.path));
-    let spellings = || std::iter::once(&spot.path).chain(&adrift);
-    if let Some(home) = text.strip_prefix("~/").map(|_| place.home().unwrap_or("~")) {
+    let below_unknown = (path_ref.scope == PathScope::Unknown).then(|| format!("{UNKNOWN}/{}", path_ref.path));
+    let spellings = || std::iter::once(&path_ref.path).chain(&below_unknown);
+    if let Some(home) = text.strip_prefix("~/").map(|_| path_context.home().unwrap_or("~")) {
         let tokens: Vec<PatternToken> = home.chars().map(PatternToken::Literal).chain(tokens.drain(1..)).collect();
-        return fit(&tokens, &place.absolute_path(spot)) || adrift.is_some_and(|path| fit(&tokens, &path));
+        return fit(&tokens, &path_context.absolute_path(path_ref))
+            || below_unknown.is_some_and(|path| fit(&tokens, &path));
     }
     if text.starts_with("//") {
-        return fit(&tokens[1..], &place.absolute_path(spot)) || adrift.is_some_and(|path| fit(&tokens[1..], &path));
+        return fit(&tokens[1..], &path_context.absolute_path(path_ref))
+            || below_unknown.is_some_and(|path| fit(&tokens[1..], &path));
     }
     if text == "/" {
-        return match spot.scope {
+        return match path_ref.scope {
             PathScope::Inside => true,
             PathScope::Outside => false,
-            PathScope::Unknown => sure == Certainty::Possible,
+            PathScope::Unknown => certainty == Certainty::Possible,
         };
     }
     let from = usize::from(text.starts_with('/'));
     if from == 1 || tokens.contains(&PatternToken::Literal('/')) {
-        return spot.scope != PathScope::Outside && spellings().any(|path| fit(&tokens[from..], path));
+        return path_ref.scope != PathScope::Outside && spellings().any(|path| fit(&tokens[from..], path));
     }
     let anywhere = |path: &String| {
         let starts = path.match_indices('/').map(|(at, _)| at + 1);

@@ -102,7 +102,7 @@ fn an_empty_file_gives_the_defaults() {
 
 #[test]
 fn a_mistake_is_named_with_its_line_and_what_was_expected() {
-    for (text, told) in [
+    for (text, expected) in [
         ("provider = 'ollama'\nmodle = 'x'\n", "line 2: unknown field `modle`, expected one of `provider`, `model`"),
         ("\n\nmodel = 3\n", "line 3: invalid type: integer `3`, expected a string"),
         ("model = 'x\n", "line 1: invalid literal string"),
@@ -159,7 +159,7 @@ fn a_mistake_is_named_with_its_line_and_what_was_expected() {
         ("model = ' '\n", "line 1: `model` must be a name"),
     ] {
         let error = parse(text, Path::new("/c.toml"), &TEST_KINDS).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("/c.toml, {told}")), "{text:?} gave {error}");
+        assert!(error.starts_with(&format!("/c.toml, {expected}")), "{text:?} gave {error}");
         assert!(!error.contains('\n'), "{error:?}");
     }
 }

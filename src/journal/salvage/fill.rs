@@ -23,12 +23,12 @@ pub(super) fn fill(
     summary: &dyn Fn(&SessionId) -> String,
     report: &mut SalvageReport,
 ) -> rusqlite::Result<()> {
-    let mut fill = Filler { connection, pages, summary, report, transaction_bytes: 0 };
-    fill.connection.execute_batch("BEGIN IMMEDIATE")?;
+    let mut inserter = RowInserter { connection, pages, summary, report, transaction_bytes: 0 };
+    inserter.connection.execute_batch("BEGIN IMMEDIATE")?;
     for (key, candidate) in choose_sessions(found.sessions) {
-        fill.session(key, &candidate)?;
+        inserter.insert_session(key, &candidate)?;
         if let Some(start) = found.start_keys.get(&key) {
-            fill.start(key, start)?;
+            inserter.insert_start_key(key, start)?;
         }
     }
     for (since, until) in found.uncertain_epochs {
@@ -63,9 +63,9 @@ pub(super) fn choose_sessions(sessions: BTreeMap<i64, Vec<Candidate>>) -> BTreeM
 /// Selects the history of a session among the recovered blocks.
 pub(super) fn history(candidate: &Candidate) -> Vec<(BlockHeader, RowLocation)> {
     let heads: Vec<BlockHeader> = candidate.blocks.keys().copied().collect();
-    let places: Vec<RowLocation> = candidate.blocks.values().copied().collect();
+    let locations: Vec<RowLocation> = candidate.blocks.values().copied().collect();
     let chosen = chain::history(checksum::genesis(&candidate.id), &heads);
-    chosen.into_iter().filter_map(|at| Some((*heads.get(at)?, *places.get(at)?))).collect()
+    chosen.into_iter().filter_map(|at| Some((*heads.get(at)?, *locations.get(at)?))).collect()
 }
 
 /// Chooses the checkpoint to restore from: the latest that the history does not skip, or else the latest.
@@ -75,7 +75,7 @@ pub(super) fn checkpoint(candidate: &Candidate, history: &[(BlockHeader, RowLoca
     latest.or_else(|| candidate.checkpoints.last_key_value()).map(|(_, location)| *location)
 }
 
-struct Filler<'a> {
+struct RowInserter<'a> {
     connection: &'a Connection,
     pages: &'a PageReader,
     summary: &'a dyn Fn(&SessionId) -> String,
@@ -84,17 +84,17 @@ struct Filler<'a> {
     transaction_bytes: usize,
 }
 
-impl Filler<'_> {
-    fn session(&mut self, key: i64, candidate: &Candidate) -> rusqlite::Result<()> {
+impl RowInserter<'_> {
+    fn insert_session(&mut self, key: i64, candidate: &Candidate) -> rusqlite::Result<()> {
         let history = history(candidate);
         let mut reserved = candidate.reserved;
         for (head, location) in &history {
-            if self.block(key, &candidate.id, head, *location)? {
+            if self.insert_block(key, &candidate.id, head, *location)? {
                 reserved = reserved.max(head.last);
             }
         }
         if let Some(location) = checkpoint(candidate, &history) {
-            reserved = reserved.max(self.checkpoint(key, &candidate.id, location)?);
+            reserved = reserved.max(self.insert_checkpoint(key, &candidate.id, location)?);
         }
         let stored = match candidate.row() {
             Some(location) => self.pages.row(location, |row| row.into_session())?,
@@ -104,7 +104,7 @@ impl Filler<'_> {
         self.report.sessions_without_row += u64::from(stored.is_none());
         let mut row = stored.unwrap_or_else(|| self.placeholder_row(&candidate.id));
         row.reserved = row.reserved.max(reserved);
-        self.insert(key, &row)
+        self.insert_row(key, &row)
     }
 
     /// Creates the row of a session whose own is lost; no token has this digest.
@@ -122,7 +122,7 @@ impl Filler<'_> {
         }
     }
 
-    fn insert(&mut self, key: i64, row: &Session) -> rusqlite::Result<()> {
+    fn insert_row(&mut self, key: i64, row: &Session) -> rusqlite::Result<()> {
         self.connection
             .prepare_cached(
                 "INSERT INTO session (key, id, token_hash, opened_at, updated_at, state, active_run, summary,
@@ -145,7 +145,13 @@ impl Filler<'_> {
     }
 
     /// Inserts a block; returns whether it verified.
-    fn block(&mut self, key: i64, id: &SessionId, head: &BlockHeader, location: RowLocation) -> rusqlite::Result<bool> {
+    fn insert_block(
+        &mut self,
+        key: i64,
+        id: &SessionId,
+        head: &BlockHeader,
+        location: RowLocation,
+    ) -> rusqlite::Result<bool> {
         let connection = self.connection;
         let inserted = self.pages.row(location, |row| {
             let TableRow::Block { session, header, seal, bytes } = row else { return None };
@@ -161,7 +167,7 @@ impl Filler<'_> {
     }
 
     /// Inserts a checkpoint and returns its position.
-    fn checkpoint(&mut self, key: i64, id: &SessionId, location: RowLocation) -> rusqlite::Result<u64> {
+    fn insert_checkpoint(&mut self, key: i64, id: &SessionId, location: RowLocation) -> rusqlite::Result<u64> {
         let connection = self.connection;
         let inserted = self.pages.row(location, |row| {
             let TableRow::Checkpoint { seq, checksum, bytes } = row else { return None };
@@ -176,7 +182,7 @@ impl Filler<'_> {
     }
 
     /// Inserts the idempotency key of a session; if two sessions claim one key, the first has it.
-    fn start(&mut self, key: i64, found: &StartKey) -> rusqlite::Result<()> {
+    fn insert_start_key(&mut self, key: i64, found: &StartKey) -> rusqlite::Result<()> {
         self.connection
             .prepare_cached(
                 "INSERT INTO start_key (start_key, fingerprint, session) VALUES (?1, ?2, ?3)

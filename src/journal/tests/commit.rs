@@ -9,7 +9,7 @@ use super::*;
 async fn everything_in_a_batch_comes_back() {
     let test = TestJournal::new();
     let mut batch = created("s1");
-    batch.reserve = Some(Seq::new(4096));
+    batch.reserved_seq = Some(Seq::new(4096));
     batch.block = Some(block(1, 3));
     batch.checkpoint = Some(Checkpoint { seq: Seq::new(2), bytes: Bytes::from_static(b"state") });
     test.commit(synced(batch)).await.expect("kept");
@@ -49,7 +49,7 @@ async fn a_refused_batch_does_not_affect_the_others() {
     let other = test.second_connection();
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
     let mut overlapping = appending("s1", 5, 6);
-    overlapping.reserve = Some(Seq::new(99));
+    overlapping.reserved_seq = Some(Seq::new(99));
     let mut strange = appending("s1", 6, 7);
     strange.meta = Some(meta("another", 9));
     let answers: Vec<_> = [
@@ -120,7 +120,7 @@ async fn the_reservation_is_stored_as_given() {
     let test = TestJournal::new();
     test.write_history("s1", &[]).await;
     for number in [4096, 8192, 17] {
-        let batch = Batch { reserve: Some(Seq::new(number)), ..Batch::new("s1".into()) };
+        let batch = Batch { reserved_seq: Some(Seq::new(number)), ..Batch::new("s1".into()) };
         test.commit(synced(batch)).await.expect("kept");
         let stored = test.journal.load("s1".into()).await.expect("readable").expect("there");
         assert_eq!(stored.reserved, Seq::new(number));

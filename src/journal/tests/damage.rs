@@ -25,7 +25,7 @@ async fn blocks_that_do_not_verify_are_replaced_by_a_splice() {
         let test = TestJournal::new();
         test.write_history("s1", &[(1, 2), (3, 4), (5, 6)]).await;
         test.write_history("s2", &[(9, 9)]).await;
-        let reserve = Batch { reserve: Some(Seq::new(10)), ..Batch::new("s1".into()) };
+        let reserve = Batch { reserved_seq: Some(Seq::new(10)), ..Batch::new("s1".into()) };
         test.commit(synced(reserve)).await.expect("kept");
         test.second_connection().execute_batch(statement).expect("damaged");
         if expected.len() == 1 {
@@ -228,7 +228,7 @@ async fn events_that_a_power_loss_may_have_taken_become_a_hole() {
 
 async fn reserve(test: &TestJournal, number: u64) {
     for name in ["s1", "s2"] {
-        let reserve = Batch { reserve: Some(Seq::new(number)), ..Batch::new(name.into()) };
+        let reserve = Batch { reserved_seq: Some(Seq::new(number)), ..Batch::new(name.into()) };
         test.commit(synced(reserve)).await.expect("kept");
     }
 }

@@ -144,7 +144,7 @@ async fn only_small_batches_of_plain_events_are_written_early() {
     refused(synced(appending("a", 1, 1)));
     refused(Batch { urgent: true, ..appending("a", 1, 1) });
     refused(Batch { meta: Some(meta("a", 1)), ..appending("a", 1, 1) });
-    refused(Batch { reserve: Some(Seq::new(9)), ..appending("a", 1, 1) });
+    refused(Batch { reserved_seq: Some(Seq::new(9)), ..appending("a", 1, 1) });
     let mut large = appending("a", 1, 1);
     large.block.as_mut().expect("a block").bytes = Bytes::from(vec![b'x'; 8192]);
     refused(large.clone());

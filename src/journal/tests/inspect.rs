@@ -1,7 +1,7 @@
 //! Queries over the whole journal.
 
 use super::*;
-use crate::journal::marks::Mark;
+use crate::journal::high_water_marks::HighWaterMark;
 
 #[tokio::test]
 async fn idle_sessions_are_listed_oldest_first_without_active_ones() {
@@ -58,7 +58,11 @@ async fn a_scan_visits_every_session_once_and_finds_truncated_ones() {
     }
     test.commit(synced(appending("s6", 6, 6))).await.expect("synced");
     let marks = &test.journal.shared.marks;
-    eventually("the marks", || matches!(marks.read(7), Ok(Some(Mark::Synced { seq, .. })) if seq == Seq::new(6))).await;
+    eventually(
+        "the marks",
+        || matches!(marks.read(7), Ok(Some(HighWaterMark::Synced { seq, .. })) if seq == Seq::new(6)),
+    )
+    .await;
     assert_eq!(truncated(&test, 3).await, [], "sessions of this epoch are skipped");
     let test = test.kill_and_reopen(Options { boot: 7, ..Options::default() });
     let test = test.kill_and_reopen(Options { boot: 7, ..Options::default() });

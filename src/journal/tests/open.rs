@@ -163,7 +163,7 @@ async fn a_session_killed_before_its_first_reply_has_lost_nothing() {
     let test = TestJournal::with(options);
     test.write_history("s1", &[(1, 3)]).await;
     let before = std::fs::read(test.dir.path().join(MARKS)).expect("the marks");
-    let create = Batch { reserve: Some(Seq::new(4_096)), block: Some(block(1, 1)), ..created("s2") };
+    let create = Batch { reserved_seq: Some(Seq::new(4_096)), block: Some(block(1, 1)), ..created("s2") };
     test.commit(synced(create)).await.expect("kept");
     // As when the process was killed: the commit is on disk, and its mark has not advanced.
     std::fs::write(test.dir.path().join(MARKS), before).expect("the marks of a moment ago");
@@ -181,7 +181,7 @@ async fn a_session_whose_mark_is_cut_off_counts_as_truncated() {
     let options = Options { boot: 7, ..Options::default() };
     let test = TestJournal::with(options);
     test.write_history("s1", &[(1, 3)]).await;
-    let create = Batch { reserve: Some(Seq::new(4_096)), block: Some(block(1, 1)), ..created("s2") };
+    let create = Batch { reserved_seq: Some(Seq::new(4_096)), block: Some(block(1, 1)), ..created("s2") };
     test.commit(synced(create)).await.expect("kept");
     let marks = std::fs::read(test.dir.path().join(MARKS)).expect("the marks");
     std::fs::write(test.dir.path().join(MARKS), &marks[..marks.len() - 64]).expect("one mark less");

@@ -62,7 +62,7 @@ impl Files {
                 test.commit(appending(name, first, end)).await.expect("kept");
                 first = end + 1;
             }
-            let reserve = Batch { reserve: Some(Seq::new(last + 50)), ..Batch::new(name.into()) };
+            let reserve = Batch { reserved_seq: Some(Seq::new(last + 50)), ..Batch::new(name.into()) };
             test.commit(synced(reserve)).await.expect("on disk");
         }
         let read = |name| (name, std::fs::read(test.dir.path().join(name)).expect("a file"));

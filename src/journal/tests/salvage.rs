@@ -279,8 +279,9 @@ async fn filled(sessions: u64) -> (TempDir, BTreeMap<String, String>) {
         let name = format!("s{number}");
         let start_key = (number % 3 != 0).then(|| (format!("start {number}"), Fingerprint(number.into())));
         let create = Create { token_hash: [number as u8; 32], start_key, opened_at: Now(number) };
-        let reserve = Some(Seq::new(4_096));
-        let batch = Batch { create: Some(create), meta: Some(meta(&name, number)), reserve, ..appending(&name, 1, 2) };
+        let reserved_seq = Some(Seq::new(4_096));
+        let batch =
+            Batch { create: Some(create), meta: Some(meta(&name, number)), reserved_seq, ..appending(&name, 1, 2) };
         answers.push(test.journal.commit(batch));
         answers.push(test.journal.commit(appending(&name, 4, 4)));
         if number % 5 == 0 {

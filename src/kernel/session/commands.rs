@@ -54,7 +54,7 @@ impl Session {
             Command::Load => self.load(caller, now, fx),
             Command::Reopen(opening) => self.reopen(caller, opening, now, fx),
             Command::Adjust(adjustment) => self.adjust(caller, adjustment, now, fx),
-            Command::UserCommand(aside) => self.start_user_command(caller, *aside, now, fx),
+            Command::UserCommand(command) => self.start_user_command(caller, *command, now, fx),
             Command::StopUserCommand { call } => self.stop_user_commands(caller, call.as_ref(), fx),
             Command::Compact { instructions } => self.compact(caller, instructions, now, fx),
             Command::StopCompaction => self.stop_compaction(caller, now, fx),

@@ -167,10 +167,10 @@ impl Session {
         if question.form.is_some() {
             return self.settle_form(intention, answer, &by, comment.as_deref(), now, fx);
         }
-        let told =
+        let model_comment =
             comment.filter(|comment| question.on_denial == DenialEffect::InformModel && !comment.trim().is_empty());
         match (decision, call.stage) {
-            (Decision::Deny, CallStage::Intended) if let Some(comment) = &told => {
+            (Decision::Deny, CallStage::Intended) if let Some(comment) = &model_comment => {
                 self.report_denial(&intention, &by, comment, now, fx);
             }
             // The budget is used up, which is a failure and not a denial.
@@ -214,7 +214,7 @@ impl Session {
                 ..skipped_result(intention)
             },
             None if by == TIMEOUT => {
-                let message = "nobody answered in time".to_owned();
+                let message = "the question timed out without an answer".to_owned();
                 let kind = TIMED_OUT.to_owned();
                 unexecuted_result(
                     &intention,

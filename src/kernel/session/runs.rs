@@ -398,8 +398,8 @@ fn stopped_summary(run: &Run) -> String {
 
 fn aborted_result(call: &ActiveCall) -> CallResult {
     let message = match call.stage {
-        CallStage::Intended => "the run ended before it was started",
-        CallStage::Started => "it was ended with the run",
+        CallStage::Intended => "the run ended before the call was started",
+        CallStage::Started => "the call was aborted because its run ended",
     };
     let (kind, message) = ("cut".to_owned(), message.to_owned());
     unexecuted_result(
@@ -410,7 +410,7 @@ fn aborted_result(call: &ActiveCall) -> CallResult {
 }
 
 fn shutdown_result(intention: &Intention, left: Option<&str>) -> CallResult {
-    let message = "stopped: the daemon was told to stop, and ended it".to_owned();
+    let message = "stopped: the daemon was shutting down and ended the call".to_owned();
     let detail = left.map(|left| format!("some of its processes could not be ended: {left}"));
     let error = ToolError { kind: STOPPED_WITH_DAEMON.to_owned(), retryable: true, message, detail };
     unexecuted_result(intention, ToolOutcome::Aborted, error)

@@ -417,8 +417,8 @@ mod tests {
 
         let refused = r#"{"kind":"response","requestId":"r","type":"ping","ok":false,"payload":{},"error":{"code":"NO_ACTIVE_RUN","message":"no run","retryable":false,"more":1}}"#;
         let Ok(Incoming::Response(response)) = decode_line(refused.to_owned()) else { panic!("not a response") };
-        let fault = response.outcome.unwrap_err();
-        assert_eq!(fault.to_string(), "no run (NO_ACTIVE_RUN)");
+        let error = response.outcome.unwrap_err();
+        assert_eq!(error.to_string(), "no run (NO_ACTIVE_RUN)");
     }
 
     #[test]

@@ -255,8 +255,8 @@ fn encode_state(thoughts: &[ThinkingBlock]) -> Option<String> {
 }
 
 /// Returns the thinking blocks in a provider state, if the state is of this dialect.
-pub(super) fn blocks_from_state(carry: &str) -> Option<Vec<Value>> {
-    let mut value: Value = serde_json::from_str(carry).ok()?;
+pub(super) fn blocks_from_state(provider_state: &str) -> Option<Vec<Value>> {
+    let mut value: Value = serde_json::from_str(provider_state).ok()?;
     match value.get_mut("anthropic")?.take() {
         Value::Array(blocks) if !blocks.is_empty() => Some(blocks),
         Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => None,

@@ -76,8 +76,8 @@ fn takes_budget(model: &str) -> bool {
 fn is_thinking_missing(entries: &[Entry]) -> bool {
     let asked = entries.iter().rposition(|entry| matches!(entry, Entry::User { .. })).map_or(0, |at| at + 1);
     entries.get(asked..).unwrap_or_default().iter().any(|entry| match entry {
-        Entry::Assistant { provider_state: carry, text: _, calls } => {
-            !calls.is_empty() && carry.as_deref().and_then(super::decode::blocks_from_state).is_none()
+        Entry::Assistant { provider_state, text: _, calls } => {
+            !calls.is_empty() && provider_state.as_deref().and_then(super::decode::blocks_from_state).is_none()
         }
         Entry::User { .. } => false,
         Entry::Result { .. } => false,
@@ -89,8 +89,8 @@ fn messages(entries: &[Entry]) -> Vec<Value> {
     for entry in entries {
         let (role, blocks) = match entry {
             Entry::User { text, images } => ("user", user_blocks(text, images)),
-            Entry::Assistant { provider_state: carry, text: said, calls } => {
-                ("assistant", assistant_blocks(carry.as_deref(), said, calls))
+            Entry::Assistant { provider_state, text, calls } => {
+                ("assistant", assistant_blocks(provider_state.as_deref(), text, calls))
             }
             Entry::Result { id, tool: _, text, outcome } => ("user", vec![result_block(id, text, *outcome)]),
         };
@@ -110,15 +110,15 @@ fn messages(entries: &[Entry]) -> Vec<Value> {
 
 /// Encodes a user message with its images before the text, as the server recommends.
 fn user_blocks(text: &str, images: &[Image]) -> Vec<Value> {
-    let shown = images.iter().map(|Image { mime, data }| {
+    let image_blocks = images.iter().map(|Image { mime, data }| {
         json!({ "type": "image", "source": { "type": "base64", "media_type": mime, "data": data } })
     });
-    shown.chain(text_block(text)).collect()
+    image_blocks.chain(text_block(text)).collect()
 }
 
-fn assistant_blocks(carry: Option<&str>, said: &str, calls: &[ToolCall]) -> Vec<Value> {
-    let mut blocks = carry.and_then(super::decode::blocks_from_state).unwrap_or_default();
-    blocks.extend(text_block(said));
+fn assistant_blocks(provider_state: Option<&str>, text: &str, calls: &[ToolCall]) -> Vec<Value> {
+    let mut blocks = provider_state.and_then(super::decode::blocks_from_state).unwrap_or_default();
+    blocks.extend(text_block(text));
     blocks.extend(calls.iter().map(|call| {
         json!({ "type": "tool_use", "id": sanitize_id(&call.id), "name": sanitize_tool_name(&call.tool), "input": parse_arguments(&call.args) })
     }));
@@ -169,10 +169,10 @@ mod tests {
     #[test]
     fn a_conversation_is_encoded_as_messages_with_cache_marks() {
         let thinking = json!({ "type": "thinking", "thinking": "hm", "signature": "s" });
-        let carry = json!({ "anthropic": [thinking] }).to_string();
+        let provider_state = json!({ "anthropic": [thinking] }).to_string();
         let cached = json!({ "type": "ephemeral" });
         assert_eq!(
-            body(&samples::conversation(Some(carry))),
+            body(&samples::conversation(Some(provider_state))),
             json!({
                 "model": "m",
                 "stream": true,
@@ -246,16 +246,16 @@ mod tests {
 
     #[test]
     fn a_turn_with_missing_thinking_continues_without_it() {
-        let carry = json!({ "anthropic": [{ "type": "redacted_thinking", "data": "x" }] }).to_string();
-        let thinks = |carry: Option<String>, user_spoke: Option<()>| {
-            let mut request = Request { thinking: Thinking::High, ..samples::conversation(carry) };
+        let provider_state = json!({ "anthropic": [{ "type": "redacted_thinking", "data": "x" }] }).to_string();
+        let thinks = |provider_state: Option<String>, user_spoke: Option<()>| {
+            let mut request = Request { thinking: Thinking::High, ..samples::conversation(provider_state) };
             if user_spoke.is_none() {
                 request.entries.pop();
             }
             request.max_tokens = None;
             body(&request).get("thinking").is_some()
         };
-        assert!(thinks(Some(carry), None));
+        assert!(thinks(Some(provider_state), None));
         assert!(!thinks(None, None));
         assert!(!thinks(Some(r#"{"openai":{}}"#.to_owned()), None), "another dialect's is none of ours");
         assert!(thinks(None, Some(())), "the user has spoken since");

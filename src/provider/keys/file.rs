@@ -29,7 +29,7 @@ pub(super) fn find(path: &Path, provider: &str) -> Result<Option<Key>, KeyError>
 pub(super) fn store(path: &Path, provider: &str, key: &Key) -> Result<(), KeyError> {
     let mut table = read(path)?.unwrap_or_default();
     table.insert(provider.to_owned(), Value::String(key.expose().to_owned()));
-    let text = format!("# Keys of model providers; for the eyes of their owner alone.\n{table}");
+    let text = format!("# Keys of model providers; readable only by their owner.\n{table}");
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(PrivateFileError::io("create", folder))?;
     Ok(private_file::replace(path, text.as_bytes())?)

@@ -34,8 +34,8 @@ pub(super) async fn store(program: Option<&Path>, provider: &str, key: &str) -> 
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{} says: {}", program_path(program).display(), said.trim()))
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{} failed: {}", program_path(program).display(), stderr.trim()))
 }
 
 async fn run(program: Option<&Path>, arguments: &[String], input: &str) -> io::Result<Output> {

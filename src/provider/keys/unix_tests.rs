@@ -77,7 +77,7 @@ async fn a_missing_keyring_has_no_key_and_a_hanging_one_times_out() {
     let failing = script(folder.path(), "fail", "echo locked >&2; exit 1");
     let failing = Keyring { program: Some(failing), ..Keyring::default() };
     let error = failing.store("openai", &key("k")).await.unwrap_err();
-    assert!(error.ends_with("says: locked"), "{error}");
+    assert!(error.ends_with("failed: locked"), "{error}");
 }
 
 #[test]

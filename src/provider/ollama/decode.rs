@@ -141,8 +141,8 @@ fn encode_state(thinking: &str) -> Option<String> {
 }
 
 /// Returns the thinking in a provider state, if the state is of this dialect.
-pub(super) fn thinking_from_state(carry: &str) -> Option<String> {
-    let value: Value = serde_json::from_str(carry).ok()?;
+pub(super) fn thinking_from_state(provider_state: &str) -> Option<String> {
+    let value: Value = serde_json::from_str(provider_state).ok()?;
     Some(value.get("ollama")?.get("thinking")?.as_str()?.to_owned())
 }
 

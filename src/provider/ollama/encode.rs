@@ -35,9 +35,9 @@ fn message(entry: &Entry) -> Value {
             }
             message
         }
-        Entry::Assistant { provider_state: carry, text: said, calls } => {
-            let mut message = json!({ "role": "assistant", "content": said });
-            if let Some(thinking) = carry.as_deref().and_then(super::decode::thinking_from_state) {
+        Entry::Assistant { provider_state, text, calls } => {
+            let mut message = json!({ "role": "assistant", "content": text });
+            if let Some(thinking) = provider_state.as_deref().and_then(super::decode::thinking_from_state) {
                 message["thinking"] = thinking.into();
             }
             if !calls.is_empty() {
@@ -90,8 +90,8 @@ mod tests {
 
     #[test]
     fn a_conversation_is_encoded_for_ollama() {
-        let carry = json!({ "ollama": { "thinking": "hm" } }).to_string();
-        let body = body(&samples::conversation(Some(carry)), 32_768);
+        let provider_state = json!({ "ollama": { "thinking": "hm" } }).to_string();
+        let body = body(&samples::conversation(Some(provider_state)), 32_768);
         assert_eq!(
             body,
             json!({

@@ -265,8 +265,8 @@ fn encode_state(field: &str, thinking: &str) -> Option<String> {
 }
 
 /// Returns the thinking in a provider state and its field name, if the state is of this dialect.
-pub(super) fn thinking_from_state(carry: &str) -> Option<(&'static str, String)> {
-    let value: Value = serde_json::from_str(carry).ok()?;
+pub(super) fn thinking_from_state(provider_state: &str) -> Option<(&'static str, String)> {
+    let value: Value = serde_json::from_str(provider_state).ok()?;
     let carried = value.get("openai")?;
     let field =
         [REASONING_CONTENT, "reasoning"].into_iter().find(|field| carried.get("field") == Some(&(*field).into()))?;

@@ -59,14 +59,14 @@ fn message(entry: &Entry, age: Age) -> Value {
     match entry {
         Entry::User { text, images } if images.is_empty() => json!({ "role": "user", "content": text }),
         Entry::User { text, images } => json!({ "role": "user", "content": content_parts(text, images) }),
-        Entry::Assistant { provider_state: carry, text: said, calls } => {
-            let mut message = json!({ "role": "assistant", "content": said });
+        Entry::Assistant { provider_state, text, calls } => {
+            let mut message = json!({ "role": "assistant", "content": text });
             if !calls.is_empty() {
                 message["tool_calls"] = calls.iter().map(call).collect();
-                if said.is_empty() {
+                if text.is_empty() {
                     message["content"] = Value::Null;
                 }
-                if let Some((field, thinking)) = carry.as_deref().and_then(super::decode::thinking_from_state)
+                if let Some((field, thinking)) = provider_state.as_deref().and_then(super::decode::thinking_from_state)
                     && age == Age::Current
                 {
                     message[field] = thinking.into();
@@ -82,11 +82,11 @@ fn message(entry: &Entry, age: Age) -> Value {
 
 /// Encodes a text with its images, which are `data:` URLs.
 fn content_parts(text: &str, images: &[Image]) -> Vec<Value> {
-    let said = Some(text).filter(|text| !text.is_empty()).map(|text| json!({ "type": "text", "text": text }));
-    let shown = images.iter().map(|Image { mime, data }| {
+    let text_part = Some(text).filter(|text| !text.is_empty()).map(|text| json!({ "type": "text", "text": text }));
+    let image_parts = images.iter().map(|Image { mime, data }| {
         json!({ "type": "image_url", "image_url": { "url": format!("data:{mime};base64,{data}") } })
     });
-    said.into_iter().chain(shown).collect()
+    text_part.into_iter().chain(image_parts).collect()
 }
 
 fn call(call: &ToolCall) -> Value {
@@ -158,8 +158,8 @@ mod tests {
 
     #[test]
     fn only_the_thinking_of_the_current_turn_is_sent_back() {
-        let carry = json!({ "openai": { "field": "reasoning_content", "text": "hm" } }).to_string();
-        let mut request = samples::conversation(Some(carry));
+        let provider_state = json!({ "openai": { "field": "reasoning_content", "text": "hm" } }).to_string();
+        let mut request = samples::conversation(Some(provider_state));
         assert_eq!(body(&request, TokenLimit::MaxTokens)["messages"][2].get("reasoning_content"), None);
         request.entries.pop();
         assert_eq!(body(&request, TokenLimit::MaxTokens)["messages"][2]["reasoning_content"], "hm");

@@ -47,8 +47,8 @@ fn a_response_decodes_identically_at_every_split() {
     assert_eq!(end.stop, StopReason::ToolCalls);
     let usage = Usage { input: 30, output: 9, cache_read: 20, cache_write: 0, cost_microusd: Some(1_235) };
     assert_eq!(end.usage, usage);
-    let carry = end.provider_state.unwrap();
-    assert_eq!(thinking_from_state(&carry), Some(("reasoning_content", "hm né €".to_owned())));
+    let provider_state = end.provider_state.unwrap();
+    assert_eq!(thinking_from_state(&provider_state), Some(("reasoning_content", "hm né €".to_owned())));
     assert_eq!(thinking_from_state(r#"{"ollama":{"thinking":"x"}}"#), None);
 }
 

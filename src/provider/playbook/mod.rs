@@ -152,7 +152,7 @@ fn failed_step(plan: &[Item], last: usize, settlement: Option<&CallResult>) -> O
     }
     let number = count_steps(&plan[..=last]);
     let all = count_steps(plan);
-    if settlement.error.as_ref().is_some_and(|fault| fault.kind == STOPPED_WITH_DAEMON) {
+    if settlement.error.as_ref().is_some_and(|error| error.kind == STOPPED_WITH_DAEMON) {
         return Some(FinishReport {
             outcome: RunOutcome::Failed,
             reason: Some("stopped".to_owned()),
@@ -160,7 +160,7 @@ fn failed_step(plan: &[Item], last: usize, settlement: Option<&CallResult>) -> O
             error: None,
         });
     }
-    let why = settlement.error.as_ref().map_or("it was cut short", |fault| fault.message.as_str());
+    let why = settlement.error.as_ref().map_or("it was interrupted", |error| error.message.as_str());
     Some(FinishReport {
         outcome: RunOutcome::Failed,
         reason: Some("step_failed".to_owned()),
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn a_failing_step_ends_the_run_unless_it_may_fail() {
         let failed = outcome(&turn("$ one\n$ two", 1, Some(ToolOutcome::Failed)));
-        assert_eq!(failed, Some((RunOutcome::Failed, "step 1 of 2 failed (it was cut short): one".into())));
+        assert_eq!(failed, Some((RunOutcome::Failed, "step 1 of 2 failed (it was interrupted): one".into())));
         let text = "```sh continue\none\n```\n$ two";
         assert!(matches!(next_action(&turn(text, 1, Some(ToolOutcome::Failed))), NextAction::Call { .. }));
         assert!(matches!(next_action(&turn("$ one\n$ two", 1, Some(ToolOutcome::Skipped))), NextAction::Call { .. }));
@@ -225,7 +225,7 @@ mod tests {
     fn a_message_without_steps_is_shown_and_fails() {
         assert!(matches!(next_action(&turn("Only words.", 0, None)), NextAction::Text(_)));
         let NextAction::Finish(finish) = next_action(&turn("Only words.", 1, None)) else { panic!("it goes on") };
-        assert_eq!(finish.error.map(|fault| fault.kind).as_deref(), Some("PROVIDER_NOT_CONFIGURED"));
+        assert_eq!(finish.error.map(|error| error.kind).as_deref(), Some("PROVIDER_NOT_CONFIGURED"));
     }
 
     #[test]

@@ -35,7 +35,8 @@ pub(super) fn compaction(compacted: ContextCompacted<'_>) -> Compaction {
 }
 
 pub(super) fn turn_usage(usage: Usage<'_>) -> TurnUsage {
-    let wanted = |item: PendingCallItem<'_>| PendingCall { tool: item.tool_name.into_owned(), args: json(&item.args) };
+    let pending_call =
+        |item: PendingCallItem<'_>| PendingCall { tool: item.tool_name.into_owned(), args: json(&item.args) };
     TurnUsage {
         model: usage.model.into_owned(),
         usage: TokenUsage {
@@ -47,7 +48,7 @@ pub(super) fn turn_usage(usage: Usage<'_>) -> TurnUsage {
             estimated: usage.estimated,
         },
         provider_state: owned(usage.carry),
-        pending: usage.pending.into_iter().map(wanted).collect(),
+        pending: usage.pending.into_iter().map(pending_call).collect(),
     }
 }
 

@@ -49,7 +49,7 @@ pub(super) fn write(head: &EventHead<'_>, kind: &EventKind, out: &mut Vec<u8>) {
             head.write_payload("status", out, &status(source, phase, detail.as_deref())),
         EventKind::TextDone { message } =>
             head.write_payload("assistant_done", out, &AssistantDone { message_id: text(message.as_str()) }),
-        EventKind::TurnUsage(taken) => head.write_payload("usage", out, &usage(taken)),
+        EventKind::TurnUsage(turn) => head.write_payload("usage", out, &usage(turn)),
         EventKind::CallIntended(intention) => head.write_payload("tool_call", out, &tool_call(intention)),
         EventKind::CallStarted { call, tool } => {
             let plain = status("orchestrator", "Executing tool...", Some(tool));
@@ -59,7 +59,7 @@ pub(super) fn write(head: &EventHead<'_>, kind: &EventKind, out: &mut Vec<u8>) {
         EventKind::GateOpened(question) => head.write_payload("approval_required", out, &approval_required(question)),
         EventKind::GateVoted { gate, decision, by } =>
             head.write_payload("approval_vote", out, &vote(gate, *decision, by)),
-        EventKind::GateSettled(verdict) => head.write_payload("approval_received", out, &approval_received(verdict)),
+        EventKind::GateSettled(decision) => head.write_payload("approval_received", out, &approval_received(decision)),
         EventKind::Warned { code, message, detail } => {
             let (code, message, detail) = (text(code), text(message), some_text(detail.as_ref()));
             head.write_payload("warning", out, &Warning { code, message, detail });
@@ -275,22 +275,22 @@ fn session_started<'a>(head: &EventHead<'a>, opening: &'a Opening) -> SessionSta
     }
 }
 
-fn usage(taken: &TurnUsage) -> Usage<'_> {
+fn usage(turn: &TurnUsage) -> Usage<'_> {
     Usage {
-        model: text(&taken.model),
-        input_tokens: taken.usage.input,
-        output_tokens: taken.usage.output,
-        cache_read_tokens: taken.usage.cache_read,
-        cache_write_tokens: taken.usage.cache_write,
-        cost_micro_usd: taken.usage.cost,
-        estimated: taken.usage.estimated,
-        carry: some_text(taken.provider_state.as_ref()),
-        pending: taken.pending.iter().map(pending_call).collect(),
+        model: text(&turn.model),
+        input_tokens: turn.usage.input,
+        output_tokens: turn.usage.output,
+        cache_read_tokens: turn.usage.cache_read,
+        cache_write_tokens: turn.usage.cache_write,
+        cost_micro_usd: turn.usage.cost,
+        estimated: turn.usage.estimated,
+        carry: some_text(turn.provider_state.as_ref()),
+        pending: turn.pending.iter().map(pending_call).collect(),
     }
 }
 
-fn pending_call(wanted: &PendingCall) -> PendingCallItem<'_> {
-    PendingCallItem { tool_name: text(&wanted.tool), args: raw(&wanted.args) }
+fn pending_call(call: &PendingCall) -> PendingCallItem<'_> {
+    PendingCallItem { tool_name: text(&call.tool), args: raw(&call.args) }
 }
 
 fn compacted(compaction: &Compaction) -> ContextCompacted<'_> {
@@ -309,15 +309,15 @@ fn vote<'a>(gate: &'a GateId, decision: Decision, by: &'a str) -> ApprovalVote<'
     ApprovalVote { approval_id: text(gate.as_str()), decision: decision.into(), by: text(by) }
 }
 
-fn approval_received(verdict: &GateDecision) -> ApprovalReceived<'_> {
+fn approval_received(decision: &GateDecision) -> ApprovalReceived<'_> {
     ApprovalReceived {
-        approval_id: text(verdict.gate.as_str()),
-        decision: verdict.decision.into(),
-        by: text(&verdict.by),
-        choice: some_text(verdict.choice.as_ref()),
-        comment: some_text(verdict.comment.as_ref()),
-        scope: Some(verdict.scope).filter(|lasting| *lasting != ApprovalScope::Once).map(Into::into),
-        answer: verdict.answer.as_ref().map(raw),
+        approval_id: text(decision.gate.as_str()),
+        decision: decision.decision.into(),
+        by: text(&decision.by),
+        choice: some_text(decision.choice.as_ref()),
+        comment: some_text(decision.comment.as_ref()),
+        scope: Some(decision.scope).filter(|scope| *scope != ApprovalScope::Once).map(Into::into),
+        answer: decision.answer.as_ref().map(raw),
     }
 }
 

@@ -103,7 +103,7 @@ fn three_kinds_of_status_are_distinguished() {
 
 #[test]
 fn results_carry_their_error() {
-    let settled = |ending, fault| {
+    let settled = |ending, error| {
         payload(EventKind::CallSettled(Box::new(CallResult {
             call: "c".into(),
             tool: "shell".into(),
@@ -112,16 +112,16 @@ fn results_carry_their_error() {
             outcome: ending,
             exit_code: Some(-1),
             text: "t".into(),
-            error: fault,
+            error,
         })))
     };
     assert_eq!(
         settled(ToolOutcome::Succeeded, None),
         r#"{"source":"sandbox","toolName":"shell","durationMs":5,"isError":false,"text":"t","structuredError":null,"callId":"c","status":"done","exitCode":-1,"purpose":"acceptance","check":0}"#
     );
-    let fault = ToolError { kind: "TIMEOUT".into(), retryable: true, message: "m".into(), detail: None };
+    let error = ToolError { kind: "TIMEOUT".into(), retryable: true, message: "m".into(), detail: None };
     assert_eq!(
-        settled(ToolOutcome::Aborted, Some(fault)),
+        settled(ToolOutcome::Aborted, Some(error)),
         r#"{"source":"sandbox","toolName":"shell","durationMs":5,"isError":true,"text":"t","structuredError":{"type":"UNKNOWN","retryable":true,"message":"m","detail":"TIMEOUT","code":"TIMEOUT"},"callId":"c","status":"cut","exitCode":-1,"purpose":"acceptance","check":0}"#
     );
 }

@@ -36,7 +36,7 @@ pub(super) fn tool_result(settlement: &CallResult) -> ToolResult<'_> {
         },
         text: failure.map_or_else(|| text(&settlement.text), text),
         no_output: failure.is_some(),
-        structured_error: settlement.error.as_ref().map(|fault| structured_error(&settlement.tool, fault)),
+        structured_error: settlement.error.as_ref().map(|error| structured_error(&settlement.tool, error)),
         call_id: text(settlement.call.as_str()),
         status: settlement.outcome.into(),
         exit_code: settlement.exit_code,
@@ -46,13 +46,13 @@ pub(super) fn tool_result(settlement: &CallResult) -> ToolResult<'_> {
     }
 }
 
-fn structured_error<'a>(tool: &str, fault: &'a ToolError) -> StructuredError<'a> {
+fn structured_error<'a>(tool: &str, error: &'a ToolError) -> StructuredError<'a> {
     StructuredError {
-        r#type: text(error_type(tool, &fault.kind)),
-        retryable: fault.retryable,
-        message: text(&fault.message),
-        detail: Some(Cow::Owned(error_detail(&fault.kind, fault.detail.as_deref()))),
-        code: Some(text(&fault.kind)),
+        r#type: text(error_type(tool, &error.kind)),
+        retryable: error.retryable,
+        message: text(&error.message),
+        detail: Some(Cow::Owned(error_detail(&error.kind, error.detail.as_deref()))),
+        code: Some(text(&error.kind)),
     }
 }
 
@@ -62,6 +62,6 @@ const fn purpose(purpose: Purpose) -> (Option<PurposeWord>, Option<u32>, bool) {
     match purpose {
         Purpose::Work => (None, None, false),
         Purpose::Check(at) => (Some(PurposeWord::Acceptance), Some(at), false),
-        Purpose::UserCommand { in_context: told } => (Some(PurposeWord::User), None, !told),
+        Purpose::UserCommand { in_context } => (Some(PurposeWord::User), None, !in_context),
     }
 }

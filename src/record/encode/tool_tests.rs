@@ -21,8 +21,8 @@ fn errors_of_tools_have_a_type_that_existing_clients_know() {
         ("sandbox_exec", "DENIED", "UNKNOWN"),
     ] {
         for detail in [None, Some("more".to_owned())] {
-            let fault = ToolError { kind: code.into(), retryable: false, message: "m".into(), detail };
-            let settlement = call_result(tool, ToolOutcome::Failed, "", Some(fault));
+            let error = ToolError { kind: code.into(), retryable: false, message: "m".into(), detail };
+            let settlement = call_result(tool, ToolOutcome::Failed, "", Some(error));
             let line = line(EventKind::CallSettled(Box::new(settlement.clone())));
             assert!(line.contains(&format!(r#""structuredError":{{"type":"{known}""#)), "{line}");
             assert!(line.contains(&format!(r#""detail":"{code}"#)), "{line}");

@@ -59,7 +59,7 @@ impl Hub {
             None => self.check_stored(id, &departure).await?,
         };
         // A failure to measure it does not prevent the deletion.
-        let bytes = journal.measure(id.clone(), u64::MAX).await.ok().flatten().map_or(0, |weight| weight.bytes);
+        let bytes = journal.measure(id.clone(), u64::MAX).await.ok().flatten().map_or(0, |size| size.bytes);
         // There may be no receiver.
         let _ = self.services.deleted.send(id.clone());
         let mut erased = journal.delete(id.clone());
@@ -86,12 +86,12 @@ impl Hub {
 
     /// Returns the size of a session's events in bytes, if the session could be deleted.
     pub async fn measure(&self, id: &SessionId) -> Result<u64, DeleteError> {
-        let weight = self.services.journal.measure(id.clone(), u64::MAX).await?.ok_or(DeleteError::NotFound)?;
+        let size = self.services.journal.measure(id.clone(), u64::MAX).await?.ok_or(DeleteError::NotFound)?;
         let active = match self.loaded_lane(id) {
             Some(lane) => matches!(lane.phase(), Phase::Running | Phase::Waiting),
-            None => weight.active,
+            None => size.active,
         };
-        if active { Err(DeleteError::Active) } else { Ok(weight.bytes) }
+        if active { Err(DeleteError::Active) } else { Ok(size.bytes) }
     }
 
     /// Tells a loaded session which of its events retention removed.

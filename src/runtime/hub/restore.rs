@@ -29,7 +29,7 @@ pub(super) async fn restore(
     stored: StoredSession,
 ) -> Result<RestoredSession, LoadError> {
     let StoredSession { meta, reserved, checkpoint, tail, floor, holes, .. } = stored;
-    let decoded = checkpoint.as_ref().map(|kept| checkpoint::decode(&kept.bytes));
+    let decoded = checkpoint.as_ref().map(|checkpoint| checkpoint::decode(&checkpoint.bytes));
     let (from, blocks) = match decoded {
         Some(Ok(state)) => (Some(state), tail),
         Some(Err(error)) => {

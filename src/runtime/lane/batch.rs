@@ -62,7 +62,7 @@ pub(super) struct PendingBatch {
     first: Seq,
     last: Seq,
     count: u32,
-    reserve: Option<Seq>,
+    reserved_seq: Option<Seq>,
     checkpoint: Option<Checkpoint>,
     /// Whether it must be on disk before its effects follow.
     synced: bool,
@@ -138,7 +138,10 @@ impl PendingBatch {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.count == 0 && self.reserve.is_none() && self.after.deliveries.is_empty() && self.after.effects.is_empty()
+        self.count == 0
+            && self.reserved_seq.is_none()
+            && self.after.deliveries.is_empty()
+            && self.after.effects.is_empty()
     }
 
     pub(super) const fn bytes(&self) -> usize {
@@ -155,7 +158,7 @@ impl PendingBatch {
 
     /// Returns whether the batch needs no commit.
     pub(super) fn persists_nothing(&self) -> bool {
-        self.count == 0 && self.reserve.is_none() && self.after.effects.is_empty()
+        self.count == 0 && self.reserved_seq.is_none() && self.after.effects.is_empty()
     }
 
     /// Appends a batch that was collected separately.
@@ -169,7 +172,7 @@ impl PendingBatch {
         self.count += other.count;
         self.lines.extend_from_slice(&other.lines);
         self.events.extend(other.events);
-        self.reserve = other.reserve.or(self.reserve);
+        self.reserved_seq = other.reserved_seq.or(self.reserved_seq);
         self.checkpoint = other.checkpoint.or(self.checkpoint.take());
         self.synced |= other.synced;
         self.updates_meta |= other.updates_meta;
@@ -198,23 +201,23 @@ impl PendingBatch {
         }
         let lines = Bytes::from(lines);
         let (first, last, count) = (self.first, self.last, self.count);
-        let kept = (count > 0).then(|| journal::Block { first, last, count, bytes: lines.clone() });
-        let shown = (count > 0).then(|| {
+        let stored = (count > 0).then(|| journal::Block { first, last, count, bytes: lines.clone() });
+        let published = (count > 0).then(|| {
             let block = Block::new(first, last, lines);
             // They are incomplete if a reader of events has subscribed since the first event of the batch.
             if self.events.len() == count as usize { block.with_events(self.events) } else { block }
         });
         let mut batch = Batch::new(session.clone());
         batch.create = create;
-        batch.reserve = self.reserve;
-        batch.block = kept;
+        batch.reserved_seq = self.reserved_seq;
+        batch.block = stored;
         batch.meta = meta;
         batch.checkpoint = self.checkpoint;
         batch.urgent = self.urgent;
         if self.synced {
             batch.durability = Durability::Synced;
         }
-        (batch, shown, self.after)
+        (batch, published, self.after)
     }
 
     fn push_event(&mut self, session: &SessionId, event: &Event) {
@@ -249,7 +252,7 @@ impl Lane {
                 Effect::StopCompaction(run) => self.run_tasks.stop_compaction(run.as_ref()),
                 Effect::StopRetry(run) => self.run_tasks.stop_retry(&run),
                 Effect::Reserve(end) => {
-                    pending.reserve = Some(end);
+                    pending.reserved_seq = Some(end);
                     pending.synced = true;
                 }
                 Effect::Persist(event) => self.collect_event(event),
@@ -375,7 +378,7 @@ fn commit_class(kind: &EventKind) -> CommitClass {
     match kind {
         EventKind::CallStarted { .. } => CommitClass::Synced,
         EventKind::SessionOpened(_) => CommitClass::SyncedMeta,
-        EventKind::GateSettled(verdict) if verdict.decision == Decision::Approve => CommitClass::SyncedMeta,
+        EventKind::GateSettled(gate) if gate.decision == Decision::Approve => CommitClass::SyncedMeta,
         EventKind::GateSettled(_) | EventKind::RunEnded(_) => CommitClass::SyncedUrgentMeta,
         EventKind::CallSettled(settlement) if settlement.outcome == ToolOutcome::Aborted => CommitClass::UrgentMeta,
         EventKind::RunStopping { .. } => CommitClass::UrgentMeta,
@@ -417,27 +420,27 @@ mod tests {
 
     #[test]
     fn small_blocks_are_merged_in_bounded_steps_and_never_from_the_start_again() {
-        let mut drops = MergePolicy::default();
-        let mut fall = |seq, size, run_ended| {
+        let mut policy = MergePolicy::default();
+        let mut add_block = |seq, size, run_ended| {
             let (seq, lines) = (Seq::new(seq), vec![b'x'; size].into());
-            drops.add_block(&Block::new(seq, seq, lines), run_ended)
+            policy.add_block(&Block::new(seq, seq, lines), run_ended)
         };
         let many = u64::try_from(MERGE_BLOCKS).unwrap();
         for seq in 1..many {
-            assert_eq!(fall(seq, 100, false), None);
+            assert_eq!(add_block(seq, 100, false), None);
         }
-        assert_eq!(fall(many, 100, false), Some((Seq::ZERO, Seq::new(many))));
-        assert_eq!(fall(many + 1, 100, true), None, "a single small block");
-        assert_eq!(fall(many + 2, 100, true), Some((Seq::new(many), Seq::new(many + 2))));
-        assert_eq!(fall(many + 3, 100, true), Some((Seq::new(many), Seq::new(many + 3))));
+        assert_eq!(add_block(many, 100, false), Some((Seq::ZERO, Seq::new(many))));
+        assert_eq!(add_block(many + 1, 100, true), None, "a single small block");
+        assert_eq!(add_block(many + 2, 100, true), Some((Seq::new(many), Seq::new(many + 2))));
+        assert_eq!(add_block(many + 3, 100, true), Some((Seq::new(many), Seq::new(many + 3))));
         for seq in many + 4..2 * many {
-            assert_eq!(fall(seq, SMALL_BLOCK, false), None);
+            assert_eq!(add_block(seq, SMALL_BLOCK, false), None);
         }
-        assert_eq!(fall(2 * many, SMALL_BLOCK, false), Some((Seq::new(many), Seq::new(2 * many))));
+        assert_eq!(add_block(2 * many, SMALL_BLOCK, false), Some((Seq::new(many), Seq::new(2 * many))));
         for seq in 2 * many + 1..=3 * many {
-            assert_eq!(fall(seq, SMALL_BLOCK, true), None, "nothing to merge");
+            assert_eq!(add_block(seq, SMALL_BLOCK, true), None, "nothing to merge");
         }
-        assert_eq!(fall(3 * many + 1, 100, true), None);
-        assert_eq!(fall(3 * many + 2, 100, true), Some((Seq::new(3 * many), Seq::new(3 * many + 2))));
+        assert_eq!(add_block(3 * many + 1, 100, true), None);
+        assert_eq!(add_block(3 * many + 2, 100, true), Some((Seq::new(3 * many), Seq::new(3 * many + 2))));
     }
 }

@@ -10,7 +10,7 @@ use crate::config::settings::rule::Rule;
 use crate::kernel::effect::TurnRequest;
 use crate::kernel::event::{DenialEffect, ToolError};
 use crate::kernel::gate::is_approval_policy;
-use crate::provider::{APPROVE_REMEDY, Question, Screen, ScreenDecision};
+use crate::provider::{APPROVE_REMEDY, Question, StepDecision, StepPolicy};
 use crate::runtime::grants;
 use crate::runtime::model_config::RunConfig;
 use crate::runtime::services::Services;
@@ -34,10 +34,10 @@ impl CallPolicy {
         tool_context: &ToolContext,
     ) -> Self {
         let workspace = tool_context.workspace.path().to_owned();
-        let (kept, place) = (Arc::clone(&services.grants), workspace.clone());
-        let look = move || kept.rules_in(&grants::find_repository(&place));
-        let kept = match services.files.run_in(&workspace, look).await {
-            Ok(Ok(kept)) => kept,
+        let (store, root) = (Arc::clone(&services.grants), workspace.clone());
+        let read_rules = move || store.rules_in(&grants::find_repository(&root));
+        let granted = match services.files.run_in(&workspace, read_rules).await {
+            Ok(Ok(granted)) => granted,
             // Without them more calls are asked about, never fewer.
             Ok(Err(error)) => {
                 tracing::warn!(%error, "remembered approvals are not used");
@@ -51,7 +51,7 @@ impl CallPolicy {
         let policy = Policy::from_settings(&rules.settings)
             .with_rules(RuleSource::Run, &parse_rules(&turn.rules))
             .with_rules(RuleSource::Granted, &parse_rules(&turn.granted))
-            .with_rules(RuleSource::Granted, &parse_rules(&kept));
+            .with_rules(RuleSource::Granted, &parse_rules(&granted));
         Self {
             policy,
             context: CallContext {
@@ -69,38 +69,38 @@ impl CallPolicy {
         tool_context: &ToolContext,
     ) -> Result<Option<Question>, ToolError> {
         let call = |request| Call { request, escalation: request.escalation() };
-        let mut verdict = self.policy.decide(&call(request), &self.context);
+        let mut assessment = self.policy.decide(&call(request), &self.context);
         // Host names of a call that is denied by its arguments are not resolved.
-        let found = match verdict.decision {
+        let found = match assessment.decision {
             Decision::Deny => Vec::new(),
             Decision::Allow | Decision::Ask => request.resolve_addresses(tool_context).await?,
         };
         if !found.is_empty() {
-            let place = self.context.path_context.clone().with_addresses(found);
-            verdict = self.policy.decide(&call(request), &CallContext { path_context: place, ..self.context.clone() });
+            let path_context = self.context.path_context.clone().with_addresses(found);
+            assessment = self.policy.decide(&call(request), &CallContext { path_context, ..self.context.clone() });
         }
         // A path that is a symbolic link is also decided by its target, and the stricter decision counts.
         if let Some(real) = request.with_resolved_paths(tool_context).await? {
-            let behind = self.policy.decide(&call(&real), &self.context);
-            if (behind.decision, behind.risk) > (verdict.decision, verdict.risk) {
-                verdict = behind;
+            let target = self.policy.decide(&call(&real), &self.context);
+            if (target.decision, target.risk) > (assessment.decision, assessment.risk) {
+                assessment = target;
             }
         }
-        match verdict.decision {
+        match assessment.decision {
             Decision::Allow => return Ok(None),
-            Decision::Deny => return Err(denied_by_rule(verdict.reason)),
+            Decision::Deny => return Err(denied_by_rule(assessment.reason)),
             Decision::Ask => {}
         }
-        let mut asked = request.approval_question(tool_context).await?;
-        asked.details["category"] = verdict.category.as_str().into();
-        asked.details["risk"] = verdict.risk.as_str().into();
-        let policy_comment = policy_comment(&verdict.reason, &verdict.grant_rules);
-        asked.details["reason"] = verdict.reason.into();
-        let rules: Vec<_> = verdict.grant_rules.iter().map(ToString::to_string).collect();
-        let plain = Question::plain(asked.kind, asked.title, asked.summary, asked.details.to_string());
+        let mut question = request.approval_question(tool_context).await?;
+        question.details["category"] = assessment.category.as_str().into();
+        question.details["risk"] = assessment.risk.as_str().into();
+        let policy_comment = policy_comment(&assessment.reason, &assessment.grant_rules);
+        question.details["reason"] = assessment.reason.into();
+        let rules: Vec<_> = assessment.grant_rules.iter().map(ToString::to_string).collect();
+        let plain = Question::plain(question.kind, question.title, question.summary, question.details.to_string());
         Ok(Some(Question {
             grant_rule: (!rules.is_empty()).then(|| rules.join("\n")),
-            digest: Some(asked.digest),
+            digest: Some(question.digest),
             denial: DenialEffect::InformModel,
             policy_comment,
             ..plain
@@ -108,28 +108,28 @@ impl CallPolicy {
     }
 }
 
-/// Returns a screen that checks a user's steps against the configured rules and those of the run; `None` if no rule
+/// Returns the policy that checks a user's steps against the configured rules and those of the run; `None` if no rule
 /// asks or denies.
-pub(in crate::runtime) fn screen(
+pub(in crate::runtime) fn step_policy(
     rules: &RunConfig,
     run_rules: &[String],
-    place: PathContext,
+    path_context: PathContext,
     tools: ToolSet,
-) -> Option<Screen> {
+) -> Option<StepPolicy> {
     let policy = Policy::from_settings(&rules.settings).with_rules(RuleSource::Run, &parse_rules(run_rules));
     if !policy.has_restrictive_rules() {
         return None;
     }
-    let context = CallContext { sandbox: Sandbox::Disabled, path_context: place };
-    Some(Screen::new(move |tool, args| {
+    let context = CallContext { sandbox: Sandbox::Disabled, path_context };
+    Some(StepPolicy::new(move |tool, args| {
         // Invalid arguments fail when the call is executed.
-        let Ok(request) = tools.parse(tool, args) else { return ScreenDecision::Allow };
+        let Ok(request) = tools.parse(tool, args) else { return StepDecision::Allow };
         let (decision, reason) =
             policy.decide_user_command(&Call { request: &request, escalation: request.escalation() }, &context);
         match decision {
-            Decision::Allow => ScreenDecision::Allow,
-            Decision::Deny => ScreenDecision::Deny(denied_by_rule(reason)),
-            Decision::Ask => ScreenDecision::Ask(Box::new(step_question(&request, args, &reason))),
+            Decision::Allow => StepDecision::Allow,
+            Decision::Deny => StepDecision::Deny(denied_by_rule(reason)),
+            Decision::Ask => StepDecision::Ask(Box::new(step_question(&request, args, &reason))),
         }
     }))
 }

@@ -53,7 +53,7 @@ pub(super) async fn run(job: ToolJob, reports: &ReportSender) -> Result<CallResu
         outcome: outcome.outcome,
         exit_code: outcome.exit_code,
         text: reports.redactor().redact(&outcome.text).into_owned(),
-        error: outcome.error.map(|fault| reports.redact_error(fault.into())),
+        error: outcome.error.map(|error| reports.redact_error(error.into())),
     })
 }
 
@@ -63,17 +63,17 @@ async fn run_tool(job: &ToolJob, args: &str, reports: &ReportSender) -> Result<E
     }
     let request = match job.services.tools.parse(&job.intention.tool, args) {
         Ok(request) => request,
-        Err(fault) => return Ok(ExecutionResult::failed(fault)),
+        Err(error) => return Ok(ExecutionResult::failed(error)),
     };
-    let bench = match job.tool_context.build(reports.redactor()) {
-        Ok(bench) => ToolContext { approved_digest: job.approved_digest.clone(), ..bench },
-        Err(fault) => return Ok(ExecutionResult::failed(fault)),
+    let context = match job.tool_context.build(reports.redactor()) {
+        Ok(context) => ToolContext { approved_digest: job.approved_digest.clone(), ..context },
+        Err(error) => return Ok(ExecutionResult::failed(error)),
     };
     if request.starts_programs() {
         warn_about_environment(job.tool_context.environment.as_deref(), reports).await?;
     }
     let (chunks, mut output) = mpsc::channel(OUTPUT_CHUNKS);
-    let mut printed = ToolOutput::new(job.intention.call.clone(), reports, bench.limits.result_bytes);
+    let mut printed = ToolOutput::new(job.intention.call.clone(), reports, context.limits.result_bytes);
     let print = async {
         while let Some(chunk) = output.recv().await {
             printed.push(&chunk, reports).await?;
@@ -85,19 +85,19 @@ async fn run_tool(job: &ToolJob, args: &str, reports: &ReportSender) -> Result<E
         Purpose::UserCommand { .. } => request.with_bash(),
         Purpose::Work | Purpose::Check(_) => request,
     };
-    let (outcome, printed) = tokio::join!(tools::run(request, &bench, chunks), print);
+    let (outcome, printed) = tokio::join!(tools::run(request, &context, chunks), print);
     let printed = printed?;
     let mut text = if printed.is_empty() { outcome.text } else { printed };
     if let Some(command) = command.filter(|_| outcome.outcome == ToolOutcome::Failed) {
-        add_hints(&mut text, &command, &bench).await;
+        add_hints(&mut text, &command, &context).await;
     }
     Ok(ExecutionResult { text, ..outcome })
 }
 
 /// Appends hints about paths that a failed command could not access, and the settings that open them.
-async fn add_hints(text: &mut String, command: &str, bench: &ToolContext) {
-    let home = bench.env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| Path::new(home));
-    let hints = bench.sandbox.hints(command, home, text).await;
+async fn add_hints(text: &mut String, command: &str, context: &ToolContext) {
+    let home = context.env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| Path::new(home));
+    let hints = context.sandbox.hints(command, home, text).await;
     for hint in hints {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');

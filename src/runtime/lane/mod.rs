@@ -30,7 +30,7 @@ use tracing::{debug, info};
 
 use super::feed::{Block, Feed, Subscriber};
 use super::fingerprints;
-use super::mint;
+use super::generate;
 use super::outbox::Outbox;
 use super::services::Services;
 use crate::journal::{Batch, CommitError, Create, EarlyWrite, Meta};
@@ -47,7 +47,7 @@ use run_tasks::RunTasks;
 use storage::{CommitState, StorageState};
 use unredacted::Unredacted;
 
-pub(in crate::runtime) use call_policy::screen;
+pub(in crate::runtime) use call_policy::step_policy;
 pub use input::{LaneClosed, LaneError, LaneHandle, LaneInput, LaneReply, LaneRequest, ReplyGuard};
 pub use storage::Integrity;
 pub use unload::{DeleteReply, DeleteRequest, DeletionCause, LaneEnd, LaneExit};
@@ -339,20 +339,20 @@ impl Lane {
     }
 
     fn handle_report(&mut self, reported: ReportEnvelope) {
-        let ReportEnvelope { owner: whose, report, raw_args, byte_permit: _ } = reported;
-        if let (ReportOwner::UserCommand(call), Report::CallSettled(_)) = (&whose, &report) {
+        let ReportEnvelope { owner, report, raw_args, byte_permit: _ } = reported;
+        if let (ReportOwner::UserCommand(call), Report::CallSettled(_)) = (&owner, &report) {
             self.run_tasks.remove_user_command(call);
         }
-        if matches!(whose, ReportOwner::Run(_)) {
+        if matches!(owner, ReportOwner::Run(_)) {
             self.unredacted.store_args(&report, raw_args);
         }
-        if let Some(input) = user_command::to_input(whose, report) {
+        if let Some(input) = user_command::to_input(owner, report) {
             self.apply(input, None);
         }
     }
 
     fn recover(&mut self) {
-        let gates = (0..self.session.unknown_calls()).map(|_| mint::gate()).collect();
+        let gates = (0..self.session.unknown_calls()).map(|_| generate::gate()).collect();
         self.apply(Input::Recovered { gates }, None);
     }
 
@@ -413,7 +413,7 @@ impl Lane {
             if let Some(meta) = &batch.meta {
                 self.run_persisted = meta.active_run.is_some();
             }
-            self.reserved_on_disk = batch.reserve.unwrap_or(self.reserved_on_disk);
+            self.reserved_on_disk = batch.reserved_seq.unwrap_or(self.reserved_on_disk);
             if let Some(early) = early {
                 early.release();
             }

@@ -131,9 +131,9 @@ impl ModelTurn {
         };
         let tool_context = match input.tool_context.build(reports.redactor()) {
             Ok(tool_context) => tool_context,
-            Err(fault) => {
-                let fault: ToolError = fault.into();
-                return Err((FinishReport::permanent_failure(&fault.kind, fault.message), reports));
+            Err(error) => {
+                let error: ToolError = error.into();
+                return Err((FinishReport::permanent_failure(&error.kind, error.message), reports));
             }
         };
         let call_policy = CallPolicy::load(&input.services, &rules, turn, input.sandbox, &tool_context).await;
@@ -254,7 +254,7 @@ impl ModelTurn {
         match question {
             Ok(question) => self.reports.request_call(tool, args, Purpose::Work, question).await,
             // The call must not run without its question, even if it could succeed a moment later.
-            Err(fault) => self.reports.refuse_call(tool, args, fault).await,
+            Err(error) => self.reports.refuse_call(tool, args, error).await,
         }
     }
 
@@ -293,8 +293,8 @@ impl ModelTurn {
 
     /// Returns the thinking level: the session's, else the provider's default.
     fn thinking(&self, handle: &ModelHandle) -> Thinking {
-        let said = self.input.model_choice.thinking.as_deref().and_then(Thinking::parse);
-        said.unwrap_or_else(|| handle.thinking())
+        let chosen = self.input.model_choice.thinking.as_deref().and_then(Thinking::parse);
+        chosen.unwrap_or_else(|| handle.thinking())
     }
 
     fn tool_specs(&self) -> Vec<ToolSpec> {

@@ -27,11 +27,11 @@ use crate::kernel::event::{Intention, Purpose};
 use crate::kernel::id::{RunId, SessionId};
 use crate::kernel::state::State;
 use crate::provider::{
-    IdSource, ReportEnvelope, ReportOwner, ReportSender, RunAdmission, Screen, SessionClosed, Starter, playbook,
+    IdSource, ReportEnvelope, ReportOwner, ReportSender, RunAdmission, SessionClosed, Starter, StepPolicy, playbook,
 };
 use crate::runtime::confinement;
+use crate::runtime::generate;
 use crate::runtime::grants;
-use crate::runtime::mint;
 use crate::runtime::model_config::RunConfig;
 use crate::runtime::services::Services;
 use crate::sandbox::confinement::Confinement;
@@ -40,7 +40,7 @@ use crate::sandbox::workspace::{Reach, WorkspaceDir};
 use crate::sandbox::{ExecutionPolicy, RunSandbox, SandboxProvider};
 use crate::tools::{self, Network, PinnedAddresses};
 
-const MINT: IdSource = IdSource { call: mint::call, gate: mint::gate, message: mint::assistant_message };
+const IDS: IdSource = IdSource { call: generate::call, gate: generate::gate, message: generate::assistant_message };
 
 /// The tasks of a lane.
 pub(super) struct RunTasks {
@@ -122,13 +122,13 @@ impl RunTasks {
         let name = provider_name(state);
         match (turn, self.services.providers.get(name.as_str())) {
             (Original::Known(turn), Some(provider)) => {
-                let screen = match self.playbook_screen(&run, &turn, workspace_context.run_config, unredacted, state) {
-                    Ok(screen) => screen,
+                let policy = match self.playbook_policy(&run, &turn, workspace_context.run_config, unredacted, state) {
+                    Ok(policy) => policy,
                     Err(finish) => {
                         return self.spawn(run, turn_panicked(), async move { reports.finish(*finish).await });
                     }
                 };
-                let turning = provider.turn(turn, reports.with_screen(screen));
+                let turning = provider.turn(turn, reports.with_step_policy(policy));
                 self.spawn(run, turn_panicked(), turning);
             }
             (Original::Known(turn), None) => {
@@ -228,15 +228,15 @@ impl RunTasks {
         let reports = self.sender();
         let limit = Duration::from_millis(self.services.limits.session.stop_millis);
         let active = self.active.take_if(|active| active.run == run);
-        if let Some(room) = active.as_ref().and_then(|active| active.sandbox.as_ref()) {
-            room.kill_now();
+        if let Some(sandbox) = active.as_ref().and_then(|active| active.sandbox.as_ref()) {
+            sandbox.kill_now();
         }
         tokio::spawn(async move {
             let mut left = None;
             if let Some(mut active) = active {
                 active.tasks.abort_all();
-                if let Some(room) = active.sandbox {
-                    left = room.stop(limit).await.err().map(|left| left.to_string());
+                if let Some(sandbox) = active.sandbox {
+                    left = sandbox.stop(limit).await.err().map(|left| left.to_string());
                 }
             }
             let report = Report::Stopped { survivors: left };
@@ -255,12 +255,12 @@ impl RunTasks {
         let limit = Duration::from_millis(self.services.limits.session.stop_millis);
         // The processes are killed even if a task does not return in time.
         let _ = timeout(limit, self.abort_tasks()).await;
-        if let Some(room) = self.active.as_ref().and_then(|active| active.sandbox.as_ref()) {
-            room.kill_now();
+        if let Some(sandbox) = self.active.as_ref().and_then(|active| active.sandbox.as_ref()) {
+            sandbox.kill_now();
         }
-        let beside = self.stop_user_commands().await;
-        let Some(ActiveRun { run, sandbox: Some(room), .. }) = self.active.take() else { return beside };
-        let Err(left) = room.stop(limit).await else { return beside };
+        let unstopped = self.stop_user_commands().await;
+        let Some(ActiveRun { run, sandbox: Some(sandbox), .. }) = self.active.take() else { return unstopped };
+        let Err(left) = sandbox.stop(limit).await else { return unstopped };
         tracing::warn!(session = %self.session, %run, %left, "processes could not be stopped");
         Some(left.to_string())
     }
@@ -284,14 +284,13 @@ impl RunTasks {
         unredacted: &Unredacted,
         state: &State,
     ) -> ModelTurnInput {
-        let opening = state.opening.as_ref();
         ModelTurnInput {
             services: Arc::clone(&self.services),
             session: self.session.clone(),
             model_choice: model_choice.clone(),
             branch: branch_of(state),
             tool_context,
-            sandbox: confinement::session_choice(opening),
+            sandbox: confinement::session_choice(state.opening.as_ref()),
             run_config,
             interrupts,
             admission: Arc::new(RunAdmission::new(Starter::Person)),
@@ -310,13 +309,13 @@ impl RunTasks {
         unredacted: &Unredacted,
         state: &State,
     ) -> ToolContextBuilder {
-        let (room, addresses) = {
+        let (sandbox, addresses) = {
             let active = self.active(run);
             (active.sandbox.clone(), Arc::clone(&active.addresses))
         };
         let tool_context = ToolContextBuilder {
             addresses,
-            ..self.tool_context(unredacted.program_environment(Some(run)), workspace_context, room, state)
+            ..self.tool_context(unredacted.program_environment(Some(run)), workspace_context, sandbox, state)
         };
         // A sandbox without an identified workspace is not reused once the workspace can be opened.
         if tool_context.workspace.is_ok() {
@@ -331,23 +330,24 @@ impl RunTasks {
     pub(super) fn tool_context(
         &self,
         environment: Option<Arc<Environment>>,
-        WorkspaceContext { run_config, workspace: ground }: WorkspaceContext,
-        room: Option<Arc<dyn RunSandbox>>,
+        WorkspaceContext { run_config, workspace }: WorkspaceContext,
+        sandbox: Option<Arc<dyn RunSandbox>>,
         state: &State,
     ) -> ToolContextBuilder {
         let is_playbook = provider_name(state) == playbook::NAME;
         let network = run_config.as_ref().map_or(Network::Off, RunConfig::network);
         let settings = run_config.map(|run_config| run_config.settings).unwrap_or_default();
         let writable = self.services.sandboxes.writable_directories(&settings, home_directory(environment.as_deref()));
-        let sandbox = room.unwrap_or_else(|| {
-            self.open_sandbox(path_reach(is_playbook), ground.as_ref().ok(), &settings, state, environment.as_deref())
+        let reach = path_reach(is_playbook);
+        let sandbox = sandbox.unwrap_or_else(|| {
+            self.open_sandbox(reach, workspace.as_ref().ok(), &settings, state, environment.as_deref())
         });
         ToolContextBuilder {
             writable,
             addresses: Arc::new(PinnedAddresses::with_system_resolver()),
             network: if is_playbook { Network::Off } else { network },
             sandbox,
-            workspace: ground,
+            workspace,
             cwd: session_cwd(state),
             environment,
             limits: self.services.limits,
@@ -358,7 +358,7 @@ impl RunTasks {
     fn open_sandbox(
         &self,
         reach: Reach,
-        ground: Option<&WorkspaceDir>,
+        workspace: Option<&WorkspaceDir>,
         settings: &Settings,
         state: &State,
         environment: Option<&Environment>,
@@ -367,9 +367,9 @@ impl RunTasks {
         match reach {
             Reach::Anywhere => sandboxes.local().open(ExecutionPolicy::User),
             Reach::Workspace => {
-                let workspace = ground.map_or_else(|| workspace_path(state), |ground| ground.path().to_owned());
-                let mut confinement = self.confinement(&workspace, settings, environment);
-                confinement.workspace_id = ground.and_then(|ground| ground.file_id().ok());
+                let root = workspace.map_or_else(|| workspace_path(state), |workspace| workspace.path().to_owned());
+                let mut confinement = self.confinement(&root, settings, environment);
+                confinement.workspace_id = workspace.and_then(|workspace| workspace.file_id().ok());
                 let terms = ExecutionPolicy::Model(Box::new(confinement));
                 let choice = confinement::session_choice(state.opening.as_ref());
                 sandboxes.provider(choice, settings.sandbox.mechanism).open(terms)
@@ -384,16 +384,16 @@ impl RunTasks {
     }
 
     pub(super) fn sender(&mut self) -> mpsc::Sender<Box<ReportEnvelope>> {
-        let room = self.services.limits.reports;
-        self.report_channel.get_or_insert_with(|| mpsc::channel(room)).0.clone()
+        let capacity = self.services.limits.reports;
+        self.report_channel.get_or_insert_with(|| mpsc::channel(capacity)).0.clone()
     }
 
     fn run_reports(&mut self, run: RunId, unredacted: &Unredacted) -> ReportSender {
         self.reports_for(ReportOwner::Run(run), unredacted)
     }
 
-    pub(super) fn reports_for(&mut self, whose: ReportOwner, unredacted: &Unredacted) -> ReportSender {
-        ReportSender::new(whose, self.sender(), unredacted.secrets().redactor(), MINT)
+    pub(super) fn reports_for(&mut self, owner: ReportOwner, unredacted: &Unredacted) -> ReportSender {
+        ReportSender::new(owner, self.sender(), unredacted.secrets().redactor(), IDS)
     }
 
     /// Returns whether no new task may start.
@@ -454,21 +454,21 @@ impl RunTasks {
         active.tasks.spawn(task.instrument(span));
     }
 
-    /// Creates the screen that checks the steps of a playbook against the rules; fails if the configuration is invalid.
-    fn playbook_screen(
+    /// Creates the policy that checks the steps of a playbook against the rules; fails if the configuration is invalid.
+    fn playbook_policy(
         &self,
         run: &RunId,
         turn: &TurnRequest,
         run_config: Result<RunConfig, String>,
         unredacted: &Unredacted,
         state: &State,
-    ) -> Result<Option<Screen>, Box<FinishReport>> {
+    ) -> Result<Option<StepPolicy>, Box<FinishReport>> {
         let run_config =
             run_config.map_err(|why| Box::new(FinishReport::permanent_failure("INVALID_CONFIGURATION", why)))?;
         let environment = unredacted.program_environment(Some(run));
         let path_context = risk::PathContext::new(&workspace_path(state), home_directory(environment.as_deref()));
         let path_context = path_context.with_alias(&session_cwd(state));
-        Ok(call_policy::screen(&run_config, &turn.rules, path_context, self.services.tools.clone()))
+        Ok(call_policy::step_policy(&run_config, &turn.rules, path_context, self.services.tools.clone()))
     }
 }
 

@@ -214,8 +214,8 @@ impl Lane {
         after.run_ended = false;
         after.session_changes.clear();
         let changed = block.is_some();
-        let shown = block.filter(|block| self.may_publish_uncommitted(block));
-        self.publish_commit(after, shown);
+        let published = block.filter(|block| self.may_publish_uncommitted(block));
+        self.publish_commit(after, published);
         if changed && !self.is_damaged() && self.run_continues() {
             self.apply_storage_failure();
             // The recursion ends: no run continues after this.

@@ -46,20 +46,20 @@ impl LoadedWorkspace {
         let settings = rules.as_ref().map_or(&usual, |rules| &rules.settings);
         let variable = |name: &str| environment?.variables().get(name).map(OsString::from);
         let denied = services.sandboxes.denied_paths(settings, &variable);
-        let (place, cwd, known) = (workspace_path(state), session_cwd(state), state.workspace().cloned());
+        let (root, cwd, known) = (workspace_path(state), session_cwd(state), state.workspace().cloned());
         let open = move || match reach {
             Reach::Anywhere => {
-                WorkspaceDir::open(&cwd, reach).map(|ground| (ground, None)).map_err(|error| error.to_string())
+                WorkspaceDir::open(&cwd, reach).map(|workspace| (workspace, None)).map_err(|error| error.to_string())
             }
             Reach::Workspace => workspace::open(&cwd, known.as_ref())
-                .map(|(ground, identity)| (ground.with_denied_paths(&denied), identity))
+                .map(|(workspace, identity)| (workspace.with_denied_paths(&denied), identity))
                 .map_err(|error| error.to_string()),
         };
-        let opened = services.files.run_in(&place, open).await;
+        let opened = services.files.run_in(&root, open).await;
         let opened = opened.unwrap_or_else(|why| Err(format!("cannot open the workspace: {why}")));
         match opened {
-            Ok((ground, identity)) => {
-                Self { context: WorkspaceContext { run_config: rules, workspace: Ok(ground) }, identity }
+            Ok((workspace, identity)) => {
+                Self { context: WorkspaceContext { run_config: rules, workspace: Ok(workspace) }, identity }
             }
             Err(why) => Self { context: WorkspaceContext { run_config: rules, workspace: Err(why) }, identity: None },
         }
@@ -86,10 +86,10 @@ impl ToolContextBuilder {
     /// Builds the context of a tool call.
     pub(super) fn build(&self, redactor: &Redactor) -> Result<ToolContext, ToolError> {
         let unavailable = |why: &String| ToolError::new(ToolErrorKind::SandboxUnavailable, why.clone());
-        let ground = self.workspace.as_ref().map_err(unavailable)?.clone();
+        let workspace = self.workspace.as_ref().map_err(unavailable)?.clone();
         let (redactor, whole) = (redactor.clone(), redactor.clone());
         Ok(ToolContext {
-            workspace: ground,
+            workspace,
             sandbox: Arc::clone(&self.sandbox),
             env: tool_variables(self.environment.as_deref()),
             writable: self.writable.clone(),

@@ -147,7 +147,7 @@ impl Lane {
         }
         let mut batch = Batch::new(self.id.clone());
         let last = self.session.release_reservation();
-        batch.reserve = Some(last);
+        batch.reserved_seq = Some(last);
         batch.checkpoint = Some(batch::checkpoint(self.session.state()));
         batch.meta = Some(self.meta());
         batch.durability = Durability::Synced;

@@ -83,10 +83,10 @@ impl Unredacted {
             return;
         }
         let variables = environment.variables().iter();
-        let brought = redact::environment_secrets(variables.map(|(name, value)| (name.as_str(), value.as_str())));
-        self.secrets.add(brought);
-        if let Some(told) = self.environment_updates.get() {
-            told.send_replace(Some(Arc::clone(&environment)));
+        let secrets = redact::environment_secrets(variables.map(|(name, value)| (name.as_str(), value.as_str())));
+        self.secrets.add(secrets);
+        if let Some(updates) = self.environment_updates.get() {
+            updates.send_replace(Some(Arc::clone(&environment)));
         }
         let before = self.environment.replace(environment);
         if let (Some(active), Some(before), None) = (&state.run, before, &self.run_environment) {
@@ -180,13 +180,13 @@ impl Unredacted {
                 Command::Decide(vote)
             }
             Command::BumpVersion { change: what } => Command::BumpVersion { change: self.redact(&what) },
-            Command::UserCommand(mut aside) => {
-                let args = self.redact_json(&aside.args);
-                let raw = std::mem::replace(&mut aside.args, args);
-                if redact::contains_marker(aside.args.as_str()) {
-                    self.user_command_args.insert(aside.call.clone(), raw.as_str().to_owned());
+            Command::UserCommand(mut command) => {
+                let args = self.redact_json(&command.args);
+                let raw = std::mem::replace(&mut command.args, args);
+                if redact::contains_marker(command.args.as_str()) {
+                    self.user_command_args.insert(command.call.clone(), raw.as_str().to_owned());
                 }
-                Command::UserCommand(aside)
+                Command::UserCommand(command)
             }
             Command::Compact { instructions } => {
                 Command::Compact { instructions: instructions.map(|text| self.redact(&text)) }
@@ -260,8 +260,8 @@ impl Unredacted {
         };
         self.messages.retain(|run, _| known(run));
         self.program_runs.retain(known);
-        self.steers.retain(|said, _| {
-            active.is_some_and(|active| active.steers.iter().any(|(_, steering)| steering.fingerprint == *said))
+        self.steers.retain(|fingerprint, _| {
+            active.is_some_and(|active| active.steers.iter().any(|(_, steering)| steering.fingerprint == *fingerprint))
         });
     }
 
@@ -358,10 +358,10 @@ impl Unredacted {
 }
 
 /// Returns the original of a stored text, if it is known or nothing was redacted.
-pub(super) fn original(raw: Option<&String>, kept: &str) -> Original<String> {
+pub(super) fn original(raw: Option<&String>, stored: &str) -> Original<String> {
     match raw {
         Some(raw) => Original::Known(raw.clone()),
-        None if redact::contains_marker(kept) => Original::Lost,
-        None => Original::Known(kept.to_owned()),
+        None if redact::contains_marker(stored) => Original::Lost,
+        None => Original::Known(stored.to_owned()),
     }
 }

@@ -44,10 +44,10 @@ impl Default for TurnInterrupts {
 }
 
 impl TurnInterrupts {
-    /// Waits until the run has more than `heard` steering messages.
-    pub(super) async fn wait_for_steer(&self, heard: usize) {
+    /// Waits until the run has more than `handled` steering messages.
+    pub(super) async fn wait_for_steer(&self, handled: usize) {
         // It cannot fail: the sender is held here.
-        let _ = self.steers.subscribe().wait_for(|steers| *steers > heard).await;
+        let _ = self.steers.subscribe().wait_for(|steers| *steers > handled).await;
     }
 }
 
@@ -85,19 +85,19 @@ impl RunTasks {
         if self.is_closed() {
             return;
         }
-        let whose = ReportOwner::UserCommand(intention.call.clone());
+        let owner = ReportOwner::UserCommand(intention.call.clone());
         if self.user_commands.cancelled.remove(&intention.call) {
-            let reports = self.reports_for(whose, unredacted);
+            let reports = self.reports_for(owner, unredacted);
             let settled = Report::CallSettled(Box::new(aborted_result(&intention, None)));
             tokio::spawn(async move { reports.send(settled).await });
             return;
         }
         let tool_context = self.tool_context(unredacted.program_environment(None), workspace_context, None, state);
-        let (sandbox, reports) = (Arc::clone(&tool_context.sandbox), self.reports_for(whose.clone(), unredacted));
+        let (sandbox, reports) = (Arc::clone(&tool_context.sandbox), self.reports_for(owner.clone(), unredacted));
         let broken = Report::CallSettled(Box::new(panicked_call(&intention)));
-        let if_broken = self.panic_reporter(ReportEnvelope::new(whose, broken));
+        let if_broken = self.panic_reporter(ReportEnvelope::new(owner, broken));
         let (services, session) = self.services_and_session();
-        let span = debug_span!("aside", %session, call = %intention.call);
+        let span = debug_span!("user_command", %session, call = %intention.call);
         let services = Arc::clone(services);
         let job = ToolJob { intention: intention.clone(), args, approved_digest, tool_context, services };
         let stopped = Arc::new(AtomicBool::new(false));
@@ -154,15 +154,15 @@ impl RunTasks {
         state: &State,
     ) {
         // It may have been stopped while its start was committed.
-        let wanted = state.compaction.is_some_and(|compaction| compaction.start_seq == compact.start_seq);
-        if self.is_closed() || !wanted {
+        let is_current = state.compaction.is_some_and(|compaction| compaction.start_seq == compact.start_seq);
+        if self.is_closed() || !is_current {
             return;
         }
-        let whose = ReportOwner::Compaction(compact.start_seq);
+        let owner = ReportOwner::Compaction(compact.start_seq);
         let message = "the daemon panicked during the compaction".to_owned();
         let broken = Report::CompactionFailed { message, will_retry: false };
-        let if_broken = self.panic_reporter(ReportEnvelope::new(whose.clone(), broken));
-        let reports = self.reports_for(whose, unredacted);
+        let if_broken = self.panic_reporter(ReportEnvelope::new(owner.clone(), broken));
+        let reports = self.reports_for(owner, unredacted);
         let rules = RunConfigSource { cached: Arc::default(), loaded: workspace_context.run_config.clone() };
         let tool_context = self.tool_context(unredacted.latest_environment(), workspace_context, None, state);
         let input =
@@ -236,8 +236,8 @@ impl RunTasks {
 }
 
 /// Converts a report to an input of the session; `None` if it has no meaning there.
-pub(super) fn to_input(whose: ReportOwner, report: Report) -> Option<Input> {
-    Some(match (whose, report) {
+pub(super) fn to_input(owner: ReportOwner, report: Report) -> Option<Input> {
+    Some(match (owner, report) {
         (ReportOwner::Run(run), report) => Input::Report { run, report },
         (ReportOwner::UserCommand(call), Report::CallOutput { stream, text, call: _ }) => {
             Input::UserCommandReport { call, report: UserCommandReport::Output { stream, text } }
@@ -248,14 +248,14 @@ pub(super) fn to_input(whose: ReportOwner, report: Report) -> Option<Input> {
         (ReportOwner::UserCommand(call), Report::CallSettled(settlement)) => {
             Input::UserCommandReport { call, report: UserCommandReport::Settled(settlement) }
         }
-        (ReportOwner::Compaction(began), Report::TurnUsage(taken)) => {
-            Input::CompactionReport { start_seq: began, report: CompactionReport::Usage(taken) }
+        (ReportOwner::Compaction(start_seq), Report::TurnUsage(usage)) => {
+            Input::CompactionReport { start_seq, report: CompactionReport::Usage(usage) }
         }
-        (ReportOwner::Compaction(began), Report::Compacted(compaction)) => {
-            Input::CompactionReport { start_seq: began, report: CompactionReport::Done(compaction) }
+        (ReportOwner::Compaction(start_seq), Report::Compacted(compaction)) => {
+            Input::CompactionReport { start_seq, report: CompactionReport::Done(compaction) }
         }
-        (ReportOwner::Compaction(began), Report::CompactionFailed { message, will_retry: _ }) => {
-            Input::CompactionReport { start_seq: began, report: CompactionReport::Failed { message } }
+        (ReportOwner::Compaction(start_seq), Report::CompactionFailed { message, will_retry: _ }) => {
+            Input::CompactionReport { start_seq, report: CompactionReport::Failed { message } }
         }
         (ReportOwner::UserCommand(_) | ReportOwner::Compaction(_), _) => return None,
     })

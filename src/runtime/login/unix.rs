@@ -145,8 +145,8 @@ mod tests {
         let shell = script(&folder, "echo Welcome=x\nexport TOLD='two\nlines'\nexec /bin/sh -c \"$2\"\n");
         let output = run_shell(&shell, folder.path(), SHELL_TIMEOUT).await.unwrap();
         let variables = parse_variables(&output).unwrap();
-        let told = variables.iter().find(|(name, _)| name == "TOLD").unwrap();
-        assert_eq!(told.1, "two\nlines");
+        let variable = variables.iter().find(|(name, _)| name == "TOLD").unwrap();
+        assert_eq!(variable.1, "two\nlines");
         assert!(variables.iter().all(|(name, _)| name != "Welcome"));
     }
 

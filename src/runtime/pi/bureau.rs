@@ -35,7 +35,7 @@ use crate::protocol::pi::decode::DecodeLimits;
 use crate::protocol::pi::encode::{self, CommandLifecycle, LifecycleStage, Response};
 use crate::protocol::pi::error_text;
 use crate::protocol::pi::request::Request;
-use crate::runtime::mint;
+use crate::runtime::generate;
 use crate::runtime::server::{CLOSE_TIMEOUT, Server};
 use crate::runtime::session_files::{self, SessionFiles};
 
@@ -438,7 +438,7 @@ fn submission(ticket: Ticket, asked: &Request, name: CommandName) -> Submission 
         key: asked.idempotency_key.as_deref().map(Into::into),
         kind: asked.kind.name().into(),
         session: asked.session.clone(),
-        fingerprint: mint::fingerprint([asked.canonical.as_str()]),
+        fingerprint: generate::fingerprint([asked.canonical.as_str()]),
         depends_on: asked.depends_on.iter().map(|id| id.as_str().into()).collect(),
         scheduling: nature.scheduling,
         time_limit: nature.time_limit,

@@ -12,7 +12,7 @@ use crate::kernel::time::Now;
 use crate::protocol::pi::encode::to_rfc3339;
 use crate::protocol::pi::projection::{self, Projection, Role};
 use crate::protocol::pi::session_file::{self, Change, Entry, Header, IdGenerator, Message, ParsedSession};
-use crate::runtime::mint;
+use crate::runtime::generate;
 
 /// A session's conversation beside its file.
 pub(super) struct Plan<'a> {
@@ -179,7 +179,7 @@ impl<'a> Plan<'a> {
 
 /// What the ids begin with that a session gives its entries: several sessions may be written to one file.
 fn prefix(session: &SessionId) -> String {
-    format!("{:08x}", mint::fingerprint(["session-file", session.as_str()]).0 >> 96)
+    format!("{:08x}", generate::fingerprint(["session-file", session.as_str()]).0 >> 96)
 }
 
 /// The settings that a file holds, and since when.

@@ -23,7 +23,7 @@ use crate::kernel::refusal::Refusal;
 use crate::kernel::time::Now;
 use crate::protocol::pi::projection::Projection;
 use crate::protocol::pi::session_file::{Entry, Header, IdGenerator, ParsedSession};
-use crate::runtime::mint;
+use crate::runtime::generate;
 use crate::runtime::session_files::SessionFiles;
 use crate::runtime::session_files::index::{CreatedFile, FileRecord};
 use crate::runtime::session_files::store::{StoreError, TornLine};
@@ -33,19 +33,19 @@ pub(super) struct Minted;
 
 impl IdGenerator for Minted {
     fn run(&mut self) -> RunId {
-        mint::run()
+        generate::run()
     }
 
     fn message(&mut self) -> MessageId {
-        mint::message()
+        generate::message()
     }
 
     fn assistant_message(&mut self) -> MessageId {
-        mint::assistant_message()
+        generate::assistant_message()
     }
 
     fn call(&mut self) -> CallId {
-        mint::call()
+        generate::call()
     }
 }
 
@@ -173,7 +173,7 @@ pub(super) fn new_file(
     snapshot: &Snapshot,
     parent: Option<String>,
 ) -> (FileRecord, Header) {
-    let (id, cwd) = (mint::session(), snapshot.opening.cwd.as_str());
+    let (id, cwd) = (generate::session(), snapshot.opening.cwd.as_str());
     let mut header = Header::new(id.as_str(), cwd, bureau.now());
     header.parent = parent;
     let path = bureau.session_files().store.path_for(cwd.as_ref(), id.as_str(), header.created);

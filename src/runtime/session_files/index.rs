@@ -227,7 +227,7 @@ impl SessionFileIndex {
         let malformed = |problem| IndexError::Malformed { path: self.path.clone(), problem };
         let written: IndexFile = serde_json::from_slice(&bytes).map_err(|error| malformed(error.to_string()))?;
         if written.version != VERSION {
-            return Err(malformed(format!("it has version {}, supported is {VERSION}", written.version)));
+            return Err(malformed(format!("it has version {}; the supported version is {VERSION}", written.version)));
         }
         Ok(written.files)
     }

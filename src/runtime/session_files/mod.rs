@@ -85,8 +85,8 @@ impl SessionFiles {
 /// Lists the files of a session.
 pub(super) async fn list(services: &Arc<Services>, session: &SessionId, opened_at: Option<Now>) -> Vec<SessionFileRow> {
     let (services, id) = (Arc::clone(services), session.clone());
-    let (files, place) = (services.files.clone(), services.session_files.store.directory());
-    rows_or_problem(session, files.run_in(&place, move || services.session_files.files_of(&id, opened_at)).await)
+    let (files, directory) = (services.files.clone(), services.session_files.store.directory());
+    rows_or_problem(session, files.run_in(&directory, move || services.session_files.files_of(&id, opened_at)).await)
 }
 
 /// Removes the files that were created for a deleted session; imported files only with `with_imported`.
@@ -97,9 +97,9 @@ pub(super) async fn remove(
     with_imported: bool,
 ) -> Vec<SessionFileRow> {
     let (services, id) = (Arc::clone(services), session.clone());
-    let (files, place) = (services.files.clone(), services.session_files.store.directory());
+    let (files, directory) = (services.files.clone(), services.session_files.store.directory());
     let remove = move || services.session_files.remove(&id, opened_at, with_imported);
-    rows_or_problem(session, files.run_in(&place, remove).await)
+    rows_or_problem(session, files.run_in(&directory, remove).await)
 }
 
 /// Returns the rows; a failure becomes a row with a problem.

@@ -16,13 +16,13 @@ const ERROR_PHRASES: &[&str] =
 
 /// Returns notes about hidden paths in the command, and in the error messages among its output.
 pub(crate) fn notes(confinement: &Confinement, home: Option<&Path>, command: &str, printed: &str) -> Vec<String> {
-    let complains = |line: &&str| {
+    let reports_error = |line: &&str| {
         let line = line.to_ascii_lowercase();
-        ERROR_PHRASES.iter().any(|complaint| line.contains(complaint))
+        ERROR_PHRASES.iter().any(|phrase| line.contains(phrase))
     };
     let printed = &printed[..printed.floor_char_boundary(TEXT_MAX)];
     let command = &command[..command.floor_char_boundary(TEXT_MAX)];
-    let lines = printed.lines().filter(complains).chain(command.lines());
+    let lines = printed.lines().filter(reports_error).chain(command.lines());
     let mut notes: Vec<String> = Vec::new();
     for path in lines.flat_map(candidate_words).filter_map(|word| parse_path(word, home)) {
         if notes.len() == NOTES_MAX {
@@ -36,13 +36,13 @@ pub(crate) fn notes(confinement: &Confinement, home: Option<&Path>, command: &st
 }
 
 fn note(confinement: &Confinement, home: Option<&Path>, path: &Path) -> Option<String> {
-    let is_in = |places: &[PathBuf]| places.iter().any(|place| is_within(path, place));
-    let hide = confinement.hidden_by_config.iter().find(|place| is_within(path, place));
-    if let Some(place) = hide.filter(|_| !is_in(&confinement.daemon_paths)) {
-        let (said, place) = (display_path(path, home), display_path(place, home));
+    let is_in = |roots: &[PathBuf]| roots.iter().any(|root| is_within(path, root));
+    let hide = confinement.hidden_by_config.iter().find(|root| is_within(path, root));
+    if let Some(root) = hide.filter(|_| !is_in(&confinement.daemon_paths)) {
+        let (shown_path, root) = (display_path(path, home), display_path(root, home));
         return Some(format!(
-            "note: {said} is hidden from commands: `hide` under [sandbox] in the user's or the project's configuration \
-             lists {place}; to open it, remove it from that list"
+            "note: {shown_path} is hidden from commands: `hide` under [sandbox] in the user's or the project's configuration \
+             lists {root}; to open it, remove it from that list"
         ));
     }
     if !is_in(&confinement.homes) || confinement.homes.iter().any(|home| home == path) {
@@ -51,13 +51,13 @@ fn note(confinement: &Confinement, home: Option<&Path>, path: &Path) -> Option<S
     if is_within(path, &confinement.workspace) || is_in(&confinement.writable) || is_in(&confinement.readable) {
         return None;
     }
-    let said = display_path(path, home);
+    let shown_path = display_path(path, home);
     if is_in(&confinement.daemon_paths) {
-        return Some(format!("note: {said} belongs to pushd and is never shown to commands"));
+        return Some(format!("note: {shown_path} belongs to pushd and is never shown to commands"));
     }
     if is_in(&confinement.hidden) {
         return Some(format!(
-            "note: {said} is hidden from commands because credentials are stored there; to open it, add exactly this \
+            "note: {shown_path} is hidden from commands because credentials are stored there; to open it, add exactly this \
              path to `readable` under [sandbox] in the configuration"
         ));
     }
@@ -65,7 +65,7 @@ fn note(confinement: &Confinement, home: Option<&Path>, path: &Path) -> Option<S
         is_in(&confinement.toolchain_paths) || confinement.caches.iter().any(|cache| is_within(path, &cache.path));
     (!is_seen).then(|| {
         format!(
-            "note: {said} is hidden from commands; `readable = [\"{said}\"]` under [sandbox] of the configuration opens it"
+            "note: {shown_path} is hidden from commands; `readable = [\"{shown_path}\"]` under [sandbox] of the configuration opens it"
         )
     })
 }
@@ -126,15 +126,15 @@ mod tests {
 
     #[test]
     fn what_the_configuration_hides_is_opened_by_the_configuration_alone() {
-        for (command, path, place) in [
+        for (command, path, root) in [
             ("cat ~/letters/one", "~/letters/one", "~/letters"),
             ("cat ~/w/keys", "~/w/keys", "~/w/keys"),
             ("cat /srv/keys/one", "/srv/keys/one", "/srv/keys"),
         ] {
             let notes = notes_for(command, "");
-            let said = format!("{path} is hidden from commands: `hide` under [sandbox]");
-            assert!(notes.len() == 1 && notes[0].contains(&said), "{command}: {notes:?}");
-            assert!(notes[0].contains(&format!("lists {place};")), "{command}: {notes:?}");
+            let shown_path = format!("{path} is hidden from commands: `hide` under [sandbox]");
+            assert!(notes.len() == 1 && notes[0].contains(&shown_path), "{command}: {notes:?}");
+            assert!(notes[0].contains(&format!("lists {root};")), "{command}: {notes:?}");
             assert!(!notes[0].contains("readable"), "{command}: {notes:?}");
         }
     }

@@ -151,8 +151,8 @@ impl Confinement {
                 || self.unset_variables.iter().any(|unset| *unset == name)
                 || TEMP_VARIABLES.contains(&&*name)
         };
-        let kept = env.iter().filter(|(name, _)| !leads_out(name)).cloned();
-        kept.chain([("TMPDIR".into(), temp.into())]).collect()
+        let retained = env.iter().filter(|(name, _)| !leads_out(name)).cloned();
+        retained.chain([("TMPDIR".into(), temp.into())]).collect()
     }
 
     /// Returns the specification for the supervisor of one step. `scratch` is the run's scratch directory, which
@@ -270,10 +270,10 @@ mod tests {
             "HOME",
         ];
         let env: Vec<(OsString, OsString)> = names.iter().map(|name| (name.into(), "x".into())).collect();
-        let kept = confinement.environment(&env, Path::new(TEMP_DIR));
-        let kept: Vec<String> =
-            kept.iter().map(|(name, value)| format!("{}={}", name.display(), value.display())).collect();
-        assert_eq!(kept, ["PATH=x", "HOME=x", "TMPDIR=/tmp"]);
+        let environment = confinement.environment(&env, Path::new(TEMP_DIR));
+        let environment: Vec<String> =
+            environment.iter().map(|(name, value)| format!("{}={}", name.display(), value.display())).collect();
+        assert_eq!(environment, ["PATH=x", "HOME=x", "TMPDIR=/tmp"]);
     }
 
     #[test]

@@ -33,8 +33,8 @@ pub trait FileSystem {
     fn canonicalize(&self, path: &Path) -> Option<PathBuf>;
     /// Returns the target of a link, or `None` if the path is not a link.
     fn read_link(&self, path: &Path) -> Option<PathBuf>;
-    /// Returns the names in a directory, or `None` if there are more than `most` or the directory cannot be read.
-    fn entry_names(&self, path: &Path, most: usize) -> Option<Vec<OsString>>;
+    /// Returns the names in a directory, or `None` if there are more than `limit` or the directory cannot be read.
+    fn entry_names(&self, path: &Path, limit: usize) -> Option<Vec<OsString>>;
 }
 
 /// One mount; all paths are absolute and without links.
@@ -270,8 +270,8 @@ fn with_intermediate_directories(hidden: &[PathBuf], roots: Vec<PathBuf>) -> Vec
 
 /// Returns the hidden paths that exist, sorted, without paths that lie in other hidden paths.
 pub(crate) fn hidden_paths(spec: &ConfinementSpec, files: &dyn FileSystem) -> Vec<PathBuf> {
-    let wanted = spec.hidden.iter().chain(&spec.daemon_paths);
-    let mut all: Vec<PathBuf> = wanted.filter_map(|path| files.canonicalize(path)).collect();
+    let hidden = spec.hidden.iter().chain(&spec.daemon_paths);
+    let mut all: Vec<PathBuf> = hidden.filter_map(|path| files.canonicalize(path)).collect();
     all.retain(|path| path.parent().is_some());
     outermost(&mut all);
     all
@@ -280,23 +280,23 @@ pub(crate) fn hidden_paths(spec: &ConfinementSpec, files: &dyn FileSystem) -> Ve
 /// Sorts paths and removes those that lie below others.
 pub(super) fn outermost(paths: &mut Vec<PathBuf>) {
     paths.sort();
-    let mut kept: Vec<PathBuf> = Vec::new();
+    let mut outermost: Vec<PathBuf> = Vec::new();
     for path in paths.drain(..) {
-        if !kept.iter().any(|outer| is_within(&path, outer)) {
-            kept.push(path);
+        if !outermost.iter().any(|outer| is_within(&path, outer)) {
+            outermost.push(path);
         }
     }
-    *paths = kept;
+    *paths = outermost;
 }
 
 /// Returns the path with all links resolved, also if its last components do not exist.
 pub(super) fn canonicalize_partial(path: &Path, files: &dyn FileSystem) -> Option<PathBuf> {
-    let there = path.ancestors().find(|part| files.kind(part) != PathKind::Missing)?;
-    let inner = path.strip_prefix(there).ok()?;
+    let existing = path.ancestors().find(|part| files.kind(part) != PathKind::Missing)?;
+    let inner = path.strip_prefix(existing).ok()?;
     // A `..` in the missing part cannot be resolved before the part exists.
     inner.components().all(|part| matches!(part, Component::Normal(_))).then_some(())?;
     // Collecting the components removes the trailing slash that joining an empty path leaves.
-    Some(files.canonicalize(there)?.join(inner).components().collect())
+    Some(files.canonicalize(existing)?.join(inner).components().collect())
 }
 
 /// Returns whether the original file is still visible at a path after these mounts.
@@ -755,10 +755,10 @@ pub(super) mod tests {
             self.link_target(path).filter(|_| self.kind(path) == PathKind::Link).map(Path::to_owned)
         }
 
-        fn entry_names(&self, path: &Path, most: usize) -> Option<Vec<OsString>> {
+        fn entry_names(&self, path: &Path, limit: usize) -> Option<Vec<OsString>> {
             let inside = self.0.keys().filter(|known| known.parent() == Some(path));
             let names: Vec<OsString> = inside.map(|known| known.file_name().unwrap().to_owned()).collect();
-            (names.len() <= most).then_some(names)
+            (names.len() <= limit).then_some(names)
         }
     }
 }

@@ -128,7 +128,7 @@ struct ViewBuilder<'a> {
 
 impl ViewBuilder<'_> {
     fn resolve_opened(&mut self) {
-        let (mut opened, mut links, mut taken) = (Vec::new(), Vec::new(), 0);
+        let (mut opened, mut links, mut home_entries) = (Vec::new(), Vec::new(), 0);
         let mut take = |path: &Path, real: PathBuf| {
             if let Some(name) = self.name_in_home(path).filter(|name| *name != real) {
                 links.push((name, real.clone()));
@@ -138,11 +138,11 @@ impl ViewBuilder<'_> {
             }
         };
         for path in self.spec.opened_paths.iter().flat_map(|path| self.with_installation(path)) {
-            if taken == OPENED_MAX {
+            if home_entries == OPENED_MAX {
                 break;
             }
             if let Some(real) = self.files.canonicalize(&path).filter(|real| self.may_be_opened(real)) {
-                taken += usize::from(self.home_of(&real).is_some());
+                home_entries += usize::from(self.home_of(&real).is_some());
                 take(&path, real);
             }
         }
@@ -274,12 +274,12 @@ impl ViewBuilder<'_> {
     /// beside them.
     fn expand_directories_for_missing_caches(&mut self) {
         let missing = |path: &Path| self.files.kind(path) == PathKind::Missing;
-        let wanted: Vec<PathBuf> =
+        let caches: Vec<PathBuf> =
             self.view.caches.iter().map(|cache| cache.path.clone()).filter(|path| missing(path)).collect();
         let mut opened = Vec::new();
         let mut todo = std::mem::take(&mut self.view.opened);
         while let Some(path) = todo.pop() {
-            let inside: Vec<&PathBuf> = wanted.iter().filter(|cache| is_within(cache, &path)).collect();
+            let inside: Vec<&PathBuf> = caches.iter().filter(|cache| is_within(cache, &path)).collect();
             if inside.is_empty() {
                 opened.push(path);
                 continue;
@@ -346,8 +346,8 @@ mod tests {
             ],
             &files,
         );
-        let wanted = [".asdf", ".local/bin", "bin", "conda", "work/bin"];
-        assert_eq!(opened, wanted.map(|name| Path::new("/home/ann").join(name)));
+        let expected = [".asdf", ".local/bin", "bin", "conda", "work/bin"];
+        assert_eq!(opened, expected.map(|name| Path::new("/home/ann").join(name)));
     }
 
     #[test]

@@ -18,23 +18,23 @@ pub(super) fn file_name(name: &str) -> String {
 
 /// Returns whether a file is an executable program.
 pub(super) fn is_program(file: &Path) -> bool {
-    fs::metadata(file).is_ok_and(|there| there.is_file() && there.mode() & 0o111 != 0)
+    fs::metadata(file).is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o111 != 0)
 }
 
 /// Returns the owner of a file or directory; `None` if other users can change it.
 ///
 /// A parent directory may be world-writable with the sticky bit, like `/tmp`.
 pub(super) fn owner(path: &Path, last: bool) -> Option<Owner> {
-    let there = fs::symlink_metadata(path).ok()?;
-    let owner = match there.uid() {
+    let metadata = fs::symlink_metadata(path).ok()?;
+    let owner = match metadata.uid() {
         // For a daemon that runs as root, a file of root may belong to a project.
         0 if geteuid().is_root() && !is_system_path(path) => Owner::User,
         0 => Owner::System,
         user if user == geteuid().as_raw() => Owner::User,
         _ => return None,
     };
-    let by_others = there.mode() & 0o002 != 0 || there.mode() & 0o020 != 0 && there.gid() != 0;
-    let sticky = there.mode() & 0o1000 != 0 && there.uid() == 0 && !last;
+    let by_others = metadata.mode() & 0o002 != 0 || metadata.mode() & 0o020 != 0 && metadata.gid() != 0;
+    let sticky = metadata.mode() & 0o1000 != 0 && metadata.uid() == 0 && !last;
     (!by_others || sticky).then_some(owner)
 }
 

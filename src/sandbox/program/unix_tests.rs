@@ -35,12 +35,12 @@ fn relative_missing_workspace_and_foreign_writable_directories_are_left_out() {
     .join(":");
     let writable = [root.join("work"), root.join("extra")];
     let SearchPath { directories: found, .. } = SearchPath::trusted(Some(OsStr::new(&named)), &writable);
-    let below: Vec<_> = found.iter().filter(|place| place.starts_with(&root)).collect();
+    let below: Vec<_> = found.iter().filter(|directory| directory.starts_with(&root)).collect();
     assert_eq!(below, [&root.join("mine/bin")]);
-    assert!(found.iter().any(|place| place == Path::new("/usr/bin")), "{found:?}");
-    assert!(found.iter().all(|place| place.is_absolute()));
+    assert!(found.iter().any(|directory| directory == Path::new("/usr/bin")), "{found:?}");
+    assert!(found.iter().all(|directory| directory.is_absolute()));
     let SearchPath { directories: usual, .. } = SearchPath::trusted(None, &writable);
-    assert!(usual.iter().any(|place| place == Path::new("/usr/bin")), "{usual:?}");
+    assert!(usual.iter().any(|directory| directory == Path::new("/usr/bin")), "{usual:?}");
 }
 
 #[test]
@@ -49,8 +49,8 @@ fn a_program_that_others_can_replace_is_not_found() {
     let root = dir.path().canonicalize().unwrap();
     fs::create_dir_all(root.join("bin")).unwrap();
     fs::create_dir_all(root.join("work")).unwrap();
-    for place in ["bin", "work"] {
-        fs::set_permissions(root.join(place), Permissions::from_mode(0o755)).unwrap();
+    for directory in ["bin", "work"] {
+        fs::set_permissions(root.join(directory), Permissions::from_mode(0o755)).unwrap();
     }
     let program = |name: &str, mode| {
         fs::write(root.join(name), "#!/bin/sh\n").unwrap();

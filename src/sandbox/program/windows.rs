@@ -21,6 +21,6 @@ pub(super) fn is_program(file: &Path) -> bool {
 pub(super) fn owner(path: &Path, _last: bool) -> Option<Owner> {
     let name = path.to_string_lossy().replace(r"\\?\", "");
     let system = [r"C:\Program Files", r"C:\Program Files (x86)", r"C:\Windows"];
-    let of_system = path.parent().is_none() || system.iter().any(|place| Path::new(&name).starts_with(place));
+    let of_system = path.parent().is_none() || system.iter().any(|root| Path::new(&name).starts_with(root));
     Some(if of_system { Owner::System } else { Owner::User })
 }

@@ -221,7 +221,7 @@ fn is_dots(name: &CStr) -> bool {
 }
 
 fn is_directory(directory: &OwnedFd, name: &CStr) -> bool {
-    fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok_and(|there| is_directory_mode(there.st_mode))
+    fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok_and(|stat| is_directory_mode(stat.st_mode))
 }
 
 fn is_directory_mode(mode: libc::mode_t) -> bool {
@@ -230,12 +230,12 @@ fn is_directory_mode(mode: libc::mode_t) -> bool {
 
 /// Adds the owner's permissions on a directory if they are missing.
 fn grant_owner_access<P: ?Sized + nix::NixPath>(at: impl AsFd, name: &P) -> io::Result<()> {
-    let there = match fstatat(&at, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+    let stat = match fstatat(&at, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
         Err(Errno::ENOENT) => return Ok(()),
-        there => there?,
+        stat => stat?,
     };
     let all = Mode::S_IRWXU;
-    if is_directory_mode(there.st_mode) && !Mode::from_bits_truncate(there.st_mode).contains(all) {
+    if is_directory_mode(stat.st_mode) && !Mode::from_bits_truncate(stat.st_mode).contains(all) {
         fchmodat(&at, name, all, FchmodatFlags::NoFollowSymlink)?;
     }
     Ok(())

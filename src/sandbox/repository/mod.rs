@@ -82,10 +82,10 @@ impl Repository {
         let real = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
         for work_tree in [workspace].into_iter().chain(real.ancestors().skip(1)) {
             let git = work_tree.join(".git");
-            let Ok(there) = fs::symlink_metadata(&git) else { continue };
-            let (git_dir, common_dir) = if there.is_symlink() {
+            let Ok(metadata) = fs::symlink_metadata(&git) else { continue };
+            let (git_dir, common_dir) = if metadata.is_symlink() {
                 return Err(untrusted(&git, "is a symbolic link, which git is not run through"));
-            } else if there.is_dir() {
+            } else if metadata.is_dir() {
                 match plain_git_directory(&git)? {
                     Some(common_dir) => (git, common_dir),
                     // While a confined command runs in a workspace without a repository, an empty `.git` exists there.
@@ -127,7 +127,7 @@ impl Repository {
         let own = WORK_TREE_FILES.iter().map(|name| self.git_dir.join(name));
         for path in own.chain(SHARED_FILES.iter().map(|name| self.common_dir.join(name))) {
             // Links are followed, as git follows them.
-            if fs::metadata(&path).is_ok_and(|there| !there.is_file()) {
+            if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
                 return Err(untrusted(&path, "is not a regular file, so that git is not run with it"));
             }
         }
@@ -135,7 +135,7 @@ impl Repository {
         let branch = head.trim_end().strip_prefix("ref: ").map(Path::new);
         let is_below = |branch: &&Path| branch.components().all(|part| matches!(part, Component::Normal(_)));
         if let Some(path) = branch.filter(is_below).map(|branch| self.common_dir.join(branch))
-            && fs::metadata(&path).is_ok_and(|there| !there.is_file() && !there.is_dir())
+            && fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
         {
             return Err(untrusted(&path, "is not a regular file, so that git is not run with it"));
         }
@@ -235,8 +235,8 @@ fn core_worktree(config: &str) -> Option<String> {
 /// Reads a small regular text file; `None` for anything else, and for a link.
 fn read(path: &Path) -> Option<String> {
     let file = os::open(path).ok()?;
-    let there = file.metadata().ok()?;
-    if !there.is_file() || there.len() > FILE_MAX {
+    let metadata = file.metadata().ok()?;
+    if !metadata.is_file() || metadata.len() > FILE_MAX {
         return None;
     }
     let mut bytes = Vec::new();

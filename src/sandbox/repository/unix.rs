@@ -16,5 +16,5 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 
 /// Returns whether a file belongs to the user.
 pub(super) fn is_owned_by_user(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|there| there.uid() == geteuid().as_raw())
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.uid() == geteuid().as_raw())
 }

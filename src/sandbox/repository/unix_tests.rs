@@ -99,7 +99,7 @@ fn a_file_that_git_would_wait_for_is_refused() {
         (format!("{own}/index"), &["linked"]),
     ] {
         let path = dir.at(&file);
-        let kept = fs::read(&path).ok();
+        let before = fs::read(&path).ok();
         for through_link in [false, true] {
             let _moved = fs::remove_file(&path);
             let pipe = if through_link { dir.at("pipe") } else { path.clone() };
@@ -114,8 +114,8 @@ fn a_file_that_git_would_wait_for_is_refused() {
             fs::remove_file(&pipe).unwrap();
         }
         let _link = fs::remove_file(&path);
-        if let Some(kept) = kept {
-            fs::write(&path, kept).unwrap();
+        if let Some(before) = before {
+            fs::write(&path, before).unwrap();
         }
         assert!(dir.find("main").is_ok() && dir.find("linked").is_ok(), "{file}");
     }
@@ -157,8 +157,8 @@ fn a_repository_that_commands_could_change_is_refused() {
     dir.git("other", &["init", "-q", "--separate-git-dir=../store/other.git", "."]);
     dir.git("other", &["config", "core.worktree", dir.at("other").to_str().unwrap()]);
     assert!(dir.find("other").is_ok());
-    let fault = Repository::find(&dir.at("other"), &[dir.at("store")]).unwrap_err();
-    assert!(fault.to_string().contains("can be changed by commands"), "{}", fault.to_string());
+    let error = Repository::find(&dir.at("other"), &[dir.at("store")]).unwrap_err();
+    assert!(error.to_string().contains("can be changed by commands"), "{}", error.to_string());
 }
 
 #[test]

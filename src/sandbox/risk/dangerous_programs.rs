@@ -16,7 +16,7 @@ pub(super) fn assess(name: &str, args: &[String], context: &CommandContext<'_>) 
 fn classify(name: &str, args: &[String]) -> Option<(Risk, &'static str)> {
     let words = operands(args, "");
     let first = words.first().copied().unwrap_or_default();
-    let says = |wanted: &[&str]| words.iter().any(|word| wanted.contains(word));
+    let has_word = |choices: &[&str]| words.iter().any(|word| choices.contains(word));
     Some(match name {
         "push" => return push_client(first),
         name if DESTROYERS.contains(&name) || name.starts_with("mkfs") || name.starts_with("newfs") => {
@@ -26,7 +26,7 @@ fn classify(name: &str, args: &[String]) -> Option<(Risk, &'static str)> {
         "setenforce" | "aa-teardown" | "aa-disable" | "csrutil" | "spctl" | "auditctl" | "kextload" => {
             (Risk::Critical, "it disables a security mechanism")
         }
-        "ufw" if says(&["disable", "reset"]) => (Risk::Critical, "it disables a security mechanism"),
+        "ufw" if has_word(&["disable", "reset"]) => (Risk::Critical, "it disables a security mechanism"),
         "iptables" | "ip6tables" | "nft" | "pfctl" | "ufw" | "firewall-cmd" => {
             (Risk::Critical, "it changes the firewall")
         }

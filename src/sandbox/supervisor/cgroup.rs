@@ -163,13 +163,13 @@ fn remove(path: &Path) {
 /// Returns a cgroup and all its descendants, parents first. It is iterative because a step controls the depth.
 fn subtree(path: &Path) -> Vec<PathBuf> {
     let mut found = vec![path.to_owned()];
-    let mut looked_at = 0;
-    while let Some(path) = found.get(looked_at) {
+    let mut visited = 0;
+    while let Some(path) = found.get(visited) {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
         let inner = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         let inner: Vec<PathBuf> = inner.map(|entry| entry.path()).collect();
         found.extend(inner);
-        looked_at += 1;
+        visited += 1;
     }
     found
 }

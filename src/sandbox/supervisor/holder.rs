@@ -231,8 +231,9 @@ impl Holder<'_> {
 
     /// Returns whether the limit of descriptors leaves room for those of another request.
     fn capacity(&self) -> Capacity {
-        let kept = self.running.values().chain(self.ended.values().map(|ended| &ended.daemon_ends)).map(Vec::len);
-        let needed = kept.sum::<usize>() + REQUEST_FDS_MAX + OWN_FDS;
+        let descriptors =
+            self.running.values().chain(self.ended.values().map(|ended| &ended.daemon_ends)).map(Vec::len);
+        let needed = descriptors.sum::<usize>() + REQUEST_FDS_MAX + OWN_FDS;
         match getrlimit(Resource::RLIMIT_NOFILE) {
             Ok((limit, _)) if (needed as u64) > limit => Capacity::Exhausted,
             Ok(_) | Err(_) => Capacity::Sufficient,

@@ -66,7 +66,7 @@ pub(in super::super) fn clean_up_cgroup(cgroups: &Path, supervisor: u32) {
 /// Prepares this process for supervising; a measure that fails does not prevent the others.
 pub(super) fn prepare_supervisor() {
     // With another process name, `killall push` does not kill the process that cleans up.
-    let _named = prctl::set_name(c"step-keeper");
+    let _named = prctl::set_name(c"push-supervisor");
     let _reaper = prctl::set_child_subreaper(true);
     close_inherited_fds();
 }

@@ -29,13 +29,13 @@ const INTERVAL: Duration = Duration::from_millis(250);
 
 /// The next measurement waits at least this many times as long as the last one took, which bounds the cost on a busy
 /// machine.
-const REST_FACTOR: u32 = 40;
+const PAUSE_FACTOR: u32 = 40;
 
 /// The longest wait between two measurements, however long the last one took.
-const REST_MAX: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The time limit of one measurement.
-const MEASUREMENT_MAX: Duration = Duration::from_secs(2);
+const MEASUREMENT_TIME_LIMIT: Duration = Duration::from_secs(2);
 
 /// How many open descriptors, of all processes together, one measurement examines.
 const DESCRIPTORS_MAX: u32 = 100_000;
@@ -59,7 +59,7 @@ struct Budget {
 
 /// Why a measurement cannot rule out that the limit is exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Incomplete {
+enum MeasurementError {
     OutOfTime,
     AccessDenied,
     TooManyDescriptors,
@@ -67,15 +67,15 @@ enum Incomplete {
 
 impl Budget {
     fn new(started: Instant) -> Self {
-        Self { deadline: started + MEASUREMENT_MAX, descriptors: DESCRIPTORS_MAX, denied: Vec::new() }
+        Self { deadline: started + MEASUREMENT_TIME_LIMIT, descriptors: DESCRIPTORS_MAX, denied: Vec::new() }
     }
 
-    fn check_time(&self) -> Result<(), Incomplete> {
-        if Instant::now() < self.deadline { Ok(()) } else { Err(Incomplete::OutOfTime) }
+    fn check_time(&self) -> Result<(), MeasurementError> {
+        if Instant::now() < self.deadline { Ok(()) } else { Err(MeasurementError::OutOfTime) }
     }
 
-    fn take_descriptor(&mut self) -> Result<(), Incomplete> {
-        self.descriptors = self.descriptors.checked_sub(1).ok_or(Incomplete::TooManyDescriptors)?;
+    fn take_descriptor(&mut self) -> Result<(), MeasurementError> {
+        self.descriptors = self.descriptors.checked_sub(1).ok_or(MeasurementError::TooManyDescriptors)?;
         self.check_time()
     }
 
@@ -87,18 +87,18 @@ impl Budget {
     }
 
     /// Fails if processes have more descriptors open than one measurement examines; before Linux 6.2 the number is not known.
-    fn check_descriptors(&self, processes: &[i32]) -> Result<(), Incomplete> {
-        let open = |pid| fs::metadata(format!("/proc/{pid}/fd")).map_or(0, |there| there.len());
+    fn check_descriptors(&self, processes: &[i32]) -> Result<(), MeasurementError> {
+        let open = |pid| fs::metadata(format!("/proc/{pid}/fd")).map_or(0, |metadata| metadata.len());
         let all = self.total(processes, open)?;
-        if all > u64::from(self.descriptors) { Err(Incomplete::TooManyDescriptors) } else { Ok(()) }
+        if all > u64::from(self.descriptors) { Err(MeasurementError::TooManyDescriptors) } else { Ok(()) }
     }
 
-    /// Sums up a figure of all processes.
-    fn total(&self, processes: &[i32], figure: impl Fn(i32) -> u64) -> Result<u64, Incomplete> {
+    /// Sums up `value_of` all processes.
+    fn total(&self, processes: &[i32], value_of: impl Fn(i32) -> u64) -> Result<u64, MeasurementError> {
         let mut total = 0_u64;
         for pid in processes {
             self.check_time()?;
-            total = total.saturating_add(figure(*pid));
+            total = total.saturating_add(value_of(*pid));
         }
         Ok(total)
     }
@@ -128,20 +128,22 @@ impl MemoryMonitor {
         let now = SystemMemory::now();
         let exceeded = match measured {
             Ok(exceeded) => exceeded,
-            Err(Incomplete::TooManyDescriptors) => true,
-            Err(Incomplete::OutOfTime | Incomplete::AccessDenied) => now.lost_since(self.before) > self.limit,
+            Err(MeasurementError::TooManyDescriptors) => true,
+            Err(MeasurementError::OutOfTime | MeasurementError::AccessDenied) => {
+                now.lost_since(self.before) > self.limit
+            }
         };
-        self.next_measurement = Instant::now() + rest_after(started.elapsed());
+        self.next_measurement = Instant::now() + pause_after(started.elapsed());
         exceeded || now.is_almost_out_of_memory(self.before, self.limit)
     }
 }
 
 /// Returns how long to wait after a measurement that took `elapsed`.
-fn rest_after(elapsed: Duration) -> Duration {
-    elapsed.saturating_mul(REST_FACTOR).clamp(INTERVAL, REST_MAX)
+fn pause_after(elapsed: Duration) -> Duration {
+    elapsed.saturating_mul(PAUSE_FACTOR).clamp(INTERVAL, PAUSE_MAX)
 }
 
-fn uses_more_than(limit: u64, processes: &[i32], budget: &mut Budget) -> Result<bool, Incomplete> {
+fn uses_more_than(limit: u64, processes: &[i32], budget: &mut Budget) -> Result<bool, MeasurementError> {
     // Cheap, and never too low: memory that several processes map counts once for each of them.
     budget.check_descriptors(processes)?;
     let mut shared = SharedMemory::open_by(processes, budget)?;
@@ -152,7 +154,7 @@ fn uses_more_than(limit: u64, processes: &[i32], budget: &mut Budget) -> Result<
         shared.add_mapped(processes, budget)?;
         exceeded = private.saturating_add(shared.bytes()) > limit;
     }
-    if !exceeded && denied_by_step(&budget.denied) { Err(Incomplete::AccessDenied) } else { Ok(exceeded) }
+    if !exceeded && denied_by_step(&budget.denied) { Err(MeasurementError::AccessDenied) } else { Ok(exceeded) }
 }
 
 /// Returns whether one of the processes that denied access is the step's own.
@@ -212,7 +214,7 @@ struct SharedObject {
 
 impl SharedMemory {
     /// Collects the memory files that processes have open, and those in their `/dev/shm`.
-    fn open_by(processes: &[i32], budget: &mut Budget) -> Result<Self, Incomplete> {
+    fn open_by(processes: &[i32], budget: &mut Budget) -> Result<Self, MeasurementError> {
         let mut files = Self::default();
         for pid in processes {
             budget.check_time()?;
@@ -224,10 +226,10 @@ impl SharedMemory {
                 budget.take_descriptor()?;
                 let target = fs::read_link(open.path()).unwrap_or_default();
                 if is_shared_memory(target.as_os_str().as_encoded_bytes())
-                    && let Ok(there) = fs::metadata(open.path())
+                    && let Ok(metadata) = fs::metadata(open.path())
                 {
-                    let object = files.objects.entry((there.dev(), there.ino())).or_default();
-                    object.file = there.blocks().saturating_mul(512);
+                    let object = files.objects.entry((metadata.dev(), metadata.ino())).or_default();
+                    object.file = metadata.blocks().saturating_mul(512);
                 }
             }
         }
@@ -236,7 +238,7 @@ impl SharedMemory {
     }
 
     /// Adds what processes map, whether the file is open or not.
-    fn add_mapped(&mut self, processes: &[i32], budget: &mut Budget) -> Result<(), Incomplete> {
+    fn add_mapped(&mut self, processes: &[i32], budget: &mut Budget) -> Result<(), MeasurementError> {
         for pid in processes {
             let maps = match File::open(format!("/proc/{pid}/smaps")) {
                 Ok(maps) => BufReader::new(maps),
@@ -286,13 +288,13 @@ fn is_shared_memory(name: &[u8]) -> bool {
 
 /// Returns how many bytes are in the `/dev/shm` that a process sees; 0 if it is the machine's own.
 fn dev_shm_bytes(pid: i32) -> Option<u64> {
-    let place = PathBuf::from(format!("/proc/{pid}/root/dev/shm"));
-    let device = |path: &Path| fs::metadata(path).ok().map(|there| there.dev());
-    if device(&place)? == device(Path::new("/dev/shm")).unwrap_or_default() {
+    let dev_shm = PathBuf::from(format!("/proc/{pid}/root/dev/shm"));
+    let device = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.dev());
+    if device(&dev_shm)? == device(Path::new("/dev/shm")).unwrap_or_default() {
         return Some(0);
     }
-    let there = statvfs(&place).ok()?;
-    Some(there.blocks().saturating_sub(there.blocks_free()).saturating_mul(there.fragment_size()))
+    let usage = statvfs(&dev_shm).ok()?;
+    Some(usage.blocks().saturating_sub(usage.blocks_free()).saturating_mul(usage.fragment_size()))
 }
 
 /// The memory of the machine, in bytes.
@@ -347,24 +349,24 @@ fn parse_kilobytes(line: &str, names: &[&str]) -> Option<u64> {
 /// Returns the descendants of this process.
 ///
 /// A process whose first thread has ended is represented by another thread: nothing can be read by the id of the first.
-fn descendants(budget: &Budget) -> Result<Vec<i32>, Incomplete> {
+fn descendants(budget: &Budget) -> Result<Vec<i32>, MeasurementError> {
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
-    let mut headless = BTreeSet::new();
+    let mut without_main_thread = BTreeSet::new();
     for entry in process_table::pids().filter_map(ProcessEntry::read) {
         budget.check_time()?;
         children.entry(entry.parent).or_default().push(entry.pid);
-        if entry.headless {
-            headless.insert(entry.pid);
+        if entry.without_main_thread {
+            without_main_thread.insert(entry.pid);
         }
     }
     let mut found = children.remove(&getpid().as_raw()).unwrap_or_default();
-    let mut looked_at = 0;
-    while let Some(pid) = found.get(looked_at) {
+    let mut visited = 0;
+    while let Some(pid) = found.get(visited) {
         let more = children.remove(pid).unwrap_or_default();
         found.extend(more);
-        looked_at += 1;
+        visited += 1;
     }
-    for pid in found.iter_mut().filter(|pid| headless.contains(pid)) {
+    for pid in found.iter_mut().filter(|pid| without_main_thread.contains(pid)) {
         *pid = process_table::other_thread(*pid).unwrap_or(*pid);
     }
     Ok(found)
@@ -415,17 +417,17 @@ mod tests {
     fn a_measurement_is_bounded_in_time_and_descriptors_and_the_next_one_follows_soon() {
         let own = [getpid().as_raw()];
         let mut budget = Budget { descriptors: 2, ..Budget::new(Instant::now()) };
-        assert_eq!(uses_more_than(1 << 40, &own, &mut budget), Err(Incomplete::TooManyDescriptors));
+        assert_eq!(uses_more_than(1 << 40, &own, &mut budget), Err(MeasurementError::TooManyDescriptors));
         let mut late = Budget { deadline: Instant::now(), ..Budget::new(Instant::now()) };
-        assert_eq!(uses_more_than(1 << 40, &own, &mut late), Err(Incomplete::OutOfTime));
-        assert_eq!(descendants(&late), Err(Incomplete::OutOfTime));
+        assert_eq!(uses_more_than(1 << 40, &own, &mut late), Err(MeasurementError::OutOfTime));
+        assert_eq!(descendants(&late), Err(MeasurementError::OutOfTime));
         let mut denied = Budget { denied: own.to_vec(), ..Budget::new(Instant::now()) };
-        assert_eq!(uses_more_than(1 << 40, &own, &mut denied), Err(Incomplete::AccessDenied));
+        assert_eq!(uses_more_than(1 << 40, &own, &mut denied), Err(MeasurementError::AccessDenied));
         assert_eq!(uses_more_than(0, &own, &mut denied), Ok(true), "what is known is enough");
         denied.denied = vec![i32::MAX];
         assert_eq!(uses_more_than(1 << 40, &own, &mut denied), Ok(false), "it has ended");
-        assert_eq!(rest_after(Duration::ZERO), INTERVAL);
-        assert_eq!(rest_after(Duration::from_secs(3_600)), REST_MAX);
+        assert_eq!(pause_after(Duration::ZERO), INTERVAL);
+        assert_eq!(pause_after(Duration::from_secs(3_600)), PAUSE_MAX);
     }
 
     #[test]

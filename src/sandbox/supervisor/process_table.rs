@@ -19,7 +19,7 @@ pub(super) struct ProcessEntry {
     /// Whether it is a zombie; a process whose main thread has exited while others run is not.
     pub(super) is_zombie: bool,
     /// Whether the first thread has ended while others run.
-    pub(super) headless: bool,
+    pub(super) without_main_thread: bool,
 }
 
 impl ProcessEntry {
@@ -48,7 +48,7 @@ impl ProcessEntry {
             session,
             start_time,
             is_zombie: ended && threads <= 1,
-            headless: ended && threads > 1,
+            without_main_thread: ended && threads > 1,
         })
     }
 }
@@ -82,8 +82,14 @@ mod tests {
     #[test]
     fn a_name_with_brackets_and_spaces_does_not_shift_the_fields() {
         let line = b"77 (a) S 1 (b c)) Z 12 77 70 0 -1 4227084 0 0 0 0 0 0 0 0 20 0 1 0 98765 0 0";
-        let entry =
-            ProcessEntry { pid: 77, parent: 12, session: 70, start_time: 98765, is_zombie: true, headless: false };
+        let entry = ProcessEntry {
+            pid: 77,
+            parent: 12,
+            session: 70,
+            start_time: 98765,
+            is_zombie: true,
+            without_main_thread: false,
+        };
         assert_eq!(ProcessEntry::parse(line), Some(entry));
     }
 
@@ -91,7 +97,7 @@ mod tests {
     fn a_process_whose_main_thread_has_exited_is_no_zombie() {
         let line = b"77 (a) Z 12 77 70 0 -1 4227084 0 0 0 0 0 0 0 0 20 0 2 0 98765 0 0";
         let entry = ProcessEntry::parse(line).unwrap();
-        assert!(!entry.is_zombie && entry.headless);
+        assert!(!entry.is_zombie && entry.without_main_thread);
     }
 
     #[test]

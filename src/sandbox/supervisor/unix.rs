@@ -150,8 +150,8 @@ fn start_shell(socket: BorrowedFd<'_>, request: &StepRequest, cgroup: Option<&St
     let supervisor = nix::unistd::getpid();
     match platform::fork(cgroup).map_err(no_shell)? {
         ForkResult::Child => {
-            let told = |record: Report| send_report(writer.as_fd(), record);
-            told(become_shell(request, &null, supervisor, &told));
+            let report = |record: Report| send_report(writer.as_fd(), record);
+            report(become_shell(request, &null, supervisor, &report));
             platform::exit_child()
         }
         ForkResult::Parent { child } => {
@@ -187,8 +187,8 @@ fn enter_working_directory(request: &StepRequest) -> Result<(), Report> {
         return nix::unistd::chdir(request.cwd.as_c_str()).map_err(failed);
     };
     nix::unistd::chdir(path.as_c_str()).map_err(|_| replaced())?;
-    let there = fs::metadata(".").map_err(|_| replaced())?;
-    if (FileId { device: there.dev(), inode: there.ino() }) != *id {
+    let metadata = fs::metadata(".").map_err(|_| replaced())?;
+    if (FileId { device: metadata.dev(), inode: metadata.ino() }) != *id {
         return Err(replaced());
     }
     let workspace = nix::unistd::getcwd().map_err(failed)?;
@@ -227,7 +227,7 @@ fn release_outputs(null: &File) -> nix::Result<()> {
 }
 
 /// Turns this forked process into the shell; returns only on failure.
-fn become_shell(request: &StepRequest, null: &File, supervisor: Pid, told: &dyn Fn(Report)) -> Report {
+fn become_shell(request: &StepRequest, null: &File, supervisor: Pid, report: &dyn Fn(Report)) -> Report {
     let ready = || {
         nix::unistd::setsid()?;
         platform::die_with_supervisor(supervisor)
@@ -237,7 +237,7 @@ fn become_shell(request: &StepRequest, null: &File, supervisor: Pid, told: &dyn 
     }
     if let Some(spec) = &request.confinement {
         match restrict_self(spec) {
-            Ok(layers) => told(Report::Confined(layers)),
+            Ok(layers) => report(Report::Confined(layers)),
             Err(failure) => return Report::ConfinementFailed(failure),
         }
     }
@@ -262,9 +262,9 @@ fn exec_shell(request: &StepRequest, null: &File) -> Report {
 /// Sets the descriptor limit that the daemon was started with: some programs close every possible descriptor one by
 /// one.
 fn limit_descriptors(descriptors: Option<u64>) -> nix::Result<()> {
-    let Some(wanted) = descriptors else { return Ok(()) };
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    setrlimit(Resource::RLIMIT_NOFILE, wanted.min(most), most)
+    let Some(limit) = descriptors else { return Ok(()) };
+    let (_, max) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, limit.min(max), max)
 }
 
 /// Resets the signal handlers and the signal mask that the daemon, the supervisor or their parents have changed.
@@ -303,12 +303,12 @@ fn watch(
         if reap(socket, shell, cgroup) == TreeState::Empty {
             return Ok(());
         }
-        let told = wakeup.wait(socket, memory.as_ref().map(MemoryMonitor::due_in))?;
+        let outcome = wakeup.wait(socket, memory.as_ref().map(MemoryMonitor::due_in))?;
         let exceeded = memory.as_mut().is_some_and(MemoryMonitor::is_exceeded);
         if exceeded {
             send_report(socket, Report::OutOfMemory);
         }
-        if exceeded || told == WaitOutcome::Stop {
+        if exceeded || outcome == WaitOutcome::Stop {
             kill_until_empty(socket, wakeup, shell, cgroup);
             return Ok(());
         }

@@ -88,10 +88,10 @@ impl Walk {
             if name == c"." || name == c".." {
                 continue;
             }
-            let Ok(there) = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) else { continue };
-            self.bytes = self.bytes.saturating_add(disk_bytes(&there));
-            if SFlag::from_bits_truncate(there.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR {
-                level.pending.push((name.to_owned(), Mode::from_bits_truncate(there.st_mode)));
+            let Ok(stat) = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) else { continue };
+            self.bytes = self.bytes.saturating_add(disk_bytes(&stat));
+            if SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR {
+                level.pending.push((name.to_owned(), Mode::from_bits_truncate(stat.st_mode)));
             }
         }
         self.levels.push(level);
@@ -108,13 +108,13 @@ fn open_readable(parent: impl AsFd, name: &CString, mode: Mode) -> nix::Result<O
     openat(&parent, name.as_c_str(), FOLDER, Mode::empty())
 }
 
-const fn id(there: &FileStat) -> (libc::dev_t, libc::ino_t) {
-    (there.st_dev, there.st_ino)
+const fn id(stat: &FileStat) -> (libc::dev_t, libc::ino_t) {
+    (stat.st_dev, stat.st_ino)
 }
 
 /// Returns how many bytes a file occupies on disk: the unit is 512 bytes on every system.
-fn disk_bytes(there: &FileStat) -> u64 {
-    u64::try_from(there.st_blocks).unwrap_or_default().saturating_mul(512)
+fn disk_bytes(stat: &FileStat) -> u64 {
+    u64::try_from(stat.st_blocks).unwrap_or_default().saturating_mul(512)
 }
 
 #[cfg(test)]

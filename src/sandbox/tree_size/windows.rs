@@ -9,8 +9,8 @@ pub(in crate::sandbox) fn tree_size(path: &Path) -> u64 {
     while let Some(path) = pending.pop() {
         for entry in fs::read_dir(&path).into_iter().flatten().flatten() {
             match entry.metadata() {
-                Ok(there) if there.is_dir() => pending.push(entry.path()),
-                Ok(there) => bytes = bytes.saturating_add(there.len()),
+                Ok(metadata) if metadata.is_dir() => pending.push(entry.path()),
+                Ok(metadata) => bytes = bytes.saturating_add(metadata.len()),
                 Err(_) => {}
             }
         }

@@ -72,7 +72,7 @@ impl fmt::Debug for WorkspaceDir {
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
     /// The path leads outside the workspace, or through links that cannot be followed.
-    #[error("{} leads outside of the workspace", .path.display())]
+    #[error("{} is outside the workspace or resolves to a path outside it", .path.display())]
     Outside {
         /// The requested path.
         path: PathBuf,
@@ -325,8 +325,8 @@ impl WorkspaceDir {
             };
             self.check_directory_unprotected(&handle, parent, path)?;
             let stat = handle.stat(&name).map_err(WorkspaceError::from_io("write", path))?;
-            let there = || Ok(handle.path_in(&self.root, parent)?.join(&name));
-            self.check_not_denied(path, there, stat.as_ref().and_then(os::EntryStat::file_id))?;
+            let real_path = || Ok(handle.path_in(&self.root, parent)?.join(&name));
+            self.check_not_denied(path, real_path, stat.as_ref().and_then(os::EntryStat::file_id))?;
             match stat.as_ref().map(os::EntryStat::kind) {
                 None | Some(FileKind::File) => return Ok((handle, name, stat)),
                 Some(FileKind::Directory) => {
@@ -343,16 +343,16 @@ impl WorkspaceDir {
     }
 
     /// Opens a directory; creates it and its parents if they are missing.
-    fn open_or_create_parent(&self, wanted: &Path, path: &Path) -> Result<os::DirHandle, WorkspaceError> {
+    fn open_or_create_parent(&self, directory: &Path, path: &Path) -> Result<os::DirHandle, WorkspaceError> {
         let failed = WorkspaceError::from_io("create", path);
-        match self.root.folder(wanted, self.reach) {
+        match self.root.folder(directory, self.reach) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let (Some(above), Some(name)) = (wanted.parent(), wanted.file_name()) else {
+                let (Some(above), Some(name)) = (directory.parent(), directory.file_name()) else {
                     return Err(failed(error));
                 };
                 let above = self.open_or_create_parent(above, path)?;
-                self.check_directory_unprotected(&above, wanted.parent().unwrap_or(Path::new("")), path)?;
-                self.check_not_denied(path, || Ok(above.path_in(&self.root, wanted)?.join(name)), None)?;
+                self.check_directory_unprotected(&above, directory.parent().unwrap_or(Path::new("")), path)?;
+                self.check_not_denied(path, || Ok(above.path_in(&self.root, directory)?.join(name)), None)?;
                 above.create_directory(name).map_err(failed)
             }
             opened => opened.map_err(failed),
@@ -423,12 +423,12 @@ impl fmt::Debug for DirHandle {
 }
 
 impl DirHandle {
-    /// Returns at most `most` entries, unordered, and whether there are more.
+    /// Returns at most `limit` entries, unordered, and whether there are more.
     ///
     /// Hidden entries of a home that is the workspace are left out, unless they are approved.
-    pub fn entries(&self, most: usize) -> Result<(Vec<Entry>, bool), WorkspaceError> {
+    pub fn entries(&self, limit: usize) -> Result<(Vec<Entry>, bool), WorkspaceError> {
         let failed = || WorkspaceError::from_io("list", &self.path);
-        let (mut entries, more) = self.handle.entries(most).map_err(failed())?;
+        let (mut entries, more) = self.handle.entries(limit).map_err(failed())?;
         let workspace = &self.workspace;
         if !workspace.hidden_entries().is_empty() {
             let resolved = self.handle.path_in(&workspace.root, &workspace.to_relative(&self.path)).map_err(failed())?;

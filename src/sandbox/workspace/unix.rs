@@ -84,8 +84,8 @@ impl Root {
 pub(super) struct DirHandle(OwnedFd);
 
 impl DirHandle {
-    /// Returns at most `most` entries, unordered, and whether there are more.
-    pub(super) fn entries(&self, most: usize) -> io::Result<(Vec<Entry>, bool)> {
+    /// Returns at most `limit` entries, unordered, and whether there are more.
+    pub(super) fn entries(&self, limit: usize) -> io::Result<(Vec<Entry>, bool)> {
         // A separate descriptor, because reading a directory moves its position.
         let mut dir = Dir::openat(&self.0, ".", DIRECTORY_FLAGS, Mode::empty())?;
         let mut entries = Vec::new();
@@ -94,7 +94,7 @@ impl DirHandle {
             if name == "." || name == ".." {
                 continue;
             }
-            if entries.len() == most {
+            if entries.len() == limit {
                 return Ok((entries, true));
             }
             // The entry may have been removed concurrently.

@@ -105,9 +105,10 @@ fn hold(path: &Path, flags: u32) -> io::Result<File> {
 fn real_path(file: &File) -> io::Result<PathBuf> {
     let mut buffer = vec![0_u16; 512];
     loop {
-        let room = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
+        let capacity = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
         // SAFETY: the handle is open, and the buffer has the size that is passed.
-        let length = unsafe { GetFinalPathNameByHandleW(file.as_raw_handle().cast(), buffer.as_mut_ptr(), room, 0) };
+        let length =
+            unsafe { GetFinalPathNameByHandleW(file.as_raw_handle().cast(), buffer.as_mut_ptr(), capacity, 0) };
         match usize::try_from(length).unwrap_or(usize::MAX) {
             0 => return Err(io::Error::last_os_error()),
             // If the buffer is too small, the call returns the required size.
@@ -145,12 +146,12 @@ pub(super) struct DirHandle {
 }
 
 impl DirHandle {
-    /// Returns at most `most` entries, unordered, and whether there are more.
-    pub(super) fn entries(&self, most: usize) -> io::Result<(Vec<Entry>, bool)> {
+    /// Returns at most `limit` entries, unordered, and whether there are more.
+    pub(super) fn entries(&self, limit: usize) -> io::Result<(Vec<Entry>, bool)> {
         let mut entries = Vec::new();
         for entry in fs::read_dir(&self.path)? {
             let name: OsString = entry?.file_name();
-            if entries.len() == most {
+            if entries.len() == limit {
                 return Ok((entries, true));
             }
             // The entry may have been removed concurrently.

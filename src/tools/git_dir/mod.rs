@@ -186,7 +186,7 @@ fn other_worktrees(root: &Path, own: &Path) -> Vec<PathBuf> {
 
 fn worktrees(root: &Path) -> Vec<PathBuf> {
     let all = Path::new("worktrees");
-    let is_directory = fs::symlink_metadata(root.join(all)).is_ok_and(|there| there.is_dir());
+    let is_directory = fs::symlink_metadata(root.join(all)).is_ok_and(|metadata| metadata.is_dir());
     let entries = fs::read_dir(root.join(all)).into_iter().filter(|_| is_directory).flatten().flatten();
     entries.map(|entry| all.join(entry.file_name())).collect()
 }
@@ -194,7 +194,7 @@ fn worktrees(root: &Path) -> Vec<PathBuf> {
 /// Whether the path is a file or a directory, and no component of it is a link.
 fn is_reached_without_links(root: &Path, path: &Path) -> bool {
     let mut above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
-    let kind = |path: &Path| fs::symlink_metadata(root.join(path)).map(|there| there.file_type());
+    let kind = |path: &Path| fs::symlink_metadata(root.join(path)).map(|metadata| metadata.file_type());
     above.all(|above| kind(above).is_ok_and(|kind| kind.is_dir()))
         && kind(path).is_ok_and(|kind| kind.is_dir() || kind.is_file())
 }

@@ -215,7 +215,7 @@ struct ScanScope<'a> {
 
 fn read_file_state(file: File, limits: SnapshotLimits) -> EntryState {
     let (length, permissions) = match file.metadata() {
-        Ok(there) => (there.len(), there.permissions()),
+        Ok(metadata) => (metadata.len(), metadata.permissions()),
         Err(_) => return EntryState::Special,
     };
     let mut bytes = Vec::new();

@@ -157,11 +157,11 @@ impl<'a> Lexer<'a> {
             return;
         }
         let far = memchr::memchr2(b'"', b'\\', &rest[near..]).map_or(rest.len(), |end| near + end);
-        let piece = &rest[near..far];
+        let plain = &rest[near..far];
         // Without an early return the compiler vectorizes this loop.
-        let controls = piece.iter().fold(false, |found, &byte| found | (byte < b' '));
-        let first_control = || piece.iter().position(|&byte| byte < b' ');
-        self.at += near + controls.then(first_control).flatten().unwrap_or(piece.len());
+        let controls = plain.iter().fold(false, |found, &byte| found | (byte < b' '));
+        let first_control = || plain.iter().position(|&byte| byte < b' ');
+        self.at += near + controls.then(first_control).flatten().unwrap_or(plain.len());
     }
 
     /// Skips one escaped character (two escapes for a surrogate pair); the backslash is next.

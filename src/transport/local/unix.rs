@@ -111,7 +111,7 @@ impl OwnedFile {
 
     /// Removes the file if it is still the same one. On failure a stale file stays, which the next daemon removes.
     fn remove(&self) {
-        if fs::symlink_metadata(&self.path).is_ok_and(|there| FileIdentity::of(&there) == self.identity) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|metadata| FileIdentity::of(&metadata) == self.identity) {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -162,16 +162,16 @@ fn accept_error(source: io::Error) -> AcceptError {
 
 /// Removes the stale socket of a dead daemon; the caller holds the lock.
 fn remove_stale_socket(socket: &Path) -> Result<(), BindError> {
-    let there = match fs::symlink_metadata(socket) {
-        Ok(there) => there,
+    let metadata = match fs::symlink_metadata(socket) {
+        Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(failed("inspect", socket)(error)),
     };
-    if !there.file_type().is_socket() {
+    if !metadata.file_type().is_socket() {
         return Err(BindError::NotASocket { path: socket.to_owned() });
     }
-    if there.uid() != geteuid().as_raw() {
-        return Err(BindError::OtherOwner { path: socket.to_owned(), uid: there.uid() });
+    if metadata.uid() != geteuid().as_raw() {
+        return Err(BindError::OtherOwner { path: socket.to_owned(), uid: metadata.uid() });
     }
     match is_listening(socket) {
         Ok(true) => Err(BindError::InUse { path: socket.to_owned() }),
@@ -202,18 +202,18 @@ fn listen(socket: &Path) -> io::Result<UnixListener> {
 /// moved.
 fn listen_in_private_directory(socket: &Path) -> io::Result<BlockingListener> {
     // A short name, because the path of the socket may already be at the length limit.
-    let aside = socket.with_file_name(format!(".{}", std::process::id()));
-    let hidden = aside.join("s");
+    let temporary_dir = socket.with_file_name(format!(".{}", std::process::id()));
+    let temporary_socket = temporary_dir.join("s");
     let clear_away = || {
-        let _ = fs::remove_file(&hidden);
-        let _ = fs::remove_dir(&aside);
+        let _ = fs::remove_file(&temporary_socket);
+        let _ = fs::remove_dir(&temporary_dir);
     };
     clear_away();
-    fs::DirBuilder::new().mode(0o700).create(&aside)?;
-    let listener = options(&hidden).and_then(|options| {
+    fs::DirBuilder::new().mode(0o700).create(&temporary_dir)?;
+    let listener = options(&temporary_socket).and_then(|options| {
         let listener = options.create_sync_as::<uds_local_socket::Listener>()?;
-        fs::set_permissions(&hidden, fs::Permissions::from_mode(0o600))?;
-        fs::rename(&hidden, socket)?;
+        fs::set_permissions(&temporary_socket, fs::Permissions::from_mode(0o600))?;
+        fs::rename(&temporary_socket, socket)?;
         Ok(listener.into())
     });
     clear_away();

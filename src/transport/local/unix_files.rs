@@ -33,19 +33,19 @@ pub(super) fn prepare_directory(directory: &Path, whose: DirectoryKind) -> Resul
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700).create(directory).map_err(failed("create", directory))?;
     }
-    let there = fs::symlink_metadata(directory).map_err(failed("inspect", directory))?;
-    if there.file_type().is_symlink() {
+    let metadata = fs::symlink_metadata(directory).map_err(failed("inspect", directory))?;
+    if metadata.file_type().is_symlink() {
         return Err(BindError::SymbolicLink { path: directory.to_owned() });
     }
-    if !there.is_dir() {
+    if !metadata.is_dir() {
         return Err(BindError::NotADirectory { path: directory.to_owned() });
     }
-    check_owner(directory, &there)?;
-    match (there.mode() & 0o077, whose) {
+    check_owner(directory, &metadata)?;
+    match (metadata.mode() & 0o077, whose) {
         (0, _) => Ok(()),
-        (_, DirectoryKind::Default) => restrict_mode(directory, &there),
+        (_, DirectoryKind::Default) => restrict_mode(directory, &metadata),
         (_, DirectoryKind::Custom) => {
-            Err(BindError::TooOpen { path: directory.to_owned(), mode: there.mode() & 0o7777 })
+            Err(BindError::TooOpen { path: directory.to_owned(), mode: metadata.mode() & 0o7777 })
         }
     }
 }
@@ -65,7 +65,7 @@ pub(super) fn acquire_lock(path: &Path) -> Result<Option<File>, BindError> {
             Err(fs::TryLockError::Error(error)) => return Err(failed("lock", path)(error)),
         }
         // A cleanup job may have removed the file meanwhile; a lock on an unlinked file excludes nobody.
-        if fs::symlink_metadata(path).is_ok_and(|there| FileIdentity::of(&there) == FileIdentity::of(&ours)) {
+        if fs::symlink_metadata(path).is_ok_and(|metadata| FileIdentity::of(&metadata) == FileIdentity::of(&ours)) {
             return Ok(Some(file));
         }
     }
@@ -101,11 +101,11 @@ fn open_lock(path: &Path) -> Result<File, BindError> {
     })
 }
 
-fn check_owner(path: &Path, there: &Metadata) -> Result<(), BindError> {
-    if there.uid() == geteuid().as_raw() {
+fn check_owner(path: &Path, metadata: &Metadata) -> Result<(), BindError> {
+    if metadata.uid() == geteuid().as_raw() {
         return Ok(());
     }
-    Err(BindError::OtherOwner { path: path.to_owned(), uid: there.uid() })
+    Err(BindError::OtherOwner { path: path.to_owned(), uid: metadata.uid() })
 }
 
 /// Restricts the mode of the default directory to 0700.
@@ -114,8 +114,8 @@ fn restrict_mode(directory: &Path, seen: &Metadata) -> Result<(), BindError> {
     options.read(true).custom_flags(O_DIRECTORY | O_NOFOLLOW);
     let open = options.open(directory).map_err(failed("open", directory))?;
     // Through its descriptor, so that the checked directory is the one that is changed.
-    let there = open.metadata().map_err(failed("inspect", directory))?;
-    if FileIdentity::of(&there) != FileIdentity::of(seen) {
+    let metadata = open.metadata().map_err(failed("inspect", directory))?;
+    if FileIdentity::of(&metadata) != FileIdentity::of(seen) {
         return Err(BindError::NotADirectory { path: directory.to_owned() });
     }
     open.set_permissions(fs::Permissions::from_mode(0o700)).map_err(failed("restrict the mode of", directory))

@@ -43,7 +43,7 @@ pub enum AccessRefusal {
     NoOwningProcess,
     /// A token is required.
     #[error(
-        "a token is needed: `Authorization: Bearer TOKEN`, or the subprotocol `bearer.TOKEN`; `push token new` makes one"
+        "a token is needed: `Authorization: Bearer TOKEN`, or the subprotocol `bearer.TOKEN`; create one with `push token new`"
     )]
     TokenRequired,
     /// The token is not valid.

@@ -244,10 +244,10 @@ impl Codec {
         if self.until_whole_head() > 0 {
             return None;
         }
-        let Message::TooLong { bytes, excerpt, head_checked: looked_at } = &mut self.message else {
+        let Message::TooLong { bytes, excerpt, head_checked } = &mut self.message else {
             return None;
         };
-        *looked_at = true;
+        *head_checked = true;
         if !(self.has_request_id)(excerpt.head()) {
             return None;
         }

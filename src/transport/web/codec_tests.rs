@@ -127,12 +127,12 @@ fn every_protocol_violation_is_detected_and_has_its_close_code() {
         ("a short close", frame(0x88, b"\x03"), FrameError::BadClose, 1002),
         ("a secret code", frame(0x88, b"\x03\xed"), FrameError::BadClose, 1002),
     ];
-    for (what, stream, fault, code) in cases {
+    for (what, stream, error, code) in cases {
         for size in [1, 3, stream.len()] {
-            assert_eq!(decode_in_pieces(64, &stream, size), Err(fault), "{what}, pieces of {size}");
+            assert_eq!(decode_in_pieces(64, &stream, size), Err(error), "{what}, pieces of {size}");
         }
-        assert_eq!(fault.code(), code, "{what}");
-        assert!(fault.to_string().len() <= 123, "it fits into a close frame");
+        assert_eq!(error.code(), code, "{what}");
+        assert!(error.to_string().len() <= 123, "it fits into a close frame");
     }
 }
 
@@ -207,8 +207,8 @@ fn has_request_id(head: &[u8]) -> bool {
 /// Decodes a stream that arrives in pieces.
 fn decode_in_pieces(limit: u64, stream: &[u8], size: usize) -> Result<Vec<Inbound>, FrameError> {
     let (mut codec, mut source, mut all) = (Codec::new(limit, has_request_id), BytesMut::new(), Vec::new());
-    for piece in stream.chunks(size) {
-        source.extend_from_slice(piece);
+    for chunk in stream.chunks(size) {
+        source.extend_from_slice(chunk);
         while let Some(heard) = codec.next(&mut source)? {
             all.push(heard);
         }

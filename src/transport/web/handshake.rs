@@ -72,14 +72,14 @@ pub async fn handshake<E: Authorizer>(
     authorizer: &E,
 ) -> Result<Upgraded<E::Permit>, HandshakeError> {
     let outcome = OnceLock::new();
-    let verdict = &outcome;
+    let outcome_cell = &outcome;
     let service = service_fn(move |request: Request<Incoming>| async move {
         let (decided, response) = match decide(&request, policy, authorizer).await {
             Ok((permit, upgrade)) => (Ok(permit), upgrade_response(&upgrade)),
             Err(refusal) => (Err(refusal), refusal_response(refusal)),
         };
         // A connection has one request, so the cell is set once.
-        let _ = verdict.set(decided);
+        let _ = outcome_cell.set(decided);
         Ok::<_, Infallible>(response)
     });
     let mut http = http1::Builder::new();

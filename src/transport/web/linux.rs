@@ -34,13 +34,13 @@ pub(super) fn is_local(peer: IpAddr, here: IpAddr) -> bool {
     peer.is_loopback() || here.is_loopback() || peer == here || is_own_address(peer)
 }
 
-fn is_own_address(wanted: IpAddr) -> bool {
+fn is_own_address(address: IpAddr) -> bool {
     // If in doubt, the peer counts as a process of this machine.
     let Ok(interfaces) = getifaddrs() else { return true };
-    interfaces.filter_map(|interface| interface.address).any(|address| {
-        let four = address.as_sockaddr_in().map(|four| IpAddr::V4(four.ip()));
-        let six = address.as_sockaddr_in6().map(|six| IpAddr::V6(six.ip()));
-        four.or(six) == Some(wanted)
+    interfaces.filter_map(|interface| interface.address).any(|interface_address| {
+        let four = interface_address.as_sockaddr_in().map(|four| IpAddr::V4(four.ip()));
+        let six = interface_address.as_sockaddr_in6().map(|six| IpAddr::V6(six.ip()));
+        four.or(six) == Some(address)
     })
 }
 

@@ -100,26 +100,26 @@ mod tests {
 
     #[test]
     fn a_connection_from_this_process_is_found_over_ipv4_and_ipv6() {
-        for place in ["127.0.0.1:0", "[::1]:0", "[::ffff:127.0.0.1]:0"] {
-            let Ok(listener) = TcpListener::bind(place) else { continue };
+        for address in ["127.0.0.1:0", "[::1]:0", "[::ffff:127.0.0.1]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else { continue };
             let here = listener.local_addr().unwrap();
             let client = TcpStream::connect(here).unwrap();
             let (accepted, peer) = listener.accept().unwrap();
             let found = PeerIdentity::lookup(peer, accepted.local_addr().unwrap());
-            assert_eq!(found.owner, PeerOwner::Own, "{place}");
-            assert!(found.holders().contains(&std::process::id()), "{place}");
-            assert!(found.possible_holders().any(|pid| pid == std::process::id()), "{place}");
-            assert!(found.is_held_by(std::process::id()), "{place}");
+            assert_eq!(found.owner, PeerOwner::Own, "{address}");
+            assert!(found.holders().contains(&std::process::id()), "{address}");
+            assert!(found.possible_holders().any(|pid| pid == std::process::id()), "{address}");
+            assert!(found.is_held_by(std::process::id()), "{address}");
             drop(client);
             // A forked child of another test may hold a copy until its exec.
             let deadline = Instant::now() + Duration::from_secs(30);
             while !found.holders().is_empty() {
-                assert!(Instant::now() < deadline, "{place}: it is closed");
+                assert!(Instant::now() < deadline, "{address}: it is closed");
             }
-            assert!(!found.is_held_by(std::process::id()), "{place}");
+            assert!(!found.is_held_by(std::process::id()), "{address}");
             let found = PeerIdentity::lookup(peer, accepted.local_addr().unwrap());
-            assert_eq!(found, PeerIdentity::ORPHANED, "{place}");
-            assert_eq!((found.holders(), found.possible_holders().count()), (vec![], 0), "{place}");
+            assert_eq!(found, PeerIdentity::ORPHANED, "{address}");
+            assert_eq!((found.holders(), found.possible_holders().count()), (vec![], 0), "{address}");
         }
     }
 

@@ -237,12 +237,12 @@ impl Receiver {
     /// Sends the peer a close frame with the error, and waits briefly until it is delivered.
     async fn fail(&mut self, error: FrameError) -> io::Error {
         self.shared.close(Some(error.code()), &error.to_string());
-        let told = async {
+        let close = async {
             self.send_close().await;
             self.drain().await;
         };
         // A slower peer does not get it.
-        let _ = timeout(CLOSE_TIMEOUT, told).await;
+        let _ = timeout(CLOSE_TIMEOUT, close).await;
         io::Error::new(io::ErrorKind::InvalidData, error)
     }
 

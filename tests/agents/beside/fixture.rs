@@ -21,13 +21,13 @@ use pushd::provider::{Provider, Starter};
 use pushd::record;
 use pushd::runtime::clock::Clock;
 use pushd::runtime::confinement::Sandboxes;
+use pushd::runtime::generate;
 use pushd::runtime::grants::GrantStore;
 use pushd::runtime::hub::Hub;
 use pushd::runtime::lane::{LaneError, LaneHandle, LaneReply, LaneRequest, ReplyGuard};
 use pushd::runtime::login::LoginEnvironment;
-use pushd::runtime::mint;
 use pushd::runtime::model_config::ModelConfig as Models;
-use pushd::runtime::outbox::{Outbox, OutboxItem};
+use pushd::runtime::outbox::{EventForm, Outbox, OutboxItem};
 use pushd::runtime::services::{BROADCAST_CAPACITY, Latch, RunEndChannel, Services};
 use pushd::runtime::session_files::SessionFiles;
 use pushd::sandbox::LocalSandbox;
@@ -105,7 +105,7 @@ impl Fixture {
     }
 
     pub(crate) async fn session_of(&self, provider: &str) -> TestClient {
-        let id = mint::session();
+        let id = generate::session();
         let opened_at = self.hub.services().clock.now();
         let lane = self.hub.create(&id, Create { token_hash: [0; 32], start_key: None, opened_at });
         let mut client = TestClient::new(lane, 1, self);
@@ -249,7 +249,7 @@ pub(crate) struct TestClient {
 
 impl TestClient {
     fn new(lane: LaneHandle, number: u64, fixture: &Fixture) -> Self {
-        let outbox = Outbox::new(ParticipantId(number));
+        let outbox = Outbox::new(ParticipantId(number), EventForm::Record);
         let (environment, journal) = (fixture.environment(), fixture.hub.services().journal.clone());
         Self { lane, outbox, environment, journal, read_seq: None, waiting: VecDeque::new(), seen: Vec::new() }
     }
@@ -401,8 +401,8 @@ async fn wait_for_reply(answering: PendingReply) -> (Reply, u64) {
 /// A message.
 pub(crate) fn prompt(text: &str, images: Vec<Image>) -> Prompt {
     Prompt {
-        run: mint::run(),
-        message: mint::message(),
+        run: generate::run(),
+        message: generate::message(),
         text: text.into(),
         images,
         criteria: Vec::new(),

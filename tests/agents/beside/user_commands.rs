@@ -4,7 +4,7 @@ use pushd::kernel::command::{Answer, Command, UserCommand};
 use pushd::kernel::event::{CallResult, EventKind, OutputStream, Purpose, ToolOutcome};
 use pushd::kernel::id::{CallId, Json};
 use pushd::kernel::refusal::Refusal;
-use pushd::runtime::mint;
+use pushd::runtime::generate;
 use serde_json::json;
 
 use crate::beside::fixture::{Fixture, KEY, TestClient, texts};
@@ -34,7 +34,7 @@ async fn a_user_command_streams_and_enters_the_context_unless_excluded() {
     client.run("what did I do?").await;
     let told = texts(&fixture.request_body(0)).join("\n");
     assert!(
-        told.contains("[The user ran `echo out; echo err >&2; exit 3` beside the conversation; it exited with 3]"),
+        told.contains("[The user ran `echo out; echo err >&2; exit 3` outside the conversation; it exited with 3]"),
         "{told}"
     );
     assert!(!told.contains("not for the model"), "{told}");
@@ -66,7 +66,10 @@ async fn a_user_command_is_stopped_with_its_process_tree_alone() {
         start_command(&mut client, "exec 9> lock; flock -n 9 && echo begun; sleep 300 & wait", true).await;
     let (other, _) = start_command(&mut client, "sleep 300", true).await;
     client.until(|event| find_output(event, "begun")).await;
-    assert_eq!(client.send(Command::StopUserCommand { call: Some(mint::call()) }).await.0, Err(Refusal::NoUserCommand));
+    assert_eq!(
+        client.send(Command::StopUserCommand { call: Some(generate::call()) }).await.0,
+        Err(Refusal::NoUserCommand)
+    );
     let answer = client.send_accepted(Command::StopUserCommand { call: Some(stopped.clone()) }).await;
     assert_eq!(answer, Answer::StoppingUserCommand);
     let settled = wait_for_result(&mut client, &stopped).await;
@@ -88,7 +91,7 @@ async fn a_user_command_can_be_stopped_at_any_point_of_its_start() {
     let fixture = Fixture::new();
     let mut client = fixture.session().await;
     for moment in 0..40 {
-        let call = mint::call();
+        let call = generate::call();
         let (begun, stopped) = client
             .send_both(
                 user_command(&call, "sleep 300", true),
@@ -122,7 +125,7 @@ async fn user_commands_run_during_a_run_and_are_limited_in_number() {
     for _ in 0..8 {
         calls.push(start_command(&mut client, "sleep 300", false).await.0);
     }
-    let refused = client.send(user_command(&mint::call(), "true", false)).await.0;
+    let refused = client.send(user_command(&generate::call(), "true", false)).await.0;
     assert_eq!(refused, Err(Refusal::TooManyUserCommands));
     client.send_accepted(Command::StopUserCommand { call: None }).await;
     let mut left = calls.len();
@@ -146,7 +149,7 @@ async fn a_user_command_interrupted_by_a_restart_is_settled_and_never_restarted(
     let mut client = fixture.attach(&id).await;
     let settled = wait_for_result(&mut client, &call).await;
     assert_eq!(settled.outcome, ToolOutcome::Aborted);
-    assert_eq!(settled.error.unwrap().message, "stopped: the daemon was told to stop, and ended it");
+    assert_eq!(settled.error.unwrap().message, "stopped: the daemon was shutting down and ended the call");
     let (call, _) = start_command(&mut client, "cat ran", true).await;
     assert_eq!(wait_for_result(&mut client, &call).await.text, "once\n");
     fixture.close().await;
@@ -241,7 +244,7 @@ async fn is_confined(fixture: &Fixture, client: &mut TestClient) -> bool {
 }
 
 async fn start_command(client: &mut TestClient, command: &str, told: bool) -> (CallId, u64) {
-    let call = mint::call();
+    let call = generate::call();
     let (reply, version) = client.send(user_command(&call, command, told)).await;
     assert_eq!(reply, Ok(Answer::UserCommandStarted(call.clone())));
     (call, version)

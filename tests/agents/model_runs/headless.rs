@@ -122,7 +122,7 @@ fn an_unanalysable_command_runs_in_full_confinement_and_asks_without() {
         let words = ["--deny", "exec(rm*)"];
         let (code, result) = wait_for_result(push(&fixture, ServerDialect::OpenAi, &words).spawn().expect("push"));
         let reason = result["denials"][0]["reason"].as_str().expect("a reason");
-        assert!(reason.contains("the rule `deny: exec(rm*)` of this run may be about a command"), "{reason}");
+        assert!(reason.contains("the rule `deny: exec(rm*)` of this run may apply to a command"), "{reason}");
         assert_eq!(code, Some(3), "{result}");
     } else {
         skip("there is no full sandbox here");

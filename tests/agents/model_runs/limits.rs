@@ -55,8 +55,8 @@ fn a_raise_has_an_effect_and_raises_nothing_else() {
     assert_eq!(
         approval,
         [
-            "the run has used 9001 of 1000 tokens; going on allows 1000 more",
-            "the run has taken 3 of 3 turns; going on allows 3 more"
+            "the run has used 9001 of 1000 tokens; approving allows 1000 more",
+            "the run has taken 3 of 3 turns; approving allows 3 more"
         ]
     );
 }
@@ -149,7 +149,7 @@ fn a_project_limit_overrides_a_looser_limit_of_the_run() {
     let (mut client, session) = fixture.session();
     prompt_with_budget(&mut client, &session, json!({"maxTurns": 5}));
     let approval = client.event_of("approval_required");
-    assert_eq!(approval["payload"]["summary"], "the run has taken 1 of 1 turns; going on allows 1 more");
+    assert_eq!(approval["payload"]["summary"], "the run has taken 1 of 1 turns; approving allows 1 more");
 }
 
 #[test]

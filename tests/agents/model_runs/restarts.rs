@@ -98,7 +98,7 @@ fn an_interrupted_tool_call_needs_a_decision_and_the_model_gets_the_result() {
     client.get("submit_approval", vote);
     assert_eq!(client.event_of("run_complete")["payload"]["summary"], "Without it, then.");
     let told = fixture.sent_messages(1);
-    assert!(told.last().unwrap()["content"].to_string().contains("the user chose to go on without it"), "{told:?}");
+    assert!(told.last().unwrap()["content"].to_string().contains("the user skipped the call"), "{told:?}");
 }
 
 #[test]

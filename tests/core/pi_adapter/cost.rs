@@ -5,7 +5,7 @@ use pushd::protocol::pi::projection::Projection;
 use serde_json::json;
 
 use crate::allocations::requested_during;
-use crate::pi_adapter::scene::EventSource;
+use crate::pi_adapter::event_source::EventSource;
 
 /// The ratio of the lengths of the two histories.
 const LONGER: u64 = 8;

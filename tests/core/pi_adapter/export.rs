@@ -4,7 +4,7 @@ use pushd::kernel::time::Now;
 use pushd::protocol::pi::projection::{Heading, Projection, export_html};
 use serde_json::json;
 
-use crate::pi_adapter::scene::EventSource;
+use crate::pi_adapter::event_source::EventSource;
 
 /// Texts that would have an effect in a page without escaping.
 const HOSTILE: &[&str] = &[

@@ -3,7 +3,7 @@
 use pushd::kernel::event::Event;
 use serde_json::{Value, json};
 
-use crate::pi_adapter::scene::EventSource;
+use crate::pi_adapter::event_source::EventSource;
 use crate::support::random::Random;
 
 /// A session that is being generated.

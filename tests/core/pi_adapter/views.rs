@@ -6,8 +6,8 @@ use pushd::protocol::pi::encode;
 use pushd::protocol::pi::projection::{ForkPoint, Projection, Role};
 use serde_json::{Value, json};
 
+use crate::pi_adapter::event_source::{EventSource, projection, read};
 use crate::pi_adapter::pages::check_line;
-use crate::pi_adapter::scene::{EventSource, projection, read};
 
 /// Two runs with a call, a shell command of the user, and a cancelled run.
 const TALK: &[&str] = &[

@@ -6,7 +6,7 @@ use pushd::protocol::pi::projection::{Vote, vote};
 use pushd::protocol::pi::request::UiResponse;
 use serde_json::{Value, json};
 
-use crate::pi_adapter::scene::EventSource;
+use crate::pi_adapter::event_source::EventSource;
 
 #[test]
 fn a_plain_question_is_answered_by_yes_or_no() {

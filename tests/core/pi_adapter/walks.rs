@@ -10,8 +10,8 @@ use pushd::protocol::pi::encode;
 use pushd::protocol::pi::projection::{Entry, Projection};
 use serde_json::Value;
 
+use crate::pi_adapter::event_source::read;
 use crate::pi_adapter::listener::ReceivingClient;
-use crate::pi_adapter::scene::read;
 use crate::pi_adapter::session::RandomSession;
 use crate::support::events::{Events, KINDS, Shape};
 use crate::support::random::Random;

@@ -197,8 +197,13 @@ async fn write(journal: &Journal, name: &str) {
         active_run: None,
         summary: "{}".into(),
     };
-    kept(Batch { create: Some(create), meta: Some(meta), reserve: Some(Seq::new(100)), ..Batch::new(name.into()) })
-        .await;
+    kept(Batch {
+        create: Some(create),
+        meta: Some(meta),
+        reserved_seq: Some(Seq::new(100)),
+        ..Batch::new(name.into())
+    })
+    .await;
     for first in (1..=SYNCED).step_by(4) {
         kept(Batch { block: Some(block(name, first, first + 3)), ..Batch::new(name.into()) }).await;
     }

@@ -73,30 +73,30 @@ impl Listener {
 
     fn event_summary_with(mut self, check: impl Fn(&[u8])) -> EventSummary {
         let mut digest = DefaultHasher::new();
-        let mut story = EventSummary { events: 0, first: 0, last: 0, bytes: 0, digest: 0 };
+        let mut summary = EventSummary { events: 0, first: 0, last: 0, bytes: 0, digest: 0 };
         let mut line = Vec::new();
         let mut running = false;
         loop {
             line.clear();
             self.lines.read_until(b'\n', &mut line).expect("a line");
-            assert!(!line.is_empty(), "the daemon has closed the connection after {story:?}");
+            assert!(!line.is_empty(), "the daemon has closed the connection after {summary:?}");
             check(&line);
             let Some(seq) = seq(&line) else { continue };
             running |= contains(&line, b"\"type\":\"user_message\"");
             if !running {
                 continue;
             }
-            assert!(story.events == 0 || seq == story.last + 1, "{seq} after {story:?}");
-            if story.events == 0 {
-                story.first = seq;
+            assert!(summary.events == 0 || seq == summary.last + 1, "{seq} after {summary:?}");
+            if summary.events == 0 {
+                summary.first = seq;
             }
-            story.last = seq;
-            story.events += 1;
-            story.bytes += line.len() as u64;
+            summary.last = seq;
+            summary.events += 1;
+            summary.bytes += line.len() as u64;
             digest.write(&line);
             if contains(&line, b"\"type\":\"run_complete\"") {
-                story.digest = digest.finish();
-                return story;
+                summary.digest = digest.finish();
+                return summary;
             }
         }
     }

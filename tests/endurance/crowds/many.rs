@@ -40,7 +40,7 @@ fn a_thousand_clients_of_one_session_all_receive_every_event_in_order() {
     let mut heard = 0;
     for share in reading {
         for story in share.join().expect("a thread that reads") {
-            assert_eq!(story, told, "the same story for everybody");
+            assert_eq!(story, told, "the same events for every client");
             heard += 1;
         }
     }

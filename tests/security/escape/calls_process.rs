@@ -112,7 +112,7 @@ fn descriptors_of_first() {
             Ok(parent) => process = parent,
         }
         let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-        if name == "step-keeper\n" {
+        if name == "push-supervisor\n" {
             break;
         }
     }

@@ -186,7 +186,7 @@ fn after_the_grace_period_a_step_ends_as_stopped_without_a_decision() {
         assert_eq!(home.push(&["wait", &session]).code, Some(1), "{words:?}");
         assert_eq!(home.json(&["approvals", "--json"])["approvals"], json!([]));
         let log = home.ok(&["log", &session]);
-        assert!(log.contains("stopped: the daemon was told to stop, and ended it"), "{log}");
+        assert!(log.contains("stopped: the daemon was shutting down and ended the call"), "{log}");
         assert!(log.contains("failed (stopped): step 1 of 2 was ended when the daemon was stopped"), "{log}");
         assert!(
             !log.contains("result of the interrupted step is unknown") && !home.path().join("later").exists(),

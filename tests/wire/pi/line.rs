@@ -9,8 +9,8 @@ use serde_json::Value;
 use tungstenite::client::IntoClientRequest;
 use tungstenite::{Message, WebSocket};
 
-use crate::pi::judge;
 use crate::pi::rules::SentCommand;
+use crate::pi::schema;
 use crate::support::daemon::{Daemon, TIMEOUT};
 
 /// The transport of a client.
@@ -66,7 +66,7 @@ impl Connection {
     pub(crate) fn receive(&mut self) -> bool {
         let Some(text) = self.next_text() else { return false };
         let line: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
-        judge::assert_valid_line(&line);
+        schema::assert_valid_line(&line);
         self.log.push(line);
         true
     }

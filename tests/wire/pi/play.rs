@@ -8,13 +8,13 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::pi::agent_cli;
+use crate::pi::fixture::{Fixture, Setup, reply, write};
 use crate::pi::foreign;
-use crate::pi::judge;
 use crate::pi::line::{Connection, Transport};
 use crate::pi::pattern::{Names, matches};
 use crate::pi::rules::{self, Clients};
+use crate::pi::schema;
 use crate::pi::script::{self, Action, Step};
-use crate::pi::world::{Fixture, Setup, reply, write};
 use crate::support::daemon::{Client, wait_until};
 use crate::support::model::ServerDialect;
 
@@ -156,8 +156,8 @@ impl TranscriptRunner {
             command["cwd"] = json!(format!("{}/work", self.fixture().home()));
         }
         match valid {
-            Some(true) => judge::assert_valid_command(&command),
-            Some(false) => assert!(!judge::is_valid_command(&command), "the schemas allow {command}"),
+            Some(true) => schema::assert_valid_command(&command),
+            Some(false) => assert!(!schema::is_valid_command(&command), "the schemas allow {command}"),
             None => {}
         }
         self.tracked(on).connection.send(command);

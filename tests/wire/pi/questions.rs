@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
+use crate::pi::fixture::{Fixture, Setup, reply};
 use crate::pi::line::Transport;
-use crate::pi::world::{Fixture, Setup, reply};
 
 transcripts! {
     an_approval_is_a_confirmation_request => r#"

@@ -10,6 +10,7 @@ use super::*;
 use crate::journal::{Batch, Block, Checkpoint, Create, Journal, Meta};
 use crate::kernel::id::{Fingerprint, Seq};
 use crate::kernel::time::Now;
+use crate::random::Random;
 
 /// What was written, and the files that hold it.
 pub(super) struct Model {
@@ -163,7 +164,7 @@ impl WrittenSession {
         let mut batch = Batch {
             block: Some(Block { first, last, count: 2, bytes: bytes.into() }),
             meta: (!round.is_multiple_of(3)).then_some(meta),
-            reserve: (round.is_multiple_of(6)).then(|| Seq::new(round * 100)),
+            reserved_seq: (round.is_multiple_of(6)).then(|| Seq::new(round * 100)),
             token_hash: (round == 9).then_some([round as u8; 32]),
             ..Batch::new(self.id.clone())
         };
@@ -310,26 +311,23 @@ impl RawFile for MemoryFile {
 }
 
 /// A seeded random number generator; the seed is printed.
-pub(super) struct SeededRandom(u64);
+pub(super) struct SeededRandom(Random);
 
 impl SeededRandom {
     pub(super) fn new() -> Self {
-        let given = std::env::var("PUSH_SALVAGE_SEED").ok().and_then(|seed| seed.parse().ok());
+        let from_environment = std::env::var("PUSH_SALVAGE_SEED").ok().and_then(|seed| seed.parse().ok());
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_nanos() as u64;
-        let seed = given.unwrap_or(now);
+        let seed = from_environment.unwrap_or(now);
         println!("PUSH_SALVAGE_SEED={seed}");
-        Self(seed)
+        Self(Random::new(seed))
     }
 
     pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
+        self.0.next()
     }
 
     pub(super) fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
+        self.0.index(bound)
     }
 
     /// Returns some numbers below `bound`, or all of them in the long form.

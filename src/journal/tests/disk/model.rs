@@ -215,7 +215,7 @@ impl Model {
         step.after = after;
         step.events = history.events.len();
         step.meta = batch.meta.clone().map_or(step.meta, |meta| Meta { opened_at: Now(OPENED), ..meta });
-        step.reserved = batch.reserve.unwrap_or(step.reserved);
+        step.reserved = batch.reserved_seq.unwrap_or(step.reserved);
         let last = batch.block.as_ref().map_or(Seq::ZERO, |block| block.last);
         step.highest = step.highest.max(step.reserved).max(last);
         step.token_hash = batch.token_hash.unwrap_or(step.token_hash);

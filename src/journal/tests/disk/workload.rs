@@ -172,7 +172,7 @@ impl Workload {
             // As lanes do: no number is published before its reservation is on disk. Sometimes a reservation is
             // lowered.
             *reserved = *last + random.below(10) / 3 * 60;
-            batch.reserve = Some(Seq::new(*reserved));
+            batch.reserved_seq = Some(Seq::new(*reserved));
             batch.durability = Durability::Synced;
         }
         if random.one_in(12) {

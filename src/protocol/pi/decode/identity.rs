@@ -100,8 +100,8 @@ impl Scanner<'_> {
         }
     }
 
-    fn take(&mut self, wanted: u8) -> bool {
-        let found = self.peek() == Some(wanted);
+    fn take(&mut self, expected: u8) -> bool {
+        let found = self.peek() == Some(expected);
         self.at += usize::from(found);
         found
     }

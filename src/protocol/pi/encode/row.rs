@@ -150,7 +150,7 @@ impl BashResult {
     /// Builds the result of a shell command; without output, the error message takes its place.
     pub fn of(settlement: &CallResult) -> Self {
         let output = match &settlement.error {
-            Some(fault) if settlement.text.is_empty() => fault.message.clone(),
+            Some(error) if settlement.text.is_empty() => error.message.clone(),
             Some(_) | None => settlement.text.clone(),
         };
         let cancelled = match settlement.outcome {

@@ -150,8 +150,8 @@ impl Projection {
 
     /// Handles the result of a tool call.
     pub(super) fn settle_call(&mut self, event: &Event, settlement: &CallResult, out: &mut EventSink) {
-        let aside = matches!(settlement.purpose, Purpose::UserCommand { .. });
-        if !aside {
+        let is_user_command = matches!(settlement.purpose, Purpose::UserCommand { .. });
+        if !is_user_command {
             self.close(out);
         }
         let known = self.calls.remove(&settlement.call);
@@ -191,8 +191,8 @@ fn result_text(settlement: &CallResult) -> String {
         // The output describes the failure.
         (None, ToolOutcome::Failed) if !settlement.text.is_empty() => return settlement.text.clone(),
         (None, ToolOutcome::Failed) => "it failed".to_owned(),
-        (None, ToolOutcome::Skipped) => "the user chose to go on without it".to_owned(),
-        (None, ToolOutcome::Aborted) => "it was cut short".to_owned(),
+        (None, ToolOutcome::Skipped) => "the user skipped the call".to_owned(),
+        (None, ToolOutcome::Aborted) => "it was interrupted".to_owned(),
         (None, ToolOutcome::Succeeded) => return settlement.text.clone(),
     };
     if settlement.text.is_empty() { wrong } else { format!("{wrong}\n{}", settlement.text) }
@@ -204,13 +204,13 @@ fn result_details(settlement: &CallResult) -> Vec<u8> {
     if let Some(code) = settlement.exit_code {
         object = object.raw("exitCode", code.to_string().as_bytes());
     }
-    if let Some(fault) = &settlement.error {
+    if let Some(error) = &settlement.error {
         object = object.with("fault", |out| {
             ObjectWriter::new(out)
-                .text("kind", &fault.kind)
-                .text("message", &fault.message)
-                .optional_text("detail", fault.detail.as_deref())
-                .flag("retryable", fault.retryable)
+                .text("kind", &error.kind)
+                .text("message", &error.message)
+                .optional_text("detail", error.detail.as_deref())
+                .flag("retryable", error.retryable)
                 .end();
         });
     }

@@ -41,7 +41,7 @@ impl Projection {
             EventKind::ThinkingDelta { text } => self.append_delta(event, BlockKind::Thinking, text, out),
             EventKind::TextDelta { text } => self.append_delta(event, BlockKind::Text, text, out),
             EventKind::TextDone { message: _ } => self.end_text(out),
-            EventKind::TurnUsage(taken) => self.record_usage(event, taken, out),
+            EventKind::TurnUsage(usage) => self.record_usage(event, usage, out),
             EventKind::CompactionStarted { reason, by: _ } => self.begin_compaction(event.seq, *reason, out),
             EventKind::Compacted(compaction) => self.compact(event, compaction, out),
             EventKind::CompactionFailed { failure: ending, message, will_retry: again } => {
@@ -57,7 +57,7 @@ impl Projection {
             EventKind::CallSettled(settlement) => self.settle_call(event, settlement, out),
             EventKind::GateOpened(question) => self.open_question(event, question, out),
             EventKind::GateVoted { gate, decision, by } => ui::emit_vote(gate, *decision, by, event.seq, out),
-            EventKind::GateSettled(verdict) => self.settle_question(event.seq, verdict, out),
+            EventKind::GateSettled(decision) => self.settle_question(event.seq, decision, out),
             EventKind::Warned { code, message, detail: _ } => self.warn(event.seq, code, message, out),
             EventKind::Failed { code: _, message, retryable: _, detail: _ } => {
                 ui::notify(Severity::Error, message, event.seq, out);
@@ -171,9 +171,9 @@ impl Projection {
         self.questions.insert(question.gate.clone(), question.clone());
     }
 
-    fn settle_question(&mut self, seq: Seq, verdict: &GateDecision, out: &mut EventSink) {
-        self.questions.remove(&verdict.gate);
-        ui::emit_decision(verdict, seq, out);
+    fn settle_question(&mut self, seq: Seq, decision: &GateDecision, out: &mut EventSink) {
+        self.questions.remove(&decision.gate);
+        ui::emit_decision(decision, seq, out);
     }
 
     fn warn(&mut self, seq: Seq, code: &str, message: &str, out: &mut EventSink) {

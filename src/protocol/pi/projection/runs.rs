@@ -125,8 +125,8 @@ impl Projection {
     }
 
     /// Handles the usage of a turn and the calls that it requests.
-    pub(super) fn record_usage(&mut self, event: &Event, taken: &TurnUsage, out: &mut EventSink) {
-        self.accumulate_usage(&taken.usage);
+    pub(super) fn record_usage(&mut self, event: &Event, turn: &TurnUsage, out: &mut EventSink) {
+        self.accumulate_usage(&turn.usage);
         let over = |open: &OpenMessage| open.has_usage() || open.call_count > 0;
         if self.open_message.as_ref().is_some_and(over) {
             self.close(out);
@@ -135,13 +135,13 @@ impl Projection {
         let (provider, model) = (&self.provider, &self.model);
         // An empty turn is not emitted; a tool call of it may follow.
         let open = self.open_message.get_or_insert_with(|| OpenMessage::new(event.seq, event.at, provider, model));
-        open.set_usage(&taken.model, taken.usage);
+        open.set_usage(&turn.model, turn.usage);
         open.last_seq = event.seq;
         open.origin = open.origin.take().or_else(|| origin(event));
         if self.model.is_empty() {
-            self.model.clone_from(&taken.model);
+            self.model.clone_from(&turn.model);
         }
-        if taken.pending.is_empty() {
+        if turn.pending.is_empty() {
             // A user message interrupted the turn, so no calls follow and the message is complete.
             if self.deferred.iter().any(|entry| entry.role == Role::User) {
                 self.close(out);
@@ -150,7 +150,7 @@ impl Projection {
         }
         self.begin_turn(out);
         let since = self.open_message.as_ref().map_or(event.seq, |open| open.first_seq);
-        for (at, call) in taken.pending.iter().enumerate() {
+        for (at, call) in turn.pending.iter().enumerate() {
             let id = format!("call_{:x}_{at}", since.number());
             if let Some(open) = &mut self.open_message {
                 open.add_call(&id, &call.tool, call.args.as_str(), out);

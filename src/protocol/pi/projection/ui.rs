@@ -89,9 +89,9 @@ pub(super) fn emit_vote(gate: &GateId, decision: Decision, by: &str, seq: Seq, o
 }
 
 /// Emits the decision, for clients that still display the question.
-pub(super) fn emit_decision(verdict: &GateDecision, seq: Seq, out: &mut EventSink) {
-    let text = format!("{} by {}", decision_text(verdict.decision), verdict.by);
-    status(verdict.gate.as_str(), &text, seq, out);
+pub(super) fn emit_decision(decision: &GateDecision, seq: Seq, out: &mut EventSink) {
+    let text = format!("{} by {}", decision_text(decision.decision), decision.by);
+    status(decision.gate.as_str(), &text, seq, out);
 }
 
 /// Emits a notification.

@@ -189,10 +189,10 @@ impl ImportBuilder<'_> {
     /// Assigns a result to its call; the latest one if several have the same id.
     fn add_result(&mut self, result: ToolResult, source: Provenance) {
         let mut text = result.text();
-        let pictures = result.content.iter().filter(|piece| matches!(piece, Content::Image { .. })).count();
+        let pictures = result.content.iter().filter(|part| matches!(part, Content::Image { .. })).count();
         if pictures > 0 {
             self.omitted += pictures as u64;
-            append_line(&mut text, &format!("({pictures} pictures are left out)"));
+            append_line(&mut text, &format!("({pictures} images are omitted)"));
         }
         let text = self.truncate(text);
         let outcome = if result.is_error { ToolOutcome::Failed } else { ToolOutcome::Succeeded };
@@ -234,14 +234,14 @@ impl ImportBuilder<'_> {
     /// Returns the valid images, up to the limits of a message.
     fn take_images(&mut self, content: Vec<Content>) -> Vec<Image> {
         let mut images = Vec::new();
-        let mut room = IMAGE_BYTES_MAX;
-        for piece in content {
-            match piece {
+        let mut bytes_left = IMAGE_BYTES_MAX;
+        for part in content {
+            match part {
                 Content::Text(_) => {}
                 Content::Image { mime, data }
-                    if is_image(&mime, &data) && data.len() <= room && images.len() < IMAGES_MAX =>
+                    if is_image(&mime, &data) && data.len() <= bytes_left && images.len() < IMAGES_MAX =>
                 {
-                    room -= data.len();
+                    bytes_left -= data.len();
                     images.push(Image { mime, data });
                 }
                 Content::Image { .. } => self.omitted += 1,
@@ -260,7 +260,7 @@ impl ImportBuilder<'_> {
         let all = text.len();
         let end = text[..text.floor_char_boundary(TEXT_MAX)].rfind(char::is_whitespace).unwrap_or(0);
         text.truncate(end);
-        text.push_str(&format!("\n({} bytes are left out)", all - end));
+        text.push_str(&format!("\n({} bytes are omitted)", all - end));
         text
     }
 

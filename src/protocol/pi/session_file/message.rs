@@ -56,8 +56,8 @@ pub enum Content {
 /// Joins the texts of content blocks with newlines.
 pub(super) fn text_of(content: &[Content]) -> String {
     let mut text = String::new();
-    for piece in content {
-        match piece {
+    for part in content {
+        match part {
             Content::Text(words) => {
                 if !text.is_empty() {
                     text.push('\n');

@@ -161,12 +161,12 @@ impl<'a> Fields<'a> {
     }
 
     /// Makes the error of a field.
-    pub(super) fn error(&self, name: &str, fault: FieldError) -> RequestError {
-        field_error(self.field_path(name), fault)
+    pub(super) fn error(&self, name: &str, error: FieldError) -> RequestError {
+        field_error(self.field_path(name), error)
     }
 
     fn any_text(&self, name: &str, bound: LengthLimit) -> Result<Option<String>, RequestError> {
-        read_text(self.raw(name), bound).map_err(|fault| self.error(name, fault))
+        read_text(self.raw(name), bound).map_err(|error| self.error(name, error))
     }
 
     fn value<T: Deserialize<'a>>(&self, name: &str, expected: &'static str) -> Result<Option<T>, RequestError> {
@@ -201,6 +201,6 @@ pub(super) fn read_text(raw: Option<&RawValue>, bound: LengthLimit) -> Result<Op
 }
 
 /// Makes the error of a field path.
-pub(super) const fn field_error(field: String, fault: FieldError) -> RequestError {
-    RequestError::Field { field, fault }
+pub(super) const fn field_error(field: String, error: FieldError) -> RequestError {
+    RequestError::Field { field, error }
 }

@@ -164,7 +164,7 @@ impl RequestHead {
 }
 
 fn optional_part(name: &str, raw: Option<&RawValue>, bound: LengthLimit) -> Result<Option<String>, RequestError> {
-    read_text(raw, bound).map_err(|fault| error_at(name.to_owned(), fault))
+    read_text(raw, bound).map_err(|error| error_at(name.to_owned(), error))
 }
 
 fn required_part(name: &str, raw: Option<&RawValue>, bound: LengthLimit) -> Result<String, RequestError> {

@@ -105,11 +105,11 @@ impl PayloadReader<'_, '_> {
     fn directory(&self) -> Result<String, RequestError> {
         let path = LengthLimit::Bytes(self.limits.path);
         if let Some(cwd) = self.fields.optional_text("cwd", path)? {
-            return require_absolute(cwd).map_err(|fault| self.fields.error("cwd", fault));
+            return require_absolute(cwd).map_err(|error| self.fields.error("cwd", error));
         }
         let repo = self.fields.nested("repo")?;
         match repo.optional_text("rootPath", path)? {
-            Some(root) => require_absolute(root).map_err(|fault| repo.error("rootPath", fault)),
+            Some(root) => require_absolute(root).map_err(|error| repo.error("rootPath", error)),
             None => Err(RequestError::MissingDirectory),
         }
     }
@@ -121,7 +121,7 @@ impl PayloadReader<'_, '_> {
             _ => return Err(fields.error("protocol", FieldError::UnknownWord { allowed: "\"pi\"" })),
         };
         let cwd = fields.optional_text("cwd", LengthLimit::Bytes(self.limits.path))?;
-        let cwd = cwd.map(|cwd| require_absolute(cwd).map_err(|fault| fields.error("cwd", fault))).transpose()?;
+        let cwd = cwd.map(|cwd| require_absolute(cwd).map_err(|error| fields.error("cwd", error))).transpose()?;
         Ok(SwitchProtocol { protocol, cwd, environment: fields.environment(self.limits)? })
     }
 

@@ -67,12 +67,12 @@ pub enum RequestError {
         name: String,
     },
     /// A field is invalid.
-    #[error("{field}: {fault}")]
+    #[error("{field}: {error}")]
     Field {
         /// The path of the field.
         field: String,
         /// The reason.
-        fault: FieldError,
+        error: FieldError,
     },
     /// The envelope and the payload name different sessions.
     #[error("sessionId: the envelope and the payload name different sessions")]

@@ -103,8 +103,8 @@ fn a_pending_approval_is_its_event_with_session_and_run() {
     let event = event_payload(&question);
     let pending = PendingApproval { session: "s".into(), run: "r".into(), question };
     let listed = payload(&Reply::Approvals(vec![pending]));
-    let place = r#"{"sessionId":"s","runId":"r","#;
-    assert_eq!(listed.as_str(), format!("{{\"approvals\":[{place}{}]}}", &event[1..]));
+    let ids = r#"{"sessionId":"s","runId":"r","#;
+    assert_eq!(listed.as_str(), format!("{{\"approvals\":[{ids}{}]}}", &event[1..]));
     assert!(event.ends_with(r#""needed":2}"#), "{event}");
 }
 

@@ -59,12 +59,12 @@ impl Fixture {
         Peer(timeout(TIMEOUT, self.listener.accept()).await.unwrap().unwrap().0)
     }
 
-    /// Sends a request on a new connection, and answers it with `said`.
-    async fn request_on_new_connection(&self, said: &str) -> (Response<ResponseBody>, Peer) {
+    /// Sends a request on a new connection, and answers it with `response`.
+    async fn request_on_new_connection(&self, response: &str) -> (Response<ResponseBody>, Peer) {
         let (answer, peer) = tokio::join!(self.request(), async {
             let mut peer = self.accept().await;
             peer.read_request().await;
-            peer.write(said).await;
+            peer.write(response).await;
             peer
         });
         (answer.unwrap(), peer)
@@ -105,8 +105,8 @@ impl Peer {
         assert!(heard.starts_with(b"GET /question HTTP/1.1\r\n"), "{heard:?}");
     }
 
-    async fn write(&mut self, said: &str) {
-        self.0.write_all(said.as_bytes()).await.unwrap();
+    async fn write(&mut self, response: &str) {
+        self.0.write_all(response.as_bytes()).await.unwrap();
     }
 
     /// Waits until the client has closed the connection.
@@ -136,163 +136,163 @@ async fn read_frame(stream: &mut ResponseBody) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_connection_is_reused() {
-    let world = Fixture::new().await;
-    let (answer, mut peer) = world.request_on_new_connection(COMPLETE_RESPONSE).await;
+    let fixture = Fixture::new().await;
+    let (answer, mut peer) = fixture.request_on_new_connection(COMPLETE_RESPONSE).await;
     assert_eq!(read_all(answer).await, "ok");
     for _ in 0..3 {
-        assert_eq!(world.idle(), 1);
-        world.request_on_idle_connection(&mut peer).await;
+        assert_eq!(fixture.idle(), 1);
+        fixture.request_on_idle_connection(&mut peer).await;
     }
 }
 
 #[tokio::test]
 async fn an_idle_connection_that_the_server_closes_is_removed_at_once() {
-    let world = Fixture::new().await;
-    let (answer, peer) = world.request_on_new_connection(COMPLETE_RESPONSE).await;
+    let fixture = Fixture::new().await;
+    let (answer, peer) = fixture.request_on_new_connection(COMPLETE_RESPONSE).await;
     read_all(answer).await;
     drop(peer);
-    world.wait_for_idle(0).await;
-    let (answer, _peer) = world.request_on_new_connection(COMPLETE_RESPONSE).await;
+    fixture.wait_for_idle(0).await;
+    let (answer, _peer) = fixture.request_on_new_connection(COMPLETE_RESPONSE).await;
     assert_eq!(read_all(answer).await, "ok");
 }
 
 #[tokio::test]
 async fn a_connection_that_closes_just_before_the_next_request_is_replaced() {
-    let world = Fixture::new().await;
-    let socket = std::net::TcpStream::connect(world.address()).unwrap();
+    let fixture = Fixture::new().await;
+    let socket = std::net::TcpStream::connect(fixture.address()).unwrap();
     socket.set_nonblocking(true).unwrap();
     let eye = socket.try_clone().unwrap();
     let wire = MaybeHttpsStream::Http(TokioIo::new(TcpStream::from_std(socket).unwrap()));
-    world.client.pool.insert(world.origin(), HttpConnection::handshake(wire).await.unwrap());
-    let mut peer = world.accept().await;
-    world.request_on_idle_connection(&mut peer).await;
-    world.abort_watchers();
+    fixture.client.pool.insert(fixture.origin(), HttpConnection::handshake(wire).await.unwrap());
+    let mut peer = fixture.accept().await;
+    fixture.request_on_idle_connection(&mut peer).await;
+    fixture.abort_watchers();
     drop(peer);
     wait_until(|| matches!(eye.peek(&mut [0]), Ok(0))).await;
     // Any I/O wait lets the runtime process the events of all sockets.
-    let (_other, _) = tokio::join!(TcpStream::connect(world.address()), world.accept());
-    assert_eq!(world.idle(), 1, "the closed connection is still pooled");
-    let (answer, _peer) = world.request_on_new_connection(COMPLETE_RESPONSE).await;
+    let (_other, _) = tokio::join!(TcpStream::connect(fixture.address()), fixture.accept());
+    assert_eq!(fixture.idle(), 1, "the closed connection is still pooled");
+    let (answer, _peer) = fixture.request_on_new_connection(COMPLETE_RESPONSE).await;
     assert_eq!(read_all(answer).await, "ok");
 }
 
 #[tokio::test]
 async fn a_closed_connection_is_replaced_even_if_it_is_still_pooled() {
-    let world = Fixture::new().await;
-    let (answer, peer) = world.request_on_new_connection(COMPLETE_RESPONSE).await;
+    let fixture = Fixture::new().await;
+    let (answer, peer) = fixture.request_on_new_connection(COMPLETE_RESPONSE).await;
     read_all(answer).await;
-    world.abort_watchers();
+    fixture.abort_watchers();
     drop(peer);
-    let slot = Arc::clone(&lock(&world.client.pool.idle)[&world.origin()][0].slot);
+    let slot = Arc::clone(&lock(&fixture.client.pool.idle)[&fixture.origin()][0].slot);
     let mut nobody = Context::from_waker(Waker::noop());
     wait_until(|| lock(&slot).as_mut().unwrap().drive(&mut nobody).is_ready()).await;
-    let (answer, _peer) = world.request_on_new_connection(COMPLETE_RESPONSE).await;
+    let (answer, _peer) = fixture.request_on_new_connection(COMPLETE_RESPONSE).await;
     assert_eq!(read_all(answer).await, "ok");
 }
 
 #[tokio::test]
 async fn a_new_connection_that_closes_without_a_response_is_an_error() {
-    let world = Fixture::new().await;
-    let (answer, ()) = tokio::join!(world.request(), async { world.accept().await.read_request().await });
+    let fixture = Fixture::new().await;
+    let (answer, ()) = tokio::join!(fixture.request(), async { fixture.accept().await.read_request().await });
     assert_eq!(answer.unwrap_err().kind, ModelErrorKind::Interrupted);
 }
 
 #[tokio::test]
 async fn the_pool_keeps_the_newest_eight_connections() {
-    let world = Fixture::new().await;
+    let fixture = Fixture::new().await;
     let mut streams = Vec::new();
     let mut peers = Vec::new();
     for _ in 0..10 {
-        let (answer, peer) = world.request_on_new_connection(COMPLETE_RESPONSE).await;
+        let (answer, peer) = fixture.request_on_new_connection(COMPLETE_RESPONSE).await;
         streams.push(answer.into_body());
         peers.push(peer);
     }
     streams.into_iter().for_each(ResponseBody::release);
-    assert_eq!(world.idle(), 8);
+    assert_eq!(fixture.idle(), 8);
     for mut old in peers.drain(..2) {
         old.wait_closed().await;
     }
     let mut newest = peers.pop().unwrap();
-    world.request_on_idle_connection(&mut newest).await;
-    world.request_on_idle_connection(&mut newest).await;
-    assert_eq!(world.idle(), 8);
+    fixture.request_on_idle_connection(&mut newest).await;
+    fixture.request_on_idle_connection(&mut newest).await;
+    assert_eq!(fixture.idle(), 8);
 }
 
 #[tokio::test]
 async fn a_connection_idle_for_too_long_is_not_reused() {
-    let world = Fixture::new().await;
-    let (answer, mut old) = world.request_on_new_connection(COMPLETE_RESPONSE).await;
+    let fixture = Fixture::new().await;
+    let (answer, mut old) = fixture.request_on_new_connection(COMPLETE_RESPONSE).await;
     read_all(answer).await;
     let long_ago = Instant::now().checked_sub(MAX_IDLE_AGE).unwrap();
-    lock(&world.client.pool.idle).values_mut().flatten().for_each(|idle| idle.since = long_ago);
-    let (answer, _peer) = world.request_on_new_connection(COMPLETE_RESPONSE).await;
+    lock(&fixture.client.pool.idle).values_mut().flatten().for_each(|idle| idle.since = long_ago);
+    let (answer, _peer) = fixture.request_on_new_connection(COMPLETE_RESPONSE).await;
     assert_eq!(read_all(answer).await, "ok");
     old.wait_closed().await;
 }
 
 #[tokio::test]
 async fn idle_connections_close_with_the_pool() {
-    let world = Fixture::new().await;
-    let (answer, mut peer) = world.request_on_new_connection(COMPLETE_RESPONSE).await;
+    let fixture = Fixture::new().await;
+    let (answer, mut peer) = fixture.request_on_new_connection(COMPLETE_RESPONSE).await;
     read_all(answer).await;
-    drop(world);
+    drop(fixture);
     peer.wait_closed().await;
 }
 
 #[tokio::test]
 async fn a_dropped_response_closes_its_connection() {
-    let world = Fixture::new().await;
-    let (answer, mut peer) = world.request_on_new_connection(CHUNKED_START).await;
+    let fixture = Fixture::new().await;
+    let (answer, mut peer) = fixture.request_on_new_connection(CHUNKED_START).await;
     let mut stream = answer.into_body();
     assert_eq!(read_frame(&mut stream).await, b"one");
     drop(stream);
     peer.wait_closed().await;
     let mut unanswered = tokio::select! {
-        answer = world.request() => panic!("{answer:?}"),
-        peer = async { let mut peer = world.accept().await; peer.read_request().await; peer } => peer,
+        answer = fixture.request() => panic!("{answer:?}"),
+        peer = async { let mut peer = fixture.accept().await; peer.read_request().await; peer } => peer,
     };
     unanswered.wait_closed().await;
-    assert_eq!(world.idle(), 0);
+    assert_eq!(fixture.idle(), 0);
 }
 
 #[tokio::test]
 async fn a_body_that_ends_late_still_returns_its_connection() {
-    let world = Fixture::new().await;
-    let (answer, mut peer) = world.request_on_new_connection(CHUNKED_START).await;
+    let fixture = Fixture::new().await;
+    let (answer, mut peer) = fixture.request_on_new_connection(CHUNKED_START).await;
     let mut stream = answer.into_body();
     assert_eq!(read_frame(&mut stream).await, b"one");
     stream.release();
-    assert_eq!(world.idle(), 0);
+    assert_eq!(fixture.idle(), 0);
     peer.write("3\r\ntwo\r\n").await;
     peer.write(CHUNKED_END).await;
-    world.wait_for_idle(1).await;
-    world.request_on_idle_connection(&mut peer).await;
+    fixture.wait_for_idle(1).await;
+    fixture.request_on_idle_connection(&mut peer).await;
 }
 
 #[tokio::test]
 async fn a_body_that_never_ends_closes_its_connection() {
-    let world = Fixture::new().await;
-    let (answer, mut peer) = world.request_on_new_connection(CHUNKED_START).await;
+    let fixture = Fixture::new().await;
+    let (answer, mut peer) = fixture.request_on_new_connection(CHUNKED_START).await;
     answer.into_body().release();
     peer.wait_closed().await;
-    assert_eq!(world.idle(), 0);
+    assert_eq!(fixture.idle(), 0);
 }
 
 #[tokio::test]
 async fn a_connection_that_closes_after_its_response_is_not_pooled() {
-    let world = Fixture::new().await;
+    let fixture = Fixture::new().await;
     let (answer, mut peer) =
-        world.request_on_new_connection("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok").await;
+        fixture.request_on_new_connection("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok").await;
     assert_eq!(read_all(answer).await, "ok");
-    assert_eq!(world.idle(), 0);
+    assert_eq!(fixture.idle(), 0);
     peer.wait_closed().await;
 }
 
 #[tokio::test]
 async fn a_server_without_tls_is_not_reached_by_https() {
-    let world = Fixture::new().await;
-    let (answer, _peer) = tokio::join!(world.request_with_scheme("https"), async {
-        let mut peer = world.accept().await;
+    let fixture = Fixture::new().await;
+    let (answer, _peer) = tokio::join!(fixture.request_with_scheme("https"), async {
+        let mut peer = fixture.accept().await;
         let mut hello = [0; 3];
         peer.0.read_exact(&mut hello).await.unwrap();
         assert_eq!(hello[..2], [22, 3], "a TLS ClientHello");
@@ -301,7 +301,7 @@ async fn a_server_without_tls_is_not_reached_by_https() {
     });
     let error = answer.unwrap_err();
     assert_eq!(error.kind, ModelErrorKind::Unreachable);
-    assert!(error.message.starts_with(&format!("cannot reach {}: ", world.address())), "{error}");
+    assert!(error.message.starts_with(&format!("cannot reach {}: ", fixture.address())), "{error}");
 }
 
 #[derive(Default)]
@@ -315,8 +315,8 @@ impl Wake for Wakes {
 
 #[tokio::test]
 async fn a_single_frame_wakes_the_task_once() {
-    let world = Fixture::new().await;
-    let (answer, mut peer) = world.request_on_new_connection(CHUNKED_START).await;
+    let fixture = Fixture::new().await;
+    let (answer, mut peer) = fixture.request_on_new_connection(CHUNKED_START).await;
     let mut stream = answer.into_body();
     assert_eq!(read_frame(&mut stream).await, b"one");
     let wakes = Arc::new(Wakes::default());
@@ -336,8 +336,8 @@ async fn a_single_frame_wakes_the_task_once() {
 #[tokio::test]
 async fn a_continuous_stream_does_not_starve_other_tasks() {
     const FRAMES: usize = 5000;
-    let world = Fixture::new().await;
-    let (answer, mut peer) = world.request_on_new_connection(CHUNKED_START).await;
+    let fixture = Fixture::new().await;
+    let (answer, mut peer) = fixture.request_on_new_connection(CHUNKED_START).await;
     let mut stream = answer.into_body();
     peer.write(&"3\r\ntwo\r\n".repeat(FRAMES)).await;
     let turns = Arc::new(AtomicUsize::new(0));

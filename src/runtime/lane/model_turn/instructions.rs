@@ -8,17 +8,17 @@ use crate::redact::Redactor;
 use crate::sandbox::workspace::WorkspaceDir;
 
 /// Reads the project's file, redacted; a long one is truncated with a note.
-pub(super) async fn read(files: &FileTasks, ground: &WorkspaceDir, redactor: &Redactor) -> Option<String> {
-    let opened = ground.clone();
-    let bytes = files.run_in(ground.path(), move || read_prefix(&opened)).await.ok().flatten()?;
+pub(super) async fn read(files: &FileTasks, workspace: &WorkspaceDir, redactor: &Redactor) -> Option<String> {
+    let opened = workspace.clone();
+    let bytes = files.run_in(workspace.path(), move || read_prefix(&opened)).await.ok().flatten()?;
     // Redacted before the truncation: half a secret would not be recognised.
     let text = redactor.redact(&String::from_utf8_lossy(&bytes)).into_owned();
     Some(if bytes.len() > LIMIT { truncate(text) } else { text })
 }
 
-fn read_prefix(ground: &WorkspaceDir) -> Option<Vec<u8>> {
+fn read_prefix(workspace: &WorkspaceDir) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    let file = ground.open_file(Path::new(FILE)).ok()?;
+    let file = workspace.open_file(Path::new(FILE)).ok()?;
     file.take((LIMIT + OVERLAP) as u64).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }

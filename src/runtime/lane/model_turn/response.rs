@@ -115,12 +115,12 @@ impl ModelTurn {
         pending: Vec<PendingCall>,
     ) -> Result<(), SessionClosed> {
         let used = price::usage_or_estimate(&end.usage, self.price(handle).as_ref(), self.prompt_tokens, written);
-        let (model, carry) = (handle.model().to_owned(), end.provider_state.clone());
-        self.reports.report_turn(TurnUsage { model, usage: used, provider_state: carry, pending }).await
+        let (model, provider_state) = (handle.model().to_owned(), end.provider_state.clone());
+        self.reports.report_turn(TurnUsage { model, usage: used, provider_state, pending }).await
     }
 
     async fn report_deltas(&mut self, deltas: Vec<Delta>, machine: &mut TurnMachine) -> Result<(), SessionClosed> {
-        for action in deltas.into_iter().filter_map(|piece| machine.on_delta(piece)) {
+        for action in deltas.into_iter().filter_map(|delta| machine.on_delta(delta)) {
             match action {
                 Action::Text(text) => self.reports.send_text(&text).await?,
                 Action::Thinking(text) => self.reports.send_thinking(&text).await?,

@@ -92,12 +92,12 @@ impl ModelTurn {
     ) -> Result<Result<(), ModelError>, SessionClosed> {
         let tools = self.tool_specs();
         let fixed = tools_tokens(&tools);
-        let mut room = self.window_of(u64::from(handle.window())).room_for_summary(fixed);
+        let mut token_budget = self.window_of(u64::from(handle.window())).summary_budget(fixed);
         loop {
             let window = self.window_of(u64::from(handle.window()));
-            room = room.min(window.room_for_summary(fixed));
+            token_budget = token_budget.min(window.summary_budget(fixed));
             let (from, own) = (summary_request.kept_from, summary_request.instructions.as_deref());
-            let Some(request) = compaction::request(&self.context, from, room, handle.model(), own) else {
+            let Some(request) = compaction::request(&self.context, from, token_budget, handle.model(), own) else {
                 let error = ModelError::new(ModelErrorKind::ContextTooLong, "a summary of the older part does not fit");
                 self.omit_older_part(summary_request, &error).await?;
                 return Ok(Ok(()));
@@ -105,12 +105,12 @@ impl ModelTurn {
             let (max_tokens, thinking) = (Some(window.summary_tokens()), self.thinking(handle));
             // Servers refuse a conversation with calls if their tools are not declared.
             let request = Request { tools: tools.clone(), max_tokens, thinking, ..request };
-            self.prompt_tokens = room.min(self.context.tokens_before(from)).saturating_add(fixed);
+            self.prompt_tokens = token_budget.min(self.context.tokens_before(from)).saturating_add(fixed);
             let summary = match self.request_complete_summary(handle, request).await? {
                 Ok(summary) => self.reports.redactor().redact(&summary).into_owned(),
                 Err(error) if error.kind == ModelErrorKind::ContextTooLong => {
                     handle.learn_window(&error);
-                    room = room.min(self.context.tokens_before(from)) / 2;
+                    token_budget = token_budget.min(self.context.tokens_before(from)) / 2;
                     continue;
                 }
                 Err(error) => return Ok(Err(error)),

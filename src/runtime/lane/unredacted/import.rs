@@ -11,10 +11,10 @@ pub(super) fn redact_import(import: Import, redactor: &Redactor) -> Import {
     let call = |call: ImportedCall| ImportedCall {
         args: Json::new(redactor.redact_json(call.args.as_str())),
         text: safe(&call.text),
-        error: call.error.map(|fault| ToolError {
-            message: safe(&fault.message),
-            detail: fault.detail.map(|detail| safe(&detail)),
-            ..fault
+        error: call.error.map(|error| ToolError {
+            message: safe(&error.message),
+            detail: error.detail.map(|detail| safe(&detail)),
+            ..error
         }),
         ..call
     };
@@ -30,11 +30,11 @@ pub(super) fn redact_import(import: Import, redactor: &Redactor) -> Import {
             turns: run.turns.into_iter().map(turn).collect(),
             ..run
         }),
-        ImportedPart::UserCommand { call: one, in_context: told } => {
-            ImportedPart::UserCommand { call: call(one), in_context: told }
+        ImportedPart::UserCommand { call: one, in_context } => {
+            ImportedPart::UserCommand { call: call(one), in_context }
         }
-        ImportedPart::Summary { text, tokens_before, context_start: kept, source } => {
-            ImportedPart::Summary { text: safe(&text), tokens_before, context_start: kept, source }
+        ImportedPart::Summary { text, tokens_before, context_start, source } => {
+            ImportedPart::Summary { text: safe(&text), tokens_before, context_start, source }
         }
     };
     let name = import.name.as_deref().map(safe);

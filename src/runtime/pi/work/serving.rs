@@ -13,7 +13,7 @@ use crate::protocol::intent::StartSession;
 use crate::protocol::pi::encode::{self, Circuit, Health, Metrics, SessionInfo, StoreMetrics};
 use crate::protocol::pi::error_text;
 use crate::provider::breaker::State;
-use crate::runtime::mint;
+use crate::runtime::generate;
 use crate::runtime::pi::desk::{Answered, is_loaded};
 use crate::runtime::pi::files;
 use crate::runtime::pi::seat::Seat;
@@ -32,7 +32,7 @@ impl Job {
     }
 
     pub(super) async fn create_session(&self, cwd: Option<&str>) -> Result {
-        let id = self.asked.session.clone().unwrap_or_else(mint::session);
+        let id = self.asked.session.clone().unwrap_or_else(generate::session);
         let known = self.find(&id).await?;
         if known == Known::Loaded {
             return Err(Failure::said(error_text::session_exists(id.as_str())));

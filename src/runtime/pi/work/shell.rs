@@ -11,10 +11,10 @@ use crate::kernel::refusal::Refusal;
 use crate::protocol::pi::encode::{self, BashResult};
 use crate::protocol::pi::error_text;
 use crate::protocol::pi::request::ContextInclusion;
-use crate::provider::ScreenDecision;
+use crate::provider::StepDecision;
 use crate::provider::breaker::Admission;
+use crate::runtime::generate;
 use crate::runtime::lane;
-use crate::runtime::mint;
 use crate::runtime::pi::bureau::Bureau;
 use crate::runtime::pi::connection::Peer;
 use crate::runtime::pi::desk::Failure;
@@ -29,7 +29,7 @@ impl Job {
         let Some(admission) = self.bureau.breaker().admit(seat.session(), Instant::now()) else {
             return Err(Failure::said(error_text::BASH_CIRCUIT_OPEN));
         };
-        let call = mint::call();
+        let call = generate::call();
         let args = Json::new(serde_json::json!({ "command": command }).to_string());
         let aside = UserCommand {
             call: call.clone(),
@@ -62,12 +62,12 @@ impl Job {
         let rules = rules.map_err(|error| Failure::said(format!("the configuration cannot be used: {error}")))?;
         let place = PathContext::new(workspace, Some(self.bureau.home()));
         let place = place.with_alias(Path::new(&snapshot.opening.cwd));
-        let Some(screen) = lane::screen(&rules, &[], place, services.tools.clone()) else { return Ok(()) };
+        let Some(policy) = lane::step_policy(&rules, &[], place, services.tools.clone()) else { return Ok(()) };
         let args = serde_json::json!({ "command": command }).to_string();
-        match screen.check(tools::EXEC, &args) {
-            ScreenDecision::Allow => Ok(()),
-            ScreenDecision::Deny(fault) => Err(Failure::said(fault.message)),
-            ScreenDecision::Ask(_) => Err(Failure::said(ASKED)),
+        match policy.check(tools::EXEC, &args) {
+            StepDecision::Allow => Ok(()),
+            StepDecision::Deny(fault) => Err(Failure::said(fault.message)),
+            StepDecision::Ask(_) => Err(Failure::said(ASKED)),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::protocol::pi::error_text;
 use crate::protocol::pi::projection::{self, Vote};
 use crate::protocol::pi::request::{StreamingBehavior, UiResponse, UserInput};
 use crate::provider::breaker::State;
-use crate::runtime::mint;
+use crate::runtime::generate;
 use crate::runtime::pi::desk::{Answered, Failure};
 use crate::runtime::pi::seat::Seat;
 use crate::runtime::pi::seats::Sitting;
@@ -98,7 +98,7 @@ impl Job {
     /// Speaks into the active run; what comes when it is over begins one.
     async fn steer_or_begin(&self, seat: &Arc<Seat>, words: &UserInput) -> Result<Answered> {
         let steer = Steer {
-            message: mint::message(),
+            message: generate::message(),
             text: words.message.clone(),
             images: words.images.clone(),
             fingerprint: fingerprint(words),
@@ -130,8 +130,8 @@ const STREAMING: &str =
 
 fn prompt(words: &UserInput) -> Prompt {
     Prompt {
-        run: mint::run(),
-        message: mint::message(),
+        run: generate::run(),
+        message: generate::message(),
         text: words.message.clone(),
         images: words.images.clone(),
         criteria: Vec::new(),
@@ -146,5 +146,5 @@ fn prompt(words: &UserInput) -> Prompt {
 
 fn fingerprint(words: &UserInput) -> Fingerprint {
     let images = words.images.iter().flat_map(|image| [image.mime.as_str(), image.data.as_str()]);
-    mint::fingerprint(["message", words.message.as_str()].into_iter().chain(images))
+    generate::fingerprint(["message", words.message.as_str()].into_iter().chain(images))
 }

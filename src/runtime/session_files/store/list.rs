@@ -156,16 +156,16 @@ impl Store {
     /// Reads the files and builds the listing.
     fn build_listing(&self, mut builder: ListingBuilder) -> Listing {
         builder.sort();
-        let ListingBuilder { files, skipped, more, limits: bounds, .. } = builder;
+        let ListingBuilder { files, skipped, more, limits, .. } = builder;
         let mut listing = Listing { sessions: Vec::new(), skipped, more };
-        let mut room = bounds.bytes;
+        let mut bytes_left = limits.bytes;
         for file in files {
-            if listing.sessions.len() == bounds.files || room == 0 {
+            if listing.sessions.len() == limits.files || bytes_left == 0 {
                 listing.more = true;
                 break;
             }
             let read = self.read_bytes(&file.path).and_then(|bytes| {
-                room = room.saturating_sub(bytes.len() as u64);
+                bytes_left = bytes_left.saturating_sub(bytes.len() as u64);
                 summarize(&bytes, &self.limits)
                     .map_err(|source| StoreError::Malformed { path: file.path.clone(), source })
             });
@@ -179,7 +179,7 @@ impl Store {
                     thinking,
                     modified: file.modified,
                 }),
-                Err(error) if listing.skipped.len() < bounds.files => {
+                Err(error) if listing.skipped.len() < limits.files => {
                     listing.skipped.push(SkippedFile { path: file.path, reason: error.to_string() });
                 }
                 Err(_) => listing.more = true,

@@ -75,8 +75,8 @@ mod tests {
     fn concurrent_steps_have_different_slots_and_the_next_reuses_the_first() {
         let dir = tempfile::tempdir().unwrap();
         let spec = spec(dir.path());
-        let taken: Vec<CacheSlot> = (0..SLOTS + 1).map(|_| CacheSlot::acquire(&spec).unwrap().unwrap()).collect();
-        let mut paths: Vec<PathBuf> = taken.iter().map(|slot| slot.path.clone()).collect();
+        let slots: Vec<CacheSlot> = (0..SLOTS + 1).map(|_| CacheSlot::acquire(&spec).unwrap().unwrap()).collect();
+        let mut paths: Vec<PathBuf> = slots.iter().map(|slot| slot.path.clone()).collect();
         assert!(paths.iter().all(|path| path.join("npm").is_dir()));
         assert!(
             paths[SLOTS].starts_with(dir.path().join("scratch")),
@@ -86,7 +86,7 @@ mod tests {
         paths.sort();
         paths.dedup();
         assert_eq!(paths.len(), SLOTS + 1);
-        drop(taken);
+        drop(slots);
         assert_eq!(CacheSlot::acquire(&spec).unwrap().unwrap().path, first);
     }
 

@@ -210,9 +210,9 @@ fn apply_mount(change: &Mount, copy: Option<&OwnedFd>) -> nix::Result<()> {
             create_dir_all(path)?;
             mount_tmpfs(path, "size=64k,mode=0755")
         }
-        Mount::Link { path, target: says } => {
+        Mount::Link { path, target } => {
             create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
-            symlink(says, path).map_err(errno)
+            symlink(target, path).map_err(errno)
         }
     }
 }
@@ -235,24 +235,24 @@ fn mount_dev(copies: &[(&str, OwnedFd)], shared: u64) -> nix::Result<()> {
         File::create(&path).map_err(errno)?;
         syscalls::attach_mount(copy, &path)?;
     }
-    for (name, says) in [
+    for (name, target) in [
         ("fd", "/proc/self/fd"),
         ("stdin", "/proc/self/fd/0"),
         ("stdout", "/proc/self/fd/1"),
         ("stderr", "/proc/self/fd/2"),
         ("ptmx", "pts/ptmx"),
     ] {
-        symlink(says, dev.join(name)).map_err(errno)?;
+        symlink(target, dev.join(name)).map_err(errno)?;
     }
-    let place = |name: &str| -> nix::Result<PathBuf> {
+    let create_mount_point = |name: &str| -> nix::Result<PathBuf> {
         let path = dev.join(name);
         fs::create_dir(&path).map_err(errno)?;
         Ok(path)
     };
-    mount_tmpfs(&place("shm")?, &format!("mode=1777,size={shared},nr_inodes={SHM_INODES_MAX}"))?;
+    mount_tmpfs(&create_mount_point("shm")?, &format!("mode=1777,size={shared},nr_inodes={SHM_INODES_MAX}"))?;
     let options = Some("newinstance,ptmxmode=0666,mode=0620");
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
-    mount(Some("devpts"), &place("pts")?, Some("devpts"), flags, options)?;
+    mount(Some("devpts"), &create_mount_point("pts")?, Some("devpts"), flags, options)?;
     syscalls::set_attributes_at(dev, READ_ONLY)
 }
 

@@ -54,11 +54,11 @@ impl Placeholders {
         let base = workspace.as_ref().map(|opened| PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd())));
         let mut held = Vec::new();
         for path in &spec.protected {
-            let place = match (&base, path.strip_prefix(&spec.workspace)) {
+            let location = match (&base, path.strip_prefix(&spec.workspace)) {
                 (Some(base), Ok(inner)) => &base.join(inner),
                 (Some(_) | None, _) => path,
             };
-            held.extend(Placeholder::create(place).map_err(errno)?);
+            held.extend(Placeholder::create(location).map_err(errno)?);
         }
         Ok(Self { _placeholders: held, _workspace: workspace })
     }
@@ -74,7 +74,7 @@ impl Placeholder {
     fn create(path: &Path) -> io::Result<Option<Self>> {
         for _ in 0..CREATE_ATTEMPTS {
             match fs::symlink_metadata(path) {
-                Ok(there) if !is_placeholder(&there) => return Ok(None),
+                Ok(metadata) if !is_placeholder(&metadata) => return Ok(None),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     match DirBuilder::new().mode(PLACEHOLDER_MODE).create(path) {
@@ -93,7 +93,7 @@ impl Placeholder {
             };
             held.lock_shared()?;
             // Another process may have removed and recreated it before the lock was acquired.
-            let same = fs::symlink_metadata(path).is_ok_and(|there| is_same_file(&there, &held));
+            let same = fs::symlink_metadata(path).is_ok_and(|metadata| is_same_file(&metadata, &held));
             if same {
                 return Ok(Some(Self { path: path.to_owned(), directory: held }));
             }
@@ -109,7 +109,8 @@ impl Drop for Placeholder {
         if self.directory.unlock().is_err() || self.directory.try_lock().is_err() {
             return;
         }
-        let still_ours = fs::symlink_metadata(&self.path).is_ok_and(|there| is_same_file(&there, &self.directory));
+        let still_ours =
+            fs::symlink_metadata(&self.path).is_ok_and(|metadata| is_same_file(&metadata, &self.directory));
         if still_ours && fs::remove_dir(&self.path).is_err() {
             let _kept = self.directory.set_permissions(Permissions::from_mode(0o755));
         }
@@ -126,13 +127,13 @@ fn is_not_permitted(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
-fn is_placeholder(there: &fs::Metadata) -> bool {
+fn is_placeholder(metadata: &fs::Metadata) -> bool {
     // A umask clears permission bits, never the sticky bit.
-    there.is_dir() && there.mode() & 0o7000 == STICKY && there.mode() & 0o777 & !PLACEHOLDER_MODE == 0
+    metadata.is_dir() && metadata.mode() & 0o7000 == STICKY && metadata.mode() & 0o777 & !PLACEHOLDER_MODE == 0
 }
 
-fn is_same_file(there: &fs::Metadata, held: &File) -> bool {
-    held.metadata().is_ok_and(|held| (held.dev(), held.ino()) == (there.dev(), there.ino()))
+fn is_same_file(metadata: &fs::Metadata, held: &File) -> bool {
+    held.metadata().is_ok_and(|held| (held.dev(), held.ino()) == (metadata.dev(), metadata.ino()))
 }
 
 fn errno(error: io::Error) -> Errno {

@@ -28,10 +28,10 @@ pub(super) fn set_resource_limits(bounds: ResourceLimits) -> nix::Result<()> {
     lower_limit(Resource::RLIMIT_NPROC, bounds.processes)
 }
 
-fn lower_limit(what: Resource, most: u64) -> nix::Result<()> {
-    let (_, allowed) = getrlimit(what)?;
-    let most = most.min(allowed);
-    setrlimit(what, most, most)
+fn lower_limit(resource: Resource, limit: u64) -> nix::Result<()> {
+    let (_, allowed) = getrlimit(resource)?;
+    let limit = limit.min(allowed);
+    setrlimit(resource, limit, limit)
 }
 
 /// Limits the number of processes in this pid namespace, also for root; returns whether the kernel supports it.

@@ -75,8 +75,8 @@ fn restrict_files(spec: &ConfinementSpec, workspace: &Path) -> Result<bool, Rule
     for cache in private_cache_paths(spec) {
         rules = allow(rules, &cache, everything)?;
     }
-    for place in writable_paths(spec, workspace) {
-        rules = allow(rules, &place, everything)?;
+    for path in writable_paths(spec, workspace) {
+        rules = allow(rules, &path, everything)?;
     }
     for device in DEVICES {
         let write = AccessFs::WriteFile | AccessFs::ReadFile | AccessFs::IoctlDev;
@@ -101,7 +101,7 @@ fn readable_paths(spec: &ConfinementSpec) -> Vec<PathBuf> {
 /// Returns the paths of the private copies of caches. A path that the mounts made read-only stays so, whatever a rule
 /// allows.
 fn private_cache_paths(spec: &ConfinementSpec) -> Vec<PathBuf> {
-    let place = |cache: &Cache| match spec.mechanism {
+    let path_of = |cache: &Cache| match spec.mechanism {
         Mechanism::Bubblewrap | Mechanism::Namespaces => cache.path.clone(),
         Mechanism::Rules => spec.cache_store.join(ENV_CACHES_DIR).join(cache.kind.variable().1),
     };
@@ -109,8 +109,8 @@ fn private_cache_paths(spec: &ConfinementSpec) -> Vec<PathBuf> {
     let is_in_home = |cache: &&Cache| spec.homes.iter().any(|home| cache.path != *home && cache.path.starts_with(home));
     let caches = spec.caches.iter();
     match spec.mechanism {
-        Mechanism::Bubblewrap | Mechanism::Namespaces => caches.filter(is_in_home).map(place).collect(),
-        Mechanism::Rules => caches.map(place).collect(),
+        Mechanism::Bubblewrap | Mechanism::Namespaces => caches.filter(is_in_home).map(path_of).collect(),
+        Mechanism::Rules => caches.map(path_of).collect(),
     }
 }
 
@@ -123,16 +123,16 @@ fn writable_paths(spec: &ConfinementSpec, workspace: &Path) -> Vec<PathBuf> {
         Mechanism::Rules => (&spec.temp_source, &[]),
     };
     let own = [temp, workspace].into_iter().chain(spec.writable.iter().map(PathBuf::as_path));
-    let places = own.chain(devices.iter().map(Path::new));
-    places.filter(|place| place.is_dir()).map(Path::to_owned).collect()
+    let paths = own.chain(devices.iter().map(Path::new));
+    paths.filter(|path| path.is_dir()).map(Path::to_owned).collect()
 }
 
 /// Allows access to a path and everything below it; a path that does not exist needs no rule.
 fn allow(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, RulesetError> {
-    let Ok(there) = PathFd::new(path) else { return Ok(rules) };
+    let Ok(directory) = PathFd::new(path) else { return Ok(rules) };
     // Rights that only directories have are not requested for files.
     let access = if path.is_dir() { access } else { access & AccessFs::from_file(LANDLOCK_ABI) };
-    rules.add_rule(PathBeneath::new(there, access))
+    rules.add_rule(PathBeneath::new(directory, access))
 }
 
 /// Returns the fewest paths that cover everything below `start` except what is hidden.

@@ -60,8 +60,8 @@ pub(super) fn attach_mount(mount: &OwnedFd, target: &Path) -> nix::Result<()> {
 
 /// Returns whether the root of a mount is a directory.
 pub(super) fn is_directory(mount: &OwnedFd) -> bool {
-    let there = nix::sys::stat::fstat(mount);
-    there.is_ok_and(|there| SFlag::from_bits_truncate(there.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR)
+    let stat = nix::sys::stat::fstat(mount);
+    stat.is_ok_and(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR)
 }
 
 /// Sets attributes of a mount and its submounts.

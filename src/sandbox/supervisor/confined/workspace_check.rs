@@ -18,14 +18,14 @@ use crate::sandbox::workspace::FileId;
 pub(super) fn is_expected(spec: &ConfinementSpec, opened: impl AsFd) -> bool {
     match spec.workspace_id {
         None => true,
-        Some(wanted) => fstat(opened).is_ok_and(|stat| id(&stat) == wanted),
+        Some(expected) => fstat(opened).is_ok_and(|stat| id(&stat) == expected),
     }
 }
 
 /// Fails if the path of the workspace, seen from inside, is not the directory of the request.
 pub(super) fn verify(spec: &ConfinementSpec) -> Result<(), ConfinementFailure> {
-    let Some(wanted) = spec.workspace_id else { return Ok(()) };
-    let same = lstat(&spec.workspace).is_ok_and(|stat| id(&stat) == wanted);
+    let Some(expected) = spec.workspace_id else { return Ok(()) };
+    let same = lstat(&spec.workspace).is_ok_and(|stat| id(&stat) == expected);
     let mounted = match spec.mechanism {
         Mechanism::Bubblewrap | Mechanism::Namespaces => is_mounted(&spec.workspace),
         Mechanism::Rules => true,
@@ -44,10 +44,10 @@ fn id(stat: &FileStat) -> FileId {
 /// Returns whether there is a mount at exactly this path.
 fn is_mounted(path: &Path) -> bool {
     let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let wanted = path.as_os_str().as_encoded_bytes();
+    let path_bytes = path.as_os_str().as_encoded_bytes();
     mounts.split(|byte| *byte == b'\n').any(|line| {
-        let place = line.split(|byte| *byte == b' ').nth(4);
-        place.is_some_and(|place| unescape(place) == wanted)
+        let mount_point = line.split(|byte| *byte == b' ').nth(4);
+        mount_point.is_some_and(|mount_point| unescape(mount_point) == path_bytes)
     })
 }
 

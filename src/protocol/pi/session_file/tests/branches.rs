@@ -56,26 +56,26 @@ fn a_compaction_summary_replaces_the_earlier_messages() {
         user("d", Some("c"), "3"),
         user("e", Some("d"), "4"),
     ];
-    let told = |more: &[String]| {
+    let conversation = |more: &[String]| {
         let lines: Vec<&str> = lines.iter().chain(more).map(String::as_str).collect();
         let conversation = read(&lines).unwrap().conversation();
         (message_texts(&conversation), conversation.compaction.map(|compacted| compacted.entry))
     };
     let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
-    assert_eq!(told(&[]), (texts(&["summary: first", "2", "3", "4"]), Some("c".into())));
+    assert_eq!(conversation(&[]), (texts(&["summary: first", "2", "3", "4"]), Some("c".into())));
     // The last compaction applies, and its first kept entry may precede an earlier compaction.
     let last = [compaction("f", "e", "d", "second"), user("g", Some("f"), "5")];
-    assert_eq!(told(&last), (texts(&["summary: second", "3", "4", "5"]), Some("f".into())));
+    assert_eq!(conversation(&last), (texts(&["summary: second", "3", "4", "5"]), Some("f".into())));
     let early = [compaction("f", "e", "b", "second")];
-    assert_eq!(told(&early).0, ["summary: second", "2", "3", "4"]);
+    assert_eq!(conversation(&early).0, ["summary: second", "2", "3", "4"]);
     // A compaction whose first kept entry is missing keeps nothing.
     for kept in ["", "nowhere", "f", "g"] {
         let none = [compaction("f", "e", kept, "second"), user("g", Some("f"), "5")];
-        assert_eq!(told(&none).0, ["summary: second", "5"], "{kept}");
+        assert_eq!(conversation(&none).0, ["summary: second", "5"], "{kept}");
     }
     // A compaction on another branch does not apply.
     let other = [compaction("f", "e", "e", "second"), user("g", Some("a"), "6")];
-    assert_eq!(told(&other), (texts(&["1", "6"]), None));
+    assert_eq!(conversation(&other), (texts(&["1", "6"]), None));
 }
 
 #[test]

@@ -145,8 +145,8 @@ fn entries_before_a_compaction_are_imported_and_a_split_run_continues() {
     ];
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let stored = read(&lines).unwrap();
-    let taken = import(stored.branch(), &|_| None, &mut CountingIds::default());
-    let turns = &taken.import.parts;
+    let imported = import(stored.branch(), &|_| None, &mut CountingIds::default());
+    let turns = &imported.import.parts;
     let source = |at, entry: &str| Provenance { at, entry: Some(entry.to_owned()) };
     assert_eq!((run(&turns[0]).text.as_str(), run(&turns[0]).turns[0].text.as_str()), ("old", "kept"));
     assert_eq!(run(&turns[0]).source, source(Some(Now(1_772_272_801_000)), "a"));
@@ -190,10 +190,10 @@ fn user_commands_are_imported_outside_the_runs() {
     let asides: Vec<_> = import.parts[1..]
         .iter()
         .map(|part| {
-            let ImportedPart::UserCommand { call, in_context: told } = part else { panic!("{part:?}") };
+            let ImportedPart::UserCommand { call, in_context } = part else { panic!("{part:?}") };
             assert_eq!((call.tool.as_str(), call.args.as_str()), ("sandbox_exec", "{\"command\":\"echo \\\"é\\\"\"}"));
             assert_eq!(call.text, "out");
-            (call.outcome, call.exit_code, *told)
+            (call.outcome, call.exit_code, *in_context)
         })
         .collect();
     assert_eq!(
@@ -235,8 +235,8 @@ fn empty_turns_are_skipped() {
 fn only_valid_images_within_the_limits_are_imported() {
     let image = |mime: &str, data: &str| Content::Image { mime: mime.into(), data: data.into() };
     let of = |content: Vec<Content>| {
-        let taken = import_messages(vec![Message::User(User { content, at: Now(1) })]);
-        (run(&taken.import.parts[0]).images.len(), taken.omitted)
+        let imported = import_messages(vec![Message::User(User { content, at: Now(1) })]);
+        (run(&imported.import.parts[0]).images.len(), imported.omitted)
     };
     let good = || image("image/png", "AAA=");
     assert_eq!(of(vec![good(), Content::Text("x".into()), good()]), (2, 0));
@@ -264,9 +264,9 @@ fn only_valid_images_within_the_limits_are_imported() {
 fn images_of_a_tool_result_are_counted_and_omitted() {
     let Message::ToolResult(mut shown) = result("1", "text", false) else { panic!("a result") };
     shown.content.push(Content::Image { mime: "image/png".into(), data: "AAAA".into() });
-    let taken = import_messages(vec![user("x"), assistant(vec![call("1")]), Message::ToolResult(shown)]);
-    assert_eq!(taken.omitted, 1);
-    assert_eq!(run(&taken.import.parts[0]).turns[0].calls[0].text, "text\n(1 pictures are left out)");
+    let imported = import_messages(vec![user("x"), assistant(vec![call("1")]), Message::ToolResult(shown)]);
+    assert_eq!(imported.omitted, 1);
+    assert_eq!(run(&imported.import.parts[0]).turns[0].calls[0].text, "text\n(1 images are omitted)");
 }
 
 #[test]
@@ -274,20 +274,20 @@ fn long_texts_are_truncated_at_a_word_boundary() {
     let limit = 256 << 10;
     let begins = "é ".repeat((limit - 20) / 3);
     let long = format!("{begins}secret-{}", "x".repeat(100));
-    let taken = import_messages(vec![
+    let imported = import_messages(vec![
         user(&long),
         assistant(vec![Block::Text("y".repeat(limit + 1)), call("1")]),
         result("1", &"z ".repeat(limit / 2), false),
     ]);
-    assert_eq!(taken.omitted, 2);
-    let run = run(&taken.import.parts[0]);
+    assert_eq!(imported.omitted, 2);
+    let run = run(&imported.import.parts[0]);
     let kept = begins.trim_end();
-    assert_eq!(run.text, format!("{kept}\n({} bytes are left out)", long.len() - kept.len()));
-    assert_eq!(run.turns[0].text, format!("\n({} bytes are left out)", limit + 1), "one long word is left out");
+    assert_eq!(run.text, format!("{kept}\n({} bytes are omitted)", long.len() - kept.len()));
+    assert_eq!(run.turns[0].text, format!("\n({} bytes are omitted)", limit + 1), "one long word is left out");
     assert_eq!(run.turns[0].calls[0].text.len(), limit, "what fits is kept");
     let args = crate::kernel::id::Json::new(format!("{{\"a\":\"{}\"}}", "x".repeat(limit)));
     let block = Block::ToolCall { id: "1".into(), name: "x".into(), args };
-    let taken = self::import_messages(vec![assistant(vec![block])]);
-    let args = &self::run(&taken.import.parts[0]).turns[0].calls[0].args;
+    let imported = self::import_messages(vec![assistant(vec![block])]);
+    let args = &self::run(&imported.import.parts[0]).turns[0].calls[0].args;
     assert_eq!(args.as_str(), format!("{{\"left_out\":\"{} bytes\"}}", limit + 8));
 }

@@ -28,7 +28,7 @@ fn user(id: &str, parent: Option<&str>, text: &str) -> String {
 
 /// The texts of the visible messages.
 fn message_texts(conversation: &Conversation) -> Vec<String> {
-    let word = |told: &BranchMessage| match &told.message {
+    let word = |message: &BranchMessage| match &message.message {
         Message::User(user) => user.text(),
         Message::Assistant(said) => format!("{:?}", said.blocks),
         Message::ToolResult(result) => result.text(),

@@ -91,20 +91,20 @@ fn missing_and_differently_typed_fields_are_accepted() {
     ])
     .unwrap();
     assert_eq!(stored.skipped, 5, "a video, a number, an alien, a label, an unheard");
-    let told = stored.conversation().messages;
-    let Message::User(first) = &told[0].message else { panic!("{told:?}") };
+    let messages = stored.conversation().messages;
+    let Message::User(first) = &messages[0].message else { panic!("{messages:?}") };
     assert_eq!(first.at, Now(1_772_272_800_000));
     assert_eq!(
         first.content,
         [Content::Text("hi".into()), Content::Image { mime: "image/gif".into(), data: "AA".into() }]
     );
-    let Message::Assistant(said) = &told[1].message else { panic!("{told:?}") };
+    let Message::Assistant(said) = &messages[1].message else { panic!("{messages:?}") };
     assert_eq!((said.usage.input, said.usage.total, said.usage.cost), (5, 5, Cost::default()));
     assert_eq!((said.stop, said.at), (StopReason::Stop, Now(1_772_272_800_000)));
     assert_eq!(said.blocks, [Block::Text("plain".into())]);
-    let Message::ToolResult(result) = &told[2].message else { panic!("{told:?}") };
+    let Message::ToolResult(result) = &messages[2].message else { panic!("{messages:?}") };
     assert!(!result.is_error && result.content.is_empty());
-    let Message::Assistant(calls) = &told[3].message else { panic!("{told:?}") };
+    let Message::Assistant(calls) = &messages[3].message else { panic!("{messages:?}") };
     assert!(calls.blocks.iter().all(|block| matches!(block, Block::ToolCall { args, .. } if args.as_str() == "{}")));
 }
 

@@ -15,8 +15,8 @@ use super::files::RawFile;
 use super::schema;
 use crate::kernel::id::{Seq, SessionId};
 
-/// The marks of a journal.
-pub(super) struct Marks {
+/// The high-water marks of a journal.
+pub(super) struct HighWaterMarks {
     file: Box<dyn RawFile>,
     /// The number of this epoch. Each opening of the journal gets a higher one.
     epoch: u64,
@@ -33,7 +33,7 @@ pub(super) struct Marks {
 
 /// What is known about the extent of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Mark {
+pub(super) enum HighWaterMark {
     /// Its history is synced up to `seq`.
     Synced {
         /// The name of the session; a very long name is truncated.
@@ -75,7 +75,7 @@ pub(super) enum ShutdownState {
     Failed = 2,
 }
 
-impl Marks {
+impl HighWaterMarks {
     /// Reads how the previous epoch ended. This epoch begins when its [`ShutdownState::Open`] is written.
     ///
     /// `boot` identifies the current boot of the machine, zero if unknown; `seconds` is the current time.
@@ -135,7 +135,7 @@ impl Marks {
     }
 
     /// Reads the mark of a session; `None` if there is no valid one.
-    pub(super) fn read(&self, key: i64) -> io::Result<Option<Mark>> {
+    pub(super) fn read(&self, key: i64) -> io::Result<Option<HighWaterMark>> {
         let Some(slot) = read_slot(self.file.as_ref(), slot_offset(key)?)? else { return Ok(None) };
         Ok(decode(&slot))
     }
@@ -151,7 +151,7 @@ impl Marks {
                 let Ok(slot) = <&[u8; SLOT_BYTES]>::try_from(slot) else { continue };
                 let holds = offset > 0 && slot[4] == LIVE && slot[..4] == slot_checksum(offset, slot).to_le_bytes();
                 if holds
-                    && let Some(Mark::Synced { session: name, .. }) = decode(slot)
+                    && let Some(HighWaterMark::Synced { session: name, .. }) = decode(slot)
                     && (name == session.as_str() || (may_be_truncated(&name) && session.as_str().starts_with(&name)))
                 {
                     return Ok(true);
@@ -164,16 +164,16 @@ impl Marks {
         }
     }
 
-    /// Advances the mark of a session to `seq`.
-    pub(super) fn advance(&self, key: i64, session: &SessionId, seq: Seq, reserved: Seq) -> io::Result<()> {
+    /// Writes the mark of a session: its last synced position and its highest reserved one.
+    pub(super) fn write_mark(&self, key: i64, session: &SessionId, seq: Seq, reserved: Seq) -> io::Result<()> {
         let mut slot = [0; SLOT_BYTES];
         slot[4] = LIVE;
         let name = session.as_str().as_bytes();
-        let kept = session.as_str().floor_char_boundary(NAME_BYTES);
-        slot[5] = u8::try_from(kept).unwrap_or(0);
+        let length = session.as_str().floor_char_boundary(NAME_BYTES);
+        slot[5] = u8::try_from(length).unwrap_or(0);
         slot[8..16].copy_from_slice(&seq.number().to_le_bytes());
         slot[16..24].copy_from_slice(&reserved.number().to_le_bytes());
-        slot[24..24 + kept].copy_from_slice(&name[..kept]);
+        slot[24..24 + length].copy_from_slice(&name[..length]);
         self.write(key, slot)?;
         // The header follows the slot, so that a kill between the two writes does not claim too much.
         if self.marked.fetch_max(key, Ordering::Relaxed) < key { self.write_header() } else { Ok(()) }
@@ -262,16 +262,16 @@ impl Header {
     }
 }
 
-fn decode(slot: &[u8; SLOT_BYTES]) -> Option<Mark> {
+fn decode(slot: &[u8; SLOT_BYTES]) -> Option<HighWaterMark> {
     match slot[4] {
         LIVE => {
             let name = slot.get(24..24 + usize::from(slot[5]))?;
             let session = std::str::from_utf8(name).ok()?.to_owned();
             let number = |bytes: &[u8]| Some(Seq::new(u64::from_le_bytes(bytes.try_into().ok()?)));
             let (seq, reserved) = (number(&slot[8..16])?, number(&slot[16..24])?);
-            Some(Mark::Synced { session, seq, reserved })
+            Some(HighWaterMark::Synced { session, seq, reserved })
         }
-        RETIRED => Some(Mark::Retired),
+        RETIRED => Some(HighWaterMark::Retired),
         _ => None,
     }
 }
@@ -317,17 +317,17 @@ mod tests {
         let open = |boot| {
             let mut file = std::fs::OpenOptions::new();
             let file = file.read(true).write(true).create(true).truncate(false);
-            let (marks, previous) = Marks::open(Box::new(file.clone().open(&path).unwrap()), boot, 5).unwrap();
+            let (marks, previous) = HighWaterMarks::open(Box::new(file.clone().open(&path).unwrap()), boot, 5).unwrap();
             marks.set_shutdown_state(ShutdownState::Open).unwrap();
             (marks, previous)
         };
         let (marks, previous) = open(7);
         assert_eq!(previous, PreviousShutdown::Uncertain { since: 0, until: 4 });
-        marks.advance(3, &"sess_a".into(), Seq::new(9), Seq::new(20)).unwrap();
+        marks.write_mark(3, &"sess_a".into(), Seq::new(9), Seq::new(20)).unwrap();
         assert_eq!(marks.highest_key().unwrap(), 3);
         assert_eq!(
             marks.read(3).unwrap(),
-            Some(Mark::Synced { session: "sess_a".into(), seq: Seq::new(9), reserved: Seq::new(20) })
+            Some(HighWaterMark::Synced { session: "sess_a".into(), seq: Seq::new(9), reserved: Seq::new(20) })
         );
         assert_eq!(marks.read(2).unwrap(), None, "a slot that was never written");
         assert_eq!(open(7).1, PreviousShutdown::Killed, "the same boot, and no clean shutdown");

@@ -1,6 +1,6 @@
 //! Transcripts: events of a session, and the exact lines that subscribers receive.
 //!
-//! The files in `stories/` have a line `>` for each event and `<` for each line that is sent; adjacent events are
+//! The files in `transcripts/` have a line `>` for each event and `<` for each line that is sent; adjacent events are
 //! one batch. Each line is the event inside of the envelope. With `PUSH_BLESS=1` the files are written
 //! again, to be reviewed.
 
@@ -10,11 +10,11 @@ use std::path::Path;
 use pushd::kernel::event::Event;
 use pushd::protocol::pi::projection::Projection;
 
-use crate::pi_adapter::scene::{EventSource, read};
+use crate::pi_adapter::event_source::{EventSource, read};
 
 #[test]
 fn every_transcript_is_projected_as_written() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/core/pi_adapter/stories");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/core/pi_adapter/transcripts");
     let blessing = std::env::var_os("PUSH_BLESS").is_some();
     let mut checked = 0;
     let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();

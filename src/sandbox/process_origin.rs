@@ -13,7 +13,7 @@ use super::supervisor::{self, Ancestor};
 
 /// The registry of supervisors; clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct Lineage(Arc<Mutex<BTreeMap<u32, Supervisor>>>);
+pub struct SupervisorRegistry(Arc<Mutex<BTreeMap<u32, Supervisor>>>);
 
 /// A registered supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,33 +32,33 @@ pub(super) enum CommandAuthor {
 
 /// Where a process comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum ProcessOrigin {
     /// It does not descend from a command that a model chose.
-    Elsewhere,
+    NotModelCommand,
     /// It descends from a command that a model chose, or from a command whose supervisor was killed.
-    Tool,
+    ModelCommand,
     /// The origin cannot be determined.
     Unknown,
 }
 
-impl Lineage {
+impl SupervisorRegistry {
     /// Determines the origin of a process; `None` stands for a process whose id is unknown.
     ///
     /// The answer holds for the process that has this id at the time of the call; the caller ensures that it is still
     /// the intended process.
-    pub fn origin(&self, pid: Option<u32>) -> Origin {
+    pub fn origin(&self, pid: Option<u32>) -> ProcessOrigin {
         if !supervisor::ANCESTRY_SUPPORTED {
-            return Origin::Elsewhere;
+            return ProcessOrigin::NotModelCommand;
         }
         // Copied before the process is inspected, so that a supervisor that ends in the meantime still counts.
-        let supervisors = self.supervisors().clone();
+        let supervisors = self.lock().clone();
         match pid.map(supervisor::ancestry) {
-            None | Some(supervisor::Ancestry::NoSuchProcess) => Origin::Unknown,
-            Some(supervisor::Ancestry::Unsupported) => Origin::Elsewhere,
+            None | Some(supervisor::Ancestry::NoSuchProcess) => ProcessOrigin::Unknown,
+            Some(supervisor::Ancestry::Unsupported) => ProcessOrigin::NotModelCommand,
             Some(supervisor::Ancestry::Known { ancestors, complete, cgroup_supervisor }) => {
                 if cgroup_supervisor.and_then(|pid| supervisors.get(&pid)).is_some_and(Supervisor::runs_model_commands)
                 {
-                    return Origin::Tool;
+                    return ProcessOrigin::ModelCommand;
                 }
                 origin(&ancestors, complete, std::process::id(), &supervisors)
             }
@@ -66,12 +66,12 @@ impl Lineage {
     }
 
     /// Registers a supervisor until the returned guard is dropped.
-    pub(super) fn register(&self, supervisor: u32, start_time: u64, author: CommandAuthor) -> LineageGuard {
-        self.supervisors().insert(supervisor, Supervisor { start_time, author });
-        LineageGuard { lineage: self.clone(), supervisor }
+    pub(super) fn register(&self, supervisor: u32, start_time: u64, author: CommandAuthor) -> RegistrationGuard {
+        self.lock().insert(supervisor, Supervisor { start_time, author });
+        RegistrationGuard { registry: self.clone(), supervisor }
     }
 
-    fn supervisors(&self) -> MutexGuard<'_, BTreeMap<u32, Supervisor>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Supervisor>> {
         // Every statement leaves the map consistent, so a poisoned lock can be used.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -85,36 +85,41 @@ impl Supervisor {
 
 /// Determines the origin of a process from its ancestors, whether that list is complete, the daemon's process id and
 /// the supervisors.
-fn origin(ancestors: &[Ancestor], complete: bool, daemon: u32, supervisors: &BTreeMap<u32, Supervisor>) -> Origin {
+fn origin(
+    ancestors: &[Ancestor],
+    complete: bool,
+    daemon: u32,
+    supervisors: &BTreeMap<u32, Supervisor>,
+) -> ProcessOrigin {
     if ancestors.iter().filter_map(|ancestor| supervisors.get(&ancestor.pid)).any(Supervisor::runs_model_commands) {
-        return Origin::Tool;
+        return ProcessOrigin::ModelCommand;
     }
     let at = match ancestors.iter().position(|ancestor| ancestor.pid == daemon) {
         Some(at @ 1..) => at,
         // The daemon itself is not part of any command.
-        Some(_) => return Origin::Elsewhere,
+        Some(_) => return ProcessOrigin::NotModelCommand,
         // An ancestor that the system hides may be a command of a model, if one is running.
         None if !complete && supervisors.values().any(Supervisor::runs_model_commands) => {
-            return Origin::Unknown;
+            return ProcessOrigin::Unknown;
         }
-        None => return Origin::Elsewhere,
+        None => return ProcessOrigin::NotModelCommand,
     };
     let is_users = ancestors[..at].iter().any(|ancestor| {
         let known = Supervisor { start_time: ancestor.start_time, author: CommandAuthor::User };
         ancestor.alive && supervisors.get(&ancestor.pid) == Some(&known)
     });
-    if is_users { Origin::Elsewhere } else { Origin::Tool }
+    if is_users { ProcessOrigin::NotModelCommand } else { ProcessOrigin::ModelCommand }
 }
 
 /// The registration of a supervisor; dropping it removes the supervisor from the registry.
-pub(super) struct LineageGuard {
-    lineage: Lineage,
+pub(super) struct RegistrationGuard {
+    registry: SupervisorRegistry,
     supervisor: u32,
 }
 
-impl Drop for LineageGuard {
+impl Drop for RegistrationGuard {
     fn drop(&mut self) {
-        self.lineage.supervisors().remove(&self.supervisor);
+        self.registry.lock().remove(&self.supervisor);
     }
 }
 
@@ -124,35 +129,35 @@ mod tests {
 
     #[test]
     fn a_process_is_identified_by_its_registered_ancestors() {
-        let lineage = Lineage::default();
+        let registry = SupervisorRegistry::default();
         let own = std::process::id();
-        assert_eq!(lineage.origin(Some(own)), Origin::Elsewhere);
-        let entered = lineage.register(std::os::unix::process::parent_id(), 0, CommandAuthor::Model);
-        assert_eq!(lineage.origin(Some(own)), Origin::Tool);
-        drop(entered);
-        let other = lineage.register(u32::MAX - 1, 0, CommandAuthor::Model);
-        assert_eq!(lineage.origin(Some(own)), Origin::Elsewhere);
+        assert_eq!(registry.origin(Some(own)), ProcessOrigin::NotModelCommand);
+        let registration = registry.register(std::os::unix::process::parent_id(), 0, CommandAuthor::Model);
+        assert_eq!(registry.origin(Some(own)), ProcessOrigin::ModelCommand);
+        drop(registration);
+        let other = registry.register(u32::MAX - 1, 0, CommandAuthor::Model);
+        assert_eq!(registry.origin(Some(own)), ProcessOrigin::NotModelCommand);
         drop(other);
     }
 
     #[test]
     fn an_ended_or_unknown_process_has_an_unknown_origin_even_without_commands() {
-        let lineage = Lineage::default();
-        assert_eq!(lineage.origin(None), Origin::Unknown);
-        assert_eq!(lineage.origin(Some(u32::MAX)), Origin::Unknown);
+        let registry = SupervisorRegistry::default();
+        assert_eq!(registry.origin(None), ProcessOrigin::Unknown);
+        assert_eq!(registry.origin(Some(u32::MAX)), ProcessOrigin::Unknown);
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
-        assert_eq!(lineage.origin(Some(child.id())), Origin::Unknown);
+        assert_eq!(registry.origin(Some(child.id())), ProcessOrigin::Unknown);
     }
 
     #[test]
     fn a_child_of_the_daemon_without_a_supervisor_counts_as_a_model_s() {
-        let lineage = Lineage::default();
+        let registry = SupervisorRegistry::default();
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-        let found = lineage.origin(Some(child.id()));
+        let found = registry.origin(Some(child.id()));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(found, Origin::Tool);
+        assert_eq!(found, ProcessOrigin::ModelCommand);
     }
 
     #[test]
@@ -162,26 +167,38 @@ mod tests {
         let chain = |supervisor| [of(40, 4, true), of(35, 4, true), supervisor, of(20, 2, true), of(DAEMON, 1, true)];
         let user = BTreeMap::from([(30, Supervisor { start_time: 3, author: CommandAuthor::User })]);
         let model = BTreeMap::from([(30, Supervisor { start_time: 3, author: CommandAuthor::Model })]);
-        assert_eq!(origin(&chain(of(30, 3, true)), true, DAEMON, &user), Origin::Elsewhere);
-        assert_eq!(origin(&chain(of(30, 3, false)), true, DAEMON, &user), Origin::Tool, "the supervisor was killed");
-        assert_eq!(origin(&chain(of(30, 9, true)), true, DAEMON, &user), Origin::Tool, "the process id was reused");
-        assert_eq!(origin(&chain(of(31, 3, true)), true, DAEMON, &user), Origin::Tool, "not registered");
-        assert_eq!(origin(&chain(of(30, 3, true)), true, DAEMON, &model), Origin::Tool);
-        assert_eq!(origin(&chain(of(30, 3, true)), true, 99, &user), Origin::Elsewhere, "a process of another daemon");
+        assert_eq!(origin(&chain(of(30, 3, true)), true, DAEMON, &user), ProcessOrigin::NotModelCommand);
+        assert_eq!(
+            origin(&chain(of(30, 3, false)), true, DAEMON, &user),
+            ProcessOrigin::ModelCommand,
+            "the supervisor was killed"
+        );
+        assert_eq!(
+            origin(&chain(of(30, 9, true)), true, DAEMON, &user),
+            ProcessOrigin::ModelCommand,
+            "the process id was reused"
+        );
+        assert_eq!(origin(&chain(of(31, 3, true)), true, DAEMON, &user), ProcessOrigin::ModelCommand, "not registered");
+        assert_eq!(origin(&chain(of(30, 3, true)), true, DAEMON, &model), ProcessOrigin::ModelCommand);
+        assert_eq!(
+            origin(&chain(of(30, 3, true)), true, 99, &user),
+            ProcessOrigin::NotModelCommand,
+            "a process of another daemon"
+        );
         assert_eq!(
             origin(&chain(of(30, 9, true)), true, 99, &model),
-            Origin::Tool,
+            ProcessOrigin::ModelCommand,
             "a matching id is enough for a model"
         );
         let nested = [of(40, 4, true), of(30, 3, true), of(DAEMON, 1, true), of(5, 1, true)];
-        assert_eq!(origin(&nested[2..], true, DAEMON, &user), Origin::Elsewhere, "the daemon itself");
+        assert_eq!(origin(&nested[2..], true, DAEMON, &user), ProcessOrigin::NotModelCommand, "the daemon itself");
         // Hidden ancestors: the origin is unknown while a command of a model runs.
         let hidden = [of(40, 4, true), of(35, 4, true)];
-        assert_eq!(origin(&hidden, false, DAEMON, &user), Origin::Elsewhere);
-        assert_eq!(origin(&hidden, false, DAEMON, &model), Origin::Unknown);
-        assert_eq!(origin(&hidden, true, DAEMON, &model), Origin::Elsewhere);
+        assert_eq!(origin(&hidden, false, DAEMON, &user), ProcessOrigin::NotModelCommand);
+        assert_eq!(origin(&hidden, false, DAEMON, &model), ProcessOrigin::Unknown);
+        assert_eq!(origin(&hidden, true, DAEMON, &model), ProcessOrigin::NotModelCommand);
         // A supervisor above the daemon belongs to another daemon.
         let ancestors = [of(40, 4, true), of(DAEMON, 1, true), of(30, 3, true)];
-        assert_eq!(origin(&ancestors, true, DAEMON, &user), Origin::Tool);
+        assert_eq!(origin(&ancestors, true, DAEMON, &user), ProcessOrigin::ModelCommand);
     }
 }
