@@ -17,6 +17,7 @@ use tracing::{error, info, warn};
 use super::feed::Subscriber;
 use super::lane::{Lane, LaneEnd, LaneExit, LaneHandle, LaneRequest, LaneStart};
 use super::services::Services;
+use super::session_locks::SessionLocks;
 use crate::journal::{Create, ReadError};
 use crate::kernel::command::Phase;
 use crate::kernel::id::{ParticipantId, SessionId};
@@ -58,8 +59,8 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Hub {
     services: Arc<Services>,
     lanes: Mutex<HashMap<SessionId, LaneHandle>>,
-    /// Serializes loads, so that no session is loaded twice.
-    loading: tokio::sync::Mutex<()>,
+    /// Held while a session is loaded or deleted, so that it is loaded once; other sessions do not wait.
+    loading: SessionLocks,
     running: AtomicU64,
     ended: Notify,
     /// Set when the recovery of all unfinished runs is committed.
@@ -72,7 +73,7 @@ impl Hub {
         Arc::new(Self {
             services,
             lanes: Mutex::default(),
-            loading: tokio::sync::Mutex::default(),
+            loading: SessionLocks::default(),
             running: AtomicU64::new(0),
             ended: Notify::new(),
             recovered: OnceCell::new(),
@@ -89,7 +90,7 @@ impl Hub {
         if let Some(lane) = self.loaded_lane(id) {
             return Ok(Some(lane));
         }
-        let _one_at_a_time = self.loading.lock().await;
+        let _one_at_a_time = self.loading.lock(id).await;
         if let Some(lane) = self.loaded_lane(id) {
             return Ok(Some(lane));
         }
@@ -105,7 +106,7 @@ impl Hub {
         self.load(id, listed.unwrap_or_default()).await
     }
 
-    /// Loads a session with its subscribers; the caller holds the load lock.
+    /// Loads a session with its subscribers; the caller holds its lock.
     async fn load(
         self: &Arc<Self>,
         id: &SessionId,

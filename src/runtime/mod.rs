@@ -45,6 +45,7 @@ mod retention;
 pub mod server;
 pub mod services;
 pub mod session_files;
+mod session_locks;
 mod start;
 #[cfg(test)]
 mod storage_tests;

@@ -152,6 +152,11 @@ async fn a_session_comes_back_with_the_batch_that_its_panicked_lane_left_behind(
     tokio::pin!(loading);
     let early = timeout(Duration::from_millis(300), &mut loading).await;
     assert!(early.is_err(), "the session was read before its last batch was committed");
+    let unknown = SessionId::from("nobody");
+    let found = timeout(TIMEOUT, daemon.server.hub().lane(&unknown))
+        .await
+        .expect("a load waits for the load of another session");
+    assert!(found.unwrap().is_none());
     disk.recover();
     timeout(TIMEOUT, loading).await.unwrap();
     let snapshot = client.get("get_session_snapshot", json!({"sessionId": session})).await;

@@ -106,6 +106,7 @@ const RUNTIME_LAYERS: &[(&str, &[&str])] = &[
             "process",
             "services",
             "session_files",
+            "session_locks",
             "workspace",
         ],
     ),

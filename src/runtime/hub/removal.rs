@@ -40,7 +40,7 @@ impl Hub {
     /// after.
     pub async fn delete(self: &Arc<Self>, id: &SessionId, departure: DeletionCause) -> Result<u64, DeleteError> {
         // Held until the session is unreachable: a load in between would restart it.
-        let turn = self.loading.lock().await;
+        let turn = self.loading.lock(id).await;
         if self.services.closing.is_set() {
             return Err(DeleteError::Closing);
         }
@@ -97,7 +97,7 @@ impl Hub {
     /// Tells a loaded session which of its events retention removed.
     pub async fn raise_floor(&self, id: &SessionId, floor: Seq) {
         // A load in progress may have read the events before the removal.
-        let _turn = self.loading.lock().await;
+        let _turn = self.loading.lock(id).await;
         if let Some(lane) = self.loaded_lane(id) {
             lane.raise_floor(floor).await;
         }

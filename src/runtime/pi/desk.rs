@@ -60,8 +60,7 @@ impl Bureau {
         if let Some(seat) = self.seats().get(session) {
             return Ok(seat);
         }
-        let turn = self.seats().turn(session);
-        let _one_at_a_time = turn.lock().await;
+        let _one_at_a_time = self.seats().turn(session).await;
         if let Some(seat) = self.seats().get(session) {
             return Ok(seat);
         }

@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::OwnedMutexGuard;
 
 use super::seat::Seat;
 use crate::kernel::id::SessionId;
-
-/// Whose turn it is to take a place.
-pub(super) type Turn = tokio::sync::Mutex<()>;
+use crate::runtime::session_locks::SessionLocks;
 
 /// The places at sessions, by session.
 #[derive(Default)]
 pub(super) struct Seats {
     taken: Mutex<BTreeMap<SessionId, Arc<Seat>>>,
     /// A place is taken once, however many want it; who takes another does not wait for that.
-    turns: Mutex<BTreeMap<SessionId, Weak<Turn>>>,
+    turns: SessionLocks,
 }
 
 impl Seats {
@@ -24,15 +24,8 @@ impl Seats {
     }
 
     /// Returns what whoever takes a place at a session holds meanwhile.
-    pub(super) fn turn(&self, session: &SessionId) -> Arc<Turn> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        turns.retain(|_, turn| turn.strong_count() > 0);
-        if let Some(turn) = turns.get(session).and_then(Weak::upgrade) {
-            return turn;
-        }
-        let turn = Arc::new(Turn::default());
-        turns.insert(session.clone(), Arc::downgrade(&turn));
-        turn
+    pub(super) async fn turn(&self, session: &SessionId) -> OwnedMutexGuard<()> {
+        self.turns.lock(session).await
     }
 
     pub(super) fn put(&self, seat: Arc<Seat>) {

@@ -140,8 +140,7 @@ impl Bureau {
     pub(super) async fn forget_inactive(&self) -> Result<(), ReadError> {
         for session in self.sessions().ids() {
             // Whoever makes it active again meanwhile holds this.
-            let turn = self.seats().turn(&session);
-            let _one_at_a_time = turn.lock().await;
+            let _one_at_a_time = self.seats().turn(&session).await;
             let is_unloaded = match self.entry(&session).await? {
                 Some(entry) if entry.is_loaded() => continue,
                 Some(entry) => entry.is_unloaded(),

@@ -174,8 +174,7 @@ impl Job {
     /// Opens a session and subscribes the connection to it.
     pub(super) async fn open(&self, id: &SessionId, cwd: &str, name: Option<String>) -> Result<Sitting> {
         // Who looks for the session at the same time finds this place, and takes none of its own.
-        let turn = self.bureau.seats().turn(id);
-        let _one_at_a_time = turn.lock().await;
+        let _one_at_a_time = self.bureau.seats().turn(id).await;
         let place = self.take_place(id)?;
         let opening = self.bureau.server().create_named(id, start(cwd, name)).await;
         let opening = opening.map_err(|body| Failure::said(body.message))?;
@@ -259,8 +258,7 @@ impl Job {
 
     /// Makes a session active again by a command, and subscribes the connection to it.
     async fn take_back(&self, id: &SessionId, command: Command) -> Result<Sitting> {
-        let turn = self.bureau.seats().turn(id);
-        let _one_at_a_time = turn.lock().await;
+        let _one_at_a_time = self.bureau.seats().turn(id).await;
         let place = self.take_place(id)?;
         let seat = self.bureau.take_seat(id.clone());
         if let Err(failure) = self.load(&seat, command).await {
