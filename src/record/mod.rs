@@ -12,4 +12,5 @@ pub(crate) mod wire;
 
 use decode::is_known_kind;
 pub use decode::{RecordError, decode_event, seq_of};
+pub(crate) use decode::{decode_kind, gate_question};
 pub use encode::event_line;

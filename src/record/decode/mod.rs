@@ -64,7 +64,7 @@ pub enum RecordError {
 /// Refuses anything that `event_line` does not write, except for unknown fields and unknown kinds of events.
 pub fn decode_event(line: &[u8]) -> Result<Event, RecordError> {
     let envelope: EventEnvelope<'_> = serde_json::from_slice(line).map_err(RecordError::Envelope)?;
-    let kind = EventDecoder { envelope: &envelope, line }.kind()?;
+    let kind = decode_kind(&envelope, line)?;
     Ok(strip_synthetic_run_id(Event {
         seq: Seq::new(envelope.seq),
         at: Now(envelope.ts),
@@ -73,6 +73,11 @@ pub fn decode_event(line: &[u8]) -> Result<Event, RecordError> {
         origin: envelope.entry_id.clone(),
         kind,
     }))
+}
+
+/// Decodes the kind of an event and its data; `line` is the line of the envelope.
+pub(crate) fn decode_kind<'a>(envelope: &EventEnvelope<'a>, line: &'a [u8]) -> Result<EventKind, RecordError> {
+    EventDecoder { envelope, line }.kind()
 }
 
 /// Returns whether this version knows a kind of event, by the name that records have for it.
@@ -124,7 +129,7 @@ impl<'a> EventDecoder<'_, 'a> {
             "usage" => EventKind::TurnUsage(Box::new(turn_usage(self.payload()?))),
             "tool_call" => EventKind::CallIntended(Box::new(self.intention()?)),
             "tool_result" => EventKind::CallSettled(Box::new(self.call_result()?)),
-            "approval_required" => EventKind::GateOpened(Box::new(self.question()?)),
+            "approval_required" => EventKind::GateOpened(Box::new(gate_question(self.payload()?))),
             "approval_vote" => {
                 let vote: ApprovalVote<'_> = self.payload()?;
                 let (gate, decision) = (id(vote.approval_id), vote.decision.into());
@@ -256,31 +261,6 @@ impl<'a> EventDecoder<'_, 'a> {
         })
     }
 
-    fn question(&self) -> Result<GateQuestion, RecordError> {
-        let approval: ApprovalRequired<'_> = self.payload()?;
-        let (details, choices) = split_last_list(&approval.details, "choices");
-        let details = if approval.remember.is_some() && choices.is_empty() {
-            split_last_list(&approval.details, "scopes").0
-        } else {
-            details
-        };
-        Ok(GateQuestion {
-            gate: id(approval.approval_id),
-            call: id(approval.call_id),
-            kind: approval.kind.into_owned(),
-            title: approval.title.into_owned(),
-            summary: approval.summary.into_owned(),
-            details,
-            choices,
-            quorum: approval.needed,
-            expires: Now(approval.expires_at),
-            grant_rule: owned(approval.remember),
-            digest: owned(approval.sha256),
-            on_denial: approval.on_denial.map_or(DenialEffect::EndRun, Into::into),
-            form: approval.form.as_deref().map(json),
-        })
-    }
-
     fn payload<T: Deserialize<'a>>(&self) -> Result<T, RecordError> {
         serde_json::from_str(self.envelope.payload.get()).map_err(|source| RecordError::Payload {
             type_name: self.envelope.r#type.clone().into_owned(),
@@ -292,6 +272,31 @@ impl<'a> EventDecoder<'_, 'a> {
     fn field_error(&self, field: &'static str) -> RecordError {
         let type_name = self.envelope.r#type.clone().into_owned();
         RecordError::Field { type_name, seq: Seq::new(self.envelope.seq), field }
+    }
+}
+
+/// Converts the question of a gate from its wire type.
+pub(crate) fn gate_question(approval: ApprovalRequired<'_>) -> GateQuestion {
+    let (details, choices) = split_last_list(&approval.details, "choices");
+    let details = if approval.remember.is_some() && choices.is_empty() {
+        split_last_list(&approval.details, "scopes").0
+    } else {
+        details
+    };
+    GateQuestion {
+        gate: id(approval.approval_id),
+        call: id(approval.call_id),
+        kind: approval.kind.into_owned(),
+        title: approval.title.into_owned(),
+        summary: approval.summary.into_owned(),
+        details,
+        choices,
+        quorum: approval.needed,
+        expires: Now(approval.expires_at),
+        grant_rule: owned(approval.remember),
+        digest: owned(approval.sha256),
+        on_denial: approval.on_denial.map_or(DenialEffect::EndRun, Into::into),
+        form: approval.form.as_deref().map(json),
     }
 }
 

@@ -19,6 +19,7 @@ pub use row::{
 
 use super::error::ErrorBody;
 use super::wire::response::ProtocolError;
+use super::{EARLIEST_SEQ, EVENT_GAP};
 use crate::kernel::command::{Gap, Phase, PrivateEvent, Snapshot};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::time::Now;
@@ -57,11 +58,11 @@ pub fn private_line(session: &SessionId, private: &PrivateEvent, out: &mut Vec<u
 fn gap_line(session: &SessionId, seq: Seq, at: Now, seen: Seq, gap: Gap, out: &mut Vec<u8>) {
     let detail = match gap {
         Gap::None => None,
-        Gap::Lost { earliest } => Some(format!("Requested lastSeenSeq={seen} but earliest retained seq is {earliest}")),
+        Gap::Lost { earliest } => Some(format!("Requested lastSeenSeq={seen} but {EARLIEST_SEQ} {earliest}")),
         Gap::Foreign => Some(format!("Requested lastSeenSeq={seen} was never issued")),
     };
     let warning = Warning {
-        code: text("EVENT_GAP"),
+        code: text(EVENT_GAP),
         message: text("Replay gap detected; snapshot sent."),
         detail: detail.map(Into::into),
     };
