@@ -7,7 +7,10 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::console::Style;
 use super::sanitize::sanitize_line;
-use crate::kernel::event::{CallResult, GateQuestion, Intention, LossCause, RecoveredPhase, RunOutcome, ToolOutcome};
+use crate::kernel::event::{
+    ApprovalScope, CallResult, Decision, GateDecision, GateQuestion, Intention, LossCause, RecoveredPhase, RunOutcome,
+    ToolOutcome,
+};
 use crate::kernel::gate::POLICY;
 use crate::kernel::id::{Json, Seq};
 
@@ -37,6 +40,49 @@ pub(super) fn denial_reason(by: &str, comment: &str) -> String {
         POLICY => comment,
         by if comment.is_empty() => format!("denied by {}", sanitize_line(by)),
         by => format!("denied by {}: {comment}", sanitize_line(by)),
+    }
+}
+
+/// Returns a vote on an approval as text; sanitized.
+pub(super) fn vote_message(decision: Decision, by: &str) -> String {
+    let words = match decision {
+        Decision::Approve => "one vote to approve",
+        Decision::Deny => "one vote to deny",
+    };
+    format!("{words}{}", decided_by(by))
+}
+
+/// Returns the decision of an approval as text, and its style; sanitized.
+pub(super) fn decision_message(decided: &GateDecision) -> (Style, String) {
+    let (style, word) = match decided.decision {
+        Decision::Approve => (Style::Good, "approved"),
+        Decision::Deny => (Style::Bad, "denied"),
+    };
+    let mut words = word.to_owned();
+    let choice = sanitize_line(decided.choice.as_deref().unwrap_or_default());
+    if !choice.is_empty() {
+        words += &format!(" ({choice})");
+    }
+    words += match decided.scope {
+        ApprovalScope::Once => "",
+        ApprovalScope::Run => " for this run",
+        ApprovalScope::Session => " for this session",
+        ApprovalScope::Always => " always in this repository",
+    };
+    words += &decided_by(&decided.by);
+    let comment = sanitize_line(decided.comment.as_deref().unwrap_or_default());
+    if !comment.is_empty() {
+        words += &format!(": {comment}");
+    }
+    (style, words)
+}
+
+fn decided_by(by: &str) -> String {
+    match by {
+        "timeout" => " because the approval timed out".to_owned(),
+        "cancel" => " because the run was cancelled".to_owned(),
+        POLICY => " by the policy of the run".to_owned(),
+        by => format!(" by {}", sanitize_line(by)),
     }
 }
 

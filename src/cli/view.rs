@@ -6,17 +6,19 @@ use std::collections::BTreeMap;
 
 use super::approval_view::{DisplayLimits, color_diff, indent, render, truncate_lines};
 use super::console::{Palette, Style};
-use super::format::{denial_reason, invocation, loss_message, outcome_name, recovery_message, tool_outcome};
+use super::format::{
+    decision_message, denial_reason, invocation, loss_message, outcome_name, recovery_message, tool_outcome,
+    vote_message,
+};
 use super::ids;
 use super::report::Denial;
 use super::sanitize::{Sanitizer, escape_line, sanitize, sanitize_line};
 use super::tool_results::format_result;
 use crate::client::{Event, EventContent, SessionSnapshot};
 use crate::kernel::event::{
-    ApprovalScope, CallResult, CheckResult, Decision, EventKind, GateDecision, GateQuestion, Intention, OutputStream,
-    Purpose, RunOutcome, RunReport, is_turn_interrupted,
+    CallResult, CheckResult, EventKind, GateQuestion, Intention, OutputStream, Purpose, RunOutcome, RunReport,
+    is_turn_interrupted,
 };
-use crate::kernel::gate::POLICY;
 
 /// Which user messages are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,8 +143,6 @@ impl View {
             EventKind::CallOutput { call, stream, text } => self.output(call.as_str(), *stream, text),
             EventKind::CallSettled(result) => self.result(result),
             EventKind::GateOpened(question) => self.approval(question),
-            EventKind::GateVoted { decision, by, .. } => self.vote(*decision, by),
-            EventKind::GateSettled(decision) => self.decision(decision),
             EventKind::Warned { code, message, detail } => {
                 self.message_open &= !is_turn_interrupted(code);
                 self.problem(Style::Attention, "warning", message, detail.as_deref())
@@ -157,7 +157,9 @@ impl View {
             }
             EventKind::EventsLost { after, cause } => self.line(Style::Attention, &loss_message(*after, seq, *cause)),
             EventKind::RunEnded(report) => self.complete(report),
-            EventKind::MessageQueued(_)
+            EventKind::GateVoted { .. }
+            | EventKind::GateSettled(_)
+            | EventKind::MessageQueued(_)
             | EventKind::MessageUnqueued { .. }
             | EventKind::Status { .. }
             | EventKind::SessionRenamed { .. }
@@ -179,26 +181,31 @@ impl View {
         }
     }
 
-    /// Renders an event that is a single faint line; others print nothing.
+    /// Renders an event that is a single line; others print nothing.
     fn note(&mut self, kind: &EventKind) -> String {
-        let note = if let EventKind::MessageQueued(queued) = kind {
-            format!("queued: {}", sanitize_line(&queued.message.text))
+        let faint = |note: String| (Style::Faint, note);
+        let (style, note) = if let EventKind::GateVoted { decision, by, .. } = kind {
+            (Style::Bad, vote_message(*decision, by))
+        } else if let EventKind::GateSettled(decision) = kind {
+            decision_message(decision)
+        } else if let EventKind::MessageQueued(queued) = kind {
+            faint(format!("queued: {}", sanitize_line(&queued.message.text)))
         } else if let EventKind::MessageUnqueued { message, .. } = kind {
-            format!("unqueued: {}", sanitize_line(message.as_str()))
+            faint(format!("unqueued: {}", sanitize_line(message.as_str())))
         } else if let EventKind::SessionRenamed { name } = kind {
-            format!("renamed to {}", sanitize_line(name))
+            faint(format!("renamed to {}", sanitize_line(name)))
         } else if let EventKind::SessionEnded { .. } = kind {
-            "the session was ended".to_owned()
+            faint("the session was ended".to_owned())
         } else if let EventKind::Status { source, phase, detail } = kind
             // Only provider status is printed, such as loading a model; other activity has events of its own.
             && source == "provider"
         {
             let detail = detail.as_deref().unwrap_or_default();
-            format!("{} ({})", sanitize_line(phase), sanitize_line(detail))
+            faint(format!("{} ({})", sanitize_line(phase), sanitize_line(detail)))
         } else {
             return String::new();
         };
-        self.line(Style::Faint, &note)
+        self.line(style, &note)
     }
 
     /// Returns the line break that ends an unfinished line.
@@ -392,38 +399,6 @@ impl View {
         }
     }
 
-    fn vote(&mut self, decision: Decision, by: &str) -> String {
-        let words = match decision {
-            Decision::Approve => "one vote to approve",
-            Decision::Deny => "one vote to deny",
-        };
-        self.line(Style::Bad, &format!("{words}{}", decided_by(by)))
-    }
-
-    fn decision(&mut self, decided: &GateDecision) -> String {
-        let (style, word) = match decided.decision {
-            Decision::Approve => (Style::Good, "approved"),
-            Decision::Deny => (Style::Bad, "denied"),
-        };
-        let mut words = word.to_owned();
-        let choice = sanitize_line(decided.choice.as_deref().unwrap_or_default());
-        if !choice.is_empty() {
-            words += &format!(" ({choice})");
-        }
-        words += match decided.scope {
-            ApprovalScope::Once => "",
-            ApprovalScope::Run => " for this run",
-            ApprovalScope::Session => " for this session",
-            ApprovalScope::Always => " always in this repository",
-        };
-        words += &decided_by(&decided.by);
-        let comment = sanitize_line(decided.comment.as_deref().unwrap_or_default());
-        if !comment.is_empty() {
-            words += &format!(": {comment}");
-        }
-        self.line(style, &words)
-    }
-
     fn problem(&mut self, style: Style, word: &str, message: &str, detail: Option<&str>) -> String {
         let mut words = format!("{word}: {}", sanitize_line(message));
         let detail = sanitize_line(detail.unwrap_or_default());
@@ -482,16 +457,6 @@ impl View {
             text += &self.approval(pending);
         }
         text
-    }
-}
-
-/// Returns who or what decided an approval.
-fn decided_by(by: &str) -> String {
-    match by {
-        "timeout" => " because the approval timed out".to_owned(),
-        "cancel" => " because the run was cancelled".to_owned(),
-        POLICY => " by the policy of the run".to_owned(),
-        by => format!(" by {}", sanitize_line(by)),
     }
 }
 

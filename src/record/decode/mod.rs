@@ -64,7 +64,8 @@ pub enum RecordError {
 /// Refuses anything that `event_line` does not write, except for unknown fields and unknown kinds of events.
 pub fn decode_event(line: &[u8]) -> Result<Event, RecordError> {
     let envelope: EventEnvelope<'_> = serde_json::from_slice(line).map_err(RecordError::Envelope)?;
-    let kind = decode_kind(&envelope, line)?;
+    let (type_name, payload) = (envelope.r#type.as_ref(), envelope.payload.get());
+    let kind = EventDecoder { type_name, seq: envelope.seq, payload, line }.kind()?;
     Ok(strip_synthetic_run_id(Event {
         seq: Seq::new(envelope.seq),
         at: Now(envelope.ts),
@@ -73,11 +74,6 @@ pub fn decode_event(line: &[u8]) -> Result<Event, RecordError> {
         origin: envelope.entry_id.clone(),
         kind,
     }))
-}
-
-/// Decodes the kind of an event and its data; `line` is the line of the envelope.
-pub(crate) fn decode_kind<'a>(envelope: &EventEnvelope<'a>, line: &'a [u8]) -> Result<EventKind, RecordError> {
-    EventDecoder { envelope, line }.kind()
 }
 
 /// Returns whether this version knows a kind of event, by the name that records have for it.
@@ -98,14 +94,22 @@ pub fn seq_of(line: &[u8]) -> Option<Seq> {
     Some(Seq::new(number))
 }
 
-struct EventDecoder<'e, 'a> {
-    envelope: &'e EventEnvelope<'a>,
-    line: &'a [u8],
+/// Decodes the payload of an event whose envelope was read.
+pub(crate) struct EventDecoder<'e, 'a> {
+    /// The name of its kind.
+    pub(crate) type_name: &'e str,
+    /// Its position.
+    pub(crate) seq: u64,
+    /// Its payload.
+    pub(crate) payload: &'a str,
+    /// Its line, which is kept if the kind is unknown.
+    pub(crate) line: &'a [u8],
 }
 
 impl<'a> EventDecoder<'_, 'a> {
-    fn kind(&self) -> Result<EventKind, RecordError> {
-        Ok(match self.envelope.r#type.as_ref() {
+    /// Decodes the kind of the event and its data.
+    pub(crate) fn kind(&self) -> Result<EventKind, RecordError> {
+        Ok(match self.type_name {
             "assistant_token" => EventKind::TextDelta { text: self.payload::<Token<'_>>()?.text.into_owned() },
             "thinking_token" => EventKind::ThinkingDelta { text: self.payload::<Token<'_>>()?.text.into_owned() },
             "tool_output" => {
@@ -192,7 +196,7 @@ impl<'a> EventDecoder<'_, 'a> {
 
     fn decode_loss(&self) -> Result<EventKind, RecordError> {
         let lost: EventsLost = self.payload()?;
-        if lost.until_seq != self.envelope.seq {
+        if lost.until_seq != self.seq {
             return Err(self.field_error("untilSeq"));
         }
         Ok(EventKind::EventsLost { after: Seq::new(lost.after_seq), cause: lost.cause.into() })
@@ -262,16 +266,15 @@ impl<'a> EventDecoder<'_, 'a> {
     }
 
     fn payload<T: Deserialize<'a>>(&self) -> Result<T, RecordError> {
-        serde_json::from_str(self.envelope.payload.get()).map_err(|source| RecordError::Payload {
-            type_name: self.envelope.r#type.clone().into_owned(),
-            seq: Seq::new(self.envelope.seq),
+        serde_json::from_str(self.payload).map_err(|source| RecordError::Payload {
+            type_name: self.type_name.to_owned(),
+            seq: Seq::new(self.seq),
             source,
         })
     }
 
     fn field_error(&self, field: &'static str) -> RecordError {
-        let type_name = self.envelope.r#type.clone().into_owned();
-        RecordError::Field { type_name, seq: Seq::new(self.envelope.seq), field }
+        RecordError::Field { type_name: self.type_name.to_owned(), seq: Seq::new(self.seq), field }
     }
 }
 

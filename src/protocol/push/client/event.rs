@@ -1,14 +1,11 @@
 //! Incoming events: those of a session's history, and those that the daemon sends to one client alone.
 
-use serde_json::value::RawValue;
-
 use super::Envelope;
 use super::reply::SessionSnapshot;
 use crate::kernel::event::EventKind;
 use crate::protocol::push::{EARLIEST_SEQ, EVENT_GAP};
-use crate::record::decode_kind;
+use crate::record::EventDecoder;
 use crate::record::encode::{CALL_STARTED_PHASE, RUN_STOPPING_PHASE};
-use crate::record::wire::event::EventEnvelope;
 
 /// The type of the event that ends a run.
 const RUN_COMPLETE: &str = "run_complete";
@@ -118,36 +115,35 @@ impl Event {
     }
 }
 
-/// Decodes what an event reports; `line` is the line of its envelope.
-pub(super) fn decode_content(envelope: &Envelope<'_>, line: &str) -> EventContent {
-    let payload = envelope.payload.unwrap_or(RawValue::NULL);
+impl EventContent {
+    /// Returns whether decoding it has read the payload, and so has checked where the payload ends.
+    pub(super) const fn has_payload(&self) -> bool {
+        match self {
+            Self::Recorded(kind) => !matches!(kind, EventKind::Unknown(_)),
+            Self::Gap { .. } | Self::Snapshot(_) => true,
+            Self::Deleted | Self::Unreadable { .. } => false,
+        }
+    }
+}
+
+/// Decodes what an event reports; `line` is its line.
+pub(super) fn decode_content(envelope: &Envelope<'_>, payload: &str, line: &str) -> EventContent {
     let name = envelope.r#type.as_ref();
     let unreadable = || EventContent::Unreadable { name: name.to_owned() };
     match name {
-        "session_snapshot" => match serde_json::from_str(payload.get()) {
+        "session_snapshot" => match serde_json::from_str(payload) {
             Ok(snapshot) => EventContent::Snapshot(Box::new(snapshot)),
             Err(_) => unreadable(),
         },
         "session_deleted" => EventContent::Deleted,
-        _ => {
-            let record = EventEnvelope {
-                run_id: None,
-                seq: envelope.seq,
-                ts: envelope.ts,
-                session_version: None,
-                entry_id: None,
-                r#type: name.into(),
-                payload,
-            };
-            match decode_kind(&record, line.as_bytes()) {
-                Ok(EventKind::Warned { code, message, detail }) if code == EVENT_GAP => {
-                    let earliest = detail.as_deref().and_then(earliest_seq);
-                    EventContent::Gap { message, detail, earliest }
-                }
-                Ok(kind) => EventContent::Recorded(kind),
-                Err(_) => unreadable(),
+        _ => match (EventDecoder { type_name: name, seq: envelope.seq, payload, line: line.as_bytes() }).kind() {
+            Ok(EventKind::Warned { code, message, detail }) if code == EVENT_GAP => {
+                let earliest = detail.as_deref().and_then(earliest_seq);
+                EventContent::Gap { message, detail, earliest }
             }
-        }
+            Ok(kind) => EventContent::Recorded(kind),
+            Err(_) => unreadable(),
+        },
     }
 }
 
@@ -188,6 +184,26 @@ mod tests {
             r#""runId":"run_1_user","seq":7,"ts":9,"type":"tool_output","payload":{"callId":"call_1","stream":"stdout","text":"x"}"#,
         );
         assert_eq!(event.run.as_deref(), Some("run_1_user"));
+    }
+
+    #[test]
+    fn a_long_event_is_decoded_like_a_short_one_wherever_its_payload_is() {
+        let text = "x,\"payload\":".repeat(200);
+        let payload = serde_json::json!({"text": text}).to_string();
+        for fields in [
+            format!(r#""seq":7,"type":"assistant_token","payload":{payload}"#),
+            format!(r#""seq":7,"type":"assistant_token","payload":{payload},"more":1"#),
+            format!(r#""seq":7,"payload":{payload},"type":"assistant_token""#),
+            format!(r#""more":{{"a":1,"payload":2}},"seq":7,"type":"assistant_token","payload":{payload}"#),
+        ] {
+            let event = decode(&fields);
+            assert_eq!(event.content, EventContent::Recorded(EventKind::TextDelta { text: text.clone() }), "{fields}");
+            assert_eq!((event.seq, event.session.as_str()), (7, "s"), "{fields}");
+        }
+        let event = decode(&format!(r#""type":"of_tomorrow","payload":{payload},"seq":7"#));
+        assert_eq!(event.seq, 7);
+        let line = format!(r#"{{"kind":"event","sessionId":"s","type":"of_tomorrow","payload":{payload}"#);
+        assert!(decode_line(line).is_err(), "the line is cut off");
     }
 
     fn decode(fields: &str) -> Event {

@@ -65,17 +65,46 @@ pub struct DecodeError(#[source] serde_json::Error);
 
 /// Decodes one line of the daemon.
 pub fn decode_line(line: String) -> Result<Incoming, DecodeError> {
+    if line.len() > LONG_LINE
+        && let Some((head, payload)) = split_payload(&line)
+        && let Ok(envelope) = serde_json::from_str::<Envelope<'_>>(&head)
+        && envelope.kind == "event"
+    {
+        let content = event::decode_content(&envelope, payload, &line);
+        if content.has_payload() {
+            let (session, run) = (envelope.session_id.unwrap_or_default(), envelope.run_id);
+            let (seq, at) = (envelope.seq, envelope.ts);
+            return Ok(Incoming::Event(Box::new(Event { session, run, seq, at, content, line })));
+        }
+    }
     let envelope: Envelope<'_> = serde_json::from_str(&line).map_err(DecodeError)?;
     Ok(match envelope.kind.as_ref() {
         "response" => Incoming::Response(envelope.into_response()),
         "event" => {
-            let content = event::decode_content(&envelope, &line);
+            let content = event::decode_content(&envelope, envelope.payload.map_or("null", RawValue::get), &line);
             let (session, run) = (envelope.session_id.unwrap_or_default(), envelope.run_id);
             let (seq, at) = (envelope.seq, envelope.ts);
             Incoming::Event(Box::new(Event { session, run, seq, at, content, line }))
         }
         _ => Incoming::Unknown,
     })
+}
+
+/// From how many bytes on the payload of an event is cut out of its line.
+const LONG_LINE: usize = 512;
+
+/// Returns the envelope without the payload, and the payload, of a line that ends with it, as the lines of events do.
+///
+/// A parser that does not know the type yet would read the payload twice: to find its end, and to decode it. A quote
+/// inside a string is escaped, so the mark is a key; any other line gives two parts of which one is not JSON.
+fn split_payload(line: &str) -> Option<(String, &str)> {
+    let mark = ",\"payload\":";
+    let at = memchr::memmem::find(line.as_bytes(), mark.as_bytes())?;
+    let payload = line[at + mark.len()..].strip_suffix('}')?;
+    let mut head = String::with_capacity(at + 1);
+    head.push_str(&line[..at]);
+    head.push('}');
+    Some((head, payload))
 }
 
 /// The envelope of a response or an event; its payload is decoded in a second step.

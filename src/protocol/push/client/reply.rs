@@ -452,3 +452,178 @@ fn outcome<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RunOutcome, D::
 fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(deserializer: D) -> Result<T, D::Error> {
     Ok(serde_json::from_value(Value::deserialize(deserializer)?).unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kernel::command::{Gap, Openness, QueueEntry, Repetition, Replay as KernelReplay, Snapshot};
+    use crate::kernel::event::{Adjustment, DenialEffect, Opening};
+    use crate::kernel::id::{Json, RunId, Seq, SessionId};
+    use crate::kernel::time::Now;
+    use crate::protocol::push::encode::{self, GrantRow, JournalCheck, LossRow, Metrics, Payload, PiFileRow};
+
+    #[test]
+    fn every_reply_is_read_as_the_daemon_writes_it() {
+        let (session, run) = (SessionId::new("sess_1"), RunId::new("run_1"));
+        let hello: HelloReply = read(&encode::hello("1.2"));
+        assert_eq!(hello.runtime_version.as_deref(), Some("1.2"));
+        let started: StartReply = read(&encode::started(&session, Phase::Idle, "token", Repetition::First));
+        assert_eq!(started.session_id, "sess_1");
+        let replay = KernelReplay { from: Seq::new(3), to: Seq::new(9), gap: Gap::Foreign };
+        let attached: AttachReply = read(&encode::attached(&session, Phase::Idle, replay));
+        assert_eq!(attached.replay, Replay { from_seq: 3, to_seq: 9, gap: true });
+        let prompted: RunReply = read(&encode::prompted(&run, Repetition::Repeated));
+        assert_eq!(prompted, RunReply { run_id: "run_1".into(), repeated: true });
+        let queued: QueuedReply = read(&encode::queued(&"msg_1".into(), &run, 2));
+        assert_eq!(queued, QueuedReply { message_id: "msg_1".into(), position: 2 });
+        let entry = QueueEntry { message: "msg_1".into(), run, text: "then".into() };
+        let queue: QueueReply = read(&encode::queue(&[entry]));
+        assert_eq!(queue.messages, [QueuedMessage { message_id: "msg_1".into(), text: "then".into() }]);
+        let compacting: CompactReply = read(&encode::compacting(Seq::new(7)));
+        assert_eq!(compacting.seq, 7);
+        let reloaded: ReloadReply = read(&encode::reloaded(12, Some("why")));
+        assert_eq!(reloaded, ReloadReply { variables: 12, warning: Some("why".into()) });
+        let file = PiFileRow { path: "/p".into(), bytes: 5, created: true, removed: false, problem: Some("x".into()) };
+        let deleted = encode::deleted(true, 9, &[file]);
+        let reply: DeleteReply = read(&deleted);
+        assert_eq!((reply.bytes, reply.pi_files[0].created), (9, true));
+        assert_eq!(json!({"deleted": true, "bytes": 9, "piFiles": reply.pi_files}), read::<Value>(&deleted));
+        let grant = GrantRow {
+            id: "grant_1".into(),
+            repository: "/r".into(),
+            rule: "allow: exec(make)".into(),
+            by: "cli".into(),
+            at: Now(4),
+        };
+        let grants: GrantsReply = read(&encode::grants(&[grant]));
+        let Grant { grant_id, repository, rule, by, granted_at } = &grants.grants[0];
+        assert_eq!((grant_id.as_str(), repository.as_str(), by.as_str(), *granted_at), ("grant_1", "/r", "cli", 4));
+        assert_eq!(rule, "allow: exec(make)");
+    }
+
+    #[test]
+    fn the_state_of_the_daemon_and_of_its_journal_is_read_as_it_writes_it() {
+        let metrics: MetricsReply = read(&encode::metrics(&Metrics {
+            pid: 7,
+            version: "1.2".into(),
+            active_runs: 2,
+            grace_ms: 10,
+            draining: true,
+            sandbox: Some(Json::new(r#"{"strength":"full","layers":["seccomp"],"why":null,"provider":"local"}"#)),
+            ..Metrics::default()
+        }));
+        assert_eq!((metrics.pid, metrics.active_runs, metrics.grace_ms), (Some(7), Some(2), Some(10)));
+        assert!(metrics.draining && metrics.http.is_none());
+        let sandbox = metrics.sandbox.unwrap();
+        assert_eq!((sandbox.strength.as_str(), sandbox.layers), ("full", vec!["seccomp".to_owned()]));
+        let loss = LossRow {
+            at: Now(1),
+            session: Some(SessionId::new("sess_1")),
+            after: Seq::new(2),
+            until: Seq::new(3),
+            cause: "power".into(),
+            detail: None,
+        };
+        let check: JournalReply = read(&encode::journal_check(&JournalCheck {
+            schema: 1001,
+            clean_shutdown: true,
+            marks_enabled: true,
+            losses_total: 1,
+            losses: vec![loss],
+            integrity: Some(encode::IntegrityReport { sessions: 4, ..Default::default() }),
+            ..JournalCheck::default()
+        }));
+        assert!(check.left_in_order && check.marks_kept && !check.disk_full);
+        assert_eq!((check.schema, check.losses_total, check.losses[0].until_seq), (1001, 1, 3));
+        assert_eq!(check.losses[0].session_id.as_deref(), Some("sess_1"));
+        assert_eq!(check.proof.unwrap().sessions, 4);
+    }
+
+    #[test]
+    fn sessions_and_their_approvals_are_read_as_the_daemon_writes_them() {
+        let question = GateQuestion {
+            gate: "appr_1".into(),
+            call: "call_1".into(),
+            kind: "exec".into(),
+            title: "Run a command".into(),
+            summary: "make".into(),
+            details: Json::new(r#"{"command":"make"}"#),
+            choices: vec!["again".into(), "stop".into()],
+            quorum: 2,
+            expires: Now(99),
+            grant_rule: Some("allow: exec(make)".into()),
+            digest: None,
+            on_denial: DenialEffect::InformModel,
+            form: None,
+        };
+        let (session, run) = (SessionId::new("sess_1"), RunId::new("run_1"));
+        let pending =
+            encode::PendingApproval { session: session.clone(), run: run.clone(), question: question.clone() };
+        let approvals: ApprovalsReply = read(&encode::approvals(&[pending]));
+        let listed = ListedApproval { session: "sess_1".into(), run: Some("run_1".into()), question: question.clone() };
+        assert_eq!(approvals.approvals, [listed]);
+        let snapshot = snapshot(question.clone());
+        let reply: SessionSnapshot = read(&encode::snapshot_payload(&snapshot));
+        assert_eq!((reply.state.clone(), reply.active_run_id.as_deref()), {
+            (SessionState::Known(Phase::Waiting), Some("run_1"))
+        });
+        assert_eq!((reply.pending_approval, reply.last_seq, reply.queued), (Some(question), 9, 3));
+        let last = LastRun { run_id: "run_0".into(), outcome: RunOutcome::Denied, exit_code: 3 };
+        assert_eq!((reply.last_run, reply.meta.cwd.as_str()), (Some(last), "/r/sub"));
+        assert_eq!(reply.meta.repo.current_branch.as_deref(), Some("main"));
+        let item = encode::session_item(&encode::SessionRow::of(&session, &snapshot));
+        let page: SessionPage = read(&encode::sessions(&[item], Some("next")));
+        assert_eq!((page.sessions[0].session_id.as_str(), page.next_cursor.as_deref()), ("sess_1", Some("next")));
+        assert_eq!((page.sessions[0].opened_at, page.sessions[0].updated_at), (5, Some(6)));
+        assert_eq!(page.sessions[0].repo.root_path.as_deref(), Some("/r/sub"));
+    }
+
+    #[test]
+    fn missing_fields_have_defaults_and_unknown_ones_are_ignored() {
+        assert_eq!(read_text::<SessionSnapshot>("{}"), SessionSnapshot::default());
+        assert_eq!(read_text::<JournalReply>(r#"{"more":[1]}"#), JournalReply::default());
+        assert_eq!(read_text::<MetricsReply>(r#"{"sandbox":{}}"#).sandbox, Some(SandboxReply::default()));
+        // Another client described the repository, and a newer daemon has a state that this version does not know.
+        let text = r#"{"sessions":[{"state":"paused","repo":{"rootPath":7,"currentBranch":"main"}},{"repo":"x"}]}"#;
+        let page: SessionPage = read_text(text);
+        assert_eq!(page.sessions[0].state.as_str(), "paused");
+        assert_eq!(page.sessions[0].repo, RepositoryInfo { root_path: None, current_branch: Some("main".into()) });
+        assert_eq!(page.sessions[1], SessionItem::default());
+    }
+
+    fn snapshot(question: GateQuestion) -> Snapshot {
+        let opening = Opening {
+            cwd: "/r/sub".into(),
+            repo: Some(Json::new(r#"{"rootPath":"/r","currentBranch":"main"}"#)),
+            ..Opening::default()
+        };
+        Snapshot {
+            phase: Phase::Waiting,
+            opening,
+            name: None,
+            run: Some(RunId::new("run_1")),
+            question: Some(question),
+            open_gates: 1,
+            last_text: "said".into(),
+            last_message: "asked".into(),
+            last_seq: Seq::new(9),
+            opened_at: Now(5),
+            updated_at: Now(6),
+            last_run: Some((RunId::new("run_0"), RunOutcome::Denied, 3)),
+            queued: 3,
+            open: Openness::Open,
+            version: 0,
+            adjusted: Adjustment::default(),
+        }
+    }
+
+    fn read<T: DeserializeOwned>(payload: &Payload) -> T {
+        read_text(payload.as_str())
+    }
+
+    fn read_text<T: DeserializeOwned>(text: &str) -> T {
+        serde_json::from_str(text).unwrap()
+    }
+}
