@@ -3,15 +3,15 @@
 //! Pure: it maps an event to text for each stream. The answer is the final message of a model, or the standard output
 //! of a playbook's steps. The transcript and the standard error of steps go to standard error.
 
-use serde_json::Value;
-
 use super::console::Verbosity;
 use super::final_message::FinalMessage;
+use super::format::is_error;
 use super::report::Denial;
 use super::sanitize::{Sanitizer, sanitize};
 use super::step_output::{StepOutput, Stream};
 use super::view::View;
 use crate::client::Event;
+use crate::kernel::event::{EventKind, GateQuestion, RunOutcome};
 
 /// The source of a run's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,31 +76,29 @@ impl AnswerView {
     }
 
     /// Returns an approval in full, for standard error.
-    pub(crate) fn full_approval(&mut self, payload: &Value) -> String {
-        self.view.full_approval(payload)
+    pub(crate) fn full_approval(&mut self, question: &GateQuestion) -> String {
+        self.view.full_approval(question)
     }
 
     fn model_event(&mut self, event: &Event, denials: &[Denial]) -> StreamText {
         let superseded = self.message.follow(event);
-        match event.kind.as_str() {
-            "assistant_token" | "assistant_done" => StreamText::default(),
-            "run_complete" if superseded.is_none() => {
-                let message = self.message.text();
-                self.view.remember_message(message);
-                let message = sanitize(message);
-                let out = match message.trim_matches('\n') {
-                    "" => String::new(),
-                    answer => format!("{answer}\n"),
-                };
-                StreamText { out, err: self.transcript(event, denials) }
-            }
-            _ => {
-                // A message that is not the final one belongs to the transcript.
-                let mut err = superseded.map_or_else(String::new, |message| self.assistant_message(&message));
-                err += &self.transcript(event, denials);
-                StreamText { out: String::new(), err }
-            }
+        if matches!(event.recorded(), Some(EventKind::TextDelta { .. } | EventKind::TextDone { .. })) {
+            return StreamText::default();
         }
+        if matches!(event.recorded(), Some(EventKind::RunEnded(_))) && superseded.is_none() {
+            let message = self.message.text();
+            self.view.remember_message(message);
+            let message = sanitize(message);
+            let out = match message.trim_matches('\n') {
+                "" => String::new(),
+                answer => format!("{answer}\n"),
+            };
+            return StreamText { out, err: self.transcript(event, denials) };
+        }
+        // A message that is not the final one belongs to the transcript.
+        let mut err = superseded.map_or_else(String::new, |message| self.assistant_message(&message));
+        err += &self.transcript(event, denials);
+        StreamText { out: String::new(), err }
     }
 
     fn assistant_message(&mut self, message: &str) -> String {
@@ -121,23 +119,24 @@ impl AnswerView {
             }
             Some((Stream::Out, _)) | None => String::new(),
         };
-        match event.kind.as_str() {
-            "tool_output" if printed.is_some() => self.view.mark_printed(event.text("callId")),
-            "tool_result" => {
-                if printed.is_some() {
-                    self.view.mark_printed(event.text("callId"));
-                }
-                let failed = event.payload.get("isError").and_then(Value::as_bool).unwrap_or_default();
-                let held = std::mem::take(&mut self.buffered_stderr);
-                if failed && !held.is_empty() {
-                    self.open_line = !held.ends_with('\n');
-                    err += &held;
-                }
-                self.sanitizers = [Sanitizer::default(), Sanitizer::default()];
-                err += &self.transcript(event, denials);
-            }
-            _ => err += &self.transcript(event, denials),
+        if let Some(EventKind::CallOutput { call, .. }) = event.recorded()
+            && printed.is_some()
+        {
+            self.view.mark_printed(call.as_str());
+            return StreamText { out, err };
         }
+        if let Some(EventKind::CallSettled(result)) = event.recorded() {
+            if printed.is_some() {
+                self.view.mark_printed(result.call.as_str());
+            }
+            let held = std::mem::take(&mut self.buffered_stderr);
+            if is_error(result) && !held.is_empty() {
+                self.open_line = !held.ends_with('\n');
+                err += &held;
+            }
+            self.sanitizers = [Sanitizer::default(), Sanitizer::default()];
+        }
+        err += &self.transcript(event, denials);
         StreamText { out, err }
     }
 
@@ -159,10 +158,12 @@ impl AnswerView {
 
     /// Returns the transcript of an event; with [`Verbosity::Quiet`] only if the event is an error.
     fn transcript(&mut self, event: &Event, denials: &[Denial]) -> String {
-        let is_end = event.kind == "run_complete";
-        let mut text = if is_end { self.view.denials(denials) } else { String::new() };
+        let mut text = if event.ends_run() { self.view.denials(denials) } else { String::new() };
         text += &self.view.event(event);
-        let is_error = event.kind == "error" || is_end && event.text("outcome") != "success";
+        let is_error = match event.recorded() {
+            Some(EventKind::RunEnded(report)) => report.outcome != RunOutcome::Success,
+            kind => matches!(kind, Some(EventKind::Failed { .. })),
+        };
         if self.verbosity == Verbosity::Quiet {
             text = if is_error { text.trim_start_matches('\n').to_owned() } else { String::new() };
         }

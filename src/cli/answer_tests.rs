@@ -1,10 +1,11 @@
 //! Tests of which text goes to which stream.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::cli::console::Palette;
 use crate::cli::view::{Echo, Reasoning};
+use crate::client::test_events::event;
 use crate::kernel::event::TURN_INTERRUPTED;
 
 #[test]
@@ -88,16 +89,7 @@ fn render(source: AnswerSource, volume: Verbosity, events: &[(&str, Value)]) -> 
     let mut answer = AnswerView::new(source, volume, view);
     let mut all = StreamText::default();
     for (kind, payload) in events {
-        let event = Event {
-            session: "s".into(),
-            run: Some("r".into()),
-            seq: 1,
-            at: 0,
-            kind: (*kind).into(),
-            payload: payload.clone(),
-            line: String::new(),
-        };
-        let StreamText { out, err } = answer.event(&event, &[]);
+        let StreamText { out, err } = answer.event(&event(kind, payload.clone()), &[]);
         all.out += &out;
         all.err += &err;
     }

@@ -6,9 +6,9 @@ use clap::ValueEnum;
 use serde_json::Value;
 
 use super::form::{DISMISS, Form};
-use super::format::{choices, field};
 use super::sanitize::sanitize_line;
-use crate::client::{Environment, Event, Request};
+use crate::client::{Environment, Event, EventContent, Request};
+use crate::kernel::event::{DenialEffect, EventKind, GateQuestion};
 
 /// How the approvals of a run are answered (`--approve`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -33,7 +33,7 @@ pub(crate) struct ApprovalPolicies {
 impl ApprovalPolicies {
     /// Returns the policy for an approval.
     pub(crate) fn for_approval(self, pending: &PendingApproval) -> ApprovalPolicy {
-        if pending.kind == "budget" { self.budget } else { self.work }
+        if pending.question.kind == "budget" { self.budget } else { self.work }
     }
 }
 
@@ -44,20 +44,8 @@ pub(crate) struct PendingApproval {
     pub(crate) session: String,
     /// Its run.
     pub(crate) run: Option<String>,
-    /// Its id.
-    pub(crate) id: String,
-    /// Its kind, such as `exec`, `write` or `budget`.
-    pub(crate) kind: String,
     /// What it asks for.
-    pub(crate) summary: String,
-    /// The choices, if there are more than approve and deny.
-    pub(crate) choices: Vec<String>,
-    /// The payload that the daemon sent.
-    pub(crate) payload: Value,
-    /// Whether it can be approved for a longer scope than once.
-    pub(crate) can_be_remembered: bool,
-    /// Whether the run continues after a denial, with the reason passed to the model.
-    pub(crate) continues_on_denial: bool,
+    pub(crate) question: GateQuestion,
     /// The form to fill in, if the model asks a question.
     pub(crate) form: Option<Form>,
 }
@@ -87,20 +75,25 @@ impl Scope {
 }
 
 impl PendingApproval {
-    /// Reads an approval from its payload.
-    pub(crate) fn read(session: &str, run: Option<&str>, payload: &Value) -> Self {
-        Self {
-            session: session.to_owned(),
-            run: run.map(str::to_owned),
-            id: field(payload, "approvalId"),
-            kind: field(payload, "kind"),
-            summary: field(payload, "summary"),
-            choices: choices(payload),
-            payload: payload.clone(),
-            can_be_remembered: payload.get("remember").is_some_and(Value::is_string),
-            continues_on_denial: field(payload, "onDenial") == "continue",
-            form: payload.get("form").filter(|form| form.is_object()).map(Form::read),
-        }
+    /// Creates it from its question.
+    pub(crate) fn new(session: &str, run: Option<&str>, question: &GateQuestion) -> Self {
+        let (run, form) = (run.map(str::to_owned), Form::of(question));
+        Self { session: session.to_owned(), run, question: question.clone(), form }
+    }
+
+    /// Returns its id.
+    pub(crate) fn id(&self) -> &str {
+        self.question.gate.as_str()
+    }
+
+    /// Returns whether it can be approved for a longer scope than once.
+    pub(crate) const fn can_be_remembered(&self) -> bool {
+        self.question.grant_rule.is_some()
+    }
+
+    /// Returns whether the run continues after a denial, with the reason passed to the model.
+    fn continues_on_denial(&self) -> bool {
+        self.question.on_denial == DenialEffect::InformModel
     }
 
     /// Returns the prompt.
@@ -108,15 +101,15 @@ impl PendingApproval {
         if let Some(form) = &self.form {
             return form.prompt();
         }
-        match self.choices.as_slice() {
+        match self.question.choices.as_slice() {
             [] => {
-                let lasting = if self.can_be_remembered {
+                let lasting = if self.can_be_remembered() {
                     " once, r this run, s this session, w always in this repository,"
                 } else {
                     ","
                 };
-                let why = if self.continues_on_denial { ", n REASON" } else { "" };
-                match (self.can_be_remembered, self.continues_on_denial) {
+                let why = if self.continues_on_denial() { ", n REASON" } else { "" };
+                match (self.can_be_remembered(), self.continues_on_denial()) {
                     (false, false) => "approve? [y/n]".to_owned(),
                     (_, _) => format!("approve? [y{lasting} n{why}, v view all]"),
                 }
@@ -133,15 +126,15 @@ impl PendingApproval {
             return if dismissed { Some(Decision::Deny(None)) } else { form.parse_line(written).map(Decision::Answer) };
         }
         let typed = written.to_lowercase();
-        let lasting = |scope| self.can_be_remembered.then_some(Decision::ApproveForScope(scope));
+        let lasting = |scope| self.can_be_remembered().then_some(Decision::ApproveForScope(scope));
         match typed.as_str() {
             "" => None,
             "y" | "yes" => Some(Decision::Approve(None)),
             "n" | "no" => Some(Decision::Deny(None)),
-            "r" if self.choices.is_empty() => lasting(Scope::Run),
-            "s" if self.choices.is_empty() => lasting(Scope::Session),
-            "w" if self.choices.is_empty() => lasting(Scope::Always),
-            _ if self.continues_on_denial && self.choices.is_empty() => {
+            "r" if self.question.choices.is_empty() => lasting(Scope::Run),
+            "s" if self.question.choices.is_empty() => lasting(Scope::Session),
+            "w" if self.question.choices.is_empty() => lasting(Scope::Always),
+            _ if self.continues_on_denial() && self.question.choices.is_empty() => {
                 parse_denial_reason(written).map(Decision::DenyWithReason)
             }
             _ => self.parse_choice(&typed),
@@ -150,14 +143,15 @@ impl PendingApproval {
 
     /// Returns the decision of a choice: the last choice denies, every other one approves.
     pub(crate) fn parse_choice(&self, typed: &str) -> Option<Decision> {
-        let exact = self.choices.iter().position(|choice| choice == typed);
-        let mut beginning = (0..self.choices.len()).filter(|at| self.choices[*at].starts_with(typed));
+        let choices = &self.question.choices;
+        let exact = choices.iter().position(|choice| choice == typed);
+        let mut beginning = (0..choices.len()).filter(|at| choices[*at].starts_with(typed));
         let at = match (exact, beginning.next(), beginning.next()) {
             (Some(at), _, _) | (None, Some(at), None) => at,
             (None, _, _) => return None,
         };
-        let choice = Some(self.choices[at].clone());
-        Some(if at + 1 == self.choices.len() { Decision::Deny(choice) } else { Decision::Approve(choice) })
+        let choice = Some(choices[at].clone());
+        Some(if at + 1 == choices.len() { Decision::Deny(choice) } else { Decision::Approve(choice) })
     }
 
     /// Returns the request that submits a decision.
@@ -178,7 +172,7 @@ impl PendingApproval {
             Decision::Deny(choice) => ("deny", choice, None, comment),
             Decision::DenyWithReason(why) => ("deny", None, None, Some(why)),
         };
-        Request::submit_approval(&self.session, &self.id, decision)
+        Request::submit_approval(&self.session, self.id(), decision)
             .with_some("runId", self.run.clone())
             .with_some("choice", choice)
             .with_some("scope", scope)
@@ -230,25 +224,20 @@ pub(crate) struct PendingApprovals {
 impl PendingApprovals {
     /// Applies an event and returns the approval that it opened.
     pub(crate) fn follow(&mut self, event: &Event) -> Option<&PendingApproval> {
-        match event.kind.as_str() {
-            "approval_required" => self.open(&event.session, event.run.as_deref(), &event.payload),
-            "approval_received" => {
-                let id = event.text("approvalId");
-                self.pending.retain(|pending| pending.id != id);
-                None
-            }
-            "run_complete" => {
-                self.pending.retain(|pending| pending.run != event.run);
-                None
-            }
-            "session_snapshot" => {
-                self.pending.clear();
-                let run = event.payload.get("activeRunId").and_then(Value::as_str);
-                let pending = event.payload.get("pendingApproval").filter(|pending| pending.is_object())?;
-                self.open(&event.session, run, pending)
-            }
-            _ => None,
+        if event.ends_run() {
+            self.pending.retain(|pending| pending.run != event.run);
         }
+        if let EventContent::Snapshot(snapshot) = &event.content {
+            self.pending.clear();
+            let run = snapshot.active_run_id.as_deref();
+            return self.open(&event.session, run, snapshot.pending_approval.as_ref()?);
+        }
+        let kind = event.recorded()?;
+        if let EventKind::GateSettled(decision) = kind {
+            self.pending.retain(|pending| pending.question.gate != decision.gate);
+        }
+        let EventKind::GateOpened(question) = kind else { return None };
+        self.open(&event.session, event.run.as_deref(), question)
     }
 
     /// Returns the oldest pending approval.
@@ -256,8 +245,8 @@ impl PendingApprovals {
         self.pending.first()
     }
 
-    fn open(&mut self, session: &str, run: Option<&str>, payload: &Value) -> Option<&PendingApproval> {
-        self.pending.push(PendingApproval::read(session, run, payload));
+    fn open(&mut self, session: &str, run: Option<&str>, question: &GateQuestion) -> Option<&PendingApproval> {
+        self.pending.push(PendingApproval::new(session, run, question));
         self.pending.last()
     }
 }
@@ -267,6 +256,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::client::test_events::{event, question};
 
     #[test]
     fn only_yes_and_no_are_valid_answers() {
@@ -288,7 +278,8 @@ mod tests {
         for typed in ["r", "s", "w", "n because", "no: because"] {
             assert_eq!(plain.parse_answer(typed), None, "{typed}");
         }
-        let open = PendingApproval { can_be_remembered: true, continues_on_denial: true, ..plain };
+        let (grant_rule, on_denial) = (Some("allow: exec(make)".into()), DenialEffect::InformModel);
+        let open = PendingApproval { question: GateQuestion { grant_rule, on_denial, ..plain.question }, ..plain };
         assert_eq!(
             open.prompt(),
             "approve? [y once, r this run, s this session, w always in this repository, n, n REASON, v view all]"
@@ -306,7 +297,7 @@ mod tests {
         let form = json!({"method": "select", "title": "Which?", "options": ["red", "blue"]});
         let payload = json!({"approvalId": "appr_1", "summary": "Which?", "details": {}, "form": form,
             "onDenial": "dismiss"});
-        let pending = PendingApproval::read("s", Some("r"), &payload);
+        let pending = PendingApproval::new("s", Some("r"), &question(payload));
         assert_eq!(pending.prompt(), "choose one: [1 red, 2 blue, or /dismiss]");
         assert_eq!(pending.parse_answer("2\n"), Some(Decision::Answer(json!("blue"))));
         assert_eq!(pending.parse_answer("/dismiss"), Some(Decision::Deny(None)));
@@ -345,11 +336,11 @@ mod tests {
     fn pending_approvals_are_tracked() {
         let mut board = PendingApprovals::default();
         let opened = board.follow(&event("approval_required", json!({"approvalId": "a", "summary": "x"})));
-        assert_eq!(opened.map(|pending| pending.id.as_str()), Some("a"));
+        assert_eq!(opened.map(|pending| pending.id().to_owned()), Some("a".to_owned()));
         board.follow(&event("approval_required", json!({"approvalId": "b"})));
-        assert_eq!(board.oldest().map(|pending| pending.id.as_str()), Some("a"));
+        assert_eq!(board.oldest().map(|pending| pending.id().to_owned()), Some("a".to_owned()));
         board.follow(&event("approval_received", json!({"approvalId": "a", "decision": "deny"})));
-        assert_eq!(board.oldest().map(|pending| pending.id.as_str()), Some("b"));
+        assert_eq!(board.oldest().map(|pending| pending.id().to_owned()), Some("b".to_owned()));
         board.follow(&event("run_complete", json!({"outcome": "denied"})));
         assert_eq!(board.oldest(), None);
     }
@@ -359,25 +350,13 @@ mod tests {
         let mut board = PendingApprovals::default();
         board.follow(&event("approval_required", json!({"approvalId": "old"})));
         board.follow(&event("session_snapshot", json!({"activeRunId": "r", "pendingApproval": {"approvalId": "new"}})));
-        assert_eq!(board.oldest().map(|pending| pending.id.as_str()), Some("new"));
+        assert_eq!(board.oldest().map(|pending| pending.id().to_owned()), Some("new".to_owned()));
         board.follow(&event("session_snapshot", json!({"activeRunId": null, "pendingApproval": null})));
         assert_eq!(board.oldest(), None);
     }
 
     fn pending(choices: &[&str]) -> PendingApproval {
         let payload = json!({"approvalId": "appr_1", "summary": "x", "details": {"choices": choices}});
-        PendingApproval::read("s", Some("r"), &payload)
-    }
-
-    fn event(kind: &str, payload: Value) -> Event {
-        Event {
-            session: "s".into(),
-            run: Some("r".into()),
-            seq: 1,
-            at: 0,
-            kind: kind.into(),
-            payload,
-            line: String::new(),
-        }
+        PendingApproval::new("s", Some("r"), &question(payload))
     }
 }

@@ -6,9 +6,10 @@ use serde_json::Value;
 
 use super::console::{Palette, Style};
 use super::form::Form;
-use super::format::{approval_subject, commit_stats, field};
+use super::format::{approval_subject, commit_stats, field, parse};
 use super::sanitize::{escape, escape_line, sanitize_line};
 use super::tool_results::format_file;
+use crate::kernel::event::GateQuestion;
 
 /// How much of an approval is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,15 +30,14 @@ impl DisplayLimits {
 }
 
 /// Renders an approval. `called` is the tool invocation that was printed just before and is not repeated.
-pub(super) fn render(payload: &Value, invocation: &str, palette: Palette, extent: DisplayLimits) -> String {
-    let nothing = Value::Null;
-    let details = payload.get("details").unwrap_or(&nothing);
-    let mut text = match field(payload, "kind").as_str() {
-        "write" => line(&field(payload, "summary")) + &render_diff(details, palette, extent.diff),
-        "commit" => render_commit(payload, details, palette, extent),
-        "budget" => line(&field(payload, "summary")),
+pub(super) fn render(question: &GateQuestion, invocation: &str, palette: Palette, extent: DisplayLimits) -> String {
+    let details = &parse(&question.details);
+    let mut text = match question.kind.as_str() {
+        "write" => line(&question.summary) + &render_diff(details, palette, extent.diff),
+        "commit" => render_commit(question, details, palette, extent),
+        "budget" => line(&question.summary),
         _ => {
-            let subject = approval_subject(payload);
+            let subject = approval_subject(question, details);
             // The invocation above was sanitized and is not quoted. If escaping changes it, it is shown again here.
             let escaped = escape(&subject);
             if subject == invocation && escape_line(&subject) == subject {
@@ -47,8 +47,7 @@ pub(super) fn render(payload: &Value, invocation: &str, palette: Palette, extent
             }
         }
     };
-    let form = payload.get("form").filter(|form| form.is_object());
-    for shown in form.map(|form| Form::read(form).lines()).unwrap_or_default() {
+    for shown in Form::of(question).map(|form| form.lines()).unwrap_or_default() {
         text += &quote(&escape(&shown), extent.message);
     }
     let cwd = field(details, "cwd");
@@ -73,7 +72,7 @@ pub(super) fn render(payload: &Value, invocation: &str, palette: Palette, extent
     if !reason.is_empty() {
         text += &format!("  {}\n", palette.paint(Style::Faint, &reason));
     }
-    for rule in field(payload, "remember").lines() {
+    for rule in question.grant_rule.as_deref().unwrap_or_default().lines() {
         let rule = format!("can be remembered as {}", escape_line(rule));
         text += &format!("  {}\n", palette.paint(Style::Faint, &rule));
     }
@@ -134,7 +133,7 @@ fn render_diff(details: &Value, palette: Palette, longest: usize) -> String {
     text
 }
 
-fn render_commit(payload: &Value, details: &Value, palette: Palette, shown: DisplayLimits) -> String {
+fn render_commit(question: &GateQuestion, details: &Value, palette: Palette, shown: DisplayLimits) -> String {
     let mut text = line(&commit_stats(details));
     let files = details.get("files").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for file in files.iter().take(shown.files) {
@@ -144,7 +143,7 @@ fn render_commit(payload: &Value, details: &Value, palette: Palette, shown: Disp
         text += &format!("  … {} more files\n", files.len() - shown.files);
     }
     let message = field(details, "message");
-    let message = if message.is_empty() { field(payload, "summary") } else { message };
+    let message = if message.is_empty() { question.summary.clone() } else { message };
     text + &quote(&escape(message.trim()), shown.message)
 }
 
@@ -157,6 +156,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::client::test_events::question;
 
     #[test]
     fn a_write_shows_a_truncated_and_sanitized_diff() {
@@ -164,8 +164,8 @@ mod tests {
             "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-old\n+new\u{1b}[2J\n{}",
             "+x\n".repeat(DisplayLimits::DEFAULT.diff)
         );
-        let payload = json!({"kind": "write", "summary": "change f: 61 insertions, 1 deletions",
-            "details": {"diff": diff, "diffTruncated": true, "risk": "medium"}});
+        let payload = question(json!({"kind": "write", "summary": "change f: 61 insertions, 1 deletions",
+            "details": {"diff": diff, "diffTruncated": true, "risk": "medium"}}));
         let shown = render(&payload, "", Palette::Plain, DisplayLimits::DEFAULT);
         assert!(shown.starts_with("  change f: 61 insertions, 1 deletions\n  --- a/f\n"), "{shown}");
         assert!(shown.contains("  -old\n  +new<U+001B>[2J\n  +x\n"), "{shown}");
@@ -179,7 +179,8 @@ mod tests {
     #[test]
     fn a_form_shows_its_options() {
         let form = json!({"method": "select", "title": "Which?", "options": ["red", "blue\u{1b}[2J"]});
-        let payload = json!({"kind": "question", "summary": "Which?\nof the doors", "details": {}, "form": form});
+        let payload =
+            question(json!({"kind": "question", "summary": "Which?\nof the doors", "details": {}, "form": form}));
         assert_eq!(
             render(&payload, "", Palette::Plain, DisplayLimits::DEFAULT),
             "  │ Which?\n  │ of the doors\n  │ 1. red\n  │ 2. blue<U+001B>[2J\n"
@@ -188,8 +189,10 @@ mod tests {
 
     #[test]
     fn a_commit_shows_its_counts_files_and_message() {
-        let payload = json!({"kind": "commit", "summary": "Add", "details": {"filesChanged": 2, "insertions": 3,
-            "deletions": 1, "files": ["a\u{1b}[2J", {"path": "b", "insertions": 3, "deletions": 1}], "message": "Add\n\nBecause.\n"}});
+        let payload = question(
+            json!({"kind": "commit", "summary": "Add", "details": {"filesChanged": 2, "insertions": 3,
+            "deletions": 1, "files": ["a\u{1b}[2J", {"path": "b", "insertions": 3, "deletions": 1}], "message": "Add\n\nBecause.\n"}}),
+        );
         assert_eq!(
             render(&payload, "Add", Palette::Plain, DisplayLimits::DEFAULT),
             "  2 files changed, 3 insertions, 1 deletion\n  a<U+001B>[2J\n  b (+3 -1)\n  │ Add\n  │ \n  │ Because.\n"
@@ -198,15 +201,18 @@ mod tests {
 
     #[test]
     fn a_command_is_not_repeated_but_its_directory_and_risk_are_shown() {
-        let payload = json!({"kind": "exec", "summary": "sudo rm", "details": {"command": "sudo rm", "cwd": "sub",
-            "risk": "critical"}});
+        let payload =
+            question(json!({"kind": "exec", "summary": "sudo rm", "details": {"command": "sudo rm", "cwd": "sub",
+            "risk": "critical"}}));
         assert_eq!(render(&payload, "sudo rm", Palette::Plain, DisplayLimits::DEFAULT), "  in sub\n  risk: critical\n");
         assert!(render(&payload, "", Palette::Plain, DisplayLimits::DEFAULT).starts_with("  │ sudo rm\n"));
-        let why = json!({"kind": "exec", "summary": "s", "remember": "allow: exec(make)", "details": {"command": "make",
-            "outside": true, "reason": "the preset asks"}});
+        let why = question(
+            json!({"kind": "exec", "summary": "s", "remember": "allow: exec(make)", "details": {"command": "make",
+            "outside": true, "reason": "the preset asks"}}),
+        );
         let shown = "  │ make\n  outside the sandbox\n  the preset asks\n  can be remembered as allow: exec(make)\n";
         assert_eq!(render(&why, "", Palette::Plain, DisplayLimits::DEFAULT), shown);
-        let hiding = json!({"kind": "exec", "summary": "s", "details": {"command": "ls\u{1b}[8m; rm x"}});
+        let hiding = question(json!({"kind": "exec", "summary": "s", "details": {"command": "ls\u{1b}[8m; rm x"}}));
         assert_eq!(
             render(&hiding, "ls\u{1b}[8m; rm x", Palette::Plain, DisplayLimits::DEFAULT),
             "  │ ls<U+001B>[8m; rm x\n"

@@ -1,15 +1,12 @@
 //! `push approvals`: lists pending approvals, and lists or revokes remembered ones.
 
-use serde_json::Value;
-
 use super::context::{Context, now};
 use super::exit::{CliError, Exit};
-use super::format::field;
 use super::ids;
 use super::sanitize::{escape_line, sanitize_line};
 use super::sessions::age;
 use super::view::Echo;
-use crate::client::Request;
+use crate::client::{Grant, ListedApproval, Request};
 
 /// List pending approvals
 #[derive(Debug, clap::Args)]
@@ -46,18 +43,19 @@ pub(crate) async fn run(args: ApprovalsArgs, context: &mut Context) -> Result<Ex
         Some(typed) => Some(ids::resolve_session(&mut client, &typed).await?),
         None => None,
     };
-    let answer = client.request(Request::list_approvals(session.as_deref())).await?;
+    let (reply, json) = client.request_with_json(Request::list_approvals(session.as_deref())).await?;
     if args.json {
-        context.console.json(&answer)?;
+        context.console.json(&json)?;
         return Ok(Exit::SUCCESS);
     }
-    let waiting = answer["approvals"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let waiting = reply.approvals;
     if waiting.is_empty() {
         context.console.note("no pending approvals");
     }
     let mut view = context.view(Echo::Messages);
-    for approval in waiting {
-        let mut text = if args.whole { view.whole_approval(approval) } else { view.approval(approval) };
+    for approval in &waiting {
+        let question = &approval.question;
+        let mut text = if args.whole { view.whole_approval(question) } else { view.approval(question) };
         text += &session_and_expiry(approval, now());
         context.console.text(&text)?;
     }
@@ -67,17 +65,17 @@ pub(crate) async fn run(args: ApprovalsArgs, context: &mut Context) -> Result<Ex
     Ok(Exit::SUCCESS)
 }
 
-async fn list_remembered(json: bool, context: &mut Context) -> Result<Exit, CliError> {
-    let answer = context.client().await?.request(Request::list_grants()).await?;
-    if json {
-        context.console.json(&answer)?;
+async fn list_remembered(as_json: bool, context: &mut Context) -> Result<Exit, CliError> {
+    let (reply, json) = context.client().await?.request_with_json(Request::list_grants()).await?;
+    if as_json {
+        context.console.json(&json)?;
         return Ok(Exit::SUCCESS);
     }
-    let grants = answer["grants"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let grants = reply.grants;
     if grants.is_empty() {
         context.console.note("no remembered approvals");
     }
-    for grant in grants {
+    for grant in &grants {
         context.console.text(&describe_grant(grant, now()))?;
     }
     if !grants.is_empty() {
@@ -86,33 +84,29 @@ async fn list_remembered(json: bool, context: &mut Context) -> Result<Exit, CliE
     Ok(Exit::SUCCESS)
 }
 
-fn describe_grant(grant: &Value, now: u64) -> String {
-    let since = grant.get("grantedAt").and_then(Value::as_u64).unwrap_or_default();
+fn describe_grant(grant: &Grant, now: u64) -> String {
     // The reader decides from this text what to revoke, so invisible characters are escaped.
-    let word = |name| escape_line(&field(grant, name));
     format!(
         "{}  {}\n  in {}, by {} {} ago\n",
-        word("grantId"),
-        word("rule"),
-        word("repository"),
-        word("by"),
-        age(now.saturating_sub(since))
+        escape_line(&grant.grant_id),
+        escape_line(&grant.rule),
+        escape_line(&grant.repository),
+        escape_line(&grant.by),
+        age(now.saturating_sub(grant.granted_at))
     )
 }
 
 async fn revoke(typed: &str, context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
-    let answer = client.request(Request::list_grants()).await?;
-    let known = ids::column(&answer["grants"], "grantId");
+    let grants = client.request(Request::list_grants()).await?.grants;
+    let known: Vec<String> = grants.into_iter().map(|grant| grant.grant_id).collect();
     let id = ids::resolve("remembered approval", "grant_", typed, &known)?;
     client.request(Request::revoke_grant(&id)).await?;
     context.console.line(&format!("revoked {}", sanitize_line(&id)))?;
     Ok(Exit::SUCCESS)
 }
 
-fn session_and_expiry(approval: &Value, now: u64) -> String {
-    let session = sanitize_line(&ids::handle(&field(approval, "sessionId")));
-    let expires = approval.get("expiresAt").and_then(Value::as_u64);
-    let left = expires.map(|at| format!(", denied in {}", age(at.saturating_sub(now)))).unwrap_or_default();
-    format!("  in {session}{left}\n")
+fn session_and_expiry(approval: &ListedApproval, now: u64) -> String {
+    let session = sanitize_line(&ids::handle(&approval.session));
+    format!("  in {session}, denied in {}\n", age(approval.question.expires.0.saturating_sub(now)))
 }

@@ -1,14 +1,11 @@
 //! `push approve` and `push deny`: decide a pending approval.
 
-use serde_json::Value;
-
 use super::approval::{Decision, PendingApproval, Scope};
 use super::context::Context;
 use super::exit::{CliError, Exit};
-use super::format::field;
-use super::ids;
+use super::ids::{self, NameError};
 use super::sanitize::sanitize_line;
-use crate::client::Request;
+use crate::client::{ListedApproval, Request};
 
 /// Approve a pending approval
 #[derive(Debug, clap::Args)]
@@ -50,7 +47,7 @@ pub(crate) async fn approve(args: ApproveArgs, context: &mut Context) -> Result<
     submit(args.id, args.comment, context, |pending| match (&args.choice, args.scope) {
         _ if args.answer.is_some() || pending.form.is_some() => parse_form_answer(pending, args.answer.as_deref()),
         (None, None | Some(Scope::Once)) => Ok(Decision::Approve(None)),
-        (None, Some(scope)) if pending.can_be_remembered => Ok(Decision::ApproveForScope(scope)),
+        (None, Some(scope)) if pending.can_be_remembered() => Ok(Decision::ApproveForScope(scope)),
         (None, Some(_)) => Err(CliError::Usage("this request can only be approved once; leave out --for".to_owned())),
         (Some(choice), _) => pending.parse_choice(choice).ok_or_else(|| no_such_choice(pending, choice)),
     })
@@ -69,8 +66,8 @@ async fn submit(
     verdict: impl FnOnce(&PendingApproval) -> Result<Decision, CliError>,
 ) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
-    let answer = client.request(Request::list_approvals(None)).await?;
-    let pending = find(&answer["approvals"], typed.as_deref())?;
+    let reply = client.request(Request::list_approvals(None)).await?;
+    let pending = find(&reply.approvals, typed.as_deref())?;
     let verdict = verdict(&pending)?;
     let word = match &verdict {
         Decision::Approve(_) | Decision::ApproveForScope(_) => "approved",
@@ -79,20 +76,19 @@ async fn submit(
     };
     let request = pending.decision_request(verdict, comment, client.environment());
     client.request(request).await?;
-    context.console.line(&format!("{word} {}", sanitize_line(&pending.id)))?;
+    context.console.line(&format!("{word} {}", sanitize_line(pending.id())))?;
     Ok(Exit::SUCCESS)
 }
 
-fn find(approvals: &Value, typed: Option<&str>) -> Result<PendingApproval, CliError> {
-    let known = ids::column(approvals, "approvalId");
+fn find(approvals: &[ListedApproval], typed: Option<&str>) -> Result<PendingApproval, CliError> {
+    let known: Vec<String> = approvals.iter().map(|approval| approval.question.gate.to_string()).collect();
     let id = match typed {
         Some(typed) => ids::resolve("pending approval", "appr_", typed, &known)?,
         None => ids::only("pending approval", &known)?,
     };
-    let items = approvals.as_array().map(Vec::as_slice).unwrap_or_default();
-    let found = items.iter().find(|item| field(item, "approvalId") == id).unwrap_or(&Value::Null);
-    let run = found.get("runId").and_then(Value::as_str);
-    Ok(PendingApproval::read(&field(found, "sessionId"), run, found))
+    let found = approvals.iter().find(|approval| approval.question.gate.as_str() == id);
+    let found = found.ok_or(NameError::None { what: "pending approval" })?;
+    Ok(PendingApproval::new(&found.session, found.run.as_deref(), &found.question))
 }
 
 /// Parses the answer to a form.
@@ -107,7 +103,7 @@ fn parse_form_answer(pending: &PendingApproval, answer: Option<&str>) -> Result<
 }
 
 fn no_such_choice(pending: &PendingApproval, choice: &str) -> CliError {
-    let choices = sanitize_line(&pending.choices.join(", "));
+    let choices = sanitize_line(&pending.question.choices.join(", "));
     CliError::Usage(if choices.is_empty() {
         format!("this approval has no choices: leave out --choice {choice:?}")
     } else {
@@ -120,31 +116,36 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::client::test_events::question;
 
     #[test]
     fn only_a_form_accepts_an_answer() {
         let form = json!({"method": "confirm", "title": "Sure?"});
-        let asked = PendingApproval::read("s", None, &json!({"approvalId": "a", "details": {}, "form": form}));
+        let asked = PendingApproval::new("s", None, &question(json!({"approvalId": "a", "details": {}, "form": form})));
         assert_eq!(parse_form_answer(&asked, Some("no")).unwrap(), Decision::Answer(json!(false)));
         assert!(parse_form_answer(&asked, None).is_err());
         assert!(parse_form_answer(&asked, Some("perhaps")).is_err());
-        let plain = PendingApproval::read("s", None, &json!({"approvalId": "a", "details": {}}));
+        let plain = PendingApproval::new("s", None, &question(json!({"approvalId": "a", "details": {}})));
         assert!(parse_form_answer(&plain, Some("yes")).is_err());
     }
 
     #[test]
     fn an_approval_is_found_by_a_unique_prefix_or_if_it_is_the_only_one() {
-        let two = json!([
-            {"sessionId": "s1", "runId": "r1", "approvalId": "appr_01A", "summary": "a", "details": {}},
-            {"sessionId": "s2", "runId": "r2", "approvalId": "appr_01B", "summary": "b", "details": {"choices": ["x", "y"]}},
-        ]);
+        let approval = |session: &str, run: &str, payload| ListedApproval {
+            session: session.into(),
+            run: Some(run.into()),
+            question: question(payload),
+        };
+        let two = [
+            approval("s1", "r1", json!({"approvalId": "appr_01A", "summary": "a", "details": {}})),
+            approval("s2", "r2", json!({"approvalId": "appr_01B", "summary": "b", "details": {"choices": ["x", "y"]}})),
+        ];
         let found = find(&two, Some("01B")).unwrap();
         assert_eq!((found.session.as_str(), found.run.as_deref()), ("s2", Some("r2")));
-        assert_eq!(found.choices, ["x", "y"]);
+        assert_eq!(found.question.choices, ["x", "y"]);
         assert!(find(&two, None).is_err());
         assert!(find(&two, Some("appr_01")).is_err());
-        assert!(find(&json!([]), None).is_err());
-        let one = json!([two[0]]);
-        assert_eq!(find(&one, None).unwrap().id, "appr_01A");
+        assert!(find(&[], None).is_err());
+        assert_eq!(find(&two[..1], None).unwrap().id(), "appr_01A");
     }
 }

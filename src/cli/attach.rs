@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
 use tokio::time::sleep;
 
 use super::approval::{PendingApprovals, is_already_decided, wants_full_view};
@@ -14,7 +13,8 @@ use super::run::detached_hint;
 use super::sanitize::sanitize_line;
 use super::send::new_message_id;
 use super::view::{Echo, View};
-use crate::client::{Access, Client, Event, Request, RequestError};
+use crate::client::{Access, Client, Event, EventContent, Request, RequestError, SessionSnapshot};
+use crate::kernel::event::EventKind;
 
 /// Follow a session and send messages to it
 #[derive(Debug, clap::Args)]
@@ -109,8 +109,8 @@ async fn connect(
         None
     };
     let access = if args.read_only { Access::ReadOnly } else { Access::Full };
-    let attached = client.attach(&session, args.since, access).await?;
-    Ok((client, session, attached.to, end))
+    let replay = client.attach(&session, args.since, access).await?;
+    Ok((client, session, replay.to_seq, end))
 }
 
 /// When to exit: at the end of the active run or, without one, at the end of the history.
@@ -124,10 +124,10 @@ enum ExitCondition {
 
 impl ExitCondition {
     /// Reads it from a snapshot of the session.
-    fn read(snapshot: &Value) -> Self {
-        match snapshot.get("activeRunId").and_then(Value::as_str) {
-            Some(run) => Self::RunComplete(run.to_owned()),
-            None => Self::Seq(snapshot.get("lastSeq").and_then(Value::as_u64).unwrap_or_default()),
+    fn read(snapshot: &SessionSnapshot) -> Self {
+        match &snapshot.active_run_id {
+            Some(run) => Self::RunComplete(run.clone()),
+            None => Self::Seq(snapshot.last_seq),
         }
     }
 
@@ -141,14 +141,14 @@ impl ExitCondition {
 
     /// Returns whether an event is the last one. A snapshot may replace the events in which the run ended.
     fn is_reached(&self, event: &Event) -> bool {
-        match (self, event.kind.as_str()) {
-            (Self::RunComplete(run), "run_complete") => event.run.as_ref() == Some(run),
-            (Self::RunComplete(run), "session_snapshot") => {
-                event.payload.get("activeRunId").and_then(Value::as_str) != Some(run)
-            }
-            (Self::RunComplete(_), _) => false,
-            (Self::Seq(last), _) => event.seq >= *last,
+        let run = match self {
+            Self::RunComplete(run) => Some(run),
+            Self::Seq(last) => return event.seq >= *last,
+        };
+        if let EventContent::Snapshot(snapshot) = &event.content {
+            return snapshot.active_run_id.as_ref() != run;
         }
+        event.ends_run() && event.run.as_ref() == run
     }
 }
 
@@ -179,7 +179,8 @@ impl AttachedSession {
     fn handle_event(&mut self, event: &Event, context: &mut Context) -> Result<(), CliError> {
         self.track_run(event);
         // A message that was typed here is on the screen already.
-        if event.kind != "user_message" || !self.sent_messages.remove(event.text("messageId")) {
+        let is_typed_here = message_id(event).is_some_and(|id| self.sent_messages.remove(id));
+        if !is_typed_here {
             let text = self.view.event(event);
             context.console.text(&text)?;
         }
@@ -199,11 +200,12 @@ impl AttachedSession {
 
     /// Tracks the active run.
     fn track_run(&mut self, event: &Event) {
-        let run = match event.kind.as_str() {
-            "run_complete" => None,
-            "session_snapshot" => event.payload.get("activeRunId").and_then(Value::as_str).map(str::to_owned),
-            _ if event.run.is_some() => event.run.clone(),
-            _ => self.run.clone(),
+        let run = if let EventContent::Snapshot(snapshot) = &event.content {
+            snapshot.active_run_id.clone()
+        } else if event.ends_run() {
+            None
+        } else {
+            event.run.clone().or_else(|| self.run.clone())
         };
         if run.is_some() != self.run.is_some() {
             self.cancelled = false;
@@ -256,18 +258,18 @@ impl AttachedSession {
         if wants_full_view(line)
             && let Some(pending) = self.approvals.oldest()
         {
-            return Ok(context.console.text(&self.view.full_approval(&pending.payload))?);
+            return Ok(context.console.text(&self.view.full_approval(&pending.question))?);
         }
         let verdict = self.approvals.oldest().and_then(|pending| Some((pending, pending.parse_answer(line)?)));
         let answer = match verdict {
             Some((pending, verdict)) => {
                 let request = pending.decision_request(verdict, None, self.client.environment());
-                self.client.request(request).await
+                self.client.request(request).await.map(drop)
             }
             None => self.send_message(line).await,
         };
         match answer {
-            Ok(_) => {}
+            Ok(()) => {}
             Err(error) if is_already_decided(error.code()) => context.console.note("the approval is already decided"),
             Err(RequestError::Refused(fault)) => context.console.error(&sanitize_line(&fault.to_string())),
             Err(error) => return Err(error.into()),
@@ -278,7 +280,7 @@ impl AttachedSession {
     /// Sends a line to the active run, or starts a run with it.
     ///
     /// If a run starts or ends in the meantime, the line is sent the other way.
-    async fn send_message(&mut self, line: &str) -> Result<Value, RequestError> {
+    async fn send_message(&mut self, line: &str) -> Result<(), RequestError> {
         let id = new_message_id();
         self.sent_messages.insert(id.clone());
         let steer = Request::steer(&self.session, &id, line);
@@ -288,8 +290,8 @@ impl AttachedSession {
             None => (begin, "RUN_IN_PROGRESS", steer),
         };
         match self.client.request(first).await {
-            Err(error) if error.code() == Some(otherwise) => self.client.request(second).await,
-            answer => answer,
+            Err(error) if error.code() == Some(otherwise) => self.client.request(second).await.map(drop),
+            answer => answer.map(drop),
         }
     }
 
@@ -315,6 +317,16 @@ impl AttachedSession {
     }
 }
 
+/// Returns the id of the user's message that an event reports.
+fn message_id(event: &Event) -> Option<&str> {
+    let kind = event.recorded()?;
+    if let EventKind::Steered(steering) = kind {
+        return Some(steering.message.as_str());
+    }
+    let EventKind::RunStarted(message) = kind else { return None };
+    Some(message.message.as_str())
+}
+
 /// Returns the next typed line; never completes without an input.
 async fn next_line(lines: &mut Option<InputLines>) -> Option<String> {
     match lines {
@@ -325,13 +337,14 @@ async fn next_line(lines: &mut Option<InputLines>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::client::test_events;
 
     #[test]
     fn the_exit_condition_is_the_end_of_the_active_run_or_of_the_history() {
-        let end = ExitCondition::read(&json!({"activeRunId": "r", "lastSeq": 7}));
+        let end = ExitCondition::read(&snapshot(json!({"activeRunId": "r", "lastSeq": 7})));
         for (kind, run, payload, reached) in [
             ("tool_result", "r", json!({}), false),
             ("run_complete", "q", json!({}), false),
@@ -342,7 +355,7 @@ mod tests {
             assert_eq!(end.is_reached(&event(9, kind, run, payload)), reached, "{kind} {run}");
         }
         assert!(!end.is_reached_at(7));
-        let end = ExitCondition::read(&json!({"activeRunId": null, "lastSeq": 7}));
+        let end = ExitCondition::read(&snapshot(json!({"activeRunId": null, "lastSeq": 7})));
         assert!(!end.is_reached(&event(6, "run_complete", "r", json!({}))));
         assert!(end.is_reached(&event(7, "run_complete", "r", json!({}))));
         assert_eq!((end.is_reached_at(6), end.is_reached_at(7)), (false, true));
@@ -350,6 +363,10 @@ mod tests {
 
     fn event(seq: u64, kind: &str, run: &str, payload: Value) -> Event {
         let run = (!run.is_empty()).then(|| run.to_owned());
-        Event { session: "s".into(), run, seq, at: 0, kind: kind.into(), payload, line: String::new() }
+        Event { run, seq, ..test_events::event(kind, payload) }
+    }
+
+    fn snapshot(snapshot: Value) -> SessionSnapshot {
+        serde_json::from_value(snapshot).unwrap()
     }
 }

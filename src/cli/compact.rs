@@ -1,13 +1,13 @@
 //! `push compact`: replaces the older part of a conversation by a summary.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::context::Context;
 use super::exit::{CliError, Exit};
-use super::format::field;
 use super::ids;
 use super::sanitize::{sanitize, sanitize_line};
-use crate::client::{Access, Client, Event, Request};
+use crate::client::{Access, Client, Request};
+use crate::kernel::event::{Compaction, EventKind};
 
 /// Summarise the older part of a session's conversation
 #[derive(Debug, clap::Args)]
@@ -33,20 +33,12 @@ pub(crate) struct CompactArgs {
 pub(crate) async fn run(args: CompactArgs, context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
     let session = ids::resolve_session(&mut client, &args.session).await?;
-    let snapshot = client.request(Request::session_snapshot(&session)).await?;
-    let seen = snapshot.get("lastSeq").and_then(Value::as_u64).unwrap_or_default();
+    let seen = client.request(Request::session_snapshot(&session)).await?.last_seq;
     client.attach(&session, seen, Access::Full).await?;
     let request = Request::compact_session(&session, args.instructions.as_deref());
-    let began = client.request(request.with_environment(client.environment())).await?;
-    let began = began.get("seq").and_then(Value::as_u64).unwrap_or_default();
+    let began = client.request(request.with_environment(client.environment())).await?.seq;
     context.console.note("summarising");
-    let event = outcome(&mut client, &session, began).await?;
-    if event.kind == "compaction_ended" {
-        let message = sanitize_line(event.text("message"));
-        return Err(CliError::NotCompacted { session, message });
-    }
-    let summary = field(&event.payload, "summary");
-    let before = event.payload.get("tokensBefore").and_then(Value::as_u64).unwrap_or_default();
+    let Compaction { summary, tokens_before: before, .. } = outcome(&mut client, &session, began).await?;
     if args.json {
         context.console.json(&json!({"sessionId": session, "summary": summary, "tokensBefore": before}))?;
     } else {
@@ -57,12 +49,18 @@ pub(crate) async fn run(args: CompactArgs, context: &mut Context) -> Result<Exit
 }
 
 /// Waits until the compaction has succeeded or failed.
-async fn outcome(client: &mut Client, session: &str, began: u64) -> Result<Event, CliError> {
+async fn outcome(client: &mut Client, session: &str, began: u64) -> Result<Compaction, CliError> {
     loop {
         let event = client.next().await?;
-        let ends = matches!(event.kind.as_str(), "context_compacted" | "compaction_ended");
-        if event.session == session && event.seq > began && ends {
-            return Ok(event);
+        if event.session != session || event.seq <= began {
+            continue;
+        }
+        if let Some(EventKind::Compacted(compaction)) = event.recorded() {
+            return Ok((**compaction).clone());
+        }
+        if let Some(EventKind::CompactionFailed { message, .. }) = event.recorded() {
+            let message = sanitize_line(message.as_deref().unwrap_or_default());
+            return Err(CliError::NotCompacted { session: session.to_owned(), message });
         }
     }
 }

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::confirm::Confirmation;
 use super::context::{Context, now};
 use super::disk_usage::{self, FileKind};
 use super::exit::{CliError, Exit};
-use super::format::{field, size, truncate};
+use super::format::{size, truncate};
 use super::sanitize::sanitize_line;
-use super::sessions::age;
+use super::sessions::{age, title};
 use super::{duration, ids, pi_files};
-use crate::client::{Client, Request};
+use crate::client::{Client, PiFile, Request, SessionItem, SessionPage};
 
 /// Delete sessions with their history
 #[derive(Debug, clap::Args)]
@@ -50,7 +50,7 @@ struct Candidate {
     updated: Option<u64>,
     bytes: u64,
     /// Its Pi session files, as the daemon lists them.
-    files: Vec<Value>,
+    files: Vec<PiFile>,
 }
 
 /// A session that is skipped, and the reason.
@@ -80,8 +80,8 @@ pub(crate) async fn run(args: DeleteArgs, context: &mut Context) -> Result<Exit,
     let mut deleted = Vec::new();
     for mut candidate in candidates {
         match client.request(Request::delete_session(&candidate.id, args.with_pi_files)).await {
-            Ok(answer) => {
-                candidate.files = pi_files::listed_files(&answer);
+            Ok(reply) => {
+                candidate.files = reply.pi_files;
                 deleted.push(candidate);
             }
             // It existed a moment ago: either the reply was lost, or another client deleted it.
@@ -130,56 +130,55 @@ fn report(
 }
 
 /// Returns the named sessions without duplicates.
-async fn named(client: &mut Client, typed: &[String]) -> Result<Vec<Value>, CliError> {
-    let mut found: Vec<Value> = Vec::new();
+async fn named(client: &mut Client, typed: &[String]) -> Result<Vec<SessionItem>, CliError> {
+    let mut found: Vec<SessionItem> = Vec::new();
     for typed in typed {
         let id = ids::resolve_session(client, typed).await?;
-        if found.iter().any(|item| field(item, "sessionId") == id) {
+        if found.iter().any(|item| item.session_id == id) {
             continue;
         }
-        let answer = client.request(Request::list_sessions(2).with("prefix", id.as_str())).await?;
-        let items = answer["sessions"].as_array().cloned().unwrap_or_default();
-        let item = items.into_iter().find(|item| field(item, "sessionId") == id);
-        found.push(item.unwrap_or_else(|| json!({"sessionId": id})));
+        let page = client.request(Request::list_sessions(2).with("prefix", id.as_str())).await?;
+        let item = page.sessions.into_iter().find(|item| item.session_id == id);
+        found.push(item.unwrap_or_else(|| SessionItem { session_id: id, ..SessionItem::default() }));
     }
     Ok(found)
 }
 
-async fn older_than(client: &mut Client, age: Duration) -> Result<Vec<Value>, CliError> {
+async fn older_than(client: &mut Client, age: Duration) -> Result<Vec<SessionItem>, CliError> {
     let before = now().saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
     let mut found = Vec::new();
-    let mut cursor = Value::Null;
+    let mut cursor = None;
     loop {
-        let answer = client.request(Request::list_sessions(PAGE).with("cursor", cursor)).await?;
-        let page = answer["sessions"].as_array().cloned().unwrap_or_default();
-        found.extend(page.into_iter().filter(|item| updated(item).is_some_and(|at| at < before)));
-        cursor = answer["nextCursor"].clone();
-        if cursor.is_null() {
+        let request = Request::list_sessions(PAGE).with_some("cursor", cursor);
+        let SessionPage { sessions, next_cursor } = client.request(request).await?;
+        found.extend(sessions.into_iter().filter(|item| item.updated_at.is_some_and(|at| at < before)));
+        if next_cursor.is_none() {
             return Ok(found);
         }
+        cursor = next_cursor;
     }
 }
 
 /// How many sessions one request lists.
 const PAGE: u64 = 1000;
 
-fn updated(item: &Value) -> Option<u64> {
-    item.get("updatedAt").and_then(Value::as_u64)
-}
-
-async fn measure_sessions(client: &mut Client, found: Vec<Value>) -> Result<(Vec<Candidate>, Vec<Skipped>), CliError> {
+async fn measure_sessions(
+    client: &mut Client,
+    found: Vec<SessionItem>,
+) -> Result<(Vec<Candidate>, Vec<Skipped>), CliError> {
     let (mut candidates, mut skipped) = (Vec::new(), Vec::new());
     for item in found {
-        let id = field(&item, "sessionId");
-        match client.request(Request::delete_session_dry_run(&id)).await {
-            Ok(answer) => {
-                let name = field(&item, "name");
-                let title = if name.is_empty() { field(&item, "lastUserMessage") } else { name };
-                let bytes = answer.get("bytes").and_then(Value::as_u64).unwrap_or_default();
-                let files = pi_files::listed_files(&answer);
-                candidates.push(Candidate { id, title, updated: updated(&item), bytes, files });
+        match client.request(Request::delete_session_dry_run(&item.session_id)).await {
+            Ok(reply) => candidates.push(Candidate {
+                title: title(&item).to_owned(),
+                id: item.session_id,
+                updated: item.updated_at,
+                bytes: reply.bytes,
+                files: reply.pi_files,
+            }),
+            Err(error) if error.code().is_some() => {
+                skipped.push(Skipped { id: item.session_id, reason: error.to_string() });
             }
-            Err(error) if error.code().is_some() => skipped.push(Skipped { id, reason: error.to_string() }),
             Err(error) => return Err(error.into()),
         }
     }
@@ -223,7 +222,12 @@ mod tests {
             title: "fix \u{1b}[2Jit".to_owned(),
             updated: None,
             bytes,
-            files: vec![json!({"path": format!("/{id}.jsonl"), "bytes": 9, "created": id == "sess_1"})],
+            files: vec![PiFile {
+                path: format!("/{id}.jsonl"),
+                bytes: 9,
+                created: id == "sess_1",
+                ..PiFile::default()
+            }],
         };
         let one = confirmation_prompt(&[candidate("sess_1", 2048)], false);
         assert!(one.contains("removes /sess_1.jsonl"), "{one}");

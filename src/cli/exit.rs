@@ -32,10 +32,8 @@ impl Exit {
     pub(crate) const BROKEN_PIPE: Self = Self(141);
 
     /// Returns the exit code that the daemon derived from a run.
-    ///
-    /// A code that does not fit into a byte counts as a failure.
-    pub(crate) fn from_run_hint(hint: Option<u64>) -> Self {
-        hint.and_then(|code| u8::try_from(code).ok()).map_or(Self::FAILURE, Self)
+    pub(crate) const fn from_run(code: u8) -> Self {
+        Self(code)
     }
 
     /// Returns the number.
@@ -171,7 +169,9 @@ impl CliError {
             | Self::NotCancelled { .. }
             | Self::DaemonStopped { .. } => Exit::UNAVAILABLE,
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::SUCCESS,
-            Self::Request(RequestError::Refused(_) | RequestError::NoReply { .. })
+            Self::Request(
+                RequestError::Refused(_) | RequestError::NoReply { .. } | RequestError::UnreadableReply { .. },
+            )
             | Self::Name(_)
             | Self::Output(_)
             | Self::File { .. }
@@ -220,15 +220,6 @@ impl CliError {
 mod tests {
     use super::*;
     use crate::client::ResponseError;
-
-    #[test]
-    fn the_exit_code_of_a_run_is_that_of_the_daemon() {
-        for code in 0..=4 {
-            assert_eq!(Exit::from_run_hint(Some(code)).number(), u8::try_from(code).unwrap());
-        }
-        assert_eq!(Exit::from_run_hint(None), Exit::FAILURE);
-        assert_eq!(Exit::from_run_hint(Some(256)), Exit::FAILURE);
-    }
 
     #[test]
     fn usage_is_64_and_an_unreachable_daemon_69_and_a_refusal_1() {

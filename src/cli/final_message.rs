@@ -3,7 +3,7 @@
 //! Pure. A message is the final one unless a tool call or another message of the user follows it.
 
 use crate::client::Event;
-use crate::kernel::event::is_turn_interrupted;
+use crate::kernel::event::{EventKind, Purpose, is_turn_interrupted};
 
 /// The message that a model is writing, or has written last.
 #[derive(Debug, Default)]
@@ -15,25 +15,54 @@ pub(super) struct FinalMessage {
 impl FinalMessage {
     /// Follows one event of the run; returns the message that is not the final one, where the event shows that.
     pub(super) fn follow(&mut self, event: &Event) -> Option<String> {
-        match event.kind.as_str() {
-            "assistant_token" => {
+        match event.recorded()? {
+            EventKind::TextDelta { text } => {
                 if std::mem::take(&mut self.complete) {
                     // A second message in one turn belongs to the same answer.
                     self.text.push('\n');
                 }
-                self.text.push_str(event.text("text"));
+                self.text.push_str(text);
                 None
             }
-            "assistant_done" => {
+            EventKind::TextDone { .. } => {
                 self.complete = true;
                 None
             }
-            "run_recovered" => self.discard_incomplete(),
-            "warning" if is_turn_interrupted(event.text("code")) => self.discard_incomplete(),
-            "tool_call" if !event.is_acceptance_check() => Some(self.take()),
-            "user_message" => Some(self.take()),
-            "run_complete" if !self.complete => Some(self.take()),
-            _ => None,
+            EventKind::RunRecovered { .. } => self.discard_incomplete(),
+            EventKind::Warned { code, .. } if is_turn_interrupted(code) => self.discard_incomplete(),
+            EventKind::CallIntended(call) if !matches!(call.purpose, Purpose::Check(_)) => Some(self.take()),
+            EventKind::RunStarted(_) | EventKind::Steered(_) => Some(self.take()),
+            EventKind::RunEnded(_) if !self.complete => Some(self.take()),
+            EventKind::SessionOpened(_)
+            | EventKind::SessionRenamed { .. }
+            | EventKind::SessionEnded { .. }
+            | EventKind::VersionBumped { .. }
+            | EventKind::Loaded { .. }
+            | EventKind::Adjusted { .. }
+            | EventKind::Branched { .. }
+            | EventKind::MessageQueued(_)
+            | EventKind::MessageUnqueued { .. }
+            | EventKind::Status { .. }
+            | EventKind::ThinkingDelta { .. }
+            | EventKind::CompactionStarted { .. }
+            | EventKind::Compacted(_)
+            | EventKind::CompactionFailed { .. }
+            | EventKind::RetryStarted(_)
+            | EventKind::RetryEnded { .. }
+            | EventKind::CallStarted { .. }
+            | EventKind::CallOutput { .. }
+            | EventKind::GateVoted { .. }
+            | EventKind::Failed { .. }
+            | EventKind::RunStopping { .. }
+            | EventKind::EventsLost { .. }
+            | EventKind::Unknown(_)
+            | EventKind::TurnUsage(_)
+            | EventKind::CallIntended(_)
+            | EventKind::CallSettled(_)
+            | EventKind::GateOpened(_)
+            | EventKind::GateSettled(_)
+            | EventKind::Warned { .. }
+            | EventKind::RunEnded(_) => None,
         }
     }
 

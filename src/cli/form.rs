@@ -2,23 +2,26 @@
 //!
 //! Pure. The daemon validates answers; this module only turns typed text into a JSON value.
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::format::field;
 use super::sanitize::sanitize_line;
+use crate::kernel::event::GateQuestion;
 
 /// Typed to dismiss a form.
 pub(crate) const DISMISS: &str = "/dismiss";
 
 /// A form.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
 pub(crate) struct Form {
     method: String,
     options: Vec<String>,
     fields: Vec<FormField>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
 struct FormField {
     name: String,
     label: String,
@@ -26,19 +29,9 @@ struct FormField {
 }
 
 impl Form {
-    /// Reads a form from its payload.
-    pub(crate) fn read(form: &Value) -> Self {
-        let fields = form.get("fields").and_then(Value::as_array);
-        let entry = |entry: &Value| FormField {
-            name: field(entry, "name"),
-            label: field(entry, "label"),
-            options: strings(entry, "options"),
-        };
-        Self {
-            method: field(form, "method"),
-            options: strings(form, "options"),
-            fields: fields.into_iter().flatten().map(entry).collect(),
-        }
+    /// Parses the form of an approval; none if it has none.
+    pub(crate) fn of(question: &GateQuestion) -> Option<Self> {
+        serde_json::from_str(question.form.as_ref()?.as_str()).ok()
     }
 
     /// Returns the prompt.
@@ -118,11 +111,6 @@ impl Form {
     }
 }
 
-fn strings(object: &Value, name: &str) -> Vec<String> {
-    let list = object.get(name).and_then(Value::as_array);
-    list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -149,18 +137,22 @@ mod tests {
             (&json!({"method": "of_tomorrow"}), "[1]", Some(json!([1]))),
             (&json!({"method": "of_tomorrow"}), "words", Some(json!("words"))),
         ] {
-            assert_eq!(Form::read(form).parse_line(typed), expected, "{form} {typed}");
+            assert_eq!(read(form).parse_line(typed), expected, "{form} {typed}");
         }
-        assert_eq!(Form::read(&one).lines(), ["a: A? (x / y)"]);
-        assert_eq!(Form::read(&select).lines(), ["1. red", "2. blue"]);
+        assert_eq!(read(&one).lines(), ["a: A? (x / y)"]);
+        assert_eq!(read(&select).lines(), ["1. red", "2. blue"]);
     }
 
     #[test]
     fn the_error_of_an_invalid_answer_lists_valid_ones() {
-        let form = Form::read(&json!({"method": "select", "options": ["red", "blue"]}));
+        let form = read(&json!({"method": "select", "options": ["red", "blue"]}));
         assert_eq!(form.parse_argument("green"), Err("\"green\" is not an option; choose one of red, blue".to_owned()));
-        let form = Form::read(&json!({"method": "interview", "fields": [{"name": "a"}, {"name": "b"}]}));
+        let form = read(&json!({"method": "interview", "fields": [{"name": "a"}, {"name": "b"}]}));
         assert_eq!(form.parse_argument("x"), Err("the answer must be a JSON object with a, b".to_owned()));
-        assert_eq!(Form::read(&json!({"method": "editor"})).parse_argument(""), Ok(json!("")));
+        assert_eq!(read(&json!({"method": "editor"})).parse_argument(""), Ok(json!("")));
+    }
+
+    fn read(form: &Value) -> Form {
+        serde_json::from_value(form.clone()).unwrap()
     }
 }

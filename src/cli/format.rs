@@ -1,4 +1,4 @@
-//! Formats fields of events as text.
+//! Formats the content of events as text.
 //!
 //! Pure. The results are not sanitized unless a function says so; the view sanitizes them.
 
@@ -7,24 +7,27 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::console::Style;
 use super::sanitize::sanitize_line;
-use crate::client::Event;
+use crate::kernel::event::{
+    ApprovalScope, CallResult, Decision, GateDecision, GateQuestion, Intention, LossCause, RecoveredPhase, RunOutcome,
+    ToolOutcome,
+};
 use crate::kernel::gate::POLICY;
+use crate::kernel::id::{Json, Seq};
 
-/// Returns a string field of an object, or an empty string.
+/// Parses what a tool or a model wrote, which has no fixed type.
+pub(super) fn parse(json: &Json) -> Value {
+    serde_json::from_str(json.as_str()).unwrap_or_default()
+}
+
+/// Returns a string field of such an object, or an empty string.
 pub(super) fn field(object: &Value, name: &str) -> String {
     object.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// Returns what an approval asks for: its command if it has one, else its summary.
-pub(super) fn approval_subject(payload: &Value) -> String {
-    let command = payload.get("details").map(|details| field(details, "command")).unwrap_or_default();
-    if command.is_empty() { field(payload, "summary") } else { command }
-}
-
-/// Returns the choices of an approval, if it has more than approve and deny.
-pub(super) fn choices(payload: &Value) -> Vec<String> {
-    let choices = payload.pointer("/details/choices").and_then(Value::as_array);
-    choices.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+pub(super) fn approval_subject(question: &GateQuestion, details: &Value) -> String {
+    let command = field(details, "command");
+    if command.is_empty() { question.summary.clone() } else { command }
 }
 
 /// Returns who denied an approval and why; sanitized.
@@ -40,17 +43,59 @@ pub(super) fn denial_reason(by: &str, comment: &str) -> String {
     }
 }
 
+/// Returns a vote on an approval as text; sanitized.
+pub(super) fn vote_message(decision: Decision, by: &str) -> String {
+    let words = match decision {
+        Decision::Approve => "one vote to approve",
+        Decision::Deny => "one vote to deny",
+    };
+    format!("{words}{}", decided_by(by))
+}
+
+/// Returns the decision of an approval as text, and its style; sanitized.
+pub(super) fn decision_message(decided: &GateDecision) -> (Style, String) {
+    let (style, word) = match decided.decision {
+        Decision::Approve => (Style::Good, "approved"),
+        Decision::Deny => (Style::Bad, "denied"),
+    };
+    let mut words = word.to_owned();
+    let choice = sanitize_line(decided.choice.as_deref().unwrap_or_default());
+    if !choice.is_empty() {
+        words += &format!(" ({choice})");
+    }
+    words += match decided.scope {
+        ApprovalScope::Once => "",
+        ApprovalScope::Run => " for this run",
+        ApprovalScope::Session => " for this session",
+        ApprovalScope::Always => " always in this repository",
+    };
+    words += &decided_by(&decided.by);
+    let comment = sanitize_line(decided.comment.as_deref().unwrap_or_default());
+    if !comment.is_empty() {
+        words += &format!(": {comment}");
+    }
+    (style, words)
+}
+
+fn decided_by(by: &str) -> String {
+    match by {
+        "timeout" => " because the approval timed out".to_owned(),
+        "cancel" => " because the run was cancelled".to_owned(),
+        POLICY => " by the policy of the run".to_owned(),
+        by => format!(" by {}", sanitize_line(by)),
+    }
+}
+
 /// Returns a tool call as text, and the prompt to print before it if it is a shell command.
-pub(super) fn invocation(payload: &Value) -> (&'static str, String) {
-    let tool = field(payload, "toolName");
-    let tool = tool.strip_prefix("sandbox_").unwrap_or(&tool);
+pub(super) fn invocation(call: &Intention) -> (&'static str, String) {
+    let tool = call.tool.strip_prefix("sandbox_").unwrap_or(&call.tool);
     let tool = tool.strip_suffix("_file").unwrap_or(tool).replace('_', " ");
-    let Some(args) = payload.get("args") else { return ("", tool) };
-    let command = field(args, "command");
+    let args = parse(&call.args);
+    let command = field(&args, "command");
     if !command.is_empty() {
         return ("$ ", command);
     }
-    let named = ["pattern", "path", "url", "message"].map(|name| field(args, name));
+    let named = ["pattern", "path", "url", "message"].map(|name| field(&args, name));
     if let Some(name) = named.iter().find_map(|text| text.trim().lines().next()) {
         return ("", format!("{tool} {name}"));
     }
@@ -58,26 +103,43 @@ pub(super) fn invocation(payload: &Value) -> (&'static str, String) {
     ("", if bare { tool } else { format!("{tool} {args}") })
 }
 
+/// Returns whether a tool call counts as an error.
+pub(super) const fn is_error(result: &CallResult) -> bool {
+    match result.outcome {
+        ToolOutcome::Succeeded | ToolOutcome::Skipped => false,
+        ToolOutcome::Failed | ToolOutcome::Aborted => true,
+    }
+}
+
 /// Returns the result of a tool call as text, and its style; sanitized.
-pub(super) fn tool_outcome(event: &Event) -> (Style, String) {
-    let time = duration(event.payload.get("durationMs").and_then(Value::as_u64).unwrap_or_default());
-    let code = event.payload.get("exitCode").and_then(Value::as_i64);
-    let fault = event.payload.get("structuredError").map(|fault| field(fault, "message")).unwrap_or_default();
-    let failed = event.payload.get("isError").and_then(Value::as_bool).unwrap_or_default();
-    let mut words = match (event.text("status"), code) {
-        ("skipped", _) => return (Style::Faint, "skipped".to_owned()),
-        ("cut", _) if fault.is_empty() => "interrupted".to_owned(),
-        ("cut", _) => return (Style::Bad, sanitize_line(&fault)),
-        (_, Some(code)) => format!("exit {code}, {time}"),
-        (_, None) if failed => format!("failed, {time}"),
-        (_, None) => format!("done, {time}"),
+pub(super) fn tool_outcome(result: &CallResult) -> (Style, String) {
+    let time = duration(result.millis);
+    let fault = result.error.as_ref().map(|error| error.message.as_str()).unwrap_or_default();
+    let failed = is_error(result);
+    let mut words = match (result.outcome, result.exit_code) {
+        (ToolOutcome::Skipped, _) => return (Style::Faint, "skipped".to_owned()),
+        (ToolOutcome::Aborted, _) if fault.is_empty() => "interrupted".to_owned(),
+        (ToolOutcome::Aborted, _) => return (Style::Bad, sanitize_line(fault)),
+        (ToolOutcome::Succeeded | ToolOutcome::Failed, Some(code)) => format!("exit {code}, {time}"),
+        (ToolOutcome::Failed, None) => format!("failed, {time}"),
+        (ToolOutcome::Succeeded, None) => format!("done, {time}"),
     };
     // The exit code is printed already.
-    let is_news = !fault.is_empty() && code.is_none_or(|code| fault != format!("exit code {code}"));
+    let is_news = !fault.is_empty() && result.exit_code.is_none_or(|code| fault != format!("exit code {code}"));
     if failed && is_news {
-        words += &format!(": {}", sanitize_line(&fault));
+        words += &format!(": {}", sanitize_line(fault));
     }
     (if failed { Style::Bad } else { Style::Faint }, words)
+}
+
+/// Returns the word for the outcome of a run.
+pub(super) const fn outcome_name(outcome: RunOutcome) -> &'static str {
+    match outcome {
+        RunOutcome::Success => "success",
+        RunOutcome::Failed => "failed",
+        RunOutcome::Cancelled => "cancelled",
+        RunOutcome::Denied => "denied",
+    }
 }
 
 /// Returns how many columns of a terminal a sanitized text fills.
@@ -116,24 +178,23 @@ pub(super) fn duration(millis: u64) -> String {
 }
 
 /// Describes the state of a run after a restart of the daemon.
-pub(super) fn recovery_message(found: &str) -> String {
-    let now = match found {
-        "waiting" => "the run still waits for an approval",
-        "unknown" => "the result of the interrupted step is unknown",
-        "stopping" => "the run is being stopped",
-        _ => "the run continues",
+pub(super) fn recovery_message(phase: RecoveredPhase) -> String {
+    let now = match phase {
+        RecoveredPhase::Waiting => "the run still waits for an approval",
+        RecoveredPhase::Unknown => "the result of the interrupted step is unknown",
+        RecoveredPhase::Stopping => "the run is being stopped",
+        RecoveredPhase::Working => "the run continues",
     };
     format!("the daemon was restarted: {now}")
 }
 
 /// Describes which events are lost and why.
-pub(super) fn loss_message(payload: &Value) -> String {
-    let number = |field: &str| payload.get(field).and_then(Value::as_u64).unwrap_or_default();
-    let (first, last) = (number("afterSeq").saturating_add(1), number("untilSeq"));
-    let why = match payload.get("cause").and_then(Value::as_str).unwrap_or_default() {
-        "power" => "they were not on disk when the machine stopped",
-        "retention" => "they were removed by the configured retention",
-        _ => "the journal was damaged",
+pub(super) fn loss_message(after: Seq, last: u64, cause: LossCause) -> String {
+    let first = after.next();
+    let why = match cause {
+        LossCause::PowerLoss => "they were not on disk when the machine stopped",
+        LossCause::Retention => "they were removed by the configured retention",
+        LossCause::Damage => "the journal was damaged",
     };
     format!("events {first} to {last} are lost: {why}")
 }

@@ -2,11 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-
 use super::exit::CliError;
-use super::format::field;
-use crate::client::{Client, Repository, Request};
+use crate::client::{Client, Repository, Request, SessionItem, SessionPage};
 
 /// The word for a session in messages.
 pub(crate) const SESSION: &str = "session";
@@ -146,12 +143,6 @@ pub(crate) fn only(what: &'static str, known: &[String]) -> Result<String, NameE
     }
 }
 
-/// Returns the string field `name` of every object in a list.
-pub(crate) fn column(list: &Value, name: &str) -> Vec<String> {
-    let items = list.as_array().map(Vec::as_slice).unwrap_or_default();
-    items.iter().filter_map(|item| item.get(name)?.as_str()).map(str::to_owned).collect()
-}
-
 /// The properties of a session by which it can be named.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct KnownSession {
@@ -183,32 +174,34 @@ pub(crate) async fn resolve_session(client: &mut Client, typed: &str) -> Result<
 
 async fn list_all_sessions(client: &mut Client) -> Result<Vec<KnownSession>, CliError> {
     let mut known = Vec::new();
-    let mut answer = client.request(Request::list_sessions(PAGE)).await?;
+    let mut cursor = None;
     loop {
-        let page = answer["sessions"].as_array().map(Vec::as_slice).unwrap_or_default();
-        known.extend(page.iter().map(KnownSession::read));
-        let Some(cursor) = answer.get("nextCursor").filter(|cursor| !cursor.is_null()).cloned() else {
+        let request = Request::list_sessions(PAGE).with_some("cursor", cursor);
+        let SessionPage { sessions, next_cursor } = client.request(request).await?;
+        known.extend(sessions.into_iter().map(KnownSession::from));
+        if next_cursor.is_none() {
             return Ok(known);
-        };
-        answer = client.request(Request::list_sessions(PAGE).with("cursor", cursor)).await?;
+        }
+        cursor = next_cursor;
     }
 }
 
 /// How many sessions one request lists.
 const PAGE: u64 = 100;
 
-impl KnownSession {
-    fn read(item: &Value) -> Self {
-        let root = item.get("repo").map(|repo| field(repo, "rootPath")).unwrap_or_default();
+impl From<SessionItem> for KnownSession {
+    fn from(item: SessionItem) -> Self {
         Self {
-            id: field(item, "sessionId"),
-            name: field(item, "name"),
-            directory: field(item, "cwd").into(),
-            repository: Some(root).filter(|root| !root.is_empty()).map(PathBuf::from),
-            opened_at: item.get("openedAt").and_then(Value::as_u64).unwrap_or_default(),
+            id: item.session_id,
+            name: item.name.unwrap_or_default(),
+            directory: item.cwd.into(),
+            repository: item.repo.root_path.filter(|root| !root.is_empty()).map(PathBuf::from),
+            opened_at: item.opened_at,
         }
     }
+}
 
+impl KnownSession {
     /// Returns whether it belongs to the repository at `root` or, without one, to the directory `here`.
     fn is_in(&self, here: &Path, root: Option<&Path>) -> bool {
         match root {

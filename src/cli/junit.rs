@@ -7,11 +7,11 @@
 use std::fmt::Write;
 
 use jiff::Timestamp;
-use serde_json::Value;
 
-use super::format::{denial_reason, field};
-use super::report::{Check, Denial, Progress, Report};
+use super::format::{denial_reason, outcome_name};
+use super::report::{Check, Denial, Report};
 use super::sanitize::sanitize;
+use crate::kernel::event::{CheckResult, RunOutcome};
 
 /// The longest output, in bytes.
 const MAX_CONTENT_BYTES: usize = 64 * 1024;
@@ -96,8 +96,8 @@ impl Case {
 
 fn cases(report: &Report) -> Vec<Case> {
     let mut cases = vec![run_case(report)];
-    let results = report.completion().pointer("/acceptance/results").and_then(Value::as_array);
-    let result_of = |check: &Check| results.into_iter().flatten().find(|result| field(result, "id") == check.id);
+    let results = report.completion().map(|completion| completion.checks.as_slice()).unwrap_or_default();
+    let result_of = |check: &Check| results.iter().find(|result| result.id == check.id);
     cases.extend(report.checks().iter().map(|check| check_case(check, result_of(check))));
     cases.extend(report.denials().iter().map(denial_case));
     cases
@@ -105,33 +105,31 @@ fn cases(report: &Report) -> Vec<Case> {
 
 /// The test case of the run itself; it passes if only acceptance criteria failed, because they have their own cases.
 fn run_case(report: &Report) -> Case {
-    let completion = report.completion();
-    let (outcome, reason) = (field(completion, "outcome"), field(completion, "reason"));
-    let verdict = match report.progress() {
-        Progress::Running | Progress::Unknown => CaseResult::Unknown,
-        Progress::Finished(_) if outcome == "success" => CaseResult::Passed,
-        Progress::Finished(_) if reason == "acceptance" && !report.checks().is_empty() => CaseResult::Passed,
-        Progress::Finished(exit) => {
-            let sort = if reason.is_empty() { outcome.clone() } else { reason };
-            let summary = field(completion, "summary");
-            let message = if summary.is_empty() { outcome } else { summary };
-            let output = format!("exit code {}\n{message}", exit.number());
-            CaseResult::Failed { failure_type: sort, message, output }
+    let verdict = match report.completion() {
+        None => CaseResult::Unknown,
+        Some(end) if end.outcome == RunOutcome::Success => CaseResult::Passed,
+        Some(end) if end.reason.as_deref() == Some("acceptance") && !report.checks().is_empty() => CaseResult::Passed,
+        Some(end) => {
+            let outcome = outcome_name(end.outcome);
+            let failure_type = end.reason.as_deref().filter(|reason| !reason.is_empty()).unwrap_or(outcome).to_owned();
+            let message = if end.summary.is_empty() { outcome.to_owned() } else { end.summary.clone() };
+            let output = format!("exit code {}\n{message}", end.exit_code);
+            CaseResult::Failed { failure_type, message, output }
         }
     };
     Case { class: "push.run", name: "run".to_owned(), millis: duration(report), result: verdict }
 }
 
-fn check_case(check: &Check, result: Option<&Value>) -> Case {
+fn check_case(check: &Check, result: Option<&CheckResult>) -> Case {
     let verdict = match result {
         None => CaseResult::Skipped { message: "not checked, because the run ended before".to_owned() },
-        Some(result) if result.get("passed").and_then(Value::as_bool).unwrap_or_default() => CaseResult::Passed,
+        Some(result) if result.passed => CaseResult::Passed,
         Some(result) => {
-            let message = match result.get("exitCode").and_then(Value::as_i64) {
+            let message = match result.exit_code {
                 Some(code) => format!("exit code {code}"),
                 None => "the check was stopped".to_owned(),
             };
-            CaseResult::Failed { failure_type: "acceptance".to_owned(), message, output: field(result, "output") }
+            CaseResult::Failed { failure_type: "acceptance".to_owned(), message, output: result.output.clone() }
         }
     };
     let name = format!("{}: {}", check.id, check.command);
@@ -147,9 +145,9 @@ fn denial_case(denial: &Denial) -> Case {
 fn properties(report: &Report, xml: &mut String) {
     let (session, run) = report.ids();
     let mut pairs = vec![("sessionId", session.to_owned()), ("runId", run.to_owned())];
-    if let Progress::Finished(exit) = report.progress() {
-        pairs.push(("outcome", field(report.completion(), "outcome")));
-        pairs.push(("exitCode", exit.number().to_string()));
+    if let Some(end) = report.completion() {
+        pairs.push(("outcome", outcome_name(end.outcome).to_owned()));
+        pairs.push(("exitCode", end.exit_code.to_string()));
     }
     let usage = report.usage().unwrap_or_default();
     for name in ["inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens", "costUsd"] {

@@ -1,9 +1,10 @@
 //! Tests of the JUnit XML report.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::client::Event;
+use crate::client::test_events::event;
 
 #[test]
 fn a_run_is_a_suite_and_its_criteria_are_cases() {
@@ -133,15 +134,7 @@ fn the_start_is_a_utc_time_without_a_zone() {
 fn report(events: &[(u64, &str, Value)]) -> Report {
     let mut report = Report::new("sess_1", "run_1");
     for (at, kind, payload) in events {
-        report.follow(&Event {
-            session: "sess_1".into(),
-            run: Some("run_1".into()),
-            seq: 1,
-            at: *at,
-            kind: (*kind).into(),
-            payload: payload.clone(),
-            line: String::new(),
-        });
+        report.follow(&Event { at: *at, ..event(kind, payload.clone()) });
     }
     report
 }

@@ -8,7 +8,7 @@ use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::ids;
 use super::view::Echo;
-use crate::client::{Access, Client, Event};
+use crate::client::{Access, Client, Event, EventContent};
 
 /// Show the history of a session
 #[derive(Debug, clap::Args)]
@@ -68,24 +68,16 @@ fn show(view: &mut super::view::View, event: &Event, context: &mut Context) -> R
 ///
 /// If the daemon does not name the earliest seq, its snapshot replaces the lost events.
 async fn attach_from_earliest_retained(client: &mut Client, session: &str) -> Result<u64, CliError> {
-    let attached = client.attach(session, 0, Access::ReadOnly).await?;
-    if !attached.gap {
-        return Ok(attached.to);
+    let replay = client.attach(session, 0, Access::ReadOnly).await?;
+    if !replay.gap {
+        return Ok(replay.to_seq);
     }
-    let seen = match earliest_retained_seq(&client.next().await?) {
-        Some(earliest) => earliest.saturating_sub(1),
-        None => 0,
+    let seen = if let EventContent::Gap { earliest: Some(earliest), .. } = client.next().await?.content {
+        earliest.saturating_sub(1)
+    } else {
+        0
     };
-    Ok(client.attach(session, seen, Access::ReadOnly).await?.to.max(1))
-}
-
-/// Reads the earliest retained seq from a gap warning.
-fn earliest_retained_seq(event: &Event) -> Option<u64> {
-    let (before, number) = event.text("detail").rsplit_once(' ')?;
-    if event.text("code") == "EVENT_GAP" && before.ends_with("earliest retained seq is") {
-        return number.parse().ok();
-    }
-    None
+    Ok(client.attach(session, seen, Access::ReadOnly).await?.to_seq.max(1))
 }
 
 #[cfg(test)]

@@ -8,10 +8,9 @@ use crate::client::Request;
 /// Prints the latest sessions and useful next commands.
 pub(crate) async fn run(context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
-    let answer = client.request(Request::list_sessions(10)).await?;
-    let waiting = client.request(Request::list_approvals(None)).await?;
-    let waiting = waiting["approvals"].as_array().map_or(0, Vec::len);
-    let table = sessions::table(&answer["sessions"], context);
+    let latest = client.request(Request::list_sessions(10)).await?.sessions;
+    let waiting = client.request(Request::list_approvals(None)).await?.approvals.len();
+    let table = sessions::table(&latest, context);
     context.console.text(&table)?;
     context.console.text(&next_commands(!table.is_empty(), waiting))?;
     Ok(Exit::SUCCESS)

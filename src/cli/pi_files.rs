@@ -4,35 +4,25 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-
 use super::context::Context;
-use super::format::{field, size};
+use super::format::size;
 use super::sanitize::sanitize_line;
+use crate::client::PiFile;
 use crate::runtime::session_files::index::SessionFileIndex;
 use crate::runtime::session_files::store::Store;
 
-/// Returns the files that a reply of the daemon lists.
-pub(crate) fn listed_files(answer: &Value) -> Vec<Value> {
-    answer["piFiles"].as_array().cloned().unwrap_or_default()
-}
-
 /// Lists, for the prompt, which files of the sessions to delete are removed and which are kept.
-pub(crate) fn prompt_lines<'a>(files: impl Iterator<Item = &'a Value>, with_imported: bool) -> String {
-    let lines = files.take(SHOWN).map(|file| {
-        let goes = with_imported || file["created"] == true;
-        line(&field(file, "path"), file["bytes"].as_u64().unwrap_or_default(), goes)
-    });
-    lines.collect()
+pub(crate) fn prompt_lines<'a>(files: impl Iterator<Item = &'a PiFile>, with_imported: bool) -> String {
+    files.take(SHOWN).map(|file| line(&file.path, file.bytes, with_imported || file.created)).collect()
 }
 
 /// Reports which files of deleted sessions were removed.
-pub(crate) fn report<'a>(files: impl Iterator<Item = &'a Value>, context: &mut Context) {
+pub(crate) fn report<'a>(files: impl Iterator<Item = &'a PiFile>, context: &mut Context) {
     for file in files {
-        let path = sanitize_line(&field(file, "path"));
-        if let Some(problem) = file["problem"].as_str() {
+        let path = sanitize_line(&file.path);
+        if let Some(problem) = &file.problem {
             context.console.warn(&format!("{path} was not removed: {}", sanitize_line(problem)));
-        } else if file["removed"] == true {
+        } else if file.removed {
             context.console.note(&format!("removed {path}"));
         } else {
             context.console.warn(&kept_message(&path));

@@ -91,7 +91,7 @@ async fn refuse_active_runs(force: bool, context: &mut Context) -> Result<(), Cl
         Err(error) => return Err(error),
     };
     let metrics = client.request(Request::metrics()).await?;
-    match metrics.get("activeRuns").and_then(serde_json::Value::as_u64) {
+    match metrics.active_runs {
         Some(count) if count > 0 && !force => Err(CliError::RunsActive { count }),
         Some(_) | None => Ok(()),
     }

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::context::Context;
 use super::exit::{CliError, Exit};
-use super::format::{field, truncate};
+use super::format::truncate;
 use super::sanitize::sanitize_line;
 use super::send::new_message_id;
 use super::{ids, message};
-use crate::client::{Client, Request};
+use crate::client::{Client, QueuedMessage, Request};
 
 /// List, add or remove queued messages of a session
 #[derive(Debug, clap::Args)]
@@ -38,8 +38,8 @@ pub(crate) async fn run(args: QueueArgs, context: &mut Context) -> Result<Exit, 
         (Some(text), _) => add(&mut client, &session, &text).await?,
         (None, Some(typed)) => remove(&mut client, &session, &typed).await?,
         (None, None) => {
-            let answer = client.request(Request::list_queue(&session)).await?;
-            (table(&answer["messages"]), answer)
+            let (reply, json) = client.request_with_json(Request::list_queue(&session)).await?;
+            (table(&reply.messages), json)
         }
     };
     if args.json {
@@ -51,28 +51,27 @@ pub(crate) async fn run(args: QueueArgs, context: &mut Context) -> Result<Exit, 
 }
 
 async fn add(client: &mut Client, session: &str, text: &str) -> Result<(String, Value), CliError> {
-    let answer = client.request(Request::queue_message(session, &new_message_id(), text)).await?;
-    let place = match answer.get("position").and_then(Value::as_u64) {
-        Some(0) | None => "started a run at once".to_owned(),
-        Some(position) => format!("number {position} in the queue"),
+    let request = Request::queue_message(session, &new_message_id(), text);
+    let (reply, json) = client.request_with_json(request).await?;
+    let place = match reply.position {
+        0 => "started a run at once".to_owned(),
+        position => format!("number {position} in the queue"),
     };
-    let words = format!("{} {place}\n", sanitize_line(&field(&answer, "messageId")));
-    Ok((words, answer))
+    Ok((format!("{} {place}\n", sanitize_line(&reply.message_id)), json))
 }
 
 async fn remove(client: &mut Client, session: &str, typed: &str) -> Result<(String, Value), CliError> {
-    let waiting = client.request(Request::list_queue(session)).await?;
-    let known = ids::column(&waiting["messages"], "messageId");
+    let waiting = client.request(Request::list_queue(session)).await?.messages;
+    let known: Vec<String> = waiting.into_iter().map(|message| message.message_id).collect();
     let id = ids::resolve("queued message", "msg_", typed, &known)?;
     client.request(Request::remove_queued(session, &id)).await?;
     Ok((format!("{} removed from the queue\n", sanitize_line(&id)), json!({"removed": true, "messageId": id})))
 }
 
-fn table(messages: &Value) -> String {
-    let items = messages.as_array().map(Vec::as_slice).unwrap_or_default();
-    let line = |item: &Value| {
-        let id = sanitize_line(&field(item, "messageId"));
-        format!("{id}  {}\n", truncate(&sanitize_line(&field(item, "text")), 80))
+fn table(messages: &[QueuedMessage]) -> String {
+    let line = |message: &QueuedMessage| {
+        let id = sanitize_line(&message.message_id);
+        format!("{id}  {}\n", truncate(&sanitize_line(&message.text), 80))
     };
-    items.iter().map(line).collect()
+    messages.iter().map(line).collect()
 }

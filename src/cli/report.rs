@@ -13,9 +13,11 @@ use self::captured::CapturedOutput;
 use self::usage::Usage;
 use super::exit::Exit;
 use super::final_message::FinalMessage;
-use super::format::field;
-use crate::client::Event;
-use crate::kernel::event::is_turn_interrupted;
+use super::format::outcome_name;
+use crate::client::{Event, EventContent, SessionSnapshot};
+use crate::kernel::event::{
+    CallResult, Decision, EventKind, GateDecision, Message, Purpose, RunReport, is_turn_interrupted,
+};
 
 /// The state of one run.
 #[derive(Debug)]
@@ -72,12 +74,12 @@ pub(crate) struct Check {
 }
 
 /// Whether the run has ended.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Completion {
     /// It is running.
     Running,
-    /// It has ended with this `run_complete` payload.
-    Complete(Value),
+    /// It has ended with this report.
+    Complete(RunReport),
     /// It has ended, and its completion event is lost.
     Lost,
 }
@@ -134,34 +136,67 @@ impl Report {
             output.follow(event);
         }
         self.message.follow(event);
-        match event.kind.as_str() {
-            "user_message" => self.start(event),
-            "assistant_token" => {
+        match &event.content {
+            EventContent::Recorded(kind) => self.follow_recorded(kind, event.at),
+            EventContent::Snapshot(snapshot) => self.rebase(snapshot),
+            EventContent::Unreadable { .. } if event.ends_run() => self.completion = Completion::Lost,
+            EventContent::Gap { .. } | EventContent::Deleted | EventContent::Unreadable { .. } => {}
+        }
+    }
+
+    fn follow_recorded(&mut self, kind: &EventKind, at: u64) {
+        match kind {
+            EventKind::RunStarted(message) => self.start(at, Some(message)),
+            EventKind::Steered(_) => self.start(at, None),
+            EventKind::TextDelta { text } => {
                 self.open_message_start.get_or_insert(self.text.len());
-                self.text.push_str(event.text("text"));
+                self.text.push_str(text);
             }
-            "assistant_done" => {
+            EventKind::TextDone { .. } => {
                 self.open_message_start = None;
                 if !self.text.is_empty() && !self.text.ends_with('\n') {
                     self.text.push('\n');
                 }
             }
-            "run_recovered" => self.discard_open_message(),
-            "warning" if is_turn_interrupted(event.text("code")) => self.discard_open_message(),
-            "approval_required" => {
-                let asked =
-                    ApprovalSubject { kind: event.text("kind").to_owned(), summary: event.text("summary").to_owned() };
-                self.approvals.insert(event.text("approvalId").to_owned(), asked);
+            EventKind::RunRecovered { .. } => self.discard_open_message(),
+            EventKind::Warned { code, .. } if is_turn_interrupted(code) => self.discard_open_message(),
+            EventKind::GateOpened(question) => {
+                let asked = ApprovalSubject { kind: question.kind.clone(), summary: question.summary.clone() };
+                self.approvals.insert(question.gate.to_string(), asked);
             }
-            "approval_received" if event.text("decision") == "deny" => self.record_denial(event),
-            "tool_result" if event.is_acceptance_check() => self.record_check(event),
-            "usage" => self.usage.add(event),
-            "run_complete" => {
-                self.ended_at = Some(event.at);
-                self.completion = Completion::Complete(event.payload.clone());
+            EventKind::GateSettled(decision) if decision.decision == Decision::Deny => self.record_denial(decision),
+            EventKind::CallSettled(result) => self.record_check(result),
+            EventKind::TurnUsage(usage) => self.usage.add(usage),
+            EventKind::RunEnded(report) => {
+                self.ended_at = Some(at);
+                self.completion = Completion::Complete((**report).clone());
             }
-            "session_snapshot" => self.rebase(&event.payload),
-            _ => {}
+            EventKind::SessionOpened(_)
+            | EventKind::SessionRenamed { .. }
+            | EventKind::SessionEnded { .. }
+            | EventKind::VersionBumped { .. }
+            | EventKind::Loaded { .. }
+            | EventKind::Adjusted { .. }
+            | EventKind::Branched { .. }
+            | EventKind::MessageQueued(_)
+            | EventKind::MessageUnqueued { .. }
+            | EventKind::Status { .. }
+            | EventKind::ThinkingDelta { .. }
+            | EventKind::CompactionStarted { .. }
+            | EventKind::Compacted(_)
+            | EventKind::CompactionFailed { .. }
+            | EventKind::RetryStarted(_)
+            | EventKind::RetryEnded { .. }
+            | EventKind::CallStarted { .. }
+            | EventKind::CallOutput { .. }
+            | EventKind::GateVoted { .. }
+            | EventKind::Failed { .. }
+            | EventKind::RunStopping { .. }
+            | EventKind::EventsLost { .. }
+            | EventKind::Unknown(_)
+            | EventKind::CallIntended(_)
+            | EventKind::GateSettled(_)
+            | EventKind::Warned { .. } => {}
         }
     }
 
@@ -169,16 +204,16 @@ impl Report {
     pub(crate) fn progress(&self) -> Progress {
         match &self.completion {
             Completion::Running => Progress::Running,
-            Completion::Complete(payload) => Progress::Finished(exit_of(payload)),
+            Completion::Complete(report) => Progress::Finished(Exit::from_run(report.exit_code)),
             Completion::Lost => Progress::Unknown,
         }
     }
 
-    /// Returns the payload of `run_complete`; null while the run is active.
-    pub(crate) const fn completion(&self) -> &Value {
+    /// Returns how the run ended; none while it is active.
+    pub(crate) const fn completion(&self) -> Option<&RunReport> {
         match &self.completion {
-            Completion::Complete(payload) => payload,
-            Completion::Running | Completion::Lost => &Value::Null,
+            Completion::Complete(report) => Some(report),
+            Completion::Running | Completion::Lost => None,
         }
     }
 
@@ -218,16 +253,18 @@ impl Report {
     /// Returns the result as JSON.
     pub(crate) fn to_json(&self) -> Value {
         let mut result = Map::new();
-        let payload = self.completion();
+        let completion = self.completion();
         result.insert("sessionId".into(), self.session.as_str().into());
         result.insert("runId".into(), self.run.as_str().into());
-        result.insert("outcome".into(), field(payload, "outcome").into());
-        result.insert("exitCode".into(), exit_of(payload).number().into());
-        result.insert("summary".into(), field(payload, "summary").into());
-        for name in ["reason", "acceptance"] {
-            if let Some(value) = payload.get(name).filter(|value| !value.is_null()) {
-                result.insert(name.into(), value.clone());
-            }
+        result.insert("outcome".into(), completion.map_or("", |report| outcome_name(report.outcome)).into());
+        let exit = completion.map_or(Exit::FAILURE, |report| Exit::from_run(report.exit_code));
+        result.insert("exitCode".into(), exit.number().into());
+        result.insert("summary".into(), completion.map_or("", |report| report.summary.as_str()).into());
+        if let Some(reason) = completion.and_then(|report| report.reason.as_deref()) {
+            result.insert("reason".into(), reason.into());
+        }
+        if let Some(acceptance) = completion.and_then(acceptance) {
+            result.insert("acceptance".into(), acceptance);
         }
         if let Some(usage) = self.usage() {
             result.insert("usage".into(), usage);
@@ -241,30 +278,32 @@ impl Report {
     }
 
     /// Applies a snapshot: the end of the run may be among the lost events.
-    pub(crate) fn rebase(&mut self, snapshot: &Value) {
-        let is_ours = |pointer| snapshot.pointer(pointer).and_then(Value::as_str) == Some(self.run.as_str());
-        if is_ours("/lastRun/runId") {
-            let last = &snapshot["lastRun"];
-            self.completion = Completion::Complete(json!({
-                "outcome": last["outcome"],
-                "summary": "",
-                "headless": {"exitCodeHint": last["exitCode"]},
-            }));
-        } else if !is_ours("/activeRunId") {
+    pub(crate) fn rebase(&mut self, snapshot: &SessionSnapshot) {
+        let ended = snapshot.last_run.as_ref().filter(|last| last.run_id == self.run);
+        if let Some(last) = ended {
+            self.completion = Completion::Complete(RunReport {
+                outcome: last.outcome,
+                reason: None,
+                summary: String::new(),
+                checks: Vec::new(),
+                checks_requested: 0,
+                exit_code: last.exit_code,
+            });
+        } else if snapshot.active_run_id.as_ref() != Some(&self.run) {
             self.completion = Completion::Lost;
         }
     }
 
     /// Reads the acceptance criteria from the first message of the run; later messages steer it and have none.
-    fn start(&mut self, event: &Event) {
+    fn start(&mut self, at: u64, message: Option<&Message>) {
         if self.started_at.is_some() {
             return;
         }
-        self.started_at = Some(event.at);
-        let criteria = event.payload.get("acceptanceCriteria").and_then(Value::as_array);
-        let check =
-            |criterion: &Value| Check { id: field(criterion, "id"), command: field(criterion, "check"), millis: None };
-        self.checks = criteria.into_iter().flatten().map(check).collect();
+        self.started_at = Some(at);
+        let criteria = message.map(|message| message.criteria.as_slice()).unwrap_or_default();
+        let checks = criteria.iter();
+        self.checks =
+            checks.map(|check| Check { id: check.id.clone(), command: check.check.clone(), millis: None }).collect();
     }
 
     /// Drops an unfinished message: the model writes it again.
@@ -274,19 +313,33 @@ impl Report {
         }
     }
 
-    fn record_denial(&mut self, event: &Event) {
-        let id = event.text("approvalId").to_owned();
+    fn record_denial(&mut self, decision: &GateDecision) {
+        let id = decision.gate.to_string();
         let ApprovalSubject { kind, summary } = self.approvals.get(&id).cloned().unwrap_or_default();
-        let (by, reason) = (event.text("by").to_owned(), event.text("comment").to_owned());
+        let (by, reason) = (decision.by.clone(), decision.comment.clone().unwrap_or_default());
         self.denials.push(Denial { id, kind, summary, by, reason });
     }
 
-    fn record_check(&mut self, event: &Event) {
-        let index = event.payload.get("check").and_then(Value::as_u64).and_then(|at| usize::try_from(at).ok());
-        if let Some(check) = index.and_then(|at| self.checks.get_mut(at)) {
-            check.millis = event.payload.get("durationMs").and_then(Value::as_u64);
+    fn record_check(&mut self, result: &CallResult) {
+        let Purpose::Check(index) = result.purpose else { return };
+        if let Some(check) = usize::try_from(index).ok().and_then(|at| self.checks.get_mut(at)) {
+            check.millis = Some(result.millis);
         }
     }
+}
+
+/// Returns the results of the acceptance criteria as JSON; none without criteria.
+fn acceptance(report: &RunReport) -> Option<Value> {
+    let results: Vec<Value> = report
+        .checks
+        .iter()
+        .map(|check| {
+            json!({"id": check.id, "passed": check.passed, "exitCode": check.exit_code, "output": check.output})
+        })
+        .collect();
+    let passed = report.checks.iter().filter(|check| check.passed).count();
+    let has_criteria = report.checks_requested > 0 || !results.is_empty();
+    has_criteria.then(|| json!({"total": report.checks_requested, "passed": passed, "results": results}))
 }
 
 impl Denial {
@@ -299,13 +352,10 @@ impl Denial {
     }
 }
 
-fn exit_of(payload: &Value) -> Exit {
-    Exit::from_run_hint(payload.pointer("/headless/exitCodeHint").and_then(Value::as_u64))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::test_events;
 
     #[test]
     fn a_result_has_the_content_of_the_events() {
@@ -328,7 +378,7 @@ mod tests {
             assert_eq!(report.progress(), Progress::Running);
         }
         report.follow(&event("run_complete", complete));
-        assert_eq!(report.progress(), Progress::Finished(Exit::from_run_hint(Some(3))));
+        assert_eq!(report.progress(), Progress::Finished(Exit::from_run(3)));
         assert_eq!(
             report.to_json(),
             json!({"sessionId": "sess_1", "runId": "run_1", "outcome": "denied", "exitCode": 3, "summary": "no",
@@ -378,7 +428,7 @@ mod tests {
         for (outcome, hint) in [("success", 0), ("failed", 1), ("cancelled", 2), ("denied", 3), ("failed", 4)] {
             let mut report = Report::new("s", "run_1");
             report.follow(&event("run_complete", json!({"outcome": outcome, "headless": {"exitCodeHint": hint}})));
-            assert_eq!(report.progress(), Progress::Finished(Exit::from_run_hint(Some(hint))));
+            assert_eq!(report.progress(), Progress::Finished(Exit::from_run(hint)));
         }
     }
 
@@ -390,7 +440,7 @@ mod tests {
             report.progress()
         };
         let over = json!({"activeRunId": null, "lastRun": {"runId": "run_1", "outcome": "failed", "exitCode": 4}});
-        assert_eq!(after(over), Progress::Finished(Exit::from_run_hint(Some(4))));
+        assert_eq!(after(over), Progress::Finished(Exit::from_run(4)));
         assert_eq!(after(json!({"activeRunId": "run_1"})), Progress::Running);
         assert_eq!(after(json!({"activeRunId": "run_2"})), Progress::Unknown);
     }
@@ -407,14 +457,6 @@ mod tests {
     }
 
     fn event(kind: &str, payload: Value) -> Event {
-        Event {
-            session: "s".into(),
-            run: Some("run_1".into()),
-            seq: 1,
-            at: 0,
-            kind: kind.into(),
-            payload,
-            line: String::new(),
-        }
+        Event { run: Some("run_1".into()), ..test_events::event(kind, payload) }
     }
 }

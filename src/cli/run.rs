@@ -25,7 +25,6 @@ use super::approval::{ApprovalPolicies, ApprovalPolicy};
 use super::console::{Console, Verbosity};
 use super::context::Context;
 use super::exit::{CliError, Exit};
-use super::format::field;
 use super::input::{Interrupts, OnTerminate, STOP_TIMEOUT, StopRequest};
 use super::message::Message;
 use super::report::Report;
@@ -351,12 +350,12 @@ async fn start_run(args: &RunFlags, session: &RunSession, text: &str, client: &m
         request = request.with("rules", rules);
     }
     request = request.with_some("budget", args.budget.to_json());
-    let answer = client.request(request).await?;
-    if answer.get("repeated").and_then(Value::as_bool).unwrap_or_default() && !args.detach {
+    let reply = client.request(request).await?;
+    if reply.repeated && !args.detach {
         // The run was started before, so its events have to be replayed.
         client.attach(&session.id, session.seen, Access::Full).await?;
     }
-    Ok(field(&answer, "runId"))
+    Ok(reply.run_id)
 }
 
 fn print_detached(args: &RunFlags, session: &str, run: &str, context: &mut Context) -> Result<Exit, CliError> {

@@ -1,14 +1,13 @@
 //! `push send`: starts a run in a session and exits.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use ulid::Ulid;
 
 use super::context::Context;
 use super::exit::{CliError, Exit};
-use super::format::field;
 use super::sanitize::sanitize_line;
 use super::{ids, message};
-use crate::client::Request;
+use crate::client::{Request, RunReply};
 
 /// Send a message to a session and exit; the run continues
 #[derive(Debug, clap::Args)]
@@ -29,17 +28,22 @@ pub(crate) async fn run(args: SendArgs, context: &mut Context) -> Result<Exit, C
     let mut client = context.client().await?;
     let session = ids::resolve_session(&mut client, &args.session).await?;
     let request = Request::send_user_message(&session, &new_message_id(), &text).with_environment(client.environment());
-    let answer = client.request(request).await?;
-    print_run(&session, &answer, args.json, context)
+    let reply = client.request(request).await?;
+    print_run(&session, &reply, args.json, context)
 }
 
 /// Prints the run that a message belongs to.
-pub(crate) fn print_run(session: &str, answer: &Value, as_json: bool, context: &mut Context) -> Result<Exit, CliError> {
-    let run = field(answer, "runId");
+pub(crate) fn print_run(
+    session: &str,
+    reply: &RunReply,
+    as_json: bool,
+    context: &mut Context,
+) -> Result<Exit, CliError> {
+    let run = &reply.run_id;
     if as_json {
         context.console.json(&json!({"sessionId": session, "runId": run}))?;
     } else {
-        context.console.line(&sanitize_line(&run))?;
+        context.console.line(&sanitize_line(run))?;
     }
     Ok(Exit::SUCCESS)
 }

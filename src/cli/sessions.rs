@@ -1,14 +1,16 @@
 //! `push sessions`: lists the sessions.
 
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::console::Style;
 use super::context::{Context, now};
 use super::exit::{CliError, Exit};
-use super::format::{field, pad, truncate, width};
+use super::format::{pad, truncate, width};
 use super::ids;
 use super::sanitize::sanitize_line;
-use crate::client::Request;
+use crate::client::{Client, Request, SessionItem, SessionPage, SessionState};
+use crate::kernel::command::Phase;
 
 /// List the sessions, latest first
 #[derive(Debug, clap::Args)]
@@ -30,45 +32,53 @@ const LATEST: u64 = 20;
 /// Lists the sessions.
 pub(crate) async fn run(args: SessionsArgs, context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
-    let mut answer = client.request(Request::list_sessions(if args.all { PAGE } else { LATEST })).await?;
-    let mut sessions = answer["sessions"].as_array().cloned().unwrap_or_default();
-    while args.all
-        && let Some(cursor) = answer.get("nextCursor").filter(|cursor| !cursor.is_null()).cloned()
-    {
-        answer = client.request(Request::list_sessions(PAGE).with("cursor", cursor)).await?;
-        sessions.extend(answer["sessions"].as_array().cloned().unwrap_or_default());
-    }
-    let sessions = Value::Array(sessions);
     if args.json {
+        let SessionPage { sessions, .. } = list::<Value>(&mut client, args.all).await?;
         context.console.json(&json!({ "sessions": sessions }))?;
         return Ok(Exit::SUCCESS);
     }
+    let SessionPage { sessions, next_cursor } = list(&mut client, args.all).await?;
     let table = table(&sessions, context);
     context.console.text(&table)?;
     if table.is_empty() {
         context.console.note("no sessions yet; `push run MESSAGE` starts one");
-    } else if answer.get("nextCursor").is_some_and(|cursor| !cursor.is_null()) {
+    } else if next_cursor.is_some() {
         context.console.note("more sessions exist; `push sessions --all` lists them");
     }
     Ok(Exit::SUCCESS)
 }
 
+/// Lists the latest sessions, or all of them, each as a `T`.
+async fn list<T: DeserializeOwned>(client: &mut Client, all: bool) -> Result<SessionPage<T>, CliError> {
+    let request = Request::list_sessions(if all { PAGE } else { LATEST });
+    let mut listed: SessionPage<T> = client.request(request.reading()).await?;
+    while all && let Some(cursor) = listed.next_cursor.take() {
+        let request = Request::list_sessions(PAGE).with("cursor", cursor);
+        let page: SessionPage<T> = client.request(request.reading()).await?;
+        listed.sessions.extend(page.sessions);
+        listed.next_cursor = page.next_cursor;
+    }
+    Ok(listed)
+}
+
 /// Returns the sessions as a table.
-pub(crate) fn table(sessions: &Value, context: &Context) -> String {
+pub(crate) fn table(sessions: &[SessionItem], context: &Context) -> String {
     let now = now();
     let palette = context.console.palette;
-    let items = sessions.as_array().map(Vec::as_slice).unwrap_or_default();
-    let ids = ids::column(sessions, "sessionId");
-    let rows: Vec<[String; 4]> = items.iter().zip(ids::handles(&ids)).map(|(item, id)| row(item, &id, now)).collect();
+    let ids: Vec<String> = sessions.iter().map(|item| item.session_id.clone()).collect();
+    let rows: Vec<[String; 4]> =
+        sessions.iter().zip(ids::handles(&ids)).map(|(item, id)| row(item, &id, now)).collect();
     let columns = |column: usize| rows.iter().map(|row| width(&row[column])).max().unwrap_or_default();
     let widths = [0, 1, 2].map(columns);
     let mut lines = String::new();
-    for [id, state, age, title] in &rows {
-        let style = match state.as_str() {
-            "awaiting_approval" => Style::Attention,
-            "failed" => Style::Bad,
-            "running" => Style::Good,
-            _ => Style::Faint,
+    for (item, [id, state, age, title]) in sessions.iter().zip(&rows) {
+        let style = match item.state {
+            SessionState::Known(Phase::Waiting) => Style::Attention,
+            SessionState::Known(Phase::Failed) => Style::Bad,
+            SessionState::Known(Phase::Running) => Style::Good,
+            SessionState::Known(Phase::Idle | Phase::Completed | Phase::Cancelled) | SessionState::Unknown(_) => {
+                Style::Faint
+            }
         };
         let state = palette.paint(style, &pad(state, widths[1]));
         // An age is ASCII.
@@ -78,19 +88,21 @@ pub(crate) fn table(sessions: &Value, context: &Context) -> String {
     lines
 }
 
-fn row(item: &Value, id: &str, now: u64) -> [String; 4] {
-    let updated = item.get("updatedAt").and_then(Value::as_u64).unwrap_or_default();
-    let named = field(item, "name");
-    let title = if named.is_empty() { field(item, "lastUserMessage") } else { named };
-    let place = field(item, "cwd");
-    let title = truncate(&sanitize_line(&title), 60);
-    let place = sanitize_line(&place);
+fn row(item: &SessionItem, id: &str, now: u64) -> [String; 4] {
+    let title = truncate(&sanitize_line(title(item)), 60);
+    let place = sanitize_line(&item.cwd);
     [
         sanitize_line(id),
-        sanitize_line(&field(item, "state")),
-        age(now.saturating_sub(updated)),
+        sanitize_line(item.state.as_str()),
+        age(now.saturating_sub(item.updated_at.unwrap_or_default())),
         if title.is_empty() { place } else { format!("{title}  {place}") },
     ]
+}
+
+/// Returns the name of a session or, without one, its last message.
+pub(crate) fn title(item: &SessionItem) -> &str {
+    let name = item.name.as_deref().filter(|name| !name.is_empty());
+    name.or(item.last_user_message.as_deref()).unwrap_or_default()
 }
 
 /// Formats an age.
@@ -110,11 +122,15 @@ mod tests {
 
     #[test]
     fn a_row_shows_a_name_or_the_last_message_and_the_directory() {
-        let item = json!({"sessionId": "sess_1", "state": "idle", "updatedAt": 1000, "cwd": "/p",
-            "lastUserMessage": "fix\nit \u{1b}[2J"});
-        assert_eq!(row(&item, "sess_1", 91_000), ["sess_1", "idle", "1m", "fix it  /p"].map(str::to_owned));
-        let named = json!({"sessionId": "sess_1", "name": "x", "lastUserMessage": "y"});
+        let first = item(json!({"sessionId": "sess_1", "state": "idle", "updatedAt": 1000, "cwd": "/p",
+            "lastUserMessage": "fix\nit \u{1b}[2J"}));
+        assert_eq!(row(&first, "sess_1", 91_000), ["sess_1", "idle", "1m", "fix it  /p"].map(str::to_owned));
+        let named = item(json!({"sessionId": "sess_1", "name": "x", "lastUserMessage": "y"}));
         assert_eq!(row(&named, "sess_1", 0)[3], "x  ");
+    }
+
+    fn item(item: Value) -> SessionItem {
+        serde_json::from_value(item).unwrap()
     }
 
     #[test]

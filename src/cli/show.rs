@@ -1,15 +1,13 @@
 //! `push show`: prints the state of one session.
 
-use serde_json::Value;
-
 use super::context::{Context, now};
 use super::exit::{CliError, Exit};
-use super::format::field;
+use super::format::outcome_name;
 use super::ids;
 use super::sanitize::{sanitize, sanitize_line};
 use super::sessions::age;
 use super::view::Echo;
-use crate::client::Request;
+use crate::client::{Request, SessionSnapshot};
 
 /// Show the state of a session
 #[derive(Debug, clap::Args)]
@@ -27,55 +25,51 @@ pub(crate) struct ShowArgs {
 pub(crate) async fn run(args: ShowArgs, context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
     let session = ids::resolve_session(&mut client, &args.session).await?;
-    let mut snapshot = client.request(Request::session_snapshot(&session)).await?;
+    let (snapshot, mut json) = client.request_with_json(Request::session_snapshot(&session)).await?;
     if args.json {
-        if let Some(snapshot) = snapshot.as_object_mut() {
+        if let Some(snapshot) = json.as_object_mut() {
             snapshot.insert("sessionId".into(), session.into());
         }
-        context.console.json(&snapshot)?;
+        context.console.json(&json)?;
         return Ok(Exit::SUCCESS);
     }
     context.console.text(&describe(&session, &snapshot, now()))?;
-    if let Some(pending) = snapshot.get("pendingApproval").filter(|pending| pending.is_object()) {
+    if let Some(pending) = &snapshot.pending_approval {
         let question = context.view(Echo::Messages).approval(pending);
         context.console.text(&question)?;
     }
     Ok(Exit::SUCCESS)
 }
 
-fn describe(session: &str, snapshot: &Value, now: u64) -> String {
-    let meta = &snapshot["meta"];
-    let repo = meta.get("repo").map(|repo| field(repo, "currentBranch")).unwrap_or_default();
-    let since = |name| {
-        let at = snapshot.get(name).and_then(Value::as_u64);
-        at.map(|at| format!("{} ago", age(now.saturating_sub(at)))).unwrap_or_default()
-    };
-    let number = |name| snapshot.get(name).and_then(Value::as_u64).filter(|n| *n > 0);
-    let ended = snapshot.get("ended").and_then(Value::as_bool).unwrap_or_default();
-    let last_run = snapshot.get("lastRun").filter(|run| run.is_object()).map(|run| {
-        let code = run.get("exitCode").and_then(Value::as_u64).unwrap_or_default();
-        format!("{} {} (exit {code})", field(run, "runId"), field(run, "outcome"))
-    });
+fn describe(session: &str, snapshot: &SessionSnapshot, now: u64) -> String {
+    let meta = &snapshot.meta;
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let since = |at: Option<u64>| at.map(|at| format!("{} ago", age(now.saturating_sub(at)))).unwrap_or_default();
+    let last_run = snapshot
+        .last_run
+        .as_ref()
+        .map(|run| format!("{} {} (exit {})", run.run_id, outcome_name(run.outcome), run.exit_code));
     let facts = [
         ("session", session.to_owned()),
-        ("name", field(meta, "name")),
-        ("state", field(snapshot, "state") + if ended { ", ended" } else { "" }),
-        ("directory", field(meta, "cwd")),
-        ("branch", repo),
-        ("provider", field(meta, "provider")),
-        ("model", field(meta, "model")),
-        ("started", since("openedAt")),
-        ("updated", since("updatedAt")),
-        ("run", field(snapshot, "activeRunId")),
+        ("name", text(&meta.name)),
+        ("state", format!("{}{}", snapshot.state.as_str(), if snapshot.ended { ", ended" } else { "" })),
+        ("directory", meta.cwd.clone()),
+        ("branch", text(&meta.repo.current_branch)),
+        ("provider", meta.provider.clone()),
+        ("model", text(&meta.model)),
+        ("started", since(snapshot.opened_at)),
+        ("updated", since(snapshot.updated_at)),
+        ("run", text(&snapshot.active_run_id)),
         ("last run", last_run.unwrap_or_default()),
-        ("queued", number("queued").map(|n| n.to_string()).unwrap_or_default()),
+        ("queued", if snapshot.queued > 0 { snapshot.queued.to_string() } else { String::new() }),
     ];
     let mut text = String::new();
     for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
         text += &format!("{name:<10} {}\n", sanitize_line(value));
     }
-    for (name, mark) in [("lastUserMessage", "> "), ("lastAssistantText", "")] {
-        let said = sanitize(&field(snapshot, name));
+    let last_message = snapshot.last_user_message.as_deref().unwrap_or_default();
+    for (said, mark) in [(last_message, "> "), (&snapshot.last_assistant_text, "")] {
+        let said = sanitize(said);
         if !said.trim().is_empty() {
             text.push('\n');
             said.lines().for_each(|line| text += &format!("{mark}{line}\n"));
@@ -97,7 +91,7 @@ mod tests {
             "lastSeq": 9, "lastUserMessage": "go", "queued": 0, "ended": true,
             "lastRun": {"runId": "run_1", "outcome": "failed", "exitCode": 4}, "openedAt": 0, "updatedAt": 60_000});
         assert_eq!(
-            describe("sess_1", &snapshot, 120_000),
+            describe("sess_1", &serde_json::from_value(snapshot).unwrap(), 120_000),
             "session    sess_1\nstate      failed, ended\ndirectory  /p\nprovider   playbook\nstarted    2m ago\n\
              updated    1m ago\nlast run   run_1 failed (exit 4)\n\n> go\n\ndone\n"
         );

@@ -24,6 +24,6 @@ pub(crate) async fn run(args: SteerArgs, context: &mut Context) -> Result<Exit, 
     let text = message::read(&args.message)?;
     let mut client = context.client().await?;
     let session = ids::resolve_session(&mut client, &args.session).await?;
-    let answer = client.request(Request::steer(&session, &new_message_id(), &text)).await?;
-    print_run(&session, &answer, args.json, context)
+    let reply = client.request(Request::steer(&session, &new_message_id(), &text)).await?;
+    print_run(&session, &reply, args.json, context)
 }

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
+use super::format::is_error;
 use crate::client::Event;
+use crate::kernel::event::{EventKind, OutputStream, Purpose};
 
 /// One of the two output streams of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,25 +33,25 @@ enum CallKind {
 impl StepOutput {
     /// Returns the output of a step in this event; not sanitized.
     pub(crate) fn follow<'a>(&mut self, event: &'a Event) -> Option<(Stream, &'a str)> {
-        match event.kind.as_str() {
-            "tool_call" => {
-                let is_check = event.is_acceptance_check();
-                let kind = if is_check { CallKind::Check } else { CallKind::Step };
-                self.calls.insert(event.text("callId").to_owned(), kind);
-                None
-            }
-            "tool_output" if self.calls.get(event.text("callId")) != Some(&CallKind::Check) => {
-                let stream = if event.text("stream") == "stderr" { Stream::Err } else { Stream::Out };
-                Some((stream, event.text("text")))
-            }
-            "tool_result" => {
-                let kind = self.calls.remove(event.text("callId"));
-                let is_error = event.payload.get("isError").and_then(Value::as_bool).unwrap_or_default();
-                let is_shown_file = event.text("toolName") == "sandbox_read_file" && !is_error;
-                (is_shown_file && kind != Some(CallKind::Check)).then(|| (Stream::Out, event.text("text")))
-            }
-            _ => None,
+        let kind = event.recorded()?;
+        if let EventKind::CallIntended(call) = kind {
+            let is_check = matches!(call.purpose, Purpose::Check(_));
+            let kind = if is_check { CallKind::Check } else { CallKind::Step };
+            self.calls.insert(call.call.to_string(), kind);
         }
+        if let EventKind::CallOutput { call, stream, text } = kind
+            && self.calls.get(call.as_str()) != Some(&CallKind::Check)
+        {
+            let stream = match stream {
+                OutputStream::Stdout => Stream::Out,
+                OutputStream::Stderr => Stream::Err,
+            };
+            return Some((stream, text));
+        }
+        let EventKind::CallSettled(result) = kind else { return None };
+        let kind = self.calls.remove(result.call.as_str());
+        let is_shown_file = result.tool == "sandbox_read_file" && !is_error(result);
+        (is_shown_file && kind != Some(CallKind::Check)).then_some((Stream::Out, &result.text))
     }
 }
 
@@ -60,6 +60,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::client::test_events::event;
 
     #[test]
     fn the_output_of_steps_is_separated_from_checks_and_other_tools() {
@@ -85,15 +86,7 @@ mod tests {
             ("tool_result", json!({"callId": "e", "toolName": "sandbox_write_file", "text": "written"}), None),
         ];
         for (kind, payload, expected) in table {
-            let event = Event {
-                session: "s".into(),
-                run: Some("r".into()),
-                seq: 1,
-                at: 0,
-                kind: kind.into(),
-                payload,
-                line: String::new(),
-            };
+            let event = event(kind, payload);
             assert_eq!(output.follow(&event), expected, "{event:?}");
         }
     }

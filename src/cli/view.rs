@@ -4,18 +4,21 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use super::approval_view::{DisplayLimits, color_diff, indent, render, truncate_lines};
 use super::console::{Palette, Style};
-use super::format::{choices, denial_reason, field, invocation, loss_message, recovery_message, tool_outcome};
+use super::format::{
+    decision_message, denial_reason, invocation, loss_message, outcome_name, recovery_message, tool_outcome,
+    vote_message,
+};
 use super::ids;
 use super::report::Denial;
 use super::sanitize::{Sanitizer, escape_line, sanitize, sanitize_line};
 use super::tool_results::format_result;
-use crate::client::Event;
-use crate::kernel::event::is_turn_interrupted;
-use crate::kernel::gate::POLICY;
+use crate::client::{Event, EventContent, SessionSnapshot};
+use crate::kernel::event::{
+    CallResult, CheckResult, EventKind, GateQuestion, Intention, OutputStream, Purpose, RunOutcome, RunReport,
+    is_turn_interrupted,
+};
 
 /// Which user messages are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +73,8 @@ enum LineSource {
 #[derive(Debug, Default)]
 struct Call {
     title: String,
-    streams: BTreeMap<String, Sanitizer>,
+    stdout: Sanitizer,
+    stderr: Sanitizer,
     printed: bool,
 }
 
@@ -102,54 +106,106 @@ impl View {
 
     /// Returns the text of one event.
     pub(crate) fn event(&mut self, event: &Event) -> String {
-        match event.kind.as_str() {
-            "assistant_token" => {
-                self.remember_line(event.text("text"));
-                self.append(event.text("text"), LineSource::Assistant)
+        match &event.content {
+            EventContent::Recorded(kind) => self.recorded(kind, event.seq),
+            EventContent::Gap { message, detail, .. } => {
+                self.problem(Style::Attention, "warning", message, detail.as_deref())
             }
-            "thinking_token" => match self.reasoning {
-                Reasoning::Shown => self.append(event.text("text"), LineSource::Reasoning),
+            EventContent::Snapshot(snapshot) => self.snapshot(snapshot),
+            EventContent::Deleted => String::new(),
+            EventContent::Unreadable { name } => {
+                let name = sanitize_line(name);
+                self.line(Style::Attention, &format!("warning: this version of push cannot read a {name} event"))
+            }
+        }
+    }
+
+    fn recorded(&mut self, kind: &EventKind, seq: u64) -> String {
+        match kind {
+            EventKind::TextDelta { text } => {
+                self.remember_line(text);
+                self.append(text, LineSource::Assistant)
+            }
+            EventKind::ThinkingDelta { text } => match self.reasoning {
+                Reasoning::Shown => self.append(text, LineSource::Reasoning),
                 Reasoning::Hidden => String::new(),
             },
-            "assistant_done" => {
+            EventKind::TextDone { .. } => {
                 self.message_open = false;
                 self.end_line()
             }
-            "user_message" => self.message(event),
-            "message_queued" => self.line(Style::Faint, &format!("queued: {}", sanitize_line(event.text("text")))),
-            "message_unqueued" => {
-                self.line(Style::Faint, &format!("unqueued: {}", sanitize_line(event.text("messageId"))))
+            EventKind::RunStarted(message) => match self.echo {
+                Echo::Messages => self.message(&message.text),
+                Echo::Nothing => String::new(),
+            },
+            EventKind::Steered(steering) => self.message(&steering.text),
+            EventKind::CallIntended(call) => self.call(call),
+            EventKind::CallOutput { call, stream, text } => self.output(call.as_str(), *stream, text),
+            EventKind::CallSettled(result) => self.result(result),
+            EventKind::GateOpened(question) => self.approval(question),
+            EventKind::Warned { code, message, detail } => {
+                self.message_open &= !is_turn_interrupted(code);
+                self.problem(Style::Attention, "warning", message, detail.as_deref())
             }
-            "tool_call" => self.call(event),
-            "tool_output" => self.output(event),
-            "tool_result" => self.result(event),
-            "approval_required" => self.approval(&event.payload),
-            "approval_vote" => self.decision(event, "voted"),
-            "approval_received" => self.decision(event, "decided"),
-            "warning" => {
-                self.message_open &= !is_turn_interrupted(event.text("code"));
-                self.problem(event, Style::Attention, "warning")
+            EventKind::Failed { message, detail, .. } => {
+                self.last_error.clone_from(message);
+                self.problem(Style::Bad, "error", message, detail.as_deref())
             }
-            // Only provider status is printed, such as loading a model; other activity has events of its own.
-            "status" if event.text("source") == "provider" => {
-                let (phase, detail) = (sanitize_line(event.text("phase")), sanitize_line(event.text("detail")));
-                self.line(Style::Faint, &format!("{phase} ({detail})"))
-            }
-            "error" => {
-                self.last_error = event.text("message").to_owned();
-                self.problem(event, Style::Bad, "error")
-            }
-            "run_recovered" => {
+            EventKind::RunRecovered { phase } => {
                 self.message_open = false;
-                self.line(Style::Attention, &recovery_message(event.text("found")))
+                self.line(Style::Attention, &recovery_message(*phase))
             }
-            "events_lost" => self.line(Style::Attention, &loss_message(&event.payload)),
-            "run_complete" => self.complete(&event.payload),
-            "session_snapshot" => self.snapshot(&event.payload),
-            "session_renamed" => self.line(Style::Faint, &format!("renamed to {}", sanitize_line(event.text("name")))),
-            "session_ended" => self.line(Style::Faint, "the session was ended"),
-            _ => String::new(),
+            EventKind::EventsLost { after, cause } => self.line(Style::Attention, &loss_message(*after, seq, *cause)),
+            EventKind::RunEnded(report) => self.complete(report),
+            EventKind::GateVoted { .. }
+            | EventKind::GateSettled(_)
+            | EventKind::MessageQueued(_)
+            | EventKind::MessageUnqueued { .. }
+            | EventKind::Status { .. }
+            | EventKind::SessionRenamed { .. }
+            | EventKind::SessionEnded { .. }
+            | EventKind::SessionOpened(_)
+            | EventKind::VersionBumped { .. }
+            | EventKind::Loaded { .. }
+            | EventKind::Adjusted { .. }
+            | EventKind::Branched { .. }
+            | EventKind::TurnUsage(_)
+            | EventKind::CompactionStarted { .. }
+            | EventKind::Compacted(_)
+            | EventKind::CompactionFailed { .. }
+            | EventKind::RetryStarted(_)
+            | EventKind::RetryEnded { .. }
+            | EventKind::CallStarted { .. }
+            | EventKind::RunStopping { .. }
+            | EventKind::Unknown(_) => self.note(kind),
         }
+    }
+
+    /// Renders an event that is a single line; others print nothing.
+    fn note(&mut self, kind: &EventKind) -> String {
+        let faint = |note: String| (Style::Faint, note);
+        let (style, note) = if let EventKind::GateVoted { decision, by, .. } = kind {
+            (Style::Bad, vote_message(*decision, by))
+        } else if let EventKind::GateSettled(decision) = kind {
+            decision_message(decision)
+        } else if let EventKind::MessageQueued(queued) = kind {
+            faint(format!("queued: {}", sanitize_line(&queued.message.text)))
+        } else if let EventKind::MessageUnqueued { message, .. } = kind {
+            faint(format!("unqueued: {}", sanitize_line(message.as_str())))
+        } else if let EventKind::SessionRenamed { name } = kind {
+            faint(format!("renamed to {}", sanitize_line(name)))
+        } else if let EventKind::SessionEnded { .. } = kind {
+            faint("the session was ended".to_owned())
+        } else if let EventKind::Status { source, phase, detail } = kind
+            // Only provider status is printed, such as loading a model; other activity has events of its own.
+            && source == "provider"
+        {
+            let detail = detail.as_deref().unwrap_or_default();
+            faint(format!("{} ({})", sanitize_line(phase), sanitize_line(detail)))
+        } else {
+            return String::new();
+        };
+        self.line(style, &note)
     }
 
     /// Returns the line break that ends an unfinished line.
@@ -161,32 +217,31 @@ impl View {
     }
 
     /// Renders a pending approval.
-    pub(crate) fn approval(&mut self, payload: &Value) -> String {
-        self.approval_within(payload, DisplayLimits::DEFAULT)
+    pub(crate) fn approval(&mut self, question: &GateQuestion) -> String {
+        self.approval_within(question, DisplayLimits::DEFAULT)
     }
 
     /// Renders a pending approval without truncation.
-    pub(crate) fn whole_approval(&mut self, payload: &Value) -> String {
-        self.approval_within(payload, DisplayLimits::UNLIMITED)
+    pub(crate) fn whole_approval(&mut self, question: &GateQuestion) -> String {
+        self.approval_within(question, DisplayLimits::UNLIMITED)
     }
 
-    fn approval_within(&mut self, payload: &Value, limits: DisplayLimits) -> String {
+    fn approval_within(&mut self, question: &GateQuestion, limits: DisplayLimits) -> String {
         let mut text = self.end_line();
-        let title = escape_line(&field(payload, "title"));
-        let id = sanitize_line(ids::short(&field(payload, "approvalId")));
+        let title = escape_line(&question.title);
+        let id = sanitize_line(ids::short(question.gate.as_str()));
         text += &self.palette.paint(Style::Attention, &format!("? {title}"));
         text += &format!(" ({id})\n");
-        text += &render(payload, &std::mem::take(&mut self.last_invocation), self.palette, limits);
-        let choices = choices(payload);
-        if !choices.is_empty() {
-            text += &format!("  choices: {}\n", sanitize_line(&choices.join(", ")));
+        text += &render(question, &std::mem::take(&mut self.last_invocation), self.palette, limits);
+        if !question.choices.is_empty() {
+            text += &format!("  choices: {}\n", sanitize_line(&question.choices.join(", ")));
         }
         text
     }
 
     /// Renders the content of an approval, without its title and without truncation.
-    pub(crate) fn full_approval(&mut self, payload: &Value) -> String {
-        self.end_line() + &render(payload, "", self.palette, DisplayLimits::UNLIMITED)
+    pub(crate) fn full_approval(&mut self, question: &GateQuestion) -> String {
+        self.end_line() + &render(question, "", self.palette, DisplayLimits::UNLIMITED)
     }
 
     /// Renders a complete message of the assistant.
@@ -252,34 +307,30 @@ impl View {
         format!("{}{}\n", self.end_line(), self.palette.paint(style, line))
     }
 
-    fn message(&mut self, event: &Event) -> String {
-        let steered = event.text("delivery") == "steer";
-        if self.echo == Echo::Nothing && !steered {
-            return String::new();
-        }
+    fn message(&mut self, message: &str) -> String {
         let mut text = self.end_line();
-        for line in sanitize(event.text("text")).lines() {
+        for line in sanitize(message).lines() {
             text += &self.palette.paint(Style::Strong, &format!("> {line}"));
             text.push('\n');
         }
         text
     }
 
-    fn call(&mut self, event: &Event) -> String {
-        let (prompt, words) = invocation(&event.payload);
+    fn call(&mut self, call: &Intention) -> String {
+        let (prompt, words) = invocation(call);
         let title = format!("{prompt}{}", sanitize_line(&words));
-        event.text("callId").clone_into(&mut self.heading);
+        call.call.as_str().clone_into(&mut self.heading);
         self.calls.insert(self.heading.clone(), Call { title, ..Call::default() });
-        if event.text("toolName") == RAISE_BUDGET {
+        if call.tool == RAISE_BUDGET {
             // The approval has all details.
             return self.end_line();
         }
-        let check = if event.is_acceptance_check() {
-            self.checks_printed = true;
-            let index = event.payload.get("check").and_then(Value::as_u64).unwrap_or_default();
-            format!("check {}: ", index.saturating_add(1))
-        } else {
-            String::new()
+        let check = match call.purpose {
+            Purpose::Check(index) => {
+                self.checks_printed = true;
+                format!("check {}: ", index.saturating_add(1))
+            }
+            Purpose::Work | Purpose::UserCommand { .. } => String::new(),
         };
         let mut text = self.end_line();
         self.last_invocation.clone_from(&words);
@@ -291,14 +342,17 @@ impl View {
         text
     }
 
-    fn output(&mut self, event: &Event) -> String {
+    fn output(&mut self, id: &str, stream: OutputStream, output: &str) -> String {
         self.last_invocation.clear();
-        let id = event.text("callId").to_owned();
-        let source = LineSource::Tool(id.clone());
+        let source = LineSource::Tool(id.to_owned());
         let mut text = self.switch_source(&source);
-        let call = self.calls.entry(id).or_default();
+        let call = self.calls.entry(id.to_owned()).or_default();
         call.printed = true;
-        let shown = call.streams.entry(event.text("stream").to_owned()).or_default().push(event.text("text"));
+        let sanitizer = match stream {
+            OutputStream::Stdout => &mut call.stdout,
+            OutputStream::Stderr => &mut call.stderr,
+        };
+        let shown = sanitizer.push(output);
         let mut at_start = self.open_line.is_none();
         for line in shown.split_inclusive('\n') {
             if at_start && line != "\n" {
@@ -311,78 +365,43 @@ impl View {
         text
     }
 
-    fn result(&mut self, event: &Event) -> String {
+    fn result(&mut self, result: &CallResult) -> String {
         let mut text = self.end_line();
-        if event.text("toolName") == RAISE_BUDGET {
+        if result.tool == RAISE_BUDGET {
             return text;
         }
-        let call = self.calls.remove(event.text("callId")).unwrap_or_default();
-        if self.heading != event.text("callId") && !call.title.is_empty() {
+        let id = result.call.as_str();
+        let call = self.calls.remove(id).unwrap_or_default();
+        if self.heading != id && !call.title.is_empty() {
             // Several calls ran in parallel, so the result needs the heading of its call.
             text += &format!("{}\n", self.palette.paint(Style::Strong, &call.title));
-            event.text("callId").clone_into(&mut self.heading);
+            id.clone_into(&mut self.heading);
         }
         if !call.printed {
-            text += &self.result_text(event);
+            text += &self.result_text(result);
         }
-        let (style, words) = tool_outcome(event);
+        let (style, words) = tool_outcome(result);
         text += "  ";
         text += &self.palette.paint(style, &words);
         text.push('\n');
         text
     }
 
-    fn result_text(&self, event: &Event) -> String {
-        if event.payload.get("noOutput").and_then(Value::as_bool).unwrap_or_default() {
+    fn result_text(&self, result: &CallResult) -> String {
+        let text = &result.text;
+        if result.error.as_ref().is_some_and(|error| error.message.trim() == text.trim()) {
             return String::new();
         }
-        let text = event.text("text");
-        let fault = event.payload.get("structuredError").map(|fault| field(fault, "message"));
-        if fault.is_some_and(|fault| fault.trim() == text.trim()) {
-            return String::new();
-        }
-        match event.text("toolName") {
+        match result.tool.as_str() {
             "sandbox_git_diff" => color_diff(text, RESULT_LINES, self.palette),
             "sandbox_read_file" | "sandbox_exec" => truncate_lines(&sanitize(text), RESULT_LINES),
             _ => truncate_lines(&sanitize(&format_result(text)), RESULT_LINES),
         }
     }
 
-    fn decision(&mut self, event: &Event, settled: &str) -> String {
-        let decision = match (event.text("decision"), settled) {
-            ("approve", "decided") => "approved",
-            ("approve", _) => "one vote to approve",
-            (_, "decided") => "denied",
-            (_, _) => "one vote to deny",
-        };
-        let mut words = decision.to_owned();
-        let choice = sanitize_line(event.text("choice"));
-        if !choice.is_empty() {
-            words += &format!(" ({choice})");
-        }
-        words += match event.text("scope") {
-            "run" => " for this run",
-            "session" => " for this session",
-            "always" => " always in this repository",
-            _ => "",
-        };
-        words += &match event.text("by") {
-            "timeout" => " because the approval timed out".to_owned(),
-            "cancel" => " because the run was cancelled".to_owned(),
-            POLICY => " by the policy of the run".to_owned(),
-            by => format!(" by {}", sanitize_line(by)),
-        };
-        let comment = sanitize_line(event.text("comment"));
-        if !comment.is_empty() {
-            words += &format!(": {comment}");
-        }
-        let style = if decision.ends_with("approved") { Style::Good } else { Style::Bad };
-        self.line(style, &words)
-    }
-
-    fn problem(&mut self, event: &Event, style: Style, word: &str) -> String {
-        let mut words = format!("{word}: {}", sanitize_line(event.text("message")));
-        let detail = sanitize_line(event.text("detail"));
+    fn problem(&mut self, style: Style, word: &str, message: &str, detail: Option<&str>) -> String {
+        let mut words = format!("{word}: {}", sanitize_line(message));
+        let detail = sanitize_line(detail.unwrap_or_default());
         if !detail.is_empty() {
             words += &format!(" ({detail})");
         }
@@ -390,19 +409,18 @@ impl View {
     }
 
     /// Renders the end of a run.
-    pub(crate) fn complete(&mut self, payload: &Value) -> String {
+    pub(crate) fn complete(&mut self, report: &RunReport) -> String {
         let mut text = self.end_line();
-        let checks = payload.pointer("/acceptance/results").and_then(Value::as_array);
         if !std::mem::take(&mut self.checks_printed) {
-            checks.into_iter().flatten().for_each(|check| text += &self.check(check));
+            report.checks.iter().for_each(|check| text += &self.check(check));
         }
         let error = std::mem::take(&mut self.last_error);
-        let outcome = sanitize_line(&field(payload, "outcome"));
-        let style = if outcome == "success" { Style::Good } else { Style::Bad };
-        text += &self.palette.paint(style, &outcome);
-        let reason = sanitize_line(&field(payload, "reason"));
-        let summary = sanitize_line(&field(payload, "summary"));
-        if let Some(rest) = summary.strip_prefix(&outcome) {
+        let outcome = outcome_name(report.outcome);
+        let style = if report.outcome == RunOutcome::Success { Style::Good } else { Style::Bad };
+        text += &self.palette.paint(style, outcome);
+        let reason = sanitize_line(report.reason.as_deref().unwrap_or_default());
+        let summary = sanitize_line(&report.summary);
+        if let Some(rest) = summary.strip_prefix(outcome) {
             text += rest;
         } else {
             if !reason.is_empty() {
@@ -418,25 +436,24 @@ impl View {
         text
     }
 
-    fn check(&self, check: &Value) -> String {
-        let passed = check.get("passed").and_then(Value::as_bool).unwrap_or_default();
-        let (style, word) = if passed { (Style::Good, "passed") } else { (Style::Bad, "failed") };
-        let code = match check.get("exitCode").and_then(Value::as_i64) {
-            Some(code) if !passed => format!(" (exit {code})"),
+    fn check(&self, check: &CheckResult) -> String {
+        let (style, word) = if check.passed { (Style::Good, "passed") } else { (Style::Bad, "failed") };
+        let code = match check.exit_code {
+            Some(code) if !check.passed => format!(" (exit {code})"),
             Some(_) | None => String::new(),
         };
-        let id = sanitize_line(&field(check, "id"));
+        let id = sanitize_line(&check.id);
         format!("check {id}: {}{code}\n", self.palette.paint(style, word))
     }
 
-    fn snapshot(&mut self, payload: &Value) -> String {
-        let state = sanitize_line(&field(payload, "state"));
+    fn snapshot(&mut self, snapshot: &SessionSnapshot) -> String {
+        let state = sanitize_line(snapshot.state.as_str());
         let mut text = self.line(Style::Faint, &format!("earlier events are lost; the session is {state}"));
-        let last = sanitize(&field(payload, "lastAssistantText"));
+        let last = sanitize(&snapshot.last_assistant_text);
         if !last.is_empty() {
             text += &indent(&last);
         }
-        if let Some(pending) = payload.get("pendingApproval").filter(|pending| pending.is_object()) {
+        if let Some(pending) = &snapshot.pending_approval {
             text += &self.approval(pending);
         }
         text

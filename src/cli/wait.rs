@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::time::timeout;
 
 use super::context::Context;
@@ -60,8 +59,8 @@ pub(crate) async fn run(args: WaitArgs, context: &mut Context) -> Result<Exit, C
         }
         context.console.json(&result)?;
     } else {
-        let line = context.view(Echo::Nothing).complete(report.completion());
-        context.console.text(&line)?;
+        let line = report.completion().map(|completion| context.view(Echo::Nothing).complete(completion));
+        context.console.text(&line.unwrap_or_default())?;
     }
     Ok(exit)
 }
@@ -69,18 +68,17 @@ pub(crate) async fn run(args: WaitArgs, context: &mut Context) -> Result<Exit, C
 /// Follows the active run to its end; without one, returns the report of the last run.
 async fn outcome(client: &mut Client, session: &str) -> Result<Report, CliError> {
     let snapshot = client.request(Request::session_snapshot(session)).await?;
-    let run = match (text_at(&snapshot, "/activeRunId"), text_at(&snapshot, "/lastRun/runId")) {
+    let run = match (&snapshot.active_run_id, &snapshot.last_run) {
         (Some(run), _) => run,
-        (None, Some(run)) => {
-            let mut report = Report::new(session, &run);
+        (None, Some(last)) => {
+            let mut report = Report::new(session, &last.run_id);
             report.rebase(&snapshot);
             return Ok(report);
         }
         (None, None) => return Err(CliError::NoRun { session: session.to_owned() }),
     };
-    let seen = snapshot.get("lastSeq").and_then(Value::as_u64).unwrap_or_default();
-    let mut report = Report::new(session, &run);
-    client.attach(session, seen, Access::ReadOnly).await?;
+    let mut report = Report::new(session, run);
+    client.attach(session, snapshot.last_seq, Access::ReadOnly).await?;
     while report.progress() == Progress::Running {
         let event = client.next().await?;
         if report.includes(&event) {
@@ -88,8 +86,4 @@ async fn outcome(client: &mut Client, session: &str) -> Result<Report, CliError>
         }
     }
     Ok(report)
-}
-
-fn text_at(value: &Value, pointer: &str) -> Option<String> {
-    value.pointer(pointer).and_then(Value::as_str).map(str::to_owned)
 }

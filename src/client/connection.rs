@@ -3,16 +3,20 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::bridge::Bridge;
 use super::link::{Link, LinkError};
 use super::start::{CONNECT_BACKOFF, MissingDaemon, UnreachableError, connect_or_start};
-use super::subscriptions::{Access, Attached, Subscriptions};
+use super::subscriptions::{Access, Subscriptions};
 use crate::backoff::random_fraction;
 use crate::config::limits::LINE_BYTES;
-use crate::protocol::push::client::{Environment, Event, Incoming, Request, ResponseError, RetrySafety};
+use crate::protocol::push::client::{
+    AttachReply, Environment, Event, EventContent, HelloReply, Incoming, Replay, Request, RequestBody, ResponseError,
+    RetrySafety,
+};
 use crate::transport::local::Address;
 
 /// Configuration of a client.
@@ -83,6 +87,14 @@ pub enum RequestError {
         /// The type of the request.
         kind: &'static str,
     },
+    /// The reply is not one of this version of the protocol.
+    #[error("cannot read the reply of pushd to {kind}; `push daemon restart` starts the version of this client")]
+    UnreadableReply {
+        /// The type of the request.
+        kind: &'static str,
+        /// The cause.
+        source: serde_json::Error,
+    },
 }
 
 impl RequestError {
@@ -90,7 +102,7 @@ impl RequestError {
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Refused(fault) => Some(&fault.code),
-            Self::Unreachable(_) | Self::TooLong { .. } | Self::NoReply { .. } => None,
+            Self::Unreachable(_) | Self::TooLong { .. } | Self::NoReply { .. } | Self::UnreadableReply { .. } => None,
         }
     }
 }
@@ -147,14 +159,28 @@ impl Client {
     /// Sends a request and waits for the reply.
     ///
     /// After a lost connection the request is sent again if it is idempotent.
-    pub async fn request(&mut self, request: Request) -> Result<Value, RequestError> {
+    pub async fn request<R: DeserializeOwned>(&mut self, request: Request<R>) -> Result<R, RequestError> {
+        let payload = self.exchange(request.body()).await?;
+        decode_reply(request.body(), &payload)
+    }
+
+    /// Like [`request`](Self::request), and also returns the reply as JSON, for verbs that print it.
+    pub async fn request_with_json<R: DeserializeOwned>(
+        &mut self,
+        request: Request<R>,
+    ) -> Result<(R, Value), RequestError> {
+        let payload = self.exchange(request.body()).await?;
+        Ok((decode_reply(request.body(), &payload)?, decode_reply(request.body(), &payload)?))
+    }
+
+    async fn exchange(&mut self, request: &RequestBody) -> Result<String, RequestError> {
         let bytes = request.line("").len() + ID_BYTES;
         if bytes > LINE_BYTES {
             return Err(RequestError::TooLong { bytes, limit: LINE_BYTES });
         }
         for _ in 0..MAX_ATTEMPTS {
             let mut link = self.take_link().await?;
-            if let Ok(outcome) = link.exchange(&request, &mut self.subscriptions).await {
+            if let Ok(outcome) = link.exchange(request, &mut self.subscriptions).await {
                 self.restore_link(link);
                 return Ok(outcome?);
             }
@@ -169,7 +195,7 @@ impl Client {
     /// Switches the connection to another protocol and returns it.
     pub async fn switch_protocol(mut self, request: Request) -> Result<Bridge, RequestError> {
         let mut link = self.take_link().await?;
-        match link.exchange(&request, &mut self.subscriptions).await {
+        match link.exchange(request.body(), &mut self.subscriptions).await {
             Ok(outcome) => {
                 outcome?;
                 Ok(link.into_bridge())
@@ -179,11 +205,11 @@ impl Client {
     }
 
     /// Attaches to a session: every event after `seen` is delivered once.
-    pub async fn attach(&mut self, session: &str, seen: u64, access: Access) -> Result<Attached, RequestError> {
-        let payload = self.request(attach_request(session, seen, access, &self.config.environment)).await?;
-        let attached = Attached::read(&payload);
-        self.subscriptions.rewind(session, seen, access, attached);
-        Ok(attached)
+    pub async fn attach(&mut self, session: &str, seen: u64, access: Access) -> Result<Replay, RequestError> {
+        let AttachReply { replay } =
+            self.request(attach_request(session, seen, access, &self.config.environment)).await?;
+        self.subscriptions.rewind(session, seen, access, &replay);
+        Ok(replay)
     }
 
     /// Delivers the events of a session to which a request has subscribed this connection, or is about to.
@@ -197,7 +223,8 @@ impl Client {
     pub async fn next(&mut self) -> Result<Event, RequestError> {
         loop {
             if let Some(event) = self.subscriptions.pop() {
-                return if event.kind == "session_deleted" { Err(self.session_deleted(&event)) } else { Ok(event) };
+                let is_deleted = event.content == EventContent::Deleted;
+                return if is_deleted { Err(self.session_deleted(&event)) } else { Ok(event) };
             }
             self.ensure_link().await?;
             let Some(link) = &mut self.link else { continue };
@@ -307,7 +334,8 @@ impl Client {
                 RequestError::Refused(_)
                 | RequestError::Unreachable(_)
                 | RequestError::TooLong { .. }
-                | RequestError::NoReply { .. } => self.config.reconnect_timeout,
+                | RequestError::NoReply { .. }
+                | RequestError::UnreadableReply { .. } => self.config.reconnect_timeout,
             };
             if since.elapsed() >= patience {
                 return Err(error);
@@ -324,14 +352,15 @@ impl Client {
             connect_or_start(address, missing, &mut || notices(Notice::Starting)).await.map_err(RequestError::from)?;
         let mut link = Link::new(stream);
         let greeting = Request::hello(self.config.version);
-        let answer = timeout(HANDSHAKE_TIMEOUT, link.exchange(&greeting, &mut self.subscriptions)).await;
+        let answer = timeout(HANDSHAKE_TIMEOUT, link.exchange(greeting.body(), &mut self.subscriptions)).await;
         let hello = answer.map_err(|_| RequestError::from(self.no_answer()))??.map_err(RequestError::from)?;
-        self.report_version(&hello);
+        self.report_version(decode_reply(greeting.body(), &hello)?);
         self.pid_file_seen |= self.config.address.pid.exists();
         for (session, position) in self.subscriptions.positions() {
             let request = attach_request(&session, position.seen, position.access, &self.config.environment);
-            let payload = link.exchange(&request, &mut self.subscriptions).await?.map_err(RequestError::from)?;
-            self.subscriptions.rewind(&session, position.seen, position.access, Attached::read(&payload));
+            let payload = link.exchange(request.body(), &mut self.subscriptions).await?.map_err(RequestError::from)?;
+            let reply: AttachReply = decode_reply(request.body(), &payload)?;
+            self.subscriptions.rewind(&session, position.seen, position.access, &reply.replay);
         }
         Ok(link)
     }
@@ -348,12 +377,12 @@ impl Client {
             && !self.config.address.pid.exists()
     }
 
-    fn report_version(&mut self, hello: &Value) {
-        let daemon = hello.get("runtimeVersion").and_then(Value::as_str).unwrap_or("unknown");
+    fn report_version(&mut self, hello: HelloReply) {
+        let daemon = hello.runtime_version.unwrap_or_else(|| "unknown".to_owned());
         if daemon != self.config.version && !self.version_reported {
             self.version_reported = true;
             let client = self.config.version.to_owned();
-            (self.config.on_notice)(Notice::VersionMismatch { client, daemon: daemon.to_owned() });
+            (self.config.on_notice)(Notice::VersionMismatch { client, daemon });
         }
     }
 
@@ -383,7 +412,11 @@ impl From<RequestError> for ConnectError {
     }
 }
 
-fn attach_request(session: &str, seen: u64, access: Access, environment: &Environment) -> Request {
+fn decode_reply<R: DeserializeOwned>(request: &RequestBody, payload: &str) -> Result<R, RequestError> {
+    serde_json::from_str(payload).map_err(|source| RequestError::UnreadableReply { kind: request.kind(), source })
+}
+
+fn attach_request(session: &str, seen: u64, access: Access, environment: &Environment) -> Request<AttachReply> {
     let request = Request::attach_session(session, seen);
     match access {
         Access::Full => request.with_environment(environment),

@@ -4,13 +4,12 @@
 
 use std::io;
 
-use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use ulid::Ulid;
 
 use super::bridge::Bridge;
 use super::subscriptions::Subscriptions;
-use crate::protocol::push::client::{DecodeError, Incoming, Request, ResponseError, decode_line};
+use crate::protocol::push::client::{DecodeError, Incoming, RequestBody, ResponseError, decode_line};
 use crate::transport::local::{ReadHalf, Stream, WriteHalf};
 
 /// The longest line that is accepted from the daemon.
@@ -49,12 +48,12 @@ impl Link {
         Self { reader: BufReader::with_capacity(64 * 1024, reader), writer, partial: Vec::new() }
     }
 
-    /// Sends a request and waits for its reply; events that arrive before it go to `watch`.
+    /// Sends a request and waits for the payload of its reply; events that arrive before it go to `watch`.
     pub(super) async fn exchange(
         &mut self,
-        request: &Request,
+        request: &RequestBody,
         watch: &mut Subscriptions,
-    ) -> Result<Result<Value, ResponseError>, LinkError> {
+    ) -> Result<Result<String, ResponseError>, LinkError> {
         let id = format!("req_{}", Ulid::generate());
         let mut line = request.line(&id);
         line.push('\n');

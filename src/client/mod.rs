@@ -19,13 +19,19 @@ mod start;
 mod subscriptions;
 
 #[cfg(test)]
+pub(crate) mod test_events;
+#[cfg(test)]
 #[cfg(unix)]
 pub(crate) mod testing;
 #[cfg(test)]
 #[cfg(unix)]
 mod tests;
 
-pub use crate::protocol::push::client::{Environment, Event, MESSAGE_BYTES, Request, ResponseError};
+pub use crate::protocol::push::client::{
+    Environment, Event, EventContent, Grant, IntegrityReply, JournalReply, ListedApproval, Loss, MESSAGE_BYTES,
+    MetricsReply, PiFile, QueuedMessage, Replay, Request, ResponseError, RunReply, SandboxReply, SessionItem,
+    SessionPage, SessionSnapshot, SessionState,
+};
 pub use crate::transport::local::Address;
 pub use bridge::{Bridge, BridgeOutcome};
 pub use connection::{Client, ClientConfig, Notice, RequestError};
@@ -34,4 +40,4 @@ pub use os::{kill_process, process_is_alive};
 pub use ready::Announcement;
 pub use repository::Repository;
 pub use start::{DaemonCommand, MissingDaemon, UnreachableError};
-pub use subscriptions::{Access, Attached};
+pub use subscriptions::Access;

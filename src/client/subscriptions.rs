@@ -5,9 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use serde_json::Value;
-
-use crate::protocol::push::client::Event;
+use crate::protocol::push::client::{Event, Replay};
 
 /// What an attached client may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,29 +14,6 @@ pub enum Access {
     Full,
     /// Receive events only.
     ReadOnly,
-}
-
-/// The replay that an attach reply announces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attached {
-    /// The first seq of the replay.
-    pub from: u64,
-    /// The last seq of the session.
-    pub to: u64,
-    /// Whether earlier events are lost and a snapshot is sent in their place.
-    pub gap: bool,
-}
-
-impl Attached {
-    /// Reads the payload of a reply to `attach_session`.
-    pub(super) fn read(payload: &Value) -> Self {
-        let number = |name| payload.pointer(name).and_then(Value::as_u64).unwrap_or_default();
-        Self {
-            from: number("/replay/fromSeq"),
-            to: number("/replay/toSeq"),
-            gap: payload.pointer("/replay/gap").and_then(Value::as_bool).unwrap_or_default(),
-        }
-    }
 }
 
 /// The position of the client in one session.
@@ -67,9 +42,9 @@ impl Subscriptions {
     ///
     /// Queued events after `seen` are dropped, because the replay delivers them again. After a gap the daemon's seqs
     /// may be lower than those the client has received, so every seq is accepted.
-    pub(super) fn rewind(&mut self, session: &str, seen: u64, access: Access, attached: Attached) {
+    pub(super) fn rewind(&mut self, session: &str, seen: u64, access: Access, replay: &Replay) {
         self.queued.retain(|event| event.session != session || event.seq <= seen);
-        self.track(session, if attached.gap { 0 } else { seen }, access);
+        self.track(session, if replay.gap { 0 } else { seen }, access);
     }
 
     /// Queues an event, unless it was received before or its session has no subscription.
@@ -106,6 +81,7 @@ impl Subscriptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::push::client::EventContent;
 
     #[test]
     fn an_event_is_delivered_once() {
@@ -134,7 +110,7 @@ mod tests {
     fn a_second_attach_drops_events_that_are_replayed() {
         let mut watch = subscriptions_at("s", 0);
         watch.accept(event("s", 50));
-        watch.rewind("s", 0, Access::Full, Attached { from: 1, to: 50, gap: false });
+        watch.rewind("s", 0, Access::Full, &Replay { from_seq: 1, to_seq: 50, gap: false });
         for seq in [1, 2, 50] {
             watch.accept(event("s", seq));
         }
@@ -144,7 +120,7 @@ mod tests {
     #[test]
     fn after_a_gap_lower_seqs_are_accepted() {
         let mut watch = subscriptions_at("s", 900);
-        watch.rewind("s", 900, Access::Full, Attached { from: 0, to: 10, gap: true });
+        watch.rewind("s", 900, Access::Full, &Replay { from_seq: 0, to_seq: 10, gap: true });
         watch.accept(event("s", 11));
         assert_eq!(drain(&mut watch), [11]);
     }
@@ -165,8 +141,7 @@ mod tests {
             run: None,
             seq,
             at: 0,
-            kind: "status".to_owned(),
-            payload: Value::Null,
+            content: EventContent::Deleted,
             line: String::new(),
         }
     }

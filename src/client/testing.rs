@@ -10,6 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 
+use super::test_events::complete;
 use super::*;
 use crate::transport::local::DirectoryKind;
 
@@ -100,14 +101,14 @@ impl Peer {
 
     pub(crate) async fn event(&mut self, seq: u64) {
         self.send(json!({"v": "push.runtime.v1", "kind": "event", "sessionId": "s", "seq": seq, "ts": 1,
-            "type": "status", "payload": {}}))
+            "type": "status", "payload": complete("status", json!({}))}))
             .await;
     }
 
     /// Sends an event of the run `r` of the session `s`.
     pub(crate) async fn run_event(&mut self, seq: u64, kind: &str, payload: Value) {
         self.send(json!({"v": "push.runtime.v1", "kind": "event", "sessionId": "s", "runId": "r", "seq": seq,
-            "ts": 1, "type": kind, "payload": payload}))
+            "ts": 1, "type": kind, "payload": complete(kind, payload)}))
             .await;
     }
 

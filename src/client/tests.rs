@@ -30,8 +30,8 @@ async fn after_a_reconnect_events_continue_without_duplicates() {
     };
     let client = async {
         let mut client = Client::open(settings).await.unwrap();
-        let attached = client.attach("s", 0, Access::ReadOnly).await.unwrap();
-        assert_eq!((attached.from, attached.to, attached.gap), (1, 2, false));
+        let replay = client.attach("s", 0, Access::ReadOnly).await.unwrap();
+        assert_eq!((replay.from_seq, replay.to_seq, replay.gap), (1, 2, false));
         let mut seen = Vec::new();
         while seen.len() < 4 {
             seen.push(client.next().await.unwrap().seq);
@@ -158,7 +158,7 @@ async fn a_message_without_a_reply_is_sent_again_with_the_same_id() {
         (answer, client.next().await.unwrap().seq)
     };
     let ((answer, seq), _second) = with_timeout(async { tokio::join!(client, script) }).await;
-    assert_eq!(answer["runId"], "run_1");
+    assert_eq!((answer.run_id.as_str(), answer.repeated), ("run_1", true));
     assert_eq!(seq, 1);
 }
 

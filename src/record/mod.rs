@@ -12,5 +12,6 @@ mod tool_compat;
 pub(crate) mod wire;
 
 use decode::is_known_kind;
+pub(crate) use decode::{EventDecoder, gate_question};
 pub use decode::{RecordError, decode_event, seq_of};
 pub use encode::event_line;

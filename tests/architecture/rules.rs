@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::scan::{Kind, Path, Source, begins_with, test_files};
+use super::scan::{Kind, Path, Source, Token, begins_with, test_files};
 use super::{
-    CODE_LINES, EXCEPTIONS, FUNCTION_LINES, IMPURE, MAIN_LINES, RUNTIME_LAYERS, TABLE, UNIX_ONLY, WINDOWS_ONLY,
-    WIRE_TEXTS, WIRE_WORDS,
+    CODE_LINES, EVENT_DECODERS, EXCEPTIONS, FREE_FORM_JSON, FUNCTION_LINES, IMPURE, MAIN_LINES, ORDINARY_WORDS,
+    RUNTIME_LAYERS, TABLE, UNIX_ONLY, WINDOWS_ONLY, WIRE_TEXTS, WIRE_WORDS,
 };
 
 /// A violation of a rule.
@@ -255,6 +255,67 @@ pub(crate) fn wire_words(tree: &Tree) -> Vec<Violation> {
 
 fn is_camel_case(word: &str) -> bool {
     word.as_bytes().windows(2).any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase())
+}
+
+/// Returns the event types of the wire: the texts in patterns of the decoders.
+pub(crate) fn event_names(tree: &Tree) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for source in tree.sources.iter().filter(|source| EVENT_DECODERS.contains(&source.path.as_str())) {
+        for tokens in source.tokens.windows(3) {
+            if tokens[0].kind == Kind::Text && tokens[1].text == "=" && tokens[2].text == ">" {
+                names.insert(tokens[0].text.clone());
+            }
+        }
+    }
+    names
+}
+
+/// Finds event types and lookups in JSON in the verbs: the client decodes what the daemon sends.
+pub(crate) fn untyped_access(tree: &Tree, event_names: &BTreeSet<String>) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for source in tree.sources.iter().filter(|source| source.path.starts_with("cli/")) {
+        let is_free_form = FREE_FORM_JSON.iter().any(|(file, _)| *file == source.path);
+        for (at, token) in source.tokens.iter().enumerate() {
+            let is_ordinary = |(file, text, _): &(&str, &str, &str)| *file == source.path && *text == token.text;
+            if token.kind == Kind::Text && event_names.contains(&token.text) && !ORDINARY_WORDS.iter().any(is_ordinary)
+            {
+                found.push(violation(source, token.line, format!("`{}` is an event type of the wire", token.text)));
+            }
+            if !is_free_form && is_lookup(&source.tokens, at) {
+                found.push(violation(source, token.line, "a lookup in JSON; the client decodes replies".to_owned()));
+            }
+        }
+    }
+    found
+}
+
+/// Tells whether a lookup in JSON is at `at`: `.get("name")`, `value["name"]` unless it is assigned, `.pointer(`,
+/// `.as_array()` and the like, `Value::as_str`, or the helper `field(`.
+fn is_lookup(tokens: &[Token], at: usize) -> bool {
+    let is = |at: Option<usize>, text: &str| {
+        at.and_then(|at| tokens.get(at)).is_some_and(|token| token.kind != Kind::Text && token.text == text)
+    };
+    let is_text = |at: usize| tokens.get(at).is_some_and(|token| token.kind == Kind::Text);
+    let (before, token) = (at.checked_sub(1), &tokens[at]);
+    if token.kind == Kind::Mark && token.text == "[" && is_text(at + 1) && is(Some(at + 2), "]") {
+        let previous = before.map(|before| &tokens[before]);
+        let indexes = previous.is_some_and(|previous| {
+            previous.kind == Kind::Word && previous.text != "in" || matches!(previous.text.as_str(), ")" | "]" | "?")
+        });
+        let is_assigned = is(Some(at + 3), "=") && !is(Some(at + 4), "=");
+        return indexes && !is_assigned;
+    }
+    if token.kind != Kind::Word {
+        return false;
+    }
+    match token.text.as_str() {
+        "get" | "get_mut" => is(before, ".") && is(Some(at + 1), "(") && is_text(at + 2),
+        "pointer" | "pointer_mut" => is(before, "."),
+        "as_array" | "as_object" | "as_bool" | "as_u64" | "as_i64" | "as_f64" => is(before, ".") || is(before, "::"),
+        "as_str" => is(before, "::") && is(at.checked_sub(2), "Value"),
+        "field" => !is(before, ".") && is(Some(at + 1), "("),
+        _ => false,
+    }
 }
 
 /// Finds files without a purpose at their top.

@@ -29,11 +29,11 @@ fn placeholder(word: &str) -> Option<&'static str> {
             return Some(placeholder);
         }
     }
-    if is_duration(word) {
-        return Some("TIME");
+    // Handles have 4 to 6 characters, abbreviated commits 7, commits 40. A handle may look like a number of days.
+    if [4, 5, 6, 7, 40].contains(&word.len()) && is_hex() {
+        return Some("ID");
     }
-    // Handles have 4 to 6 characters, abbreviated commits 7, commits 40.
-    ([4, 5, 6, 7, 40].contains(&word.len()) && is_hex()).then_some("ID")
+    is_duration(word).then_some("TIME")
 }
 
 /// `84ms`, `1.2s`, `19s`, `1m01s`.
@@ -50,4 +50,5 @@ fn only_what_differs_between_runs_is_replaced() {
         normalize("f239  failed   3s  $ sh test.sh  /tmp/x/sum\n  exit 0, 1m01s\n? Approve (appr_01M7)", "/tmp/x");
     assert_eq!(shown, ["ID failed TIME $ sh test.sh /home/ann/sum", "  exit 0, TIME", "? Approve (APPROVAL)"]);
     assert_eq!(normalize("success: 2 steps done", "/x"), ["success: 2 steps done"]);
+    assert_eq!(normalize("in 071d, 30d", "/x"), ["in ID, TIME"]);
 }

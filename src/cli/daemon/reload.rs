@@ -1,7 +1,6 @@
 //! `push daemon reload`: makes the daemon read the login shell's environment again.
 
 use clap::Args;
-use serde_json::Value;
 
 use crate::cli::context::Context;
 use crate::cli::exit::{CliError, Exit};
@@ -21,11 +20,10 @@ pub(crate) struct ReloadArgs {}
 /// Reloads.
 pub(super) async fn run(_args: ReloadArgs, context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
-    let answer = client.request(Request::reload()).await?;
-    let variables = answer.get("variables").and_then(Value::as_u64).unwrap_or_default();
-    context.console.note(&format!("read {variables} environment variables"));
-    if let Some(warning) = answer.get("warning").and_then(Value::as_str) {
-        context.console.error(&sanitize_line(warning));
+    let reply = client.request(Request::reload()).await?;
+    context.console.note(&format!("read {} environment variables", reply.variables));
+    if let Some(reason) = reply.warning {
+        context.console.error(&sanitize_line(&reason));
         return Ok(Exit::FAILURE);
     }
     Ok(Exit::SUCCESS)

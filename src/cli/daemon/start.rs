@@ -1,7 +1,6 @@
 //! `push daemon start`: starts the daemon in the background.
 
 use clap::Args;
-use serde_json::Value;
 
 use crate::cli::context::Context;
 use crate::cli::exit::{CliError, Exit};
@@ -16,7 +15,7 @@ pub(crate) struct StartArgs {}
 pub(super) async fn run(_args: StartArgs, context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
     let metrics = client.request(Request::metrics()).await?;
-    let pid = metrics.get("pid").and_then(Value::as_u64).unwrap_or_default();
+    let pid = metrics.pid.unwrap_or_default();
     context.console.note(&format!("pushd is running (pid {pid})"));
     Ok(Exit::SUCCESS)
 }

@@ -1,14 +1,14 @@
 //! `push daemon status`: prints the state of the daemon.
 
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::cli::context::Context;
 use crate::cli::exit::{CliError, Exit};
 use crate::cli::format::size;
 use crate::cli::sanitize::sanitize_line;
 use crate::cli::sessions::age;
-use crate::client::Request;
+use crate::client::{MetricsReply, Request};
 
 /// Show the state of the daemon; exit code 69 if it is not running
 #[derive(Debug, Args)]
@@ -42,50 +42,45 @@ pub(super) async fn run(args: StatusArgs, context: &mut Context) -> Result<Exit,
     Ok(Exit::SUCCESS)
 }
 
-/// The fields of the status besides `running`; an address is null if the listener is disabled.
-const FIELDS: [&str; 12] = [
-    "pid",
-    "version",
-    "uptimeSeconds",
-    "socket",
-    "http",
-    "pi",
-    "pvp",
-    "sessions",
-    "connections",
-    "events",
-    "journalBytes",
-    "memoryBytes",
-];
-
-fn with_running(metrics: &Value) -> Value {
-    let mut status = Map::from_iter([("running".to_owned(), Value::Bool(true))]);
-    let field = |name: &str| (name.to_owned(), metrics.get(name).cloned().unwrap_or_default());
-    status.extend(FIELDS.map(field));
-    Value::Object(status)
+/// Returns the status as JSON; an address is null if the listener is disabled.
+fn with_running(metrics: &MetricsReply) -> Value {
+    json!({
+        "running": true,
+        "pid": metrics.pid,
+        "version": metrics.version,
+        "uptimeSeconds": metrics.uptime_seconds,
+        "socket": metrics.socket,
+        "http": metrics.http,
+        "pi": metrics.pi,
+        "pvp": metrics.pvp,
+        "sessions": metrics.sessions,
+        "connections": metrics.connections,
+        "events": metrics.events,
+        "journalBytes": metrics.journal_bytes,
+        "memoryBytes": metrics.memory_bytes,
+    })
 }
 
-fn describe(metrics: &Value) -> String {
-    let number = |name| metrics.get(name).and_then(Value::as_u64).unwrap_or_default();
-    let text = |name| sanitize_line(metrics.get(name).and_then(Value::as_str).unwrap_or_default());
-    let draining = metrics.get("draining").and_then(Value::as_bool).unwrap_or_default();
-    let state = if draining { "draining" } else { "running" };
-    let pi = metrics.get("pi").and_then(Value::as_str).map(|at| format!("pi           {}\n", sanitize_line(at)));
-    let up = age(number("uptimeSeconds").saturating_mul(1000));
+fn describe(metrics: &MetricsReply) -> String {
+    let number = |value: Option<u64>| value.unwrap_or_default();
+    let text = |value: &Option<String>| sanitize_line(value.as_deref().unwrap_or_default());
+    let state = if metrics.draining { "draining" } else { "running" };
+    let pi = metrics.pi.as_deref().map(|at| format!("pi           {}\n", sanitize_line(at)));
+    let up = age(number(metrics.uptime_seconds).saturating_mul(1000));
     format!(
         "pushd {} {state} for {up} (pid {})\nsocket       {}\n{}sessions     {} ({} in memory)\nactive runs  {}\n\
          connections  {}\nevents       {}\njournal      {}\nmemory       {}\n",
-        text("version"),
-        number("pid"),
-        text("socket"),
+        text(&metrics.version),
+        metrics.pid.unwrap_or_default(),
+        text(&metrics.socket),
         pi.unwrap_or_default(),
-        number("sessions"),
-        number("residentSessions"),
-        number("activeRuns"),
-        number("connections"),
-        number("events"),
-        size(number("journalBytes")),
-        size(number("memoryBytes")),
+        number(metrics.sessions),
+        number(metrics.resident_sessions),
+        number(metrics.active_runs),
+        number(metrics.connections),
+        number(metrics.events),
+        size(number(metrics.journal_bytes)),
+        size(number(metrics.memory_bytes)),
     )
 }
 
@@ -95,14 +90,18 @@ mod tests {
 
     #[test]
     fn the_status_has_running_and_all_fields() {
-        let status = with_running(&json!({"pid": 7, "version": "0.1.0"}));
+        let status = with_running(&metrics(json!({"pid": 7, "version": "0.1.0"})));
         assert_eq!(status["running"], true);
         assert_eq!((&status["pid"], &status["http"]), (&json!(7), &Value::Null));
-        assert_eq!(status.as_object().map(Map::len), Some(1 + FIELDS.len()));
-        let text = describe(&json!({"pid": 7, "version": "0.1.0", "uptimeSeconds": 61, "draining": false}));
+        assert_eq!(status.as_object().map(serde_json::Map::len), Some(13));
+        let text = describe(&metrics(json!({"pid": 7, "version": "0.1.0", "uptimeSeconds": 61, "draining": false})));
         assert!(text.starts_with("pushd 0.1.0 running for 1m (pid 7)\n"), "{text}");
         assert!(!text.contains("pi  "), "{text}");
-        let text = describe(&json!({"pi": "127.0.0.1:3141"}));
+        let text = describe(&metrics(json!({"pi": "127.0.0.1:3141"})));
         assert!(text.contains("\npi           127.0.0.1:3141\nsessions"), "{text}");
+    }
+
+    fn metrics(metrics: Value) -> MetricsReply {
+        serde_json::from_value(metrics).unwrap()
     }
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::Value;
 use tokio::time::{Instant, interval, sleep, timeout};
 
 use super::start;
@@ -81,11 +80,10 @@ pub(super) async fn run(args: StopArgs, context: &mut Context) -> Result<Exit, C
         Err(error) => return Err(error),
     };
     let metrics = client.request(Request::metrics()).await?;
-    let number = |name| metrics.get(name).and_then(Value::as_u64);
-    let active = number("activeRuns");
+    let active = metrics.active_runs;
     let grace = if args.now || args.force { Some(Duration::ZERO) } else { args.grace };
     // The default is the grace period of the daemon, not that of this client's environment.
-    let asked_after = grace.or_else(|| number("graceMs").map(Duration::from_millis));
+    let asked_after = grace.or_else(|| metrics.grace_ms.map(Duration::from_millis));
     // There is no prompt if no run is active, or if an older daemon does not report its grace period.
     let question = match asked_after {
         Some(after) if !args.now && !args.force && active.is_some_and(|count| count > 0) => {
@@ -99,7 +97,7 @@ pub(super) async fn run(args: StopArgs, context: &mut Context) -> Result<Exit, C
         None => grace,
     };
     client.request(Request::drain(until_ended.map(millis))).await?;
-    let pid = number("pid").and_then(|pid| u32::try_from(pid).ok()).unwrap_or_default();
+    let pid = metrics.pid.unwrap_or_default();
     if args.force {
         force_stop(&mut client, pid, context).await?;
     } else {

@@ -153,8 +153,8 @@ async fn check_daemon(
         }
         answer => answer?,
     };
-    let version = metrics.get("version").and_then(Value::as_str).unwrap_or_default();
-    let pid = metrics.get("pid").and_then(Value::as_u64).unwrap_or_default();
+    let version = metrics.version.unwrap_or_default();
+    let pid = metrics.pid.unwrap_or_default();
     let runs = format!("pushd {version} is running (pid {pid})");
     findings.push(if version == env!("CARGO_PKG_VERSION") {
         Finding::ok("daemon", runs)
@@ -162,15 +162,15 @@ async fn check_daemon(
         Finding::note("daemon", format!("{runs}, but this client is version {}", env!("CARGO_PKG_VERSION")))
             .with_remedy("`push daemon restart` starts the version of this client")
     });
-    findings.extend(metrics.get("sandbox").map(confinement::layers_finding));
-    findings.extend(metrics.get("sandbox").and_then(confinement::home_finding));
+    findings.extend(metrics.sandbox.as_ref().map(confinement::layers_finding));
+    findings.extend(metrics.sandbox.as_ref().and_then(confinement::home_finding));
     if args.full {
         context.console.note("checking every event; this may take a while");
     }
-    match client.request(Request::check_journal(args.full)).await {
-        Ok(check) => {
+    match client.request_with_json(Request::check_journal(args.full)).await {
+        Ok((check, json)) => {
             findings.extend(journal::findings(&check, now()));
-            Ok(check)
+            Ok(json)
         }
         Err(error) if error.code().is_some() => {
             findings.push(

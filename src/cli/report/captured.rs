@@ -65,20 +65,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::client::test_events::event;
 
     #[test]
     fn streams_are_kept_apart_and_truncated_between_letters() {
         let mut captured = CapturedOutput::bounded(5);
         for (stream, text) in [("stdout", "abcd"), ("stderr", "x"), ("stdout", "éé"), ("stdout", "z")] {
-            captured.follow(&Event {
-                session: "s".into(),
-                run: Some("r".into()),
-                seq: 1,
-                at: 0,
-                kind: "tool_output".into(),
-                payload: json!({"callId": "c", "stream": stream, "text": text}),
-                line: String::new(),
-            });
+            captured.follow(&event("tool_output", json!({"callId": "c", "stream": stream, "text": text})));
         }
         let mut result = Map::new();
         captured.add_to(&mut result);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::client::Event;
+use crate::kernel::event::TurnUsage;
 
 /// Tokens and cost so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,17 +30,17 @@ enum Cost {
 
 impl Usage {
     /// Adds the usage of one turn.
-    pub(super) fn add(&mut self, event: &Event) {
-        if !event.text("model").is_empty() {
-            self.models.insert(event.text("model").to_owned());
+    pub(super) fn add(&mut self, turn: &TurnUsage) {
+        if !turn.model.is_empty() {
+            self.models.insert(turn.model.clone());
         }
-        for (count, name) in self.counts.iter_mut().zip(COUNTERS) {
-            let more = event.payload.get(name).and_then(Value::as_u64).unwrap_or_default();
+        let usage = &turn.usage;
+        let more = [usage.input, usage.output, usage.cache_read, usage.cache_write];
+        for (count, more) in self.counts.iter_mut().zip(more) {
             *count = count.saturating_add(more);
         }
-        self.estimated |= event.payload.get("estimated").and_then(Value::as_bool).unwrap_or_default();
-        let millionths = event.payload.get("costMicroUsd").and_then(Value::as_u64);
-        self.cost = match (self.cost, millionths) {
+        self.estimated |= usage.estimated;
+        self.cost = match (self.cost, usage.cost) {
             (Cost::None, Some(more)) => Cost::Known(more),
             (Cost::Known(sum), Some(more)) => Cost::Known(sum.saturating_add(more)),
             (Cost::Unknown, _) | (Cost::None | Cost::Known(_), None) => Cost::Unknown,
@@ -71,6 +71,8 @@ const COUNTERS: [&str; 4] = ["inputTokens", "outputTokens", "cacheReadTokens", "
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::test_events::event;
+    use crate::kernel::event::EventKind;
 
     #[test]
     fn turns_are_added_up() {
@@ -97,15 +99,9 @@ mod tests {
     fn after(payloads: &[Value]) -> Option<Value> {
         let mut usage = Usage::default();
         for payload in payloads {
-            usage.add(&Event {
-                session: "s".into(),
-                run: None,
-                seq: 1,
-                at: 0,
-                kind: "usage".into(),
-                payload: payload.clone(),
-                line: String::new(),
-            });
+            let event = event("usage", payload.clone());
+            let Some(EventKind::TurnUsage(turn)) = event.recorded() else { panic!("not a usage: {event:?}") };
+            usage.add(turn);
         }
         usage.to_json()
     }

@@ -1,6 +1,5 @@
 //! Follows one run: prints its events, answers or prompts for its approvals, and handles signals.
 
-use serde_json::Value;
 use tokio::time::{Duration, Instant, sleep};
 
 use crate::cli::answer::{AnswerView, StreamText};
@@ -15,6 +14,7 @@ use crate::cli::report::{Progress, Report};
 use crate::cli::sanitize::sanitize_line;
 use crate::cli::view::{Echo, Reasoning, View};
 use crate::client::{Client, Event, Request, RequestError};
+use crate::kernel::event::EventKind;
 
 /// Within what time a second signal exits at once.
 const SECOND_SIGNAL_WINDOW: Duration = Duration::from_secs(2);
@@ -214,7 +214,7 @@ impl RunFollower {
         self.report.follow(&event);
         match &mut self.output {
             Output::Text(view) => {
-                if event.kind == "run_complete" {
+                if event.ends_run() {
                     console.text(&view.denials(self.report.denials()))?;
                 }
                 console.text(&view.event(&event))?;
@@ -226,10 +226,11 @@ impl RunFollower {
             }
             Output::Events | Output::Result => {}
         }
-        match event.kind.as_str() {
-            "status" => console.detail(&status(&event)),
-            "context_compacted" => console.faint_note("the conversation was compacted to free context space"),
-            _ => {}
+        if let Some((phase, detail)) = event.activity() {
+            console.detail(&sanitize_line(&format!("{phase} {detail}")));
+        }
+        if matches!(event.recorded(), Some(EventKind::Compacted(_))) {
+            console.faint_note("the conversation was compacted to free context space");
         }
         let opened = self.approvals.follow(&event).cloned();
         match opened {
@@ -267,7 +268,7 @@ impl RunFollower {
                             Output::Text(_) => String::new(),
                             Output::Answer(_) if console.verbosity != Verbosity::Quiet => String::new(),
                             Output::Answer(_) | Output::Result | Output::Events => {
-                                stderr_view(console).approval(&pending.payload)
+                                stderr_view(console).approval(&pending.question)
                             }
                         };
                         console.prompt(&(card + &pending.prompt()));
@@ -289,10 +290,10 @@ impl RunFollower {
         let mut more = String::new();
         if wants_full_view(&line) {
             match &mut self.output {
-                Output::Text(view) => console.text(&view.full_approval(&pending.payload))?,
-                Output::Answer(view) => more = view.full_approval(&pending.payload),
+                Output::Text(view) => console.text(&view.full_approval(&pending.question))?,
+                Output::Answer(view) => more = view.full_approval(&pending.question),
                 Output::Result | Output::Events => {
-                    more = stderr_view(console).full_approval(&pending.payload);
+                    more = stderr_view(console).full_approval(&pending.question);
                 }
             }
         }
@@ -366,14 +367,9 @@ pub(in crate::cli) fn reattach_hint(session: &str) -> String {
 }
 
 fn note_pending(pending: &PendingApproval, console: &mut Console) {
-    let id = sanitize_line(ids::short(&pending.id));
+    let id = sanitize_line(ids::short(pending.id()));
     let answer = if pending.form.is_some() { " --answer …" } else { "" };
     console.note(&format!("waiting for approval: `push approve {id}{answer}` or `push deny {id}`"));
-}
-
-fn status(event: &Event) -> String {
-    let detail = event.payload.get("detail").and_then(Value::as_str).unwrap_or_default();
-    sanitize_line(&format!("{} {detail}", event.text("phase")))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::cli::console::Palette;
@@ -50,7 +50,7 @@ async fn with_policy_deny_an_approval_is_denied_and_reported() {
         peer
     };
     let (exit, _err, _peer) = follow(&daemon, out.clone(), ApprovalPolicy::Deny, Output::Result, script).await;
-    assert_eq!(exit.unwrap(), Exit::from_run_hint(Some(3)));
+    assert_eq!(exit.unwrap(), Exit::from_run(3));
     let result: Value = serde_json::from_str(&out.text()).unwrap();
     assert_eq!(
         result,
@@ -72,7 +72,7 @@ async fn denials_are_listed_before_the_outcome() {
         peer
     };
     let (exit, _err, _peer) = follow(&daemon, out.clone(), ApprovalPolicy::Ask, text(), script).await;
-    assert_eq!(exit.unwrap(), Exit::from_run_hint(Some(3)));
+    assert_eq!(exit.unwrap(), Exit::from_run(3));
     assert!(out.text().ends_with("not approved: rm x (a, denied by tui)\ndenied: done\n"), "{}", out.text());
 }
 
@@ -160,7 +160,7 @@ async fn events_are_printed_unchanged_without_those_of_other_runs() {
         peer
     };
     let (exit, _err, _peer) = follow(&daemon, out.clone(), ApprovalPolicy::Deny, Output::Events, script).await;
-    assert_eq!(exit.unwrap(), Exit::from_run_hint(Some(4)));
+    assert_eq!(exit.unwrap(), Exit::from_run(4));
     let kinds: Vec<Value> =
         out.text().lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["type"].clone()).collect();
     assert_eq!(kinds, ["of_tomorrow", "run_complete"]);

@@ -3,7 +3,6 @@
 //! Only then, and only if notes are printed, is Ollama looked up.
 
 use crate::cli::console::Console;
-use crate::cli::format::field;
 use crate::cli::models::{find_ollama, models, read_config};
 use crate::cli::report::Report;
 use crate::cli::sanitize::sanitize_line;
@@ -12,7 +11,8 @@ use crate::provider::RunningOllama;
 
 /// Suggests a running Ollama server if the run failed because no provider is configured.
 pub(super) async fn suggest_ollama(report: &Report, paths: &Paths, console: &mut Console) {
-    if field(report.completion(), "reason") != "provider_not_configured" || !console.shows_notes() {
+    let reason = report.completion().and_then(|completion| completion.reason.as_deref());
+    if reason != Some("provider_not_configured") || !console.shows_notes() {
         return;
     }
     // An invalid configuration was reported when the session was opened.

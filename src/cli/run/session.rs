@@ -2,17 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::json;
 use ulid::Ulid;
 
 use super::{RunFlags, RunPlan};
 use crate::cli::answer::AnswerSource;
 use crate::cli::console::Console;
 use crate::cli::exit::CliError;
-use crate::cli::format::field;
 use crate::cli::ids;
 use crate::cli::sanitize::sanitize_line;
-use crate::client::{Client, Repository, Request};
+use crate::client::{Client, Repository, Request, SessionItem, SessionState};
+use crate::kernel::command::Phase;
 use crate::provider::playbook;
 
 /// The properties of a session that a run needs.
@@ -71,8 +71,7 @@ pub(super) async fn open(
         }
     };
     let snapshot = client.request(Request::session_snapshot(&id)).await?;
-    let meta = |name: &str| snapshot.get("meta").map(|meta| field(meta, name)).unwrap_or_default();
-    let (provider, directory) = (meta("provider"), meta("cwd").into());
+    let (provider, directory) = (snapshot.meta.provider, snapshot.meta.cwd.into());
     if plan.is_playbook && provider != playbook::NAME {
         return Err(CliError::Usage(format!(
             "session {id} uses the provider {provider}; a playbook needs a playbook session: leave out --session"
@@ -80,7 +79,7 @@ pub(super) async fn open(
     }
     // The run of a repeated key may have ended long ago.
     let seen = match (&flags.session, &flags.idempotency_key) {
-        (Some(_), None) => snapshot.get("lastSeq").and_then(Value::as_u64).unwrap_or_default(),
+        (Some(_), None) => snapshot.last_seq,
         (Some(_), Some(_)) | (None, _) => 0,
     };
     if flags.session.is_some() {
@@ -91,11 +90,11 @@ pub(super) async fn open(
 
 /// Returns one of the latest sessions with an active run in this directory.
 async fn find_active_session(directory: Option<&str>, client: &mut Client) -> Result<Option<String>, CliError> {
-    let answer = client.request(Request::list_sessions(LATEST)).await?;
-    let is_active = |item: &&Value| matches!(field(item, "state").as_str(), "running" | "awaiting_approval");
-    let is_here = |item: &&Value| directory.is_some_and(|directory| field(item, "cwd") == directory);
-    let sessions = answer["sessions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    Ok(sessions.iter().filter(is_active).find(is_here).map(|item| field(item, "sessionId")))
+    let page = client.request(Request::list_sessions(LATEST)).await?;
+    let is_active = |item: &SessionItem| matches!(item.state, SessionState::Known(Phase::Running | Phase::Waiting));
+    let is_here = |item: &SessionItem| directory.is_some_and(|directory| item.cwd == directory);
+    let found = page.sessions.into_iter().find(|item| is_active(item) && is_here(item));
+    Ok(found.map(|item| item.session_id))
 }
 
 /// How many sessions are searched for one that is active in the same directory.
@@ -119,8 +118,7 @@ async fn start(
         .with_some("repo", repository.map(|repository| repository.to_json()))
         .with("metadata", json!({"source": "cli"}))
         .with_environment(client.environment());
-    let answer = client.request(request).await?;
-    Ok(field(&answer, "sessionId"))
+    Ok(client.request(request).await?.session_id)
 }
 
 /// Returns the absolute path of the directory in which steps run.

@@ -64,7 +64,8 @@ pub enum RecordError {
 /// Refuses anything that `event_line` does not write, except for unknown fields and unknown kinds of events.
 pub fn decode_event(line: &[u8]) -> Result<Event, RecordError> {
     let envelope: EventEnvelope<'_> = serde_json::from_slice(line).map_err(RecordError::Envelope)?;
-    let kind = EventDecoder { envelope: &envelope, line }.kind()?;
+    let (type_name, payload) = (envelope.r#type.as_ref(), envelope.payload.get());
+    let kind = EventDecoder { type_name, seq: envelope.seq, payload, line }.kind()?;
     Ok(strip_synthetic_run_id(Event {
         seq: Seq::new(envelope.seq),
         at: Now(envelope.ts),
@@ -93,14 +94,22 @@ pub fn seq_of(line: &[u8]) -> Option<Seq> {
     Some(Seq::new(number))
 }
 
-struct EventDecoder<'e, 'a> {
-    envelope: &'e EventEnvelope<'a>,
-    line: &'a [u8],
+/// Decodes the payload of an event whose envelope was read.
+pub(crate) struct EventDecoder<'e, 'a> {
+    /// The name of its kind.
+    pub(crate) type_name: &'e str,
+    /// Its position.
+    pub(crate) seq: u64,
+    /// Its payload.
+    pub(crate) payload: &'a str,
+    /// Its line, which is kept if the kind is unknown.
+    pub(crate) line: &'a [u8],
 }
 
 impl<'a> EventDecoder<'_, 'a> {
-    fn kind(&self) -> Result<EventKind, RecordError> {
-        Ok(match self.envelope.r#type.as_ref() {
+    /// Decodes the kind of the event and its data.
+    pub(crate) fn kind(&self) -> Result<EventKind, RecordError> {
+        Ok(match self.type_name {
             "assistant_token" => EventKind::TextDelta { text: self.payload::<Token<'_>>()?.text.into_owned() },
             "thinking_token" => EventKind::ThinkingDelta { text: self.payload::<Token<'_>>()?.text.into_owned() },
             "tool_output" => {
@@ -124,7 +133,7 @@ impl<'a> EventDecoder<'_, 'a> {
             "usage" => EventKind::TurnUsage(Box::new(turn_usage(self.payload()?))),
             "tool_call" => EventKind::CallIntended(Box::new(self.intention()?)),
             "tool_result" => EventKind::CallSettled(Box::new(self.call_result()?)),
-            "approval_required" => EventKind::GateOpened(Box::new(self.question()?)),
+            "approval_required" => EventKind::GateOpened(Box::new(gate_question(self.payload()?))),
             "approval_vote" => {
                 let vote: ApprovalVote<'_> = self.payload()?;
                 let (gate, decision) = (id(vote.approval_id), vote.decision.into());
@@ -187,7 +196,7 @@ impl<'a> EventDecoder<'_, 'a> {
 
     fn decode_loss(&self) -> Result<EventKind, RecordError> {
         let lost: EventsLost = self.payload()?;
-        if lost.until_seq != self.envelope.seq {
+        if lost.until_seq != self.seq {
             return Err(self.field_error("untilSeq"));
         }
         Ok(EventKind::EventsLost { after: Seq::new(lost.after_seq), cause: lost.cause.into() })
@@ -256,42 +265,41 @@ impl<'a> EventDecoder<'_, 'a> {
         })
     }
 
-    fn question(&self) -> Result<GateQuestion, RecordError> {
-        let approval: ApprovalRequired<'_> = self.payload()?;
-        let (details, choices) = split_last_list(&approval.details, "choices");
-        let details = if approval.remember.is_some() && choices.is_empty() {
-            split_last_list(&approval.details, "scopes").0
-        } else {
-            details
-        };
-        Ok(GateQuestion {
-            gate: id(approval.approval_id),
-            call: id(approval.call_id),
-            kind: approval.kind.into_owned(),
-            title: approval.title.into_owned(),
-            summary: approval.summary.into_owned(),
-            details,
-            choices,
-            quorum: approval.needed,
-            expires: Now(approval.expires_at),
-            grant_rule: owned(approval.remember),
-            digest: owned(approval.sha256),
-            on_denial: approval.on_denial.map_or(DenialEffect::EndRun, Into::into),
-            form: approval.form.as_deref().map(json),
-        })
-    }
-
     fn payload<T: Deserialize<'a>>(&self) -> Result<T, RecordError> {
-        serde_json::from_str(self.envelope.payload.get()).map_err(|source| RecordError::Payload {
-            type_name: self.envelope.r#type.clone().into_owned(),
-            seq: Seq::new(self.envelope.seq),
+        serde_json::from_str(self.payload).map_err(|source| RecordError::Payload {
+            type_name: self.type_name.to_owned(),
+            seq: Seq::new(self.seq),
             source,
         })
     }
 
     fn field_error(&self, field: &'static str) -> RecordError {
-        let type_name = self.envelope.r#type.clone().into_owned();
-        RecordError::Field { type_name, seq: Seq::new(self.envelope.seq), field }
+        RecordError::Field { type_name: self.type_name.to_owned(), seq: Seq::new(self.seq), field }
+    }
+}
+
+/// Converts the question of a gate from its wire type.
+pub(crate) fn gate_question(approval: ApprovalRequired<'_>) -> GateQuestion {
+    let (details, choices) = split_last_list(&approval.details, "choices");
+    let details = if approval.remember.is_some() && choices.is_empty() {
+        split_last_list(&approval.details, "scopes").0
+    } else {
+        details
+    };
+    GateQuestion {
+        gate: id(approval.approval_id),
+        call: id(approval.call_id),
+        kind: approval.kind.into_owned(),
+        title: approval.title.into_owned(),
+        summary: approval.summary.into_owned(),
+        details,
+        choices,
+        quorum: approval.needed,
+        expires: Now(approval.expires_at),
+        grant_rule: owned(approval.remember),
+        digest: owned(approval.sha256),
+        on_denial: approval.on_denial.map_or(DenialEffect::EndRun, Into::into),
+        form: approval.form.as_deref().map(json),
     }
 }
 

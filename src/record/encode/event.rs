@@ -52,7 +52,7 @@ pub(super) fn write(head: &EventHead<'_>, kind: &EventKind, out: &mut Vec<u8>) {
         EventKind::TurnUsage(turn) => head.write_payload("usage", out, &usage(turn)),
         EventKind::CallIntended(intention) => head.write_payload("tool_call", out, &tool_call(intention)),
         EventKind::CallStarted { call, tool } => {
-            let plain = status("orchestrator", "Executing tool...", Some(tool));
+            let plain = status("orchestrator", CALL_STARTED_PHASE, Some(tool));
             head.write_payload("status", out, &Status { call_id: Some(text(call.as_str())), ..plain });
         }
         EventKind::CallSettled(settlement) => head.write_payload("tool_result", out, &tool_result(settlement)),
@@ -69,7 +69,7 @@ pub(super) fn write(head: &EventHead<'_>, kind: &EventKind, out: &mut Vec<u8>) {
             head.write_payload("error", out, &Failure { code, message, retryable: *retryable, detail });
         }
         EventKind::RunStopping { outcome, reason, by } => {
-            let plain = status("orchestrator", "Stopping run...", Some(reason));
+            let plain = status("orchestrator", RUN_STOPPING_PHASE, Some(reason));
             let stopping = Some(StoppingItem { outcome: (*outcome).into(), by: text(by) });
             head.write_payload("status", out, &Status { stopping, ..plain });
         }
@@ -218,6 +218,11 @@ pub(crate) fn gate_details(question: &GateQuestion) -> Raw<'_> {
         None => Cow::Borrowed(RawValue::NULL),
     }
 }
+
+/// The activity that the start of a tool call reports.
+pub(crate) const CALL_STARTED_PHASE: &str = "Executing tool...";
+/// The activity that the stop of a run reports.
+pub(crate) const RUN_STOPPING_PHASE: &str = "Stopping run...";
 
 /// The scopes of an approval that can become a grant.
 const SCOPES: [&str; 4] = ["once", "run", "session", "always"];

@@ -8,7 +8,7 @@ mod tool;
 #[cfg(test)]
 mod tool_tests;
 
-pub(crate) use event::{OPTIONS, approval_required, gate_details, mode};
+pub(crate) use event::{CALL_STARTED_PHASE, OPTIONS, RUN_STOPPING_PHASE, approval_required, gate_details, mode};
 
 use super::json;
 use super::tool_compat::synthetic_run_id;

@@ -65,23 +65,25 @@ fn client_request(ask: &Intent) -> Option<Outgoing> {
         Intent::Hello { client_name, client_version, capabilities } => Outgoing::hello("")
             .with("clientName", client_name.as_deref())
             .with("clientVersion", client_version.as_deref())
-            .with("capabilities", capabilities.clone()),
+            .with("capabilities", capabilities.clone())
+            .reading(),
         Intent::StartSession(start) => start_session(start)?,
         Intent::ListSessions(list) => Outgoing::list_sessions(list.limit.into())
             .with("cursor", list.cursor.as_deref())
             .with("prefix", list.prefix.as_deref())
-            .with("includeEnded", list.include_ended),
-        Intent::ListApprovals { session } => Outgoing::list_approvals(session.as_ref().map(|id| id.as_str())),
-        Intent::ListGrants => Outgoing::list_grants(),
+            .with("includeEnded", list.include_ended)
+            .reading(),
+        Intent::ListApprovals { session } => Outgoing::list_approvals(session.as_ref().map(|id| id.as_str())).reading(),
+        Intent::ListGrants => Outgoing::list_grants().reading(),
         Intent::RevokeGrant { id } => Outgoing::revoke_grant(id),
-        Intent::Metrics { sandbox } => Outgoing::metrics().with("sandbox", *sandbox),
-        Intent::CheckJournal { full } => Outgoing::check_journal(*full),
+        Intent::Metrics { sandbox } => Outgoing::metrics().with("sandbox", *sandbox).reading(),
+        Intent::CheckJournal { full } => Outgoing::check_journal(*full).reading(),
         Intent::SwitchProtocol(speak) => {
             let request = Outgoing::switch_protocol("pi", speak.cwd.as_deref());
             with_environment(request, speak.environment.as_ref())
         }
         Intent::Drain { grace_ms } => Outgoing::drain(*grace_ms),
-        Intent::Reload => Outgoing::reload(),
+        Intent::Reload => Outgoing::reload().reading(),
         Intent::Session { id, body: ask } => session_request(id.as_str(), ask)?,
         Intent::Ping | Intent::ListProviders => return None,
     })
@@ -108,7 +110,7 @@ fn start_session(start: &StartSession) -> Option<Outgoing> {
         .with("cwd", start.cwd.as_str())
         .with("model", start.model.as_deref())
         .with("name", start.name.as_deref());
-    Some(with_environment(request, start.environment.as_ref()))
+    Some(with_environment(request.reading(), start.environment.as_ref()))
 }
 
 fn session_request(id: &str, ask: &SessionIntent) -> Option<Outgoing> {
@@ -117,15 +119,17 @@ fn session_request(id: &str, ask: &SessionIntent) -> Option<Outgoing> {
         SessionIntent::Attach(attach) if attach.snapshot == SnapshotMode::Always => return None,
         SessionIntent::Attach(attach) => attach_session(id, attach),
         SessionIntent::Prompt(prompt) => {
-            with_prompt(Outgoing::send_user_message(id, prompt.message.as_ref()?.as_str(), &prompt.text), prompt)
+            let request = Outgoing::send_user_message(id, prompt.message.as_ref()?.as_str(), &prompt.text);
+            with_prompt(request.reading(), prompt)
         }
         SessionIntent::Queue(prompt) => {
-            with_prompt(Outgoing::queue_message(id, prompt.message.as_ref()?.as_str(), &prompt.text), prompt)
+            let request = Outgoing::queue_message(id, prompt.message.as_ref()?.as_str(), &prompt.text);
+            with_prompt(request.reading(), prompt)
         }
         SessionIntent::Steer { message, text, images } => {
-            Outgoing::steer(id, message.as_ref()?.as_str(), text).with("images", image_values(images))
+            Outgoing::steer(id, message.as_ref()?.as_str(), text).with("images", image_values(images)).reading()
         }
-        SessionIntent::ListQueue => Outgoing::list_queue(id),
+        SessionIntent::ListQueue => Outgoing::list_queue(id).reading(),
         SessionIntent::Unqueue { message } => Outgoing::remove_queued(id, message.as_str()),
         SessionIntent::Decide(decide) => {
             let word = match decide.decision {
@@ -146,15 +150,15 @@ fn session_request(id: &str, ask: &SessionIntent) -> Option<Outgoing> {
         SessionIntent::Cancel { run, reason } => {
             Outgoing::cancel_run(id, run.as_ref().map(|run| run.as_str())).with("reason", reason.as_str())
         }
-        SessionIntent::Snapshot => Outgoing::session_snapshot(id),
+        SessionIntent::Snapshot => Outgoing::session_snapshot(id).reading(),
         SessionIntent::Rename { name } => Outgoing::rename_session(id, name),
         SessionIntent::End => Outgoing::end_session(id),
         SessionIntent::Compact { instructions, environment } => {
             let request = Outgoing::compact_session(id, instructions.as_deref());
-            with_environment(request, environment.as_ref())
+            with_environment(request.reading(), environment.as_ref())
         }
         SessionIntent::Delete { dry_run, with_pi_files } => {
-            Outgoing::delete_session(id, *with_pi_files).with("dryRun", *dry_run)
+            Outgoing::delete_session(id, *with_pi_files).with("dryRun", *dry_run).reading()
         }
         SessionIntent::Detach | SessionIntent::Messages { .. } => return None,
     })
@@ -164,7 +168,7 @@ fn attach_session(id: &str, attach: &Attach) -> Outgoing {
     let request = Outgoing::attach_session(id, attach.seen.number())
         .with("attachToken", attach.token.as_ref().map(|token| token.reveal()))
         .with("readOnly", attach.read_only);
-    with_environment(request, attach.environment.as_ref())
+    with_environment(request.reading(), attach.environment.as_ref())
 }
 
 fn with_prompt(request: Outgoing, prompt: &Prompt) -> Outgoing {

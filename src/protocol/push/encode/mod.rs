@@ -9,6 +9,7 @@ mod tests;
 pub use payload::{Payload, payload, snapshot_payload};
 
 use super::wire::response::ProtocolError;
+use super::{EARLIEST_SEQ, EVENT_GAP};
 use crate::kernel::command::{Gap, PrivateEvent, Snapshot};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::time::Now;
@@ -36,11 +37,11 @@ pub fn private_line(session: &SessionId, private: &PrivateEvent, out: &mut Vec<u
 fn gap_line(session: &SessionId, seq: Seq, at: Now, seen: Seq, gap: Gap, out: &mut Vec<u8>) {
     let detail = match gap {
         Gap::None => None,
-        Gap::Lost { earliest } => Some(format!("Requested lastSeenSeq={seen} but earliest retained seq is {earliest}")),
+        Gap::Lost { earliest } => Some(format!("Requested lastSeenSeq={seen} but {EARLIEST_SEQ} {earliest}")),
         Gap::Foreign => Some(format!("Requested lastSeenSeq={seen} was never issued")),
     };
     let warning = Warning {
-        code: text("EVENT_GAP"),
+        code: text(EVENT_GAP),
         message: text("Replay gap detected; snapshot sent."),
         detail: detail.map(Into::into),
     };
