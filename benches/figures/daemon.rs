@@ -18,8 +18,6 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 /// A temporary home with at most one daemon.
 pub(crate) struct Home {
     pub(crate) dir: TempDir,
-    /// The directory for files in memory; a killed daemon cannot remove them, so the bench does.
-    memory: TempDir,
     /// After how many seconds an idle session is evicted from memory.
     pub(crate) park: &'static str,
     /// Whether the daemon serves Pi on a port, with a rate limit that no measurement reaches.
@@ -30,8 +28,7 @@ pub(crate) struct Home {
 impl Home {
     /// Creates a home without a daemon.
     pub(crate) fn new() -> Self {
-        let memory = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory in memory");
-        Self { dir: TempDir::new().expect("a directory"), memory, park: "600", pi: false, child: None }
+        Self { dir: TempDir::new().expect("a directory"), park: "600", pi: false, child: None }
     }
 
     /// Creates a home and starts a daemon in it.
@@ -71,7 +68,6 @@ impl Home {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.dir.path())
-            .env("PUSH_MEMORY", self.memory.path())
             .env("PUSH_PARK_SECONDS", self.park)
             .current_dir(self.dir.path())
             .stdin(Stdio::null())

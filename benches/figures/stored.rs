@@ -32,14 +32,6 @@ pub(crate) fn one_event_per_block(from: &Home, session: &str) -> Home {
     home
 }
 
-/// Merges the blocks of a session; no daemon may run in the home.
-pub(crate) fn merge(home: &Home, session: &str) {
-    let journal = open(home);
-    let merged = journal.merge(SessionId::from(session), Seq::new(u64::MAX)).blocking_recv();
-    merged.expect("an answer").expect("blocks that can be merged");
-    close(journal);
-}
-
 /// Stores so many copies of a session of `home` under new ids; no daemon may run in it.
 pub(crate) fn multiply(home: &Home, session: &str, times: u32) {
     let (stored, blocks) = read(home, session);

@@ -26,8 +26,6 @@ pub struct Paths {
     pub lock: PathBuf,
     /// The directory of the database.
     pub state: PathBuf,
-    /// A directory on a memory file system, where the platform has one; `PUSH_MEMORY` overrides it.
-    pub memory: Option<PathBuf>,
     /// The directory of the logs.
     pub logs: PathBuf,
     /// The user's configuration file, in the platform's standard location; `PUSH_CONFIG` overrides it.
@@ -155,7 +153,6 @@ impl Paths {
             pid: sibling(&beside, ".pid"),
             lock: sibling(&beside, ".lock"),
             state: home.join("state"),
-            memory: absolute_variable("PUSH_MEMORY", variable)?.or_else(|| DEFAULT_MEMORY_DIR.map(PathBuf::from)),
             logs: home.join("logs"),
             config: config_path(&home, variable)?,
             home,
@@ -275,9 +272,6 @@ fn sibling(socket: &Path, ending: &str) -> PathBuf {
     socket.with_file_name(sibling)
 }
 
-/// The memory file system of every Linux: the directory of POSIX shared memory.
-const DEFAULT_MEMORY_DIR: Option<&str> = if cfg!(target_os = "linux") { Some("/dev/shm") } else { None };
-
 const SOCKET_VARIABLE: &str = "PUSHD_SOCKET";
 
 const PIPE_PREFIX: &str = r"\\.\pipe\";
@@ -308,7 +302,6 @@ mod tests {
                 pid: "/home/ann/.push/run/pushd.pid".into(),
                 lock: "/home/ann/.push/run/pushd.lock".into(),
                 state: "/home/ann/.push/state".into(),
-                memory: cfg!(target_os = "linux").then(|| "/dev/shm".into()),
                 logs: "/home/ann/.push/logs".into(),
                 config: if cfg!(target_os = "macos") {
                     "/home/ann/Library/Application Support/push/config.toml".into()
@@ -317,14 +310,6 @@ mod tests {
                 },
             }
         );
-    }
-
-    #[test]
-    fn push_memory_sets_the_memory_directory() {
-        let from_variable = files(&[("HOME", "/home/ann"), ("PUSH_MEMORY", "/run/user/7")]).unwrap();
-        assert_eq!(from_variable.memory, Some("/run/user/7".into()));
-        let relative = PathsError::Relative { variable: "PUSH_MEMORY", path: "there".into() };
-        assert_eq!(files(&[("HOME", "/h"), ("PUSH_MEMORY", "there")]), Err(relative));
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub(super) fn genesis(session: &SessionId) -> u32 {
 
 /// Continues the chain `prev` over `bytes`.
 ///
-/// The chain over two adjacent blocks equals the chain over their concatenation, so blocks can be merged.
+/// The chain over two adjacent blocks equals the chain over their concatenation, so blocks can be joined.
 pub(super) fn chain(prev: u32, bytes: &[u8]) -> u32 {
     let mut hasher = Hasher::new_with_initial(prev);
     hasher.update(bytes);

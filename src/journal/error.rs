@@ -70,6 +70,15 @@ pub enum OpenError {
         #[source]
         error: CommitError,
     },
+    /// The events that the previous epoch left in the write-ahead file cannot be stored.
+    #[error("cannot store events of the previous process in {}", .path.display())]
+    Replay {
+        /// The database.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        error: CommitError,
+    },
     /// SQLite failed.
     #[error("cannot open {}", .path.display())]
     Sqlite {
@@ -262,7 +271,7 @@ pub(super) fn is_corrupt(error: &rusqlite::Error) -> bool {
 
 /// Why a background job failed; slices committed before stay.
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum MergeError {
+pub enum JobError {
     /// The stored data does not verify; it is left unchanged.
     #[error("the history of {session} is damaged at {first}")]
     Damaged {
@@ -276,7 +285,7 @@ pub enum MergeError {
     Commit(#[source] CommitError),
 }
 
-impl From<rusqlite::Error> for MergeError {
+impl From<rusqlite::Error> for JobError {
     fn from(source: rusqlite::Error) -> Self {
         Self::Commit(source.into())
     }

@@ -35,15 +35,13 @@ pub(super) struct StorageEnv {
     /// The name of the SQLite VFS; `None` for the default one.
     pub(super) vfs: Option<String>,
     pub(super) open_file: OpenFile,
-    /// A directory on an in-memory file system, if there is one.
-    pub(super) memory_dir: Option<PathBuf>,
 }
 
 impl StorageEnv {
     /// The environment with the real files of the operating system.
     pub(super) fn native(dir: &Path) -> Self {
         let open = |path: &Path| os::private_file(path).map(|file| Box::new(file) as Box<dyn RawFile>);
-        Self { dir: dir.to_path_buf(), vfs: None, open_file: Box::new(open), memory_dir: None }
+        Self { dir: dir.to_path_buf(), vfs: None, open_file: Box::new(open) }
     }
 
     /// Returns the path of a file of the journal.

@@ -21,6 +21,8 @@ pub(super) struct HighWaterMarks {
     /// The number of this epoch. Each opening of the journal gets a higher one.
     epoch: u64,
     boot: u128,
+    /// The number of the previous epoch, if known.
+    previous_epoch: Option<u64>,
     /// The schema of the database at the last shutdown.
     schema_before: Option<i64>,
     /// The highest key that had a mark at the last shutdown, if known.
@@ -81,6 +83,7 @@ impl HighWaterMarks {
     /// `boot` identifies the current boot of the machine, zero if unknown; `seconds` is the current time.
     pub(super) fn open(file: Box<dyn RawFile>, boot: u128, seconds: u64) -> io::Result<(Self, PreviousShutdown)> {
         let header = read_slot(file.as_ref(), 0)?.and_then(|slot| Header::read(&slot));
+        let previous_epoch = header.as_ref().map(|header| header.epoch);
         let schema_before = header.as_ref().map(|header| header.schema);
         let marked_before = header.as_ref().and_then(|header| header.marked);
         let epoch = header.as_ref().map_or(1, |header| header.epoch.saturating_add(1)).max(seconds);
@@ -96,6 +99,7 @@ impl HighWaterMarks {
             file,
             epoch,
             boot,
+            previous_epoch,
             schema_before,
             marked_before,
             marked: AtomicI64::new(marked_before.unwrap_or(0)),
@@ -108,6 +112,11 @@ impl HighWaterMarks {
     /// Returns the number of this epoch.
     pub(super) const fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// Returns the number of the previous epoch, if known.
+    pub(super) const fn previous_epoch(&self) -> Option<u64> {
+        self.previous_epoch
     }
 
     /// Returns the schema that the database had when it was last opened, if known.

@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 
 use rusqlite::Connection;
 
-use super::error::{CommitError, MergeError};
+use super::error::{CommitError, JobError};
 
 /// A background job.
 pub(super) trait Job: Send {
     /// Runs a bounded part inside a transaction of the writer, and returns whether there is more.
-    fn slice(&mut self, connection: &Connection) -> Result<Progress, MergeError>;
+    fn slice(&mut self, connection: &Connection) -> Result<Progress, JobError>;
     /// Sends the result to the caller.
-    fn complete(self: Box<Self>, outcome: Result<(), MergeError>);
+    fn complete(self: Box<Self>, outcome: Result<(), JobError>);
     /// Returns whether the freed bytes must be overwritten.
     fn erases_data(&self) -> bool {
         false
@@ -45,7 +45,7 @@ impl JobQueue {
 
     pub(super) fn refuse(&mut self, error: &CommitError) {
         for job in self.waiting.drain(..) {
-            job.complete(Err(MergeError::Commit(error.clone())));
+            job.complete(Err(JobError::Commit(error.clone())));
         }
     }
 

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::apply;
-use super::error::{CommitError, Conflict, MergeError};
+use super::error::{CommitError, Conflict, JobError};
 use super::jobs::{Job, Progress};
 use super::secure_delete::{self, DeleteJob};
 use super::writer::Writer;
@@ -16,18 +16,21 @@ use crate::kernel::id::SessionId;
 
 impl Writer {
     /// Deletes a session; a background job removes its rows in slices.
-    pub(super) fn delete(&mut self, session: &SessionId, reply: oneshot::Sender<Result<(), MergeError>>) {
+    pub(super) fn delete(&mut self, session: &SessionId, reply: oneshot::Sender<Result<(), JobError>>) {
         let doomed = if self.failed() { Err(CommitError::StorageFailed) } else { self.remove_session(session) };
         match doomed {
             Ok(key) => self.jobs.add(Box::new(DeleteJob { key, pages_to_vacuum: None, reply: Some(reply) })),
             Err(error) => {
-                let _ = reply.send(Err(MergeError::Commit(error)));
+                let _ = reply.send(Err(JobError::Commit(error)));
             }
         }
     }
 
     fn remove_session(&mut self, session: &SessionId) -> Result<i64, CommitError> {
         self.drop_deferred(session);
+        if let Some(write_ahead) = &self.write_ahead {
+            write_ahead.forget(session);
+        }
         let known = apply::key(&self.connection, session)?;
         // A session whose mark outlives it would be reported as lost.
         known.into_iter().for_each(|key| self.mark_writer.retire(key));
@@ -47,7 +50,7 @@ impl Writer {
     /// Queues a job. On a full disk only a job that frees space is accepted.
     pub(super) fn add_job(&mut self, job: Box<dyn Job>) {
         if self.is_full() && !job.erases_data() {
-            return job.complete(Err(MergeError::Commit(CommitError::Full)));
+            return job.complete(Err(JobError::Commit(CommitError::Full)));
         }
         self.jobs.add(job);
     }
@@ -64,7 +67,7 @@ impl Writer {
         }
         let Some(mut job) = self.jobs.next() else { return self.maintain_files() };
         if self.failed() {
-            return job.complete(Err(MergeError::Commit(CommitError::StorageFailed)));
+            return job.complete(Err(JobError::Commit(CommitError::StorageFailed)));
         }
         if job.erases_data() {
             self.set_secure_delete(true);
@@ -78,15 +81,17 @@ impl Writer {
         match outcome {
             Ok(Progress::More) => self.jobs.add(job),
             // The caller may search the files for the bytes as soon as it gets the reply.
-            Ok(Progress::Done) if job.erases_data() && !self.truncate_log() => self.jobs.add(job),
+            Ok(Progress::Done) if job.erases_data() && !(self.erase_write_ahead() && self.truncate_log()) => {
+                self.jobs.add(job);
+            }
             Ok(Progress::Done) => job.complete(Ok(())),
             // A started erasure continues when there is free space again.
-            Err(MergeError::Commit(CommitError::Full)) if job.erases_data() => {
+            Err(JobError::Commit(CommitError::Full)) if job.erases_data() => {
                 self.set_full();
                 self.jobs.add(job);
             }
             Err(error) => {
-                if let MergeError::Commit(error) = &error {
+                if let JobError::Commit(error) = &error {
                     self.note_sync_failure(error);
                     self.replace_if_corrupt(error);
                 }

@@ -28,14 +28,13 @@
 //!
 //! `checksum` is the CRC-32 of all bytes of the session up to the end of the block, continued from `prev`, the
 //! value before it; the first block continues from the CRC-32 of the session's name. A lost, swapped or changed
-//! block breaks the chain, and blocks can be merged without rewriting later ones. `seal` is a CRC-32 over the
+//! block breaks the chain. `seal` is a CRC-32 over the
 //! other columns of the row.
 
 mod apply;
 mod checksum;
 mod commands;
 mod deferred;
-mod early_write;
 mod error;
 mod files;
 mod high_water_marks;
@@ -43,7 +42,6 @@ mod inspect;
 mod jobs;
 mod maintenance;
 mod mark_writer;
-mod merge;
 mod open;
 #[cfg(unix)]
 #[path = "unix.rs"]
@@ -63,6 +61,7 @@ mod secure_delete;
 mod task;
 #[cfg(test)]
 mod tests;
+mod write_ahead;
 mod writer;
 
 use std::fmt;
@@ -81,26 +80,24 @@ use crate::kernel::id::{Fingerprint, Seq, SessionId};
 use crate::kernel::time::Now;
 
 pub use commands::CommandWrite;
-pub use early_write::EarlyWrite;
-pub use error::{CommitError, Conflict, MergeError, OpenError, ReadError};
+pub use error::{CommitError, Conflict, JobError, OpenError, ReadError};
 pub use inspect::{FileSizes, SessionCursor, SessionSize, Survey};
 pub use record::{
     Batch, Block, Checkpoint, Create, Durability, LinePage, ListQuery, Loss, LossReason, LossRecord, LostLine,
-    LostSummary, MergeStats, Meta, Options, Page, Stats, StoredSession,
+    LostSummary, Meta, Options, Page, Stats, StoredSession,
 };
 
 use deferred::{DeferredWrites, PendingWrites};
-use early_write::EarlyWrites;
 use files::StorageEnv;
 use high_water_marks::{HighWaterMarks, PreviousShutdown};
 use mark_writer::MarkWriter;
-use merge::MergeJob;
 use open::OpenState;
 use reader::Readers;
 use repair::EndEvidence;
 use reserve::DiskReserve;
 use secure_delete::RetainJob;
 use task::Task;
+use write_ahead::WriteAhead;
 use writer::{Counters, FileMaintenance, Writer};
 
 /// The journal. Clones share one writer.
@@ -124,7 +121,7 @@ struct Shared {
     previous_shutdown: PreviousShutdown,
     deferred: Arc<DeferredWrites>,
     opened_empty: bool,
-    early_writes: Option<Arc<EarlyWrites>>,
+    write_ahead: Option<Arc<WriteAhead>>,
 }
 
 impl Journal {
@@ -135,14 +132,6 @@ impl Journal {
     /// schema is refused and left unchanged.
     pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
         Self::open_with_env(StorageEnv::native(dir), options)
-    }
-
-    /// Opens the journal with a directory on an in-memory file system (`tmpfs`), which enables early writes.
-    pub fn open_with_memory(dir: &Path, memory: Option<&Path>, options: Options) -> Result<Self, OpenError> {
-        Self::open_with_env(
-            StorageEnv { memory_dir: memory.map(Path::to_path_buf), ..StorageEnv::native(dir) },
-            options,
-        )
     }
 
     /// Opens the journal with `sync` as the function that syncs the log.
@@ -172,7 +161,7 @@ impl Journal {
         connection: rusqlite::Connection,
         options: Options,
         opened: OpenState,
-        mut sync: Box<dyn FnMut() -> io::Result<()> + Send>,
+        sync: Box<dyn FnMut() -> io::Result<()> + Send>,
     ) -> Result<Self, OpenError> {
         let (database, log) = (env.path(DATABASE), env.path(LOG));
         os::sync_directory(&env.dir).map_err(OpenError::io("sync", &env.dir))?;
@@ -183,10 +172,7 @@ impl Journal {
         let (tasks, inbox) = mpsc::channel();
         let deferred = Arc::new(DeferredWrites::default());
         let reserve = DiskReserve::new((env.open_file)(&env.path(RESERVE)).ok(), options.reserve_bytes);
-        let (early_writes, recovered) = EarlyWrites::open(&env, &connection, &opened.epoch, &reserve);
-        if recovered > 0 {
-            sync().map_err(OpenError::io("sync", &log))?;
-        }
+        let write_ahead = WriteAhead::create(&env, &options, opened.epoch.number);
         let writer = Writer {
             env,
             generation,
@@ -200,6 +186,8 @@ impl Journal {
             dirty: None,
             deferred: Arc::clone(&deferred),
             pending: PendingWrites::default(),
+            write_ahead: write_ahead.clone(),
+            flush_at: None,
             jobs: opened.jobs,
             file_maintenance: FileMaintenance::default(),
         };
@@ -222,7 +210,7 @@ impl Journal {
             previous_shutdown,
             deferred,
             opened_empty,
-            early_writes,
+            write_ahead,
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -243,45 +231,36 @@ impl Journal {
         let _ = self.commit(Batch::new(session)).await;
     }
 
-    /// Writes a batch that consists only of events to memory that survives the end of this process, so that the
-    /// events may be published before the batch is committed.
+    /// Appends a batch that consists only of events to the write-ahead file; returns whether it did.
     ///
-    /// The call does not wait. If it returns `None`, publish the batch after its commit. `after` is the position
-    /// of the last committed event. The caller still commits the batch as usual, and commits nothing else of that
-    /// session before it.
-    pub fn write_early(&self, batch: &Batch, after: Seq) -> Option<EarlyWrite> {
-        self.shared.early_writes.as_ref()?.write(batch, after)
+    /// The events then survive the end of this process, and reach the database by themselves. Otherwise commit the
+    /// batch. The call does not wait. `after` is the position of the last event of the session that was committed
+    /// or appended; no batch of the session may be in flight.
+    pub fn append(&self, batch: &Batch, after: Seq) -> bool {
+        let is_open = !self.has_failed() && !self.is_full();
+        is_open && self.shared.write_ahead.as_ref().is_some_and(|write_ahead| write_ahead.append(batch, after))
     }
 
-    /// Merges runs of small adjacent blocks of `session` that end at or before `up_to`.
+    /// Tells the writer, unless it knows, that events were appended.
     ///
-    /// The merge runs between batches, one slice and one transaction at a time. All bytes and their order stay the
-    /// same. A block is joined to its successor only if it ends in a line feed and no sequence number is missing
-    /// between them.
-    pub fn merge(&self, session: SessionId, up_to: Seq) -> oneshot::Receiver<Result<MergeStats, MergeError>> {
-        self.merge_after(session, Seq::ZERO, up_to)
+    /// Separate from [`Journal::append`], because waking the writer's thread takes processor time from the
+    /// subscribers that the new events have just woken.
+    pub fn schedule_flush(&self) {
+        if self.shared.write_ahead.as_ref().is_some_and(|write_ahead| write_ahead.must_notify_writer()) {
+            self.send(Task::ScheduleFlush);
+        }
     }
 
-    /// Like [`Journal::merge`], but only for blocks that begin after `after`.
-    pub fn merge_after(
-        &self,
-        session: SessionId,
-        after: Seq,
-        up_to: Seq,
-    ) -> oneshot::Receiver<Result<MergeStats, MergeError>> {
-        let (reply, answer) = oneshot::channel();
-        self.send(Task::Job(Box::new(MergeJob::new(session, (after, up_to), &self.shared.options, reply))));
-        answer
+    /// Returns the events of a session that are not known to be stored.
+    fn unstored(&self, session: &SessionId) -> Vec<Block> {
+        self.shared.write_ahead.as_ref().map_or_else(Vec::new, |write_ahead| write_ahead.blocks_of(session))
     }
 
     /// Deletes a session and all its data. The reply arrives when no byte of it is left in the journal's files.
     ///
     /// The session disappears for all readers at once, even if removing its rows takes a while or is interrupted.
-    pub fn delete(&self, session: SessionId) -> oneshot::Receiver<Result<(), MergeError>> {
+    pub fn delete(&self, session: SessionId) -> oneshot::Receiver<Result<(), JobError>> {
         let (reply, answer) = oneshot::channel();
-        if let Some(early_writes) = &self.shared.early_writes {
-            early_writes.erase_session(&session);
-        }
         self.send(Task::Delete { session, reply });
         answer
     }
@@ -290,7 +269,7 @@ impl Journal {
     /// checkpoint.
     ///
     /// Returns the last removed position.
-    pub fn retain_after(&self, session: SessionId, up_to: Seq, at: Now) -> oneshot::Receiver<Result<Seq, MergeError>> {
+    pub fn retain_after(&self, session: SessionId, up_to: Seq, at: Now) -> oneshot::Receiver<Result<Seq, JobError>> {
         let (reply, answer) = oneshot::channel();
         let line = self.shared.options.lost_line;
         self.send(Task::Job(Box::new(RetainJob { session, up_to, line, at, floor: Seq::ZERO, reply })));
@@ -359,9 +338,6 @@ impl Journal {
             // The thread ends right after it replies, so this does not block.
             let _ = thread.join();
         }
-        if let Some(early_writes) = &self.shared.early_writes {
-            early_writes.close();
-        }
         result
     }
 
@@ -369,12 +345,12 @@ impl Journal {
     ///
     /// A history that does not verify, or is shorter than it should be, is repaired first.
     pub async fn load(&self, session: SessionId) -> Result<Option<StoredSession>, ReadError> {
-        let generation = self.shared.readers.generation();
+        let (generation, unstored) = (self.shared.readers.generation(), self.unstored(&session));
         let read = || {
             let (session, marks) = (session.clone(), Arc::clone(&self.shared.marks));
             self.shared.readers.run(move |connection| reader::load(connection, &session, &marks))
         };
-        match read().await {
+        let stored = match read().await {
             Err(error) => {
                 self.recover_from_error(&session, generation, error).await?;
                 read().await
@@ -385,27 +361,35 @@ impl Journal {
                 read().await
             }
             outcome => outcome,
-        }
+        };
+        stored.map(|stored| {
+            stored.map(|mut stored| {
+                stored.add_unstored(unstored);
+                stored
+            })
+        })
     }
 
     /// Reads whole blocks that hold events after `after`: at most `max_bytes`, but at least one block if there is
     /// any.
     ///
-    /// The first block may begin with events up to `after`, because blocks are merged; the caller skips them. A
+    /// The first block may begin with events up to `after`, because a block is never split; the caller skips them. A
     /// history that does not verify is repaired first.
     pub async fn page(&self, session: SessionId, after: Seq, max_bytes: usize) -> Result<Page, ReadError> {
-        let generation = self.shared.readers.generation();
+        let (generation, unstored) = (self.shared.readers.generation(), self.unstored(&session));
         let read = || {
             let session = session.clone();
             self.shared.readers.run(move |connection| reader::page(connection, &session, after, max_bytes))
         };
-        match read().await {
+        let mut page = match read().await {
             Err(error) => {
                 self.recover_from_error(&session, generation, error).await?;
                 read().await
             }
             outcome => outcome,
-        }
+        }?;
+        page.add_unstored(after, max_bytes, unstored);
+        Ok(page)
     }
 
     /// Lists the recorded losses, newest first.
@@ -445,18 +429,20 @@ impl Journal {
         small: usize,
         spent: Option<LinePage>,
     ) -> Result<LinePage, ReadError> {
-        let generation = self.shared.readers.generation();
+        let (generation, unstored) = (self.shared.readers.generation(), self.unstored(&session));
         let read = |spent| {
             let (session, page) = (session.clone(), self.shared.readers.page_buffer(spent, small));
             self.shared.readers.run(move |connection| reader::lines(connection, &session, after, page))
         };
-        match read(spent).await {
+        let mut page = match read(spent).await {
             Err(error) => {
                 self.recover_from_error(&session, generation, error).await?;
                 read(None).await
             }
             outcome => outcome,
-        }
+        }?;
+        page.add_unstored(&unstored);
+        Ok(page)
     }
 
     /// Lists sessions, most recently updated first.
@@ -511,8 +497,8 @@ const LOG: &str = "pushd.db-wal";
 const MARKS: &str = "pushd.marks";
 /// The file name of the disk reserve.
 const RESERVE: &str = "pushd.spare";
-/// The file name of the key for early writes.
-const EARLY_WRITE_KEY: &str = "pushd.ahead";
+/// The file name of the write-ahead file.
+const WRITE_AHEAD: &str = "pushd.ahead";
 /// How many times a repair is attempted while the history changes concurrently.
 const REPAIR_ATTEMPTS: usize = 5;
 

@@ -13,7 +13,7 @@ use super::jobs::JobQueue;
 use super::record::{LossRecord, Options};
 use super::repair;
 use super::secure_delete::{self, DeleteJob};
-use super::{DATABASE, LOG, MARKS, now, row, schema};
+use super::{DATABASE, LOG, MARKS, now, row, schema, write_ahead};
 use crate::kernel::id::{Seq, SessionId};
 
 /// The state of a journal that has just been opened.
@@ -38,6 +38,12 @@ impl OpenState {
         let lost = lost_sessions(&marks, newest, highest).map_err(OpenError::io("read", &path))?;
         record_losses(connection, previous_shutdown, &lost)
             .map_err(|error| OpenError::RecordLosses { path: database.clone(), error })?;
+        let epoch = Epoch { number: marks.epoch(), last_key: Cell::new(newest.max(highest)) };
+        // Before the epoch begins: the file is that of the previous one. The sync below covers what is stored here.
+        let was_killed = previous_shutdown == PreviousShutdown::Killed;
+        let previous = write_ahead::Previous { epoch: marks.previous_epoch(), was_killed };
+        write_ahead::replay(env, connection, options, &epoch, previous)
+            .map_err(|error| OpenError::Replay { path: database.clone(), error })?;
         let handle = (env.open_file)(&log).map_err(OpenError::io("open", &log))?;
         if matches!(previous_shutdown, PreviousShutdown::Uncertain { .. }) {
             files::rewrite(handle.as_ref()).map_err(OpenError::io("write", &log))?;
@@ -57,7 +63,6 @@ impl OpenState {
         for key in secure_delete::pending_deletions(connection).map_err(&failed)? {
             jobs.add(Box::new(DeleteJob { key, pages_to_vacuum: None, reply: None }));
         }
-        let epoch = Epoch { number: marks.epoch(), last_key: Cell::new(newest.max(highest)) };
         let sessions = schema::session_count(connection).map_err(&failed)?;
         Ok(Self { sessions, marks, previous_shutdown, epoch, jobs })
     }

@@ -42,10 +42,14 @@ pub struct Options {
     pub page_bytes: usize,
     /// How many large pages of lines may be in use at once.
     pub large_pages: usize,
-    /// Blocks of at least this size are not merged.
-    pub small_block: usize,
-    /// The maximum size of a merged block.
-    pub merged_block: usize,
+    /// How long events stay in the write-ahead file alone.
+    pub flush_after: Duration,
+    /// How many bytes the write-ahead file holds before they are stored in the database.
+    pub flush_bytes: usize,
+    /// A write to the write-ahead file that takes so long is slow: the file is not used for a while.
+    pub slow_write: Duration,
+    /// The size of each of the two regions of the write-ahead file.
+    pub region_bytes: usize,
 }
 
 impl Default for Options {
@@ -65,8 +69,10 @@ impl Default for Options {
             readers: 4,
             page_bytes: 256 * 1024,
             large_pages: 4,
-            small_block: 16 * 1024,
-            merged_block: 64 * 1024,
+            flush_after: Duration::from_millis(250),
+            flush_bytes: 64 * 1024,
+            slow_write: Duration::from_millis(20),
+            region_bytes: 128 * 1024,
         }
     }
 }
@@ -236,7 +242,7 @@ pub struct Block {
     pub last: Seq,
     /// How many events there are.
     pub count: u32,
-    /// The events; a block that may be merged ends in a line feed.
+    /// The events; a block that may be joined to the next one ends in a line feed.
     pub bytes: Bytes,
 }
 
@@ -285,6 +291,15 @@ pub struct StoredSession {
     pub holes: Vec<(Seq, Seq)>,
 }
 
+impl StoredSession {
+    /// Adds blocks that were not stored when the session was read; those that it has already are skipped.
+    pub(super) fn add_unstored(&mut self, blocks: Vec<Block>) {
+        let in_checkpoint = self.checkpoint.as_ref().map_or(Seq::ZERO, |checkpoint| checkpoint.seq);
+        let reached = self.tail.last().map_or(in_checkpoint, |block| block.last.max(in_checkpoint));
+        self.tail.extend(blocks.into_iter().filter(|block| block.last > reached));
+    }
+}
+
 impl fmt::Debug for StoredSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stored")
@@ -323,7 +338,43 @@ pub struct LinePage {
     pub(super) permit: LargePagePermit,
 }
 
+impl Page {
+    /// Adds blocks that were not stored when the page of the events after `after` was read, as many as fit; those
+    /// that the page has already are skipped.
+    pub(super) fn add_unstored(&mut self, after: Seq, max_bytes: usize, blocks: Vec<Block>) {
+        let reached = self.blocks.last().map_or(after, |block| block.last);
+        let mut size: usize = self.blocks.iter().map(|block| block.bytes.len()).sum();
+        for block in blocks.into_iter().filter(|block| block.last > reached) {
+            size = size.saturating_add(block.bytes.len());
+            self.more |= size > max_bytes && !self.blocks.is_empty();
+            if self.more {
+                break;
+            }
+            self.blocks.push(block);
+        }
+    }
+}
+
 impl LinePage {
+    /// Adds blocks that were not stored when the page was read, as many as fit; those that it has already are
+    /// skipped.
+    pub(super) fn add_unstored(&mut self, blocks: &[Block]) {
+        for block in blocks {
+            if block.last <= self.last {
+                continue;
+            }
+            self.more |= !self.bytes.is_empty() && self.bytes.len().saturating_add(block.bytes.len()) > self.limit;
+            if self.more {
+                break;
+            }
+            if self.bytes.is_empty() {
+                self.first = block.first;
+            }
+            self.last = block.last;
+            self.bytes.extend_from_slice(&block.bytes);
+        }
+    }
+
     /// Creates the page of a history with no event after `after`.
     pub fn empty_after(after: Seq) -> Self {
         Self { first: after.next(), last: after, ..Self::default() }
@@ -344,15 +395,6 @@ pub struct ListQuery {
     pub after: Option<(Now, SessionId)>,
     /// A prefix of the names.
     pub prefix: Option<String>,
-}
-
-/// The result of a merge.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct MergeStats {
-    /// How many blocks were merged.
-    pub merged_blocks: u64,
-    /// How many blocks they became.
-    pub result_blocks: u64,
 }
 
 /// The counters of a journal.

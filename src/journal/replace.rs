@@ -219,7 +219,7 @@ fn is_damage(error: &OpenError, marks: &HighWaterMarks) -> bool {
         OpenError::Sqlite { source, .. } => {
             ours.is_some() && source.sqlite_error_code().is_none_or(|code| code == ErrorCode::Unknown)
         }
-        OpenError::RecordLosses { error, .. } => error.is_corrupt(),
+        OpenError::RecordLosses { error, .. } | OpenError::Replay { error, .. } => error.is_corrupt(),
         OpenError::Io { .. } | OpenError::NoLog { .. } => false,
     }
 }

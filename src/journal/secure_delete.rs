@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::apply;
 use super::checksum::{self, BlockHeader};
-use super::error::{CommitError, Conflict, MergeError};
+use super::error::{CommitError, Conflict, JobError};
 use super::jobs::{Job, Progress};
 use super::record::{Loss, LossReason, LostLine};
 use super::{maintenance, row};
@@ -35,14 +35,14 @@ pub(super) fn pending_deletions(connection: &Connection) -> rusqlite::Result<Vec
 /// Removes the rows of a deleted session.
 pub(super) struct DeleteJob {
     pub(super) key: i64,
-    /// How many unused pages are still to leave the file: pages freed by merges may hold old content.
+    /// How many unused pages are still to leave the file: pages freed earlier may hold old content.
     pub(super) pages_to_vacuum: Option<i64>,
     /// `None` for a deletion that a restart continues.
-    pub(super) reply: Option<oneshot::Sender<Result<(), MergeError>>>,
+    pub(super) reply: Option<oneshot::Sender<Result<(), JobError>>>,
 }
 
 impl Job for DeleteJob {
-    fn slice(&mut self, connection: &Connection) -> Result<Progress, MergeError> {
+    fn slice(&mut self, connection: &Connection) -> Result<Progress, JobError> {
         let removed = connection
             .prepare_cached("DELETE FROM block WHERE rowid IN (SELECT rowid FROM block WHERE session = ?1 LIMIT ?2)")?
             .execute(params![self.key, SLICE_ROWS])?;
@@ -67,7 +67,7 @@ impl Job for DeleteJob {
         Ok(Progress::Done)
     }
 
-    fn complete(self: Box<Self>, outcome: Result<(), MergeError>) {
+    fn complete(self: Box<Self>, outcome: Result<(), JobError>) {
         if let Some(reply) = self.reply {
             let _ = reply.send(outcome);
         }
@@ -85,13 +85,13 @@ pub(super) struct RetainJob {
     pub(super) line: LostLine,
     pub(super) at: Now,
     pub(super) floor: Seq,
-    pub(super) reply: oneshot::Sender<Result<Seq, MergeError>>,
+    pub(super) reply: oneshot::Sender<Result<Seq, JobError>>,
 }
 
 impl Job for RetainJob {
-    fn slice(&mut self, connection: &Connection) -> Result<Progress, MergeError> {
+    fn slice(&mut self, connection: &Connection) -> Result<Progress, JobError> {
         let Some(key) = apply::key(connection, &self.session)? else {
-            return Err(MergeError::Commit(Conflict::NoSuchSession.into()));
+            return Err(JobError::Commit(Conflict::NoSuchSession.into()));
         };
         // Events that no checkpoint contains are needed to restore the session.
         let checkpoint: Option<i64> = connection
@@ -112,12 +112,12 @@ impl Job for RetainJob {
         let prev = checksum::genesis(&self.session);
         let header = BlockHeader { first: 0, last: last.last, count: 0, prev, checksum: last.checksum };
         let bytes = (self.line)(&self.session, &loss, self.at);
-        apply::insert_block(connection, &self.session, key, &header, &bytes).map_err(MergeError::Commit)?;
+        apply::insert_block(connection, &self.session, key, &header, &bytes).map_err(JobError::Commit)?;
         self.floor = loss.until;
         Ok(Progress::More)
     }
 
-    fn complete(self: Box<Self>, outcome: Result<(), MergeError>) {
+    fn complete(self: Box<Self>, outcome: Result<(), JobError>) {
         let Self { reply, floor, .. } = *self;
         let _ = reply.send(outcome.map(|()| floor));
     }
@@ -130,7 +130,7 @@ impl Job for RetainJob {
 impl RetainJob {
     /// Returns the headers of the oldest blocks that end at or before `end`. The splice of an earlier retention is
     /// the first of them.
-    fn oldest(&self, connection: &Connection, key: i64, end: i64) -> Result<Vec<BlockHeader>, MergeError> {
+    fn oldest(&self, connection: &Connection, key: i64, end: i64) -> Result<Vec<BlockHeader>, JobError> {
         let mut statement = connection.prepare_cached(
             "SELECT first, last, count, prev, checksum, seal FROM block
              WHERE session = ?1 AND last <= ?2 ORDER BY first LIMIT ?3",
@@ -142,7 +142,7 @@ impl RetainJob {
             // The floor must be a number that was written. Damage is repaired before anything is removed.
             if !header.is_splice() && header.seal(&self.session, &[]) != seal {
                 let first = Seq::new(header.first);
-                return Err(MergeError::Damaged { session: self.session.clone(), first });
+                return Err(JobError::Damaged { session: self.session.clone(), first });
             }
             oldest.push(header);
         }

@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 
 use super::commands::CommandBatch;
-use super::error::{CommitError, MergeError};
+use super::error::{CommitError, JobError};
 use super::jobs::Job;
 use super::record::{Batch, Loss};
 use super::repair::RepairPlan;
@@ -19,6 +19,8 @@ pub(super) enum Task {
     WriteCommands(CommandBatch),
     /// Deferred writes are waiting that no caller waits for.
     WriteDeferred,
+    /// The write-ahead file holds events.
+    ScheduleFlush,
     Job(Box<dyn Job>),
     Repair {
         session: SessionId,
@@ -32,7 +34,7 @@ pub(super) enum Task {
     },
     Delete {
         session: SessionId,
-        reply: oneshot::Sender<Result<(), MergeError>>,
+        reply: oneshot::Sender<Result<(), JobError>>,
     },
     Close(Reply),
 }
@@ -42,9 +44,9 @@ pub(super) fn refuse(task: Task, error: CommitError) {
     match task {
         Task::Commit(_, reply) | Task::Replace { reply, .. } | Task::Close(reply) => drop(reply.send(Err(error))),
         Task::WriteCommands(batch) => drop(batch.reply.send(Err(error))),
-        Task::WriteDeferred => {}
-        Task::Job(job) => job.complete(Err(MergeError::Commit(error))),
+        Task::WriteDeferred | Task::ScheduleFlush => {}
+        Task::Job(job) => job.complete(Err(JobError::Commit(error))),
         Task::Repair { reply, .. } => drop(reply.send(Err(error))),
-        Task::Delete { reply, .. } => drop(reply.send(Err(MergeError::Commit(error)))),
+        Task::Delete { reply, .. } => drop(reply.send(Err(JobError::Commit(error)))),
     }
 }

@@ -5,6 +5,9 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use nix::unistd::geteuid;
+use sha2::{Digest, Sha256};
+
 /// Ensures that `path` is a regular file that only its owner may open; SQLite gives the log the same mode.
 ///
 /// An existing file is not opened, because closing it would drop the POSIX locks that this process may hold on it.
@@ -25,6 +28,16 @@ pub(super) fn prepare(path: &Path) -> io::Result<()> {
 /// Syncs the entries of `dir`.
 pub(super) fn sync_directory(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
+}
+
+/// Removes the memory file of earlier versions, which encrypted in it what is now in the write-ahead file.
+///
+/// The caller overwrites the key, so nobody can read a file that is not found or cannot be removed.
+pub(super) fn remove_earlier_slots(dir: &Path) {
+    let Ok(dir) = fs::canonicalize(dir) else { return };
+    let digest = Sha256::digest(dir.as_os_str().as_encoded_bytes());
+    let digits: String = digest.iter().take(10).map(|byte| format!("{byte:02x}")).collect();
+    let _ = fs::remove_file(format!("/dev/shm/pushd-{}-{digits}", geteuid()));
 }
 
 /// Opens a file that only its owner may access, and creates it if it does not exist.

@@ -22,6 +22,9 @@ pub(super) fn sync_directory(_dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Does nothing: earlier versions had no memory file here.
+pub(super) const fn remove_earlier_slots(_dir: &Path) {}
+
 /// Opens a file, and creates it if it does not exist.
 pub(super) fn private_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)

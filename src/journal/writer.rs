@@ -25,6 +25,7 @@ use super::record::{Batch, Durability, Loss, Options};
 use super::repair::RepairPlan;
 use super::reserve::DiskReserve;
 use super::task::{Reply, Task, refuse};
+use super::write_ahead::WriteAhead;
 use crate::kernel::id::SessionId;
 use crate::kernel::time::Now;
 
@@ -62,6 +63,9 @@ pub(super) struct Writer {
     pub(super) dirty: Option<Instant>,
     pub(super) deferred: Arc<DeferredWrites>,
     pub(super) pending: PendingWrites,
+    pub(super) write_ahead: Option<Arc<WriteAhead>>,
+    /// When the events of the write-ahead file are to be stored.
+    pub(super) flush_at: Option<Instant>,
     pub(super) jobs: JobQueue,
     pub(super) file_maintenance: FileMaintenance,
 }
@@ -102,6 +106,7 @@ impl Writer {
             self.mark_writer.sync_when_due();
             self.probe_space();
             self.run_job_slice();
+            self.flush_when_due();
             self.write_deferred();
             self.checkpoint_log();
         };
@@ -124,9 +129,8 @@ impl Writer {
         }
         let log = self.dirty.map(|since| self.options.sync_within.saturating_sub(since.elapsed()));
         let space_probe = self.is_full().then_some(SPACE_PROBE_INTERVAL);
-        let Some(pause) =
-            [log, self.mark_writer.sync_due(), self.deferred_due(), space_probe].into_iter().flatten().min()
-        else {
+        let due = [log, self.mark_writer.sync_due(), self.deferred_due(), self.flush_due(), space_probe];
+        let Some(pause) = due.into_iter().flatten().min() else {
             return inbox.recv().map_or(Wake::Disconnected, Wake::Task);
         };
         match inbox.recv_timeout(pause) {
@@ -154,6 +158,7 @@ impl Writer {
                     commands.push(command_batch);
                 }
                 Task::WriteDeferred => self.start_deferral(),
+                Task::ScheduleFlush => self.schedule_flush(),
                 Task::Job(job) => self.add_job(job),
                 // Repair, replacement and deletion run in their own transactions, so the collected group is
                 // committed first.
@@ -197,6 +202,7 @@ impl Writer {
             }
             return;
         }
+        let group = self.with_write_ahead(group);
         match self.transact(&group) {
             Ok(results) => self.reply_to_group(group, results),
             Err(CommitError::Full) => self.commit_urgent(group),
@@ -230,7 +236,7 @@ impl Writer {
     }
 
     /// Replies to a committed group, each batch when it has reached its requested durability.
-    fn reply_to_group(&mut self, group: Vec<(Box<Batch>, Reply)>, results: Vec<ApplyResult>) {
+    pub(super) fn reply_to_group(&mut self, group: Vec<(Box<Batch>, Reply)>, results: Vec<ApplyResult>) {
         let mut waiting = Vec::new();
         let broken =
             results.iter().find_map(|result| result.as_ref().err().filter(|error| error.is_corrupt()).cloned());
@@ -239,6 +245,9 @@ impl Writer {
                 self.count(&batch);
                 if let Some(key) = key {
                     self.mark_writer.record(*key, &batch);
+                }
+                if let (Some(write_ahead), Some(block)) = (&self.write_ahead, &batch.block) {
+                    write_ahead.remove_stored(&batch.session, block.last);
                 }
             }
             match (batch.durability, result) {
@@ -260,7 +269,7 @@ impl Writer {
     }
 
     /// Applies a group in one transaction. An outer error concerns the whole group, an inner result one batch.
-    fn transact(&mut self, group: &[(Box<Batch>, Reply)]) -> Result<Vec<ApplyResult>, CommitError> {
+    pub(super) fn transact(&mut self, group: &[(Box<Batch>, Reply)]) -> Result<Vec<ApplyResult>, CommitError> {
         if group.iter().all(|(batch, _)| batch.is_empty()) {
             return Ok(group.iter().map(|_| Ok(None)).collect());
         }
@@ -350,6 +359,9 @@ impl Writer {
     /// Syncs, truncates the log and closes the database.
     fn finish(mut self) -> Result<(), CommitError> {
         self.jobs.refuse(&CommitError::Closed);
+        if let Some(write_ahead) = &self.write_ahead {
+            write_ahead.close();
+        }
         if let Err(error) = self.flush_to_database() {
             // After a failed sync only the log is reliable. Closing must neither checkpoint it nor sync it again.
             self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
@@ -370,6 +382,8 @@ impl Writer {
             return Err(CommitError::StorageFailed);
         }
         self.flush_deferred();
+        // If it fails, the next start stores the events.
+        while !self.flush_write_ahead() && self.is_full() && self.reserve.release() {}
         self.sync_log()?;
         loop {
             match self.checkpoint("TRUNCATE").map_err(CommitError::from) {
@@ -413,11 +427,15 @@ impl Writer {
 }
 
 /// The key of the session that a batch changed, if any, or the conflict.
-type ApplyResult = Result<Option<i64>, CommitError>;
+pub(super) type ApplyResult = Result<Option<i64>, CommitError>;
 
 /// Applies one batch in a savepoint, so that a refused batch leaves no changes. An outer error invalidates the
 /// transaction.
-fn apply_in_savepoint(connection: &Connection, batch: &Batch, epoch: &Epoch) -> Result<ApplyResult, CommitError> {
+pub(super) fn apply_in_savepoint(
+    connection: &Connection,
+    batch: &Batch,
+    epoch: &Epoch,
+) -> Result<ApplyResult, CommitError> {
     connection.prepare_cached("SAVEPOINT batch")?.execute([])?;
     let result = match apply(connection, batch, epoch) {
         Ok(key) => Ok(key),

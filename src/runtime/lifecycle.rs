@@ -117,7 +117,7 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
         None => None,
     };
     let options = Options { boot: os::boot_id(), lost_line, lost_summary, ..Options::default() };
-    let journal = Journal::open_with_memory(&config.paths.state, config.paths.memory.as_deref(), options)?;
+    let journal = Journal::open(&config.paths.state, options)?;
     let descriptors = os::raise_descriptor_limit();
     if let Some(descriptors) = descriptors {
         config.limits.connections = config.limits.connections.min(descriptors.max_connections());

@@ -11,7 +11,7 @@ use super::hub::removal::DeleteError;
 use super::lane::DeletionCause;
 use super::server::Server;
 use super::session_files;
-use crate::journal::{CommitError, Journal, LinePage, LossRecord, MergeError, ReadError, SessionCursor};
+use crate::journal::{CommitError, JobError, Journal, LinePage, LossRecord, ReadError, SessionCursor};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::time::Now;
 use crate::protocol::error::{Code, ErrorBody};
@@ -57,10 +57,10 @@ async fn opened_at(journal: &Journal, id: &SessionId) -> Option<Now> {
 fn refusal(id: &SessionId, error: &DeleteError) -> ErrorBody {
     match error {
         DeleteError::NotFound => ErrorBody::permanent(Code::SessionNotFound, format!("there is no session {id}")),
-        DeleteError::Journal(MergeError::Commit(CommitError::Full)) => {
+        DeleteError::Journal(JobError::Commit(CommitError::Full)) => {
             ErrorBody::transient(Code::StorageFull, error.to_string())
         }
-        DeleteError::Journal(MergeError::Commit(CommitError::StorageFailed | CommitError::SyncFailed { .. })) => {
+        DeleteError::Journal(JobError::Commit(CommitError::StorageFailed | CommitError::SyncFailed { .. })) => {
             ErrorBody::permanent(Code::StorageFailed, error.to_string())
         }
         DeleteError::Active => ErrorBody::transient(Code::RunInProgress, error.to_string()),

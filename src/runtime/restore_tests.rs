@@ -166,7 +166,7 @@ async fn a_session_comes_back_with_the_batch_that_its_panicked_lane_left_behind(
 
 #[tokio::test]
 async fn events_published_by_a_panicked_lane_are_committed() {
-    let daemon = TestDaemon::with_early_writes();
+    let daemon = TestDaemon::new();
     let mut client = daemon.client().await;
     let session = client.start().await;
     let lane = waiting_lane(&daemon, &mut client, &session).await;

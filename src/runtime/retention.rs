@@ -17,7 +17,7 @@ use super::hub::removal::DeleteError;
 use super::lane::DeletionCause;
 use super::services::RunEnd;
 use crate::config::limits::Retention;
-use crate::journal::{MergeError, ReadError};
+use crate::journal::{JobError, ReadError};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::time::Now;
 use crate::record::checkpoint;
@@ -168,13 +168,13 @@ impl RetentionTask {
                 info!(%session, bytes, %floor, reason = "the session exceeded its size limit", "oldest events removed");
                 self.hub.raise_floor(&session, floor).await;
             }
-            Err(MergeError::Damaged { .. }) => match services.journal.repair(session.clone()).await {
+            Err(JobError::Damaged { .. }) => match services.journal.repair(session.clone()).await {
                 Ok(_) => {
                     debug!(%session, "session repaired; its oldest events are removed after its next run")
                 }
                 Err(error) => warn!(%session, %error, "cannot repair session to remove its oldest events"),
             },
-            Err(error @ MergeError::Commit(_)) => warn!(%session, %error, "cannot remove oldest events"),
+            Err(error @ JobError::Commit(_)) => warn!(%session, %error, "cannot remove oldest events"),
         }
     }
 }

@@ -139,12 +139,6 @@ impl TestDaemon {
         Self::start_in(Arc::new(TempDir::new().unwrap()), Limits::default(), open)
     }
 
-    /// Starts a daemon that publishes batches before they are committed.
-    pub(super) fn with_early_writes() -> Self {
-        let open = |directory: &Path| Journal::open_with_memory(directory, Some(directory), options()).unwrap();
-        Self::start_in(Arc::new(TempDir::new().unwrap()), Limits::default(), open)
-    }
-
     /// Stops the daemon, has `change` change the journal, and starts it again.
     pub(super) async fn restart(self, change: impl AsyncFnOnce(&Journal)) -> Self {
         let root = self.stop_and_change(change).await;

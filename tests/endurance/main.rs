@@ -6,7 +6,7 @@ mod support;
 
 mod crowds;
 mod damage;
-mod early_writes;
 mod kill;
 mod pi_crowd;
 mod storage;
+mod write_ahead;

@@ -395,7 +395,7 @@ fn free_space(daemon: &Daemon) {
 
 fn copy_state(daemon: &Daemon, to: &Path) {
     fs::create_dir(to).expect("a directory");
-    for name in ["pushd.db", "pushd.db-wal", "pushd.marks"] {
+    for name in ["pushd.db", "pushd.db-wal", "pushd.marks", "pushd.ahead"] {
         fs::copy(state(daemon).join(name), to.join(name)).expect("a copy");
     }
 }

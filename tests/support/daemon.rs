@@ -23,8 +23,6 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 /// A daemon that is killed at the end of its test.
 pub(crate) struct Daemon {
     pub(crate) home: TempDir,
-    /// A directory for files in memory: a killed daemon cannot remove its own.
-    memory: TempDir,
     variables: Vec<(String, String)>,
     /// Arguments in addition to the default ones.
     arguments: Vec<String>,
@@ -48,8 +46,8 @@ impl Daemon {
     pub(crate) fn start_in(home: TempDir, variables: &[(&str, &str)], arguments: &[&str]) -> Self {
         let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let (memory, launcher) = (memory(), Vec::new());
-        let mut daemon = Self { home, memory, variables, arguments, launcher, child: None };
+        let launcher = Vec::new();
+        let mut daemon = Self { home, variables, arguments, launcher, child: None };
         daemon.restart();
         daemon
     }
@@ -58,8 +56,8 @@ impl Daemon {
     pub(crate) fn start_with_launcher(command: &[&str]) -> Self {
         let home = TempDir::new().expect("a directory for the daemon");
         let launcher = command.iter().map(|word| (*word).to_owned()).collect();
-        let (memory, variables, arguments) = (memory(), Vec::new(), Vec::new());
-        let mut daemon = Self { home, memory, variables, arguments, launcher, child: None };
+        let (variables, arguments) = (Vec::new(), Vec::new());
+        let mut daemon = Self { home, variables, arguments, launcher, child: None };
         daemon.restart();
         daemon
     }
@@ -111,7 +109,6 @@ impl Daemon {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.home.path())
-            .env("PUSH_MEMORY", self.memory.path())
             .envs(self.variables.iter().cloned())
             .current_dir(self.home.path())
             .stdin(Stdio::null())
@@ -184,10 +181,6 @@ impl Drop for Daemon {
             let _ = child.wait();
         }
     }
-}
-
-fn memory() -> TempDir {
-    TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory in memory")
 }
 
 /// A client on the real socket.

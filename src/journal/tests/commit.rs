@@ -212,8 +212,8 @@ async fn after_a_failed_sync_all_writes_are_refused_until_reopened() {
         let refused = test.commit(batch).await;
         assert!(matches!(refused, Err(CommitError::StorageFailed)), "{refused:?}");
     }
-    let refused = test.journal.merge("s1".into(), Seq::new(9)).await.expect("an answer");
-    assert!(matches!(refused, Err(MergeError::Commit(CommitError::StorageFailed))), "{refused:?}");
+    let refused = test.journal.retain_after("s1".into(), Seq::new(9), Now(1)).await.expect("an answer");
+    assert!(matches!(refused, Err(JobError::Commit(CommitError::StorageFailed))), "{refused:?}");
     assert!(test.journal.stats().failed);
     assert!(test.journal.load("s1".into()).await.expect("reads go on").is_some());
     let TestJournal { dir, journal } = test;
@@ -244,8 +244,8 @@ async fn a_closed_journal_returns_closed() {
     let refused = other.commit(appending("s1", 2, 2)).await.expect("an answer");
     assert!(matches!(refused, Err(CommitError::Closed)), "{refused:?}");
     assert!(matches!(other.load("s1".into()).await, Err(ReadError::Closed)));
-    let refused = other.merge("s1".into(), Seq::new(1)).await.expect("an answer");
-    assert!(matches!(refused, Err(MergeError::Commit(CommitError::Closed))), "{refused:?}");
+    let refused = other.retain_after("s1".into(), Seq::new(1), Now(1)).await.expect("an answer");
+    assert!(matches!(refused, Err(JobError::Commit(CommitError::Closed))), "{refused:?}");
     assert!(matches!(other.close().await, Err(CommitError::Closed)));
     assert!(!test.dir.path().join(LOG).exists(), "the log has been moved into the database");
 }

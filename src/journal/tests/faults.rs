@@ -198,9 +198,6 @@ impl FaultTrial {
             journal.defer_commands([it], [row]);
         }
         if self.workload.random.one_in(4) {
-            let session: SessionId = "s0".into();
-            // Only completion matters, not the result.
-            let _ = block_on(driver.journal.merge(session, Seq::new(u64::MAX))).expect("an answer");
             let _ = JournalContents::read(&driver.journal, 4_000);
         }
     }
@@ -288,8 +285,6 @@ fn options() -> Options {
         sync_within: Duration::from_secs(3_600),
         checkpoint_pages: 6,
         readers: 1,
-        small_block: 2_048,
-        merged_block: 12_000,
         reserve_bytes: 8_192,
         boot: BOOT,
         ..Options::default()

@@ -5,17 +5,16 @@ mod commit;
 mod damage;
 mod disk;
 #[cfg(target_os = "linux")]
-mod early_write;
 mod faults;
 mod inspect;
 mod lines;
-mod merge;
 mod open;
 mod power;
 mod random_damage;
 mod read;
 mod removal;
 mod salvage;
+mod write_ahead;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -155,6 +154,38 @@ fn meta(name: &str, updated_at: u64) -> Meta {
     }
 }
 
+/// Merges the adjacent blocks of a session that end at or before `up_to`, as earlier versions did with small ones.
+pub(super) fn merge_blocks(connection: &Connection, session: &SessionId, up_to: i64) {
+    connection.busy_timeout(Duration::from_secs(20)).expect("patience");
+    connection.execute_batch("PRAGMA wal_autocheckpoint = 0; BEGIN IMMEDIATE").expect("the lock");
+    let key = apply::key(connection, session).expect("readable").expect("the session");
+    let found: Vec<(checksum::BlockHeader, Vec<u8>)> = connection
+        .prepare("SELECT first, last, count, prev, checksum, seal, bytes FROM block WHERE session = ?1 ORDER BY first")
+        .expect("a statement")
+        .query_map([key], |found| Ok((row::block_header(found)?.0, found.get(6)?)))
+        .expect("rows")
+        .collect::<rusqlite::Result<_>>()
+        .expect("rows");
+    let mut merged: Vec<(checksum::BlockHeader, Vec<u8>)> = Vec::new();
+    for (header, bytes) in found.into_iter().filter(|(header, _)| header.last <= row::unsigned(up_to)) {
+        match merged.last_mut().filter(|(whole, _)| whole.last + 1 == header.first) {
+            Some((whole, text)) => {
+                (whole.last, whole.count, whole.checksum) = (header.last, whole.count + header.count, header.checksum);
+                text.extend(bytes);
+            }
+            None => merged.push((header, bytes)),
+        }
+    }
+    let before = connection.total_changes();
+    connection.execute("DELETE FROM block WHERE session = ?1 AND last <= ?2", (key, up_to)).expect("removed");
+    let removed = connection.total_changes() - before;
+    assert!(removed > merged.len() as u64, "nothing to merge");
+    for (header, bytes) in merged {
+        apply::insert_block(connection, session, key, &header, &bytes).expect("inserted");
+    }
+    connection.execute_batch("COMMIT").expect("committed");
+}
+
 /// Waits until `done` holds.
 async fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -165,7 +196,7 @@ async fn eventually(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 fn copy(from: &Path, to: &Path) {
-    for name in [DATABASE, LOG, MARKS] {
+    for name in [DATABASE, LOG, MARKS, WRITE_AHEAD] {
         if from.join(name).exists() {
             std::fs::copy(from.join(name), to.join(name)).expect("a copy");
         }

@@ -33,29 +33,6 @@ async fn a_copy_of_the_files_of_an_open_journal_holds_acknowledged_events() {
 }
 
 #[tokio::test]
-async fn an_interrupted_merge_leaves_the_same_bytes() {
-    let test = TestJournal::with(Options { merged_block: 500, ..Options::default() });
-    let ranges: Vec<_> = (1..=500).map(|seq| (seq, seq)).collect();
-    test.write_history("s1", &ranges).await;
-    let mut merging = test.journal.merge("s1".into(), Seq::new(500));
-    // The lock stops the merge between two slices.
-    let lock = test.second_connection();
-    lock.busy_timeout(Duration::from_secs(20)).expect("patience");
-    lock.execute_batch("BEGIN IMMEDIATE").expect("the lock");
-    let other = tempfile::tempdir().expect("a directory");
-    copy(test.dir.path(), other.path());
-    lock.execute_batch("COMMIT").expect("the lock is released");
-    let journal = Journal::open(other.path(), Options::default()).expect("opens");
-    let copied = TestJournal { dir: other, journal };
-    assert_eq!(copied.text("s1", 1 << 20).await, lines(1, 500).into_bytes());
-    let merged = match merging.try_recv() {
-        Ok(merged) => merged,
-        Err(_) => merging.await.expect("an answer"),
-    };
-    assert!(merged.expect("merged").result_blocks > 1);
-}
-
-#[tokio::test]
 async fn a_newer_schema_is_refused_and_left_untouched() {
     let TestJournal { dir, journal } = TestJournal::new();
     journal.close().await.expect("closes");

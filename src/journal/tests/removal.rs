@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_deleted_session_leaves_no_byte_behind() {
-    let test = TestJournal::with(Options { small_block: 100, ..Options::default() });
+    let test = TestJournal::new();
     let secret = "a-word-that-is-to-be-forgotten".repeat(30);
     test.write_history("s1", &[]).await;
     test.write_history("s2", &[(1, 300)]).await;
@@ -13,7 +13,7 @@ async fn a_deleted_session_leaves_no_byte_behind() {
         let block = Block { first: Seq::new(seq), last: Seq::new(seq), count: 1, bytes };
         test.commit(Batch { block: Some(block), ..Batch::new("s1".into()) }).await.expect("kept");
     }
-    test.journal.merge("s1".into(), Seq::new(500)).await.expect("an answer").expect("merged");
+    merge_blocks(&test.second_connection(), &"s1".into(), 200);
     let size = test.journal.stats().bytes;
     test.journal.delete("s1".into()).await.expect("an answer").expect("deleted");
     assert!(test.journal.load("s1".into()).await.expect("readable").is_none());
@@ -29,7 +29,7 @@ async fn a_deleted_session_leaves_no_byte_behind() {
     let test = test.reopen().await;
     assert_eq!(test.journal.losses(9).await.expect("a list"), [], "a deletion is not a loss");
     let refused = test.journal.delete("s3".into()).await.expect("an answer");
-    assert!(matches!(refused, Err(MergeError::Commit(CommitError::Conflict(Conflict::NoSuchSession)))), "{refused:?}");
+    assert!(matches!(refused, Err(JobError::Commit(CommitError::Conflict(Conflict::NoSuchSession)))), "{refused:?}");
 }
 
 #[tokio::test]
@@ -49,6 +49,36 @@ async fn an_interrupted_deletion_continues_after_a_restart() {
     drop((held, deleting));
     eventually("the last slice", || rows(&test) == 0).await;
     assert!(test.journal.load("s1".into()).await.expect("readable").is_none());
+}
+
+#[tokio::test]
+async fn batches_are_committed_between_the_slices_of_a_deletion() {
+    type Deletion = oneshot::Receiver<Result<(), JobError>>;
+    let deletion: Arc<Mutex<Option<Deletion>>> = Arc::default();
+    let unfinished: Arc<Mutex<Vec<bool>>> = Arc::default();
+    let (watched, seen) = (Arc::clone(&deletion), Arc::clone(&unfinished));
+    let options = Options { busy_timeout: Duration::from_secs(20), ..Options::default() };
+    // The sync runs on the writer's thread, so it sees the progress of the deletion when the batch is committed.
+    let test = TestJournal::with_sync(options, move || {
+        if let Some(deletion) = watched.lock().expect("not poisoned").as_mut() {
+            let is_empty = matches!(deletion.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+            seen.lock().expect("not poisoned").push(is_empty);
+        }
+        Ok(())
+    });
+    test.write_history("s1", &(1..=500).map(|seq| (seq, seq)).collect::<Vec<_>>()).await;
+    test.write_history("s2", &[]).await;
+    let lock = test.second_connection();
+    lock.busy_timeout(Duration::from_secs(20)).expect("patience");
+    lock.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+    *deletion.lock().expect("not poisoned") = Some(test.journal.delete("s1".into()));
+    let batch = test.journal.commit(synced(appending("s2", 1, 1)));
+    lock.execute_batch("COMMIT").expect("the lock is released");
+    batch.await.expect("an answer").expect("kept");
+    // The first sync is that of the removed session row, the second one that of the batch.
+    assert_eq!(unfinished.lock().expect("not poisoned")[..2], [true; 2], "the batch waited for the whole deletion");
+    let deletion = deletion.lock().expect("not poisoned").take().expect("the deletion");
+    deletion.await.expect("an answer").expect("deleted");
 }
 
 #[tokio::test]
@@ -82,7 +112,7 @@ async fn retain_after(test: &TestJournal, up_to: u64) -> Seq {
 
 #[tokio::test]
 async fn data_merged_or_replaced_before_a_deletion_is_erased_too() {
-    let test = TestJournal::with(Options { small_block: 100_000, ..Options::default() });
+    let test = TestJournal::new();
     let secret = "a-word-that-was-written-over".repeat(100);
     test.write_history("s2", &[(1, 300)]).await;
     test.write_history("s1", &[]).await;
@@ -94,7 +124,7 @@ async fn data_merged_or_replaced_before_a_deletion_is_erased_too() {
         batch.meta = Some(Meta { summary: format!("{seq}{secret}"), ..meta("s1", seq) });
         test.commit(batch).await.expect("kept");
     }
-    test.journal.merge("s1".into(), Seq::new(60)).await.expect("an answer").expect("merged");
+    merge_blocks(&test.second_connection(), &"s1".into(), 60);
     let last = Checkpoint { seq: Seq::new(59), bytes: Bytes::from_static(b"small") };
     test.commit(Batch { checkpoint: Some(last), ..Batch::new("s1".into()) }).await.expect("kept");
     test.commit(Batch { meta: Some(meta("s1", 60)), ..Batch::new("s1".into()) }).await.expect("kept");

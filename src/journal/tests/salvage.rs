@@ -220,7 +220,7 @@ async fn a_failed_salvage_is_resumed_and_loses_nothing() {
             *left = i32::checked_sub(*left, 1).filter(|left| *left >= 0).ok_or_else(|| io::Error::other("broken"))?;
             (real.open_file)(path)
         };
-        let env = StorageEnv { dir: dir.path().to_path_buf(), vfs: None, open_file: Box::new(open), memory_dir: None };
+        let env = StorageEnv { dir: dir.path().to_path_buf(), vfs: None, open_file: Box::new(open) };
         let outcome = rebuild(&env, &Options::default(), &empty_context(), 1_000);
         if outcome.is_ok() {
             assert!(step > 2, "opening failed {step} times");
@@ -293,8 +293,6 @@ async fn filled(sessions: u64) -> (TempDir, BTreeMap<String, String>) {
     for answer in answers {
         answer.await.expect("an answer").expect("kept");
     }
-    let merged = test.journal.merge("s1".into(), Seq::new(9)).await;
-    merged.expect("an answer").expect("merged");
     let lives = "INSERT INTO unsure VALUES (0, 5), (7, 1785000000)";
     test.second_connection().execute_batch(lives).expect("inserted");
     let dir = tempfile::tempdir().expect("a directory");

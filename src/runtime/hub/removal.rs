@@ -6,7 +6,7 @@ use tracing::error;
 
 use super::Hub;
 use super::restore::{RestoredSession, restore};
-use crate::journal::{Batch, CommitError, Conflict, MergeError, ReadError};
+use crate::journal::{Batch, CommitError, Conflict, JobError, ReadError};
 use crate::kernel::command::{Phase, PrivateEvent};
 use crate::kernel::id::{Seq, SessionId};
 use crate::runtime::lane::{DeleteReply, DeletionCause, Integrity, LaneHandle};
@@ -29,7 +29,7 @@ pub enum DeleteError {
     Read(#[from] ReadError),
     /// The journal refused or interrupted the deletion; an interrupted one continues later.
     #[error("the journal could not delete the session: {0}")]
-    Journal(#[source] MergeError),
+    Journal(#[source] JobError),
 }
 
 impl Hub {
@@ -47,7 +47,7 @@ impl Hub {
         let journal = &self.services.journal;
         if journal.has_failed() {
             // Data that is in memory alone would be lost, and nothing on disk would be deleted.
-            return Err(DeleteError::Journal(MergeError::Commit(CommitError::StorageFailed)));
+            return Err(DeleteError::Journal(JobError::Commit(CommitError::StorageFailed)));
         }
         let listed = self.lock().get(id).cloned();
         let farewell = match self.loaded_lane(id) {
@@ -78,7 +78,7 @@ impl Hub {
         drop(turn);
         let erased = match already {
             Some(erased) => erased,
-            None => erased.await.unwrap_or(Err(MergeError::Commit(CommitError::Closed))),
+            None => erased.await.unwrap_or(Err(JobError::Commit(CommitError::Closed))),
         };
         erased.map_err(delete_error)?;
         Ok(bytes)
@@ -152,9 +152,9 @@ fn notify_subscribers(lane: &LaneHandle, notice: &PrivateEvent) {
     }
 }
 
-fn delete_error(error: MergeError) -> DeleteError {
+fn delete_error(error: JobError) -> DeleteError {
     match error {
-        MergeError::Commit(CommitError::Conflict(Conflict::NoSuchSession)) => DeleteError::NotFound,
-        MergeError::Commit(_) | MergeError::Damaged { .. } => DeleteError::Journal(error),
+        JobError::Commit(CommitError::Conflict(Conflict::NoSuchSession)) => DeleteError::NotFound,
+        JobError::Commit(_) | JobError::Damaged { .. } => DeleteError::Journal(error),
     }
 }

@@ -98,40 +98,6 @@ impl CheckpointPolicy {
 /// The number of event bytes that are stored for each byte of a checkpoint.
 const EVENT_BYTES_PER_CHECKPOINT_BYTE: usize = 8;
 
-/// Decides when small blocks, as a slow stream produces them, are merged: in bounded steps, and when a run ends.
-#[derive(Debug, Default)]
-pub(super) struct MergePolicy {
-    /// The number of blocks after `merged_to`.
-    blocks: usize,
-    /// The number of small blocks among them.
-    small: usize,
-    /// The position up to which blocks are merged.
-    merged_to: Seq,
-}
-
-impl MergePolicy {
-    /// Counts a stored block; returns the range to merge, if a merge is due.
-    ///
-    /// Merged blocks are considered again only while few blocks follow them: the cost does not grow with the session.
-    pub(super) const fn add_block(&mut self, block: &Block, run_ended: bool) -> Option<(Seq, Seq)> {
-        self.blocks += 1;
-        if block.lines.len() < SMALL_BLOCK {
-            self.small += 1;
-        }
-        let merge = if self.small > 1 { Some((self.merged_to, block.last)) } else { None };
-        if self.blocks >= MERGE_BLOCKS {
-            *self = Self { blocks: 0, small: 0, merged_to: block.last };
-            return merge;
-        }
-        if run_ended { merge } else { None }
-    }
-}
-
-/// The size from which on a block is not small.
-const SMALL_BLOCK: usize = 16 * 1024;
-/// The number of blocks after which a merge is due: as many as one merge step handles.
-const MERGE_BLOCKS: usize = 256;
-
 impl PendingBatch {
     pub(super) fn add_reply_guard(&mut self, ticket: Ticket, reply_guard: ReplyGuard) {
         self.reply_guards.insert(ticket, reply_guard);
@@ -411,36 +377,5 @@ fn commit_class(kind: &EventKind) -> CommitClass {
         | EventKind::Failed { .. }
         | EventKind::EventsLost { .. }
         | EventKind::Unknown(_) => CommitClass::Plain,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn small_blocks_are_merged_in_bounded_steps_and_never_from_the_start_again() {
-        let mut policy = MergePolicy::default();
-        let mut add_block = |seq, size, run_ended| {
-            let (seq, lines) = (Seq::new(seq), vec![b'x'; size].into());
-            policy.add_block(&Block::new(seq, seq, lines), run_ended)
-        };
-        let many = u64::try_from(MERGE_BLOCKS).unwrap();
-        for seq in 1..many {
-            assert_eq!(add_block(seq, 100, false), None);
-        }
-        assert_eq!(add_block(many, 100, false), Some((Seq::ZERO, Seq::new(many))));
-        assert_eq!(add_block(many + 1, 100, true), None, "a single small block");
-        assert_eq!(add_block(many + 2, 100, true), Some((Seq::new(many), Seq::new(many + 2))));
-        assert_eq!(add_block(many + 3, 100, true), Some((Seq::new(many), Seq::new(many + 3))));
-        for seq in many + 4..2 * many {
-            assert_eq!(add_block(seq, SMALL_BLOCK, false), None);
-        }
-        assert_eq!(add_block(2 * many, SMALL_BLOCK, false), Some((Seq::new(many), Seq::new(2 * many))));
-        for seq in 2 * many + 1..=3 * many {
-            assert_eq!(add_block(seq, SMALL_BLOCK, true), None, "nothing to merge");
-        }
-        assert_eq!(add_block(3 * many + 1, 100, true), None);
-        assert_eq!(add_block(3 * many + 2, 100, true), Some((Seq::new(3 * many), Seq::new(3 * many + 2))));
     }
 }

@@ -23,7 +23,6 @@ mod user_command;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, info};
@@ -33,14 +32,14 @@ use super::fingerprints;
 use super::generate;
 use super::outbox::Outbox;
 use super::services::Services;
-use crate::journal::{Batch, CommitError, Create, EarlyWrite, Meta};
+use crate::journal::{Batch, CommitError, Create, Meta};
 use crate::kernel::command::{AccessKind, Command, Phase, Rights};
 use crate::kernel::effect::{Effect, Report, Ticket};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::refusal::Refusal;
 use crate::kernel::session::{Input, Session};
 use crate::provider::{ReportEnvelope, ReportOwner};
-use batch::{AfterCommit, CheckpointPolicy, Delivery, MergePolicy, PendingBatch};
+use batch::{AfterCommit, CheckpointPolicy, Delivery, PendingBatch};
 use command_inbox::CommandInbox;
 use effects::command_name;
 use run_tasks::RunTasks;
@@ -83,8 +82,9 @@ pub struct Lane {
     run_tasks: RunTasks,
     pending: PendingBatch,
     checkpoint_policy: CheckpointPolicy,
-    merge_policy: MergePolicy,
     in_flight: Option<InFlight>,
+    /// Whether events were appended to the write-ahead file since the journal was last told.
+    has_appended: bool,
     storage: StorageState,
     /// The end of the last reserved block of sequence numbers that is on disk.
     reserved_on_disk: Seq,
@@ -103,14 +103,10 @@ pub struct Lane {
 }
 
 struct InFlight {
-    /// Receives the result of the commit, once the batch is submitted.
-    done: Option<oneshot::Receiver<Result<(), CommitError>>>,
+    /// Receives the result of the commit.
+    done: oneshot::Receiver<Result<(), CommitError>>,
     after: AfterCommit,
     block: Option<Block>,
-    /// The early record of the block, if it is published before the commit.
-    early: Option<EarlyWrite>,
-    /// Whether the journal refused the batch once before.
-    resubmitted: bool,
     /// The batch, for a second submission.
     batch: Batch,
     state: CommitState,
@@ -151,8 +147,8 @@ impl Lane {
             run_tasks: work,
             pending: PendingBatch::default(),
             checkpoint_policy: CheckpointPolicy::default(),
-            merge_policy: MergePolicy::default(),
             in_flight: None,
+            has_appended: false,
             storage,
             reserved_on_disk,
             run_persisted: false,
@@ -188,9 +184,10 @@ impl Lane {
                 Box::pin(self.perform_ready()).await;
                 continue;
             }
-            if self.is_delayed() {
+            if std::mem::take(&mut self.has_appended) {
                 // Subscribers are woken by now and run first.
                 tokio::task::yield_now().await;
+                self.services.journal.schedule_flush();
             }
             if let Some(delete_request) = self.delete_request.take() {
                 match Box::pin(self.prepare_delete(*delete_request)).await {
@@ -219,7 +216,7 @@ impl Lane {
                         break LaneEnd::Broken.into();
                     }
                 }
-                Wakeup::SpaceAvailable | Wakeup::DelayElapsed => self.submit_in_flight(),
+                Wakeup::SpaceAvailable => self.submit_in_flight(),
                 Wakeup::IdleTimeout => {
                     if let Some(exit) = Box::pin(self.unload()).await {
                         break exit;
@@ -238,17 +235,15 @@ impl Lane {
         if idle {
             self.run_tasks.release_channel();
         }
-        let (waiting_for_space, delayed) = (self.is_waiting_for_space(), self.is_delayed());
+        let waiting_for_space = self.is_waiting_for_space();
         let committed = async {
             match &mut self.in_flight {
                 Some(flight) if !waiting_for_space => flight.wait_for_commit().await,
                 Some(_) | None => std::future::pending().await,
             }
         };
-        // One timer serves both purposes, because every session in memory holds it.
-        let pause = if delayed { COMMIT_DELAY } else { self.services.limits.park_after };
-        let paused =
-            async { if idle || delayed { tokio::time::sleep(pause).await } else { std::future::pending().await } };
+        let pause = self.services.limits.park_after;
+        let paused = async { if idle { tokio::time::sleep(pause).await } else { std::future::pending().await } };
         let has_capacity = self.pending.bytes() < self.services.limits.batch_bytes;
         // Reports of a run that is being stopped are not stored, so they need no space in the batch.
         let stopping = self.session.state().run.as_ref().is_some_and(|run| run.stopping.is_some());
@@ -261,7 +256,7 @@ impl Lane {
             () = self.services.clock.sleep_until(self.session.next_deadline()) => Wakeup::Deadline,
             request = self.commands.next(), if has_capacity || waiting_for_space => request.map_or(Wakeup::Close, Wakeup::Command),
             reported = self.run_tasks.next_report(), if has_capacity || stopping => Wakeup::Reported(reported),
-            () = paused => if delayed { Wakeup::DelayElapsed } else { Wakeup::IdleTimeout },
+            () = paused => Wakeup::IdleTimeout,
         }
     }
 
@@ -374,9 +369,6 @@ impl Lane {
         if self.pending.is_urgent() {
             self.submit_in_flight_urgently();
         }
-        if self.is_delayed() && !self.pending.is_empty() {
-            self.submit_in_flight();
-        }
         if self.in_flight.is_some() || self.pending.is_empty() {
             return;
         }
@@ -391,37 +383,25 @@ impl Lane {
             // Nothing needs a commit and nothing is in flight, so that a read does not wait for the disk.
             return self.publish_commit(after, block);
         }
-        self.in_flight = Some(match self.publish_early(&batch, &after, block.as_ref()) {
-            Some(early) => InFlight::delayed(batch, after, block, early),
-            None => InFlight::new(batch, after, block, self),
-        });
-    }
-
-    /// Publishes events before their commit if nothing else depends on the commit and an early record protects them.
-    fn publish_early(&self, batch: &Batch, after: &AfterCommit, block: Option<&Block>) -> Option<EarlyWrite> {
-        let block = block.filter(|_| self.run_persisted && after.is_empty())?;
-        if block.lines.len() > EARLY_WRITE_MAX || self.services.journal.is_full() {
-            return None;
+        // Events on which nothing else depends are in the write-ahead file long before they would be committed.
+        if self.run_persisted && after.is_empty() && self.services.journal.append(&batch, self.feed.newest()) {
+            self.has_appended = true;
+            return self.publish_commit(after, block);
         }
-        let early = self.services.journal.write_early(batch, self.feed.newest())?;
-        self.feed.publish(block.clone());
-        Some(early)
+        self.in_flight = Some(InFlight::new(batch, after, block, self));
     }
 
     fn handle_commit(&mut self) {
-        if let Some(InFlight { after, block, batch, early, .. }) = self.in_flight.take() {
+        if let Some(InFlight { after, block, batch, .. }) = self.in_flight.take() {
             if let Some(meta) = &batch.meta {
                 self.run_persisted = meta.active_run.is_some();
             }
             self.reserved_on_disk = batch.reserved_seq.unwrap_or(self.reserved_on_disk);
-            if let Some(early) = early {
-                early.release();
-            }
             self.publish_commit(after, block);
         }
     }
 
-    /// Delivers the replies, the events and the effects of a finished commit.
+    /// Delivers the replies, the events and the effects of a batch that is stored.
     fn publish_commit(&mut self, after: AfterCommit, block: Option<Block>) {
         let AfterCommit { deliveries: answers, effects: doing, run_ended, session_changes } = after;
         // Nothing of an earlier subscription may come between the reply to an attach and its first events.
@@ -430,19 +410,11 @@ impl Lane {
             self.deliver(answer);
         }
         drop(together);
-        let merge = block.as_ref().and_then(|block| self.merge_policy.add_block(block, run_ended));
         if let Some(block) = block {
             self.new_bytes += block.lines.len() as u64;
-            // Blocks that were published early are not published again.
-            if block.last > self.feed.newest() {
-                self.feed.publish(block);
-            }
+            self.feed.publish(block);
         }
         self.ready_effects.extend(doing);
-        if let Some((after, up_to)) = merge {
-            // The result of the merge is not needed.
-            drop(self.services.journal.merge_after(self.id.clone(), after, up_to));
-        }
         self.notify_services(run_ended, session_changes);
     }
 
@@ -451,14 +423,6 @@ impl Lane {
     }
 }
 
-/// The size up to which a batch is published before its commit. Larger batches are not latency-critical.
-const EARLY_WRITE_MAX: usize = 1024;
-
-/// How long a batch that is already published waits for more events before it is submitted.
-///
-/// Waking the journal's thread would compete for processor time with the subscribers that were just woken.
-const COMMIT_DELAY: Duration = Duration::from_millis(1);
-
 enum Wakeup {
     Input(Box<LaneInput>),
     Command(Box<LaneRequest>),
@@ -466,7 +430,6 @@ enum Wakeup {
     Deadline,
     Committed(Result<(), CommitError>),
     SpaceAvailable,
-    DelayElapsed,
     IdleTimeout,
     Close,
 }

@@ -9,7 +9,7 @@ use tracing::{error, warn};
 
 use super::batch::{Delivery, PendingBatch};
 use super::{InFlight, Lane, LaneError};
-use crate::journal::{Batch, CommitError, EarlyWrite};
+use crate::journal::{Batch, CommitError};
 use crate::kernel::command::{AccessKind, Command};
 use crate::kernel::event::{Event, EventKind, RunOutcome, RunReport};
 use crate::kernel::session::Input;
@@ -52,8 +52,6 @@ impl StorageState {
 /// The state of the batch in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CommitState {
-    /// It is published and will be submitted in a moment, after its subscribers have run.
-    Delayed,
     /// It is submitted to the journal.
     Submitted,
     /// It waits for free disk space.
@@ -94,11 +92,6 @@ impl Lane {
         self.in_flight.as_ref().is_some_and(|flight| flight.state == CommitState::WaitingForSpace)
     }
 
-    /// Returns whether the batch in flight is not submitted yet.
-    pub(super) fn is_delayed(&self) -> bool {
-        self.in_flight.as_ref().is_some_and(|flight| flight.state == CommitState::Delayed)
-    }
-
     /// Returns whether the batch in flight waits for disk space, or is submitted while the disk is full.
     pub(super) fn may_wait_for_space(&self) -> bool {
         self.is_waiting_for_space() || (self.in_flight.is_some() && self.services.journal.is_full())
@@ -107,7 +100,6 @@ impl Lane {
     /// Handles a failed commit; returns whether the lane can continue.
     pub(super) fn handle_commit_error(&mut self, error: &CommitError) -> bool {
         match error {
-            CommitError::Busy | CommitError::Sqlite { .. } | CommitError::Conflict(_) if self.resubmit(error) => true,
             CommitError::Full if self.run_persisted => {
                 if let Some(flight) = &mut self.in_flight {
                     warn!(session = %self.id, "disk full: the run waits for free space");
@@ -127,24 +119,8 @@ impl Lane {
         }
     }
 
-    /// Submits a refused batch again if its events are already published; returns whether it did.
-    ///
-    /// A busy database is retried without limit. A damaged one is salvaged before the second and last attempt.
-    fn resubmit(&mut self, error: &CommitError) -> bool {
-        let Some(flight) = self.in_flight.as_mut().filter(|flight| flight.early.is_some()) else {
-            return false;
-        };
-        if flight.resubmitted && !matches!(error, CommitError::Busy) {
-            return false;
-        }
-        warn!(session = %self.id, error = %error, "the journal refused published events; submitting them again");
-        flight.resubmitted = true;
-        self.submit_in_flight();
-        true
-    }
-
-    /// Ends the lane after a failed commit: answers all waiting requests with the error. Nothing uncommitted was
-    /// published, or it was submitted twice.
+    /// Ends the lane after a failed commit: answers all waiting requests with the error. Nothing of the batch was
+    /// published.
     pub(super) fn fail(&mut self, error: &CommitError) {
         error!(session = %self.id, error = %error, "the journal refused a batch");
         self.control.close();
@@ -188,7 +164,7 @@ impl Lane {
     /// Submits the batch in flight.
     pub(super) fn submit_in_flight(&mut self) {
         if let Some(flight) = &mut self.in_flight {
-            flight.done = Some(self.services.journal.commit(flight.batch.clone()));
+            flight.done = self.services.journal.commit(flight.batch.clone());
             flight.state = CommitState::Submitted;
         }
     }
@@ -235,25 +211,6 @@ impl Lane {
         state.gates.is_empty() && state.run.as_ref().is_some_and(|run| run.stopping.is_none())
     }
 
-    /// Submits events that are published and not submitted yet; releases their early record after the commit.
-    pub(super) fn commit_published(&mut self) {
-        let Some(InFlight { early: Some(early), done, batch, state, .. }) = self.in_flight.take() else {
-            return;
-        };
-        let done = match state {
-            CommitState::Submitted => done,
-            CommitState::Delayed | CommitState::WaitingForSpace => Some(self.services.journal.commit(batch)),
-        };
-        // Without a runtime the process is exiting, and the next start recovers the early record.
-        if let (Some(done), Ok(runtime)) = (done, tokio::runtime::Handle::try_current()) {
-            runtime.spawn(async move {
-                if let Ok(Ok(())) = done.await {
-                    early.release();
-                }
-            });
-        }
-    }
-
     /// Starts the lane with a journal that can only be read.
     pub(super) fn set_read_only(&mut self) {
         self.storage = StorageState::Failed;
@@ -280,8 +237,7 @@ impl Lane {
             }
         }
         for block in blocks.into_iter().flatten() {
-            // Blocks that were published early are not published again.
-            if block.last > self.feed.newest() && self.may_publish_uncommitted(&block) {
+            if self.may_publish_uncommitted(&block) {
                 self.feed.publish(self.without_success(block));
             }
         }
@@ -315,35 +271,15 @@ impl Lane {
     }
 }
 
-impl Drop for Lane {
-    /// Commits what a panicked lane has published and not submitted yet.
-    fn drop(&mut self) {
-        self.commit_published();
-    }
-}
-
 impl InFlight {
     pub(super) fn new(batch: Batch, after: super::AfterCommit, block: Option<super::Block>, lane: &Lane) -> Self {
-        let done = Some(lane.services.journal.commit(batch.clone()));
-        Self { done, after, block, early: None, resubmitted: false, batch, state: CommitState::Submitted }
+        let done = lane.services.journal.commit(batch.clone());
+        Self { done, after, block, batch, state: CommitState::Submitted }
     }
 
-    /// Creates a batch whose block is already published.
-    pub(super) const fn delayed(
-        batch: Batch,
-        after: super::AfterCommit,
-        block: Option<super::Block>,
-        early: EarlyWrite,
-    ) -> Self {
-        Self { done: None, after, block, early: Some(early), resubmitted: false, batch, state: CommitState::Delayed }
-    }
-
-    /// Waits for the result of the commit; forever if the batch is not submitted.
+    /// Waits for the result of the commit.
     pub(super) async fn wait_for_commit(&mut self) -> Result<(), CommitError> {
-        match &mut self.done {
-            Some(done) => done.await.unwrap_or(Err(CommitError::Closed)),
-            None => std::future::pending().await,
-        }
+        (&mut self.done).await.unwrap_or(Err(CommitError::Closed))
     }
 }
 

@@ -163,7 +163,7 @@ impl Lane {
         while self.in_flight.is_some() || !self.pending.is_empty() || !self.ready_effects.is_empty() {
             self.submit();
             self.perform_ready().await;
-            if self.is_waiting_for_space() || self.is_delayed() {
+            if self.is_waiting_for_space() {
                 // The journal refused this batch and its result was consumed, so it is submitted once more.
                 self.submit_in_flight();
             }

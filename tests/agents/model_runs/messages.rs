@@ -100,7 +100,7 @@ fn a_key_from_the_shell_of_the_client_is_used_and_never_stored() {
     assert!(!asked[1].body.to_string().contains(KEY), "the model is not told what a tool printed of it");
     drop(client);
     let state = fixture.daemon.home.path().join(".push");
-    for file in ["state/pushd.db", "state/pushd.db-wal", "logs/pushd.log"] {
+    for file in ["state/pushd.db", "state/pushd.db-wal", "state/pushd.ahead", "logs/pushd.log"] {
         let bytes = fs::read(state.join(file)).unwrap_or_default();
         assert!(memchr::memmem::find(&bytes, KEY.as_bytes()).is_none(), "{file} of {session} has the key");
     }

@@ -94,8 +94,6 @@ fn descriptor_exhaustion_fails_only_the_run_that_needs_one() {
 /// A daemon with few descriptors, which is killed at the end of its test.
 struct LimitedDaemon {
     home: TempDir,
-    /// A directory for files in memory; it is removed with the test.
-    _memory: TempDir,
     child: Child,
 }
 
@@ -103,21 +101,19 @@ impl LimitedDaemon {
     /// Starts a daemon with a soft limit of `soft` descriptors and a hard limit of `hard`.
     fn start(soft: u32, hard: u32) -> Self {
         let home = TempDir::new().expect("a directory for the daemon");
-        let memory = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory in memory");
         let script = format!("ulimit -Sn {soft} && ulimit -Hn {hard} && exec \"$0\" daemon run --announce");
         let mut child = Command::new("/bin/sh")
             .args(["-c", &script, env!("CARGO_BIN_EXE_push")])
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", home.path())
-            .env("PUSH_MEMORY", memory.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
             .expect("a daemon");
         let mut word = String::new();
         BufReader::new(child.stdout.take().expect("its output")).read_line(&mut word).expect("its first line");
-        let daemon = Self { home, _memory: memory, child };
+        let daemon = Self { home, child };
         assert_eq!(word.trim(), "ready");
         daemon
     }

@@ -158,10 +158,7 @@ pub(crate) fn peak_memory(daemon: &Daemon) -> u64 {
 pub(crate) fn descriptors(daemon: &Daemon) -> usize {
     let open = fs::read_dir(format!("/proc/{}/fd", daemon.pid())).into_iter().flatten();
     let targets = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-    let is_journal = |target: &Path| {
-        let target = target.to_string_lossy();
-        target.contains("pushd.db") || target.contains("/pushd-")
-    };
+    let is_journal = |target: &Path| target.to_string_lossy().contains("pushd.db");
     targets.filter(|target| !is_journal(target)).count()
 }
 

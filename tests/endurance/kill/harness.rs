@@ -39,8 +39,6 @@ pub(crate) enum Moment {
 /// The state that all threads of one home share.
 pub(crate) struct Harness {
     pub(crate) home: TempDir,
-    /// A directory for files in memory.
-    memory: TempDir,
     pub(crate) observations: SharedObservations,
     unload_after: &'static str,
     state: Mutex<HarnessState>,
@@ -76,11 +74,9 @@ impl Harness {
     /// Prepares a home; the daemon unloads idle sessions after `unload_after` seconds.
     pub(crate) fn new(unload_after: &'static str) -> Self {
         let home = TempDir::new().expect("a directory for the daemon");
-        let memory = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory in memory");
         std::fs::create_dir(home.path().join("work")).expect("a directory for sessions");
         Self {
             home,
-            memory,
             observations: SharedObservations::default(),
             unload_after,
             state: Mutex::default(),
@@ -113,7 +109,7 @@ impl Harness {
     pub(crate) fn spawn(&self) {
         let mut state = self.lock();
         assert!(state.child.is_none(), "a daemon lives already");
-        let mut child = command(self.home.path(), self.memory.path(), self.unload_after).spawn().expect("a daemon");
+        let mut child = command(self.home.path(), self.unload_after).spawn().expect("a daemon");
         let out = child.stdout.take().expect("its output");
         state.generation += 1;
         state.killed = false;
@@ -262,7 +258,7 @@ impl Drop for Harness {
     }
 }
 
-fn command(home: &Path, memory: &Path, unload_after: &str) -> Command {
+fn command(home: &Path, unload_after: &str) -> Command {
     let mut words = OpenOptions::new();
     let words = words.create(true).append(true).open(home.join("stderr")).expect("a file for its words");
     let mut command = Command::new(env!("CARGO_BIN_EXE_push"));
@@ -271,7 +267,6 @@ fn command(home: &Path, memory: &Path, unload_after: &str) -> Command {
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("HOME", home)
-        .env("PUSH_MEMORY", memory)
         .env("PUSH_PARK_SECONDS", unload_after)
         .current_dir(home)
         .stdin(Stdio::null())

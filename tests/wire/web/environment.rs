@@ -15,7 +15,10 @@ use crate::web::client::{PiDaemon, Socket};
 fn a_session_over_the_network_has_the_environment_of_the_login_shell() {
     let shells = TempDir::new().unwrap();
     let shell = script(&shells, "bash", PROFILE);
-    let server = PiDaemon::with("[environment]\nkeep = [\"KEPT_TOKEN\"]", &[("SHELL", &shell), ("OWN", "daemon's")]);
+    let server = PiDaemon::with(
+        "[environment]\nkeep = [\"KEPT_TOKEN\"]",
+        &[("SHELL", &shell), ("OWN", "daemon's"), ("PUSH_OWN", "daemon's")],
+    );
     let mut socket = server.socket("/", &[]).assert_ready();
     create(&mut socket);
     let printed = bash(&mut socket, "env");
@@ -29,7 +32,7 @@ fn a_session_over_the_network_has_the_environment_of_the_login_shell() {
     ] {
         assert!(printed.contains(expected), "{expected}: {printed}");
     }
-    for secret in ["GITHUB_TOKEN", "OPENAI_API_KEY", "PUSH_MEMORY"] {
+    for secret in ["GITHUB_TOKEN", "OPENAI_API_KEY", "PUSH_OWN"] {
         assert!(!printed.contains(secret), "{secret}: {printed}");
     }
     assert_eq!(shell_starts(&shells), 1);

@@ -211,7 +211,6 @@ impl Disk {
             dir: self.dir.path().to_path_buf(),
             vfs: Some(self.layer.name().to_owned()),
             open_file: Box::new(open),
-            memory_dir: None,
         }
     }
 

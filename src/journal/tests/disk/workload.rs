@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::super::super::{Batch, Block, Checkpoint, Create, Durability, Meta, Options};
-use super::ledger::{Driver, block_on};
+use super::ledger::Driver;
 use super::model::{JournalContents, OPENED, SessionContents};
 use crate::kernel::id::{Fingerprint, Seq};
 use crate::kernel::time::Now;
@@ -50,8 +50,6 @@ impl Workload {
             checkpoint_pages: *self.random.pick(&[3, 12, 60]).expect("a bound"),
             group_bytes: *self.random.pick(&[2_000, 20_000, 1 << 22]).expect("a bound"),
             readers: 2,
-            small_block: 2_048,
-            merged_block: 12_000,
             reserve_bytes: 8_192,
             boot: BOOT,
             ..Options::default()
@@ -69,7 +67,6 @@ impl Workload {
                 self.restore();
                 return driver.kill_and_reopen();
             }
-            1..=3 => drop(block_on(self.merge(&driver)).expect("an answer").expect("merged")),
             4..=5 => drop(JournalContents::read(&driver.journal, self.page()).expect("readable")),
             6..=11 => self.burst(&driver),
             _ => {
@@ -95,7 +92,7 @@ impl Workload {
         *self.random.pick(&[2_000, 20_000, usize::MAX]).expect("a size")
     }
 
-    /// Submits several batches so that they form one group, and sometimes a merge between them.
+    /// Submits several batches so that they form one group.
     fn burst(&mut self, driver: &Driver) {
         driver.disk.hold_sync();
         let mut plug = self.batch();
@@ -105,32 +102,13 @@ impl Workload {
         driver.submit(plug);
         driver.disk.wait_until_held(|| driver.is_idle());
         let count = 1 + self.random.below(4);
-        let mut merge = None;
         for _ in 0..count {
             let batch = self.batch_excluding(&flight);
             flight.push(batch.session.as_str().to_owned());
             driver.submit(batch);
-            if self.random.one_in(8) {
-                merge = Some(self.merge(driver));
-            }
         }
         driver.disk.release_sync();
         driver.wait_for_replies();
-        if let Some(merge) = merge {
-            block_on(merge).expect("an answer").expect("merged");
-        }
-    }
-
-    fn merge(
-        &mut self,
-        driver: &Driver,
-    ) -> tokio::sync::oneshot::Receiver<Result<super::super::super::MergeStats, super::super::super::MergeError>> {
-        if self.sessions.is_empty() {
-            let batch = self.batch();
-            driver.commit(batch).expect("kept");
-        }
-        let lane = self.random.pick(&self.sessions).expect("a session");
-        driver.journal.merge(lane.name.as_str().into(), Seq::new(lane.last))
     }
 
     /// Generates a batch.

@@ -83,9 +83,9 @@ fn published_events_are_committed_when_the_database_lock_is_released() {
     let refused = || {
         let logs = fs::read_dir(daemon.home.path().join(".push/logs")).unwrap();
         let texts = logs.map(|log| fs::read_to_string(log.unwrap().path()).unwrap_or_default());
-        texts.collect::<String>().contains("submitting them again")
+        texts.collect::<String>().contains("cannot store events of the write-ahead file")
     };
-    wait_until("the journal has refused the batch", refused);
+    wait_until("the journal could not store the event", refused);
     drop(locked);
     run.print("and more");
     drop(run.pipe);
