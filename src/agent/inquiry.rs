@@ -94,7 +94,7 @@ pub fn parse_question(args: &str) -> Result<Question, ToolError> {
     };
     let plain = Question::plain(KIND, "The model asks".to_owned(), summary, "{}".to_owned());
     let millis = args.timeout_seconds.map(|seconds| seconds.saturating_mul(1_000).min(MAX_TIMEOUT_MILLIS));
-    let policy_comment = "this run cannot prompt the user; `push run --approve ask` waits for an answer".to_owned();
+    let policy_comment = "this run cannot prompt the user; `--approve ask` waits for an answer".to_owned();
     Ok(Question { form: Some(form), timeout_millis: millis, denial: DenialEffect::Dismiss, policy_comment, ..plain })
 }
 

@@ -88,8 +88,7 @@ pub struct Question {
 }
 
 /// The remedy in a run that cannot prompt, where no rule allows a call.
-pub const APPROVE_REMEDY: &str =
-    "`push run --approve ask` waits for an answer, and `push run --yes` approves whatever would ask";
+pub const APPROVE_REMEDY: &str = "`--approve ask` waits for an answer, and `--yes` approves whatever would ask";
 
 impl Question {
     /// Creates a question with approve and deny, valid once; a denial ends the run.

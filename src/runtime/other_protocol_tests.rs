@@ -85,11 +85,14 @@ impl Protocol for Words {
     }
 
     fn event(&self, _session: &SessionId, event: &Event, out: &mut Vec<u8>) {
-        let word = match &event.kind {
-            EventKind::RunStarted(_) => "started",
-            EventKind::TextDelta { text } => text,
-            EventKind::RunEnded(_) => "ended",
-            _ => return,
+        let word = if let EventKind::TextDelta { text } = &event.kind {
+            text
+        } else if matches!(event.kind, EventKind::RunStarted(_)) {
+            "started"
+        } else if matches!(event.kind, EventKind::RunEnded(_)) {
+            "ended"
+        } else {
+            return;
         };
         out.extend_from_slice(format!("{} {word}\n", event.seq).as_bytes());
     }

@@ -39,7 +39,11 @@ pub(super) fn run(args: &CheckArgs, context: &mut Context) -> Result<Exit, CliEr
     }
     let path = context.paths()?.config;
     let file = read_config(&path)?;
-    let said = if path.exists() { valid_line(&path) } else { format!("{}: does not exist", display_path(&path)) };
+    let said = if path.exists() {
+        valid_line(&path)
+    } else {
+        format!("{}: does not exist; the defaults apply", display_path(&path))
+    };
     context.console.line(&said)?;
     for project in projects()? {
         context.console.line(&valid_line(&project.path))?;

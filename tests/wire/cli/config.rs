@@ -31,7 +31,7 @@ fn without_a_file_the_defaults_apply() {
     }
     let out = home.ok(&["config", "show"]);
     assert!(out.contains("(does not exist)\n") && out.contains("approvals.preset"), "{out}");
-    assert!(home.ok(&["config", "check"]).ends_with("config.toml: does not exist\n"));
+    assert!(home.ok(&["config", "check"]).ends_with("config.toml: does not exist; the defaults apply\n"));
 }
 
 #[test]

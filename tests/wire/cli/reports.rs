@@ -12,11 +12,7 @@ fn every_outcome_is_a_report_that_agrees_with_the_exit_code() {
     for (words, code, part) in [
         (&["$ echo '<&>'"][..], 0, "<testcase classname=\"push.run\" name=\"run\" time=\""),
         (&["$ exit 9"], 1, "<failure type=\"step_failed\""),
-        (
-            &["--headless", "$? rm 'a&b'"],
-            3,
-            "<skipped message=\"the step asks before it runs; `push run --approve ask` waits",
-        ),
+        (&["--headless", "$? rm 'a&b'"], 3, "<skipped message=\"the step asks before it runs; `--approve ask` waits"),
         (
             &["--accept", "echo '<out>'; exit 8", "--accept", "true", "$ true"],
             4,
