@@ -1,6 +1,7 @@
 //! Hostile output of a model or of a server in its place stays text: it forges no event and reveals no secret.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use serde_json::json;
@@ -156,7 +157,9 @@ pub(crate) fn assert_not_stored(fixture: &Fixture, secret: &str) {
     let mut folders = vec![fixture.daemon.home.path().join(".push")];
     let mut files = 0;
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+        // The daemon is running, and removes the temporary directories of ended steps.
+        let Some(entries) = unless_removed(fs::read_dir(&folder)) else { continue };
+        for entry in entries.map(|entry| entry.expect("an entry").path()) {
             if entry.is_dir() {
                 folders.push(entry);
             } else if entry.is_file() {
@@ -169,6 +172,15 @@ pub(crate) fn assert_not_stored(fixture: &Fixture, secret: &str) {
 }
 
 fn contains(file: &Path, secret: &str) -> bool {
-    let bytes = fs::read(file).expect("a file");
-    memchr::memmem::find(&bytes, secret.as_bytes()).is_some()
+    let bytes = unless_removed(fs::read(file));
+    bytes.is_some_and(|bytes| memchr::memmem::find(&bytes, secret.as_bytes()).is_some())
+}
+
+/// Returns what was read; `None` if it was removed meanwhile.
+fn unless_removed<T>(read: io::Result<T>) -> Option<T> {
+    match read {
+        Ok(read) => Some(read),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => panic!("{error}"),
+    }
 }

@@ -127,12 +127,12 @@ pub(crate) fn serve() -> (String, mpsc::Receiver<String>) {
                 Some("/window") => "7000\n",
                 _ => "",
             };
-            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", answer.len());
-            (&stream).write_all((head + answer).as_bytes()).unwrap();
-            // Nobody reads the requests after the test has ended.
+            // Before the answer, after which the test looks at the requests. Nobody reads them after the test has ended.
             if seen.send(request).is_err() {
                 return;
             }
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", answer.len());
+            (&stream).write_all((head + answer).as_bytes()).unwrap();
         }
     });
     (url, requests)
