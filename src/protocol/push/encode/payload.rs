@@ -207,7 +207,7 @@ fn messages(page: &MessagePage) -> Payload {
     })
 }
 
-/// Answers `list_sessions` with items written by [`session_item`].
+/// Answers `list_sessions` with items written by [`session_item`](crate::record::summary::session_item).
 fn sessions(items: &[Json], next_cursor: Option<&str>) -> Payload {
     Payload::of(&wire::Sessions { sessions: items.iter().map(raw).collect(), next_cursor })
 }
