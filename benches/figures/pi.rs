@@ -139,6 +139,8 @@ fn echo(messages: Vec<Bytes>) -> SocketAddr {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
             tell.send(listener.local_addr().expect("an address")).expect("somebody measures");
             let (stream, _) = listener.accept().await.expect("a connection");
+            // As the daemon does: otherwise a reply may wait for the delayed acknowledgement of the one before.
+            stream.set_nodelay(true).expect("an option");
             // Like the daemon: one task per connection.
             tokio::spawn(serve(stream, messages)).await.expect("an echo");
         });
